@@ -1,0 +1,124 @@
+"""What a sample consists of: named, typed fields, to and from JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastio.errors import SchemaError
+
+__all__ = ["COLUMN", "IMAGE", "RAW", "BYTES", "Field", "Schema"]
+
+# Codec names, as they stand in a store. The decoders are in fastio.codec.CODECS; the stores need only to know
+# how a field is kept: a column is one array for all samples, everything else is a run of bytes per sample.
+IMAGE = "image"  # an encoded picture, kept as it came (JPEG, PNG, ...); each sample is recognised by its first bytes
+RAW = "raw"  # the bytes of an array of fixed dtype and shape, C order, little endian
+BYTES = "bytes"  # anything else, handed over as it is
+COLUMN = "column"  # a number (or small array) of fixed size, kept in one array for all samples
+
+VERSION = 1
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """
+    One named value of a sample.
+
+    ``dtype`` is a numpy type string (``"|u1"``, ``"<i8"``). ``shape`` is that of the *decoded*
+    value, with None for a size that differs between samples; ``()`` is a scalar.
+    """
+
+    name: str
+    codec: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+    def __post_init__(self) -> None:
+        if not _NAME.match(self.name):
+            raise SchemaError(f"field name {self.name!r}: expected lower-case letters, digits and _, a letter first")
+        try:
+            dtype = np.dtype(self.dtype)
+        except TypeError as exc:
+            raise SchemaError(f"field {self.name!r}: {self.dtype!r} is not a dtype") from exc
+        if dtype.hasobject or dtype.byteorder == ">" or dtype.str != self.dtype:
+            raise SchemaError(f"field {self.name!r}: dtype {self.dtype!r} must be plain, little endian, as {dtype.str!r}")
+        if self.codec in (RAW, COLUMN) and None in self.shape:
+            raise SchemaError(f"field {self.name!r}: codec {self.codec!r} needs a fixed shape, got {self.shape}")
+
+    @property
+    def is_column(self) -> bool:
+        """Whether all samples' values are one array (and not a run of bytes each)."""
+        return self.codec == COLUMN
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one decoded value; raises SchemaError where the shape is not fixed."""
+        count = 1
+        for size in self.shape:
+            if size is None:
+                raise SchemaError(f"field {self.name!r}: shape {self.shape} is not fixed")
+            count *= size
+        return count * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The fields of a sample, in order, and the version of the rules they are written by."""
+
+    fields: tuple[Field, ...]
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        names = [f.name for f in self.fields]
+        if len(set(names)) != len(names):
+            raise SchemaError(f"field names must differ, got {names}")
+
+    def __getitem__(self, name: str) -> Field:
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise SchemaError(f"no field {name!r}; this store has {[f.name for f in self.fields]}")
+
+    def __contains__(self, name: object) -> bool:
+        return any(f.name == name for f in self.fields)
+
+    @property
+    def payload(self) -> tuple[Field, ...]:
+        """The fields that are a run of bytes per sample."""
+        return tuple(f for f in self.fields if not f.is_column)
+
+    @property
+    def columns(self) -> tuple[Field, ...]:
+        """The fields that are one array for all samples."""
+        return tuple(f for f in self.fields if f.is_column)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain structure for ``json.dumps``."""
+        fields = [{"name": f.name, "codec": f.codec, "dtype": f.dtype, "shape": list(f.shape)} for f in self.fields]
+        return {"version": self.version, "fields": fields}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Schema:
+        """The inverse of ``to_json``; a newer version or a malformed structure raises SchemaError."""
+        try:
+            version = int(data["version"])
+            if version > VERSION:
+                raise SchemaError(f"schema version {version} is newer than {VERSION}, the newest this fastio reads: upgrade fastio")
+            fields = tuple(
+                Field(
+                    name=str(f["name"]),
+                    codec=str(f["codec"]),
+                    dtype=str(f["dtype"]),
+                    shape=tuple(None if s is None else int(s) for s in f["shape"]),
+                )
+                for f in data["fields"]
+            )
+        except (KeyError, TypeError) as exc:
+            raise SchemaError(f"malformed schema {data!r}") from exc
+        return cls(fields=fields, version=version)

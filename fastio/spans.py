@@ -1,0 +1,41 @@
+"""Where encoded values lie: the only type that passes between stores and codecs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import Buffers
+
+__all__ = ["Spans"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """
+    One run of bytes per sample: ``sizes[i]`` bytes from ``starts[i]`` of buffer ``shard[i]``.
+
+    ``shard`` is int32, ``starts`` and ``sizes`` are int64, ``checksums`` (CRC-32, as zlib's)
+    is uint32 or None where the store has none; all 1-D of the same length, C contiguous.
+    ``buffers`` keeps the mapped files alive.
+
+    >>> data = np.frombuffer(b"abcdef", np.uint8)
+    >>> spans = Spans(Buffers([data]), np.zeros(2, np.int32), np.array([0, 4]), np.array([3, 2]))
+    >>> spans.view(1).tobytes()
+    b'ef'
+    """
+
+    buffers: Buffers
+    shard: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    checksums: NDArray[np.uint32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def view(self, position: int) -> NDArray[np.uint8]:
+        """The encoded bytes of one value, without a copy; IndexError where they would leave their buffer."""
+        return self.buffers.view(int(self.shard[position]), int(self.starts[position]), int(self.sizes[position]))
