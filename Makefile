@@ -1,0 +1,46 @@
+# Everything that a developer types. `make demo` and `make test` set up whatever they need on a fresh machine.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench wheel native-test clean
+
+help: ## Show what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(VENV)/installed ## Install codecs, make .venv, build the native core
+
+$(VENV)/installed: pyproject.toml constraints.txt native/install_codecs.sh $(NATIVE)
+	native/install_codecs.sh
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check \
+	    -e '.[test,lint]'
+	touch $@
+
+demo: setup ## Make 10,000 PNGs, pack them into three formats, compare reading them
+	$(BIN)/python -m benchmarks.demo
+
+test: setup ## Run the whole test suite
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+lint: setup ## ruff, mypy --strict, clang-format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	find native -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
+
+format: setup ## Let ruff and clang-format write
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	find native -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format -i
+
+bench: setup ## Measure rates side by side, in interleaved rounds; writes benchmarks/results
+	$(BIN)/python -m benchmarks.run
+
+wheel: setup ## Build dist/*.whl; codecs are linked in, nothing else is needed where it is installed
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean: ## Remove what was built, made and measured into temporary places
+	rm -rf $(VENV) build dist demo .mypy_cache .pytest_cache .ruff_cache
