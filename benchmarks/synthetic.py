@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,11 @@ from PIL import Image
 __all__ = ["CLASSES", "make_photos", "make_pngs", "natural_images"]
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+PHOTO_SIZES = ((375, 500), (500, 375), (400, 400))  # height, width
 
-# Amplitudes of natural pictures fall as about 1/f (Field 1987, J. Opt. Soc. Am. A 4:2379), those of objects cut out
-# of them more steeply. Steepness and grain are set so that a 32x32 PNG comes out at the 2.3 kB of real CIFAR-10 pictures, which no smooth gradient does.
+# Amplitudes of natural pictures fall as about 1/f (Field 1987, J. Opt. Soc. Am. A 4:2379), those of objects cut
+# out of them more steeply. Steepness and grain are set so that a 32x32 PNG comes out near the 2.3 kB of real
+# CIFAR-10 pictures.
 GRAIN = 2.2
 STEEPNESS = 1.7
 
@@ -75,9 +77,11 @@ def make_pngs(folder: Path, count: int = 10_000, *, seed: int = 0) -> Path:
     return labels
 
 
-def make_photos(folder: Path, count: int = 300, *, seed: int = 0) -> Path:
+def make_photos(
+    folder: Path, count: int = 300, *, seed: int = 0, sizes: Sequence[tuple[int, int]] = PHOTO_SIZES
+) -> Path:
     """
-    Class folders of JPEGs, mostly 500x375 and 375x500, one in ten grey, one in five 4:2:0.
+    Class folders of JPEGs, heights and widths from ``sizes`` in turn, one in ten grey, one in five 4:2:0.
 
     Returns the folder. One that is already complete is left as it is.
     """
@@ -86,7 +90,7 @@ def make_photos(folder: Path, count: int = 300, *, seed: int = 0) -> Path:
         return folder
     rng = np.random.default_rng(seed)
     for index in range(count):
-        height, width = ((375, 500), (500, 375), (400, 400))[index % 3]
+        height, width = sizes[index % len(sizes)]
         image = natural_images(1, height, width, rng=rng, grain=4.0)[0]
         picture = Image.fromarray(image)
         if index % 10 == 9:

@@ -1,0 +1,154 @@
+"""What is measured: every case is a loader over the same samples, or a packing of the same files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.synthetic import make_photos, make_pngs
+
+__all__ = ["LOADING", "PACKING", "Data", "prepare", "remove_outputs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The folders that all cases read, and where their packed forms lie."""
+
+    pngs: Path
+    labels: Path
+    photos: Path  # class folders of JPEGs of one size
+    packed: Path
+
+    def store(self, name: str) -> Path:
+        """The path of a packed form, such as ``png.lmdb``."""
+        return self.packed / name
+
+
+def prepare(root: Path, *, pngs: Path | None = None, labels: Path | None = None) -> Data:
+    """Make (once) the synthetic data, unless real PNGs are named, and pack them into all formats."""
+    root.mkdir(parents=True, exist_ok=True)
+    if pngs is None:
+        pngs = root / "pngs"
+        labels = make_pngs(pngs)
+    assert labels is not None
+    data = Data(pngs, labels, make_photos(root / "photos", 200, sizes=((375, 500),)), root)
+    for suffix in ("lmdb", "h5", "tar"):
+        _pack(data.pngs, data.store(f"png.{suffix}"), labels=data.labels, overwrite=True)
+        _pack(data.photos, data.store(f"jpeg.{suffix}"), overwrite=True)
+        _pack_raw(data.store("png.lmdb"), data.store(f"raw.{suffix}"))
+    return data
+
+
+def _pack(source: Path, out: Path, *, labels: Path | None = None, overwrite: bool = False) -> None:
+    from fastio.converters import open_source, pack
+
+    pack(open_source(source, labels=labels), out, overwrite=overwrite)
+
+
+def _pack_raw(png_store: Path, out: Path) -> None:
+    """The same pictures as decoded pixels."""
+    from fastio._native import Buffers
+    from fastio.codec import CODECS
+    from fastio.schema import COLUMN, RAW, Field, Schema
+    from fastio.spans import Spans
+    from fastio.store import SampleBatch, create_store, open_store
+
+    with open_store(png_store) as store:
+        indices = np.arange(len(store))
+        pixels = np.empty((len(store), 32, 32, 3), np.uint8)
+        status = np.empty(len(store), np.int32)
+        CODECS["image"].decode(store.spans("image", indices), pixels, status).wait()
+        assert not status.any()
+        schema = Schema((Field("image", RAW, "|u1", (32, 32, 3)), Field("label", COLUMN, "<i8", ())))
+        starts = indices * 3072
+        spans = Spans(Buffers([pixels.reshape(-1)]), np.zeros(len(store), np.int32), starts, np.full_like(starts, 3072))
+        with create_store(out, schema, overwrite=True) as writer:
+            writer.append(SampleBatch(store.keys(indices), {"image": spans}, {"label": store.column("label")}))
+
+
+def _fast(name: str, batch_size: int, **options: Any) -> Callable[[Data, int], Iterable[Any]]:
+    def build(data: Data, threads: int) -> Iterable[Any]:
+        from fastio import FastDataset, FastLoader
+
+        return FastLoader(FastDataset(data.store(name)), batch_size, threads=threads, **options)
+
+    return build
+
+
+def _files(workers: int) -> Callable[[Data, int], Iterable[Any]]:
+    def build(data: Data, threads: int) -> Iterable[Any]:
+        from benchmarks.peers import files_pil
+
+        return files_pil.loader(data.pngs, data.labels, batch_size=128, workers=workers)
+
+    return build
+
+
+def _plain_lmdb(workers: int) -> Callable[[Data, int], Iterable[Any]]:
+    def build(data: Data, threads: int) -> Iterable[Any]:
+        from benchmarks.peers import plain_lmdb
+
+        path = data.store("plain-peer.lmdb")
+        if not path.exists():
+            plain_lmdb.pack(data.pngs, data.labels, path)
+        return plain_lmdb.loader(path, batch_size=128, workers=workers)
+
+    return build
+
+
+# name -> (data, threads) -> something that gives (images, labels) batches for one epoch
+LOADING: dict[str, Callable[[Data, int], Iterable[Any]]] = {
+    "png files, PIL, 0 workers": _files(0),
+    "png files, PIL, 2 workers": _files(2),
+    "png plain lmdb, PIL, 2 workers": _plain_lmdb(2),
+    "png fastio lmdb": _fast("png.lmdb", 256),
+    "png fastio hdf5": _fast("png.h5", 256),
+    "png fastio tar": _fast("png.tar", 256),
+    "png fastio lmdb, block shuffle": _fast("png.lmdb", 256, shuffle=True),
+    "png fastio lmdb, unverified": _fast("png.lmdb", 256, verify=False),
+    "raw fastio lmdb": _fast("raw.lmdb", 256),
+    "raw fastio hdf5": _fast("raw.h5", 256),
+    "raw fastio tar": _fast("raw.tar", 256),
+    "raw fastio hdf5, full shuffle": _fast("raw.h5", 256, shuffle="full"),
+    "jpeg fastio lmdb": _fast("jpeg.lmdb", 32),
+    "jpeg fastio lmdb, unverified": _fast("jpeg.lmdb", 32, verify=False),
+}
+
+
+def _fastio_pack(suffix: str) -> Callable[[Data, Path], None]:
+    return lambda data, out: _pack(data.pngs, out.with_suffix(f".{suffix}"), labels=data.labels)
+
+
+def _peer_pack(name: str, suffix: str) -> Callable[[Data, Path], None]:
+    def pack(data: Data, out: Path) -> None:
+        from importlib import import_module
+
+        import_module(f"benchmarks.peers.{name}").pack(data.pngs, data.labels, out.with_suffix(f".{suffix}"))
+
+    return pack
+
+
+# name -> (data, path without suffix) -> packs all PNGs
+PACKING: dict[str, Callable[[Data, Path], None]] = {
+    "pack plain lmdb": _peer_pack("plain_lmdb", "lmdb"),
+    "pack fastio lmdb": _fastio_pack("lmdb"),
+    "pack plain h5py": _peer_pack("plain_h5py", "h5"),
+    "pack fastio hdf5": _fastio_pack("h5"),
+    "pack webdataset": _peer_pack("plain_webdataset", "tar"),
+    "pack fastio tar": _fastio_pack("tar"),
+}
+
+
+def remove_outputs(out: Path) -> None:
+    """Delete what a packing case wrote, so that the next one starts from nothing."""
+    for path in out.parent.glob(f"{out.name}*"):
+        if path.is_dir():
+            for inner in path.iterdir():
+                inner.unlink()
+            path.rmdir()
+        else:
+            path.unlink()

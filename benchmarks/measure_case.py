@@ -1,0 +1,91 @@
+"""Measure one case in this process and print one line of JSON; ``run`` starts a fresh process for each."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import LOADING, PACKING, Data, remove_outputs
+
+__all__ = ["main"]
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process, its threads and its finished children."""
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def _workers_cpu_seconds() -> float:
+    """User and system time of living children (DataLoader workers), in seconds."""
+    import psutil
+
+    total = 0.0
+    for child in psutil.Process().children(recursive=True):
+        times = child.cpu_times()
+        total += times.user + times.system
+    return total
+
+
+def measure_loading(name: str, data: Data, *, threads: int, seconds: float) -> dict[str, Any]:
+    """Epochs until ``seconds`` have passed, after one that is not counted."""
+    start = time.perf_counter()
+    loader = LOADING[name](data, threads)
+    images, _ = next(iter(loader))
+    first_batch_s = time.perf_counter() - start
+    shape = list(images.shape)
+    del images
+    for _ in loader:
+        pass
+    samples = epochs = 0
+    cpu, wall = cpu_seconds() + _workers_cpu_seconds(), time.perf_counter()
+    while time.perf_counter() - wall < seconds:
+        samples += sum(len(labels) for _, labels in loader)
+        epochs += 1
+    return {
+        "samples": samples,
+        "epochs": epochs,
+        "wall_s": time.perf_counter() - wall,
+        "cpu_s": cpu_seconds() + _workers_cpu_seconds() - cpu,
+        "first_batch_s": first_batch_s,
+        "batch_shape": shape,
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def measure_packing(name: str, data: Data, *, seconds: float) -> dict[str, Any]:
+    """Packings of all PNGs until ``seconds`` have passed, after one that is not counted."""
+    pack: Callable[[Data, Path], None] = PACKING[name]
+    out = data.packed / "packing-case"
+    total = len(list(data.pngs.iterdir()))
+    runs, wall_s, cpu_s = 0, 0.0, 0.0
+    while wall_s < seconds or runs < 2:
+        remove_outputs(out)
+        cpu, wall = cpu_seconds(), time.perf_counter()
+        pack(data, out)
+        if runs > 0:
+            wall_s += time.perf_counter() - wall
+            cpu_s += cpu_seconds() - cpu
+        runs += 1
+    remove_outputs(out)
+    return {"samples": total * (runs - 1), "epochs": runs - 1, "wall_s": wall_s, "cpu_s": cpu_s}
+
+
+def main(arguments: list[str]) -> None:
+    """``measure_case NAME PNGS LABELS PHOTOS PACKED THREADS SECONDS``."""
+    name, pngs, labels, photos, packed, threads, seconds = arguments
+    data = Data(Path(pngs), Path(labels), Path(photos), Path(packed))
+    if name in LOADING:
+        result = measure_loading(name, data, threads=int(threads), seconds=float(seconds))
+    else:
+        result = measure_packing(name, data, seconds=float(seconds))
+    print(json.dumps({"case": name, **result}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,56 @@
+"""The packing script that everybody writes for LMDB, and reading it back with the same library."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pathlib import Path
+
+import lmdb
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+__all__ = ["PlainLmdb", "loader", "pack"]
+
+
+def pack(folder: Path, labels: Path, out: Path) -> None:
+    """Write every file of the folder under a running number, and its class behind the bytes."""
+    classes = pickle.loads(labels.read_bytes())
+    names = sorted(classes)
+    size = sum((folder / name).stat().st_size + 4096 for name in names)
+    with lmdb.open(str(out), map_size=2 * size + (1 << 24), subdir=False, lock=False) as env:
+        with env.begin(write=True) as txn:
+            for index, name in enumerate(names):
+                data = (folder / name).read_bytes()
+                txn.put(b"%08d" % index, classes[name].to_bytes(8, "little") + data, append=True)
+            txn.put(b"length", str(len(names)).encode())
+        env.sync(True)
+
+
+class PlainLmdb(Dataset[tuple[torch.Tensor, int]]):
+    """What ``pack`` wrote; gives (3, H, W) uint8 and the class. The environment is opened in the worker."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.env: lmdb.Environment | None = None
+        with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
+            self.length = int(txn.get(b"length"))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if self.env is None:
+            self.env = lmdb.open(str(self.path), subdir=False, readonly=True, lock=False)
+        with self.env.begin() as txn:
+            value = txn.get(b"%08d" % index)
+        with Image.open(io.BytesIO(value[8:])) as image:
+            pixels = np.array(image.convert("RGB"))
+        return torch.from_numpy(pixels).permute(2, 0, 1), int.from_bytes(value[:8], "little")
+
+
+def loader(path: Path, *, batch_size: int, workers: int) -> DataLoader[tuple[torch.Tensor, int]]:
+    """A DataLoader over the environment, in order, workers kept between epochs."""
+    return DataLoader(PlainLmdb(path), batch_size=batch_size, num_workers=workers, persistent_workers=workers > 0)

@@ -1,0 +1,123 @@
+"""Measure all cases side by side: fresh processes, interleaved rounds, medians and spread; keep the result as JSON.
+
+python -m benchmarks.run [--rounds 5] [--seconds 2] [--threads 2] [--only TEXT] [--pngs DIR --labels FILE]
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.cases import LOADING, PACKING, Data, prepare
+
+HERE = Path(__file__).parent
+PACKAGES = ("torch", "numpy", "pillow", "lmdb", "h5py", "webdataset")
+BARE_JPEG = "jpeg bare libjpeg-turbo loop"
+
+
+@click.command()
+@click.option("--rounds", default=5, show_default=True, help="Interleaved rounds.")
+@click.option("--seconds", default=2.0, show_default=True, help="Seconds per case and round.")
+@click.option("--threads", default=2, show_default=True, help="Native threads of fastio.")
+@click.option("--only", default="", help="Only the cases whose name contains this text.")
+@click.option("--pngs", type=click.Path(path_type=Path), help="A flat folder of equal-sized PNGs instead of made ones.")
+@click.option("--labels", type=click.Path(path_type=Path), help="The pickle of labels that belongs to --pngs.")
+@click.option("--write/--no-write", default=True, show_default=True, help="Keep the result in benchmarks/results.")
+def main(
+    rounds: int, seconds: float, threads: int, only: str, pngs: Path | None, labels: Path | None, write: bool
+) -> None:
+    """Run every case ROUNDS times, in turn, and print medians."""
+    # Folders apart: stores packed from other pictures must not be mistaken for these.
+    data = prepare(HERE / ".data" / ("given" if pngs else "made"), pngs=pngs, labels=labels)
+    names = [name for name in (*LOADING, BARE_JPEG, *PACKING) if only in name]
+    results: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for _ in track(range(rounds), description="rounds", console=Console(stderr=True)):
+        for name in names:
+            results[name].append(_measure(name, data, threads=threads, seconds=seconds))
+    report = {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "versions": {name: importlib.metadata.version(name) for name in (*PACKAGES, "fastio")},
+        "settings": {"rounds": rounds, "seconds": seconds, "threads": threads, "data": "given" if pngs else "made"},
+        "runs": results,
+    }
+    Console().print(table(results))
+    if write:
+        target = HERE / "results" / f"{report['date']}-{platform.node() or 'machine'}.json"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(json.dumps(report, indent=1) + "\n")
+        click.echo(f"written: {target.relative_to(HERE.parent)}")
+
+
+def _measure(name: str, data: Data, *, threads: int, seconds: float) -> dict[str, Any]:
+    if name == BARE_JPEG:
+        return _bare_jpeg(data, seconds=seconds)
+    places = [str(p) for p in (data.pngs, data.labels, data.photos, data.packed)]
+    command = [sys.executable, "-m", "benchmarks.measure_case", name, *places, str(threads), str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent, check=False)
+    if done.returncode != 0:
+        raise click.ClickException(f"case {name!r} failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _bare_jpeg(data: Data, *, seconds: float) -> dict[str, Any]:
+    """libjpeg-turbo alone on the same photos: the rate that a JPEG path can at most have without tricks."""
+    program = data.packed / "bare_jpeg"
+    if not program.exists():
+        source = HERE.parent / "native" / "bench" / "bare_jpeg.cpp"
+        archive = next(Path("/usr/lib").rglob("libjpeg.a"))
+        subprocess.run(["c++", "-O3", "-std=c++20", source, archive, "-o", program], check=True)
+    files = "\n".join(str(p) for p in sorted(data.photos.rglob("*.jpg")))
+    done = subprocess.run([program, str(seconds)], input=files, capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    return {**result, "wall_s": result["cpu_s"]}  # one busy thread
+
+
+def machine() -> dict[str, str]:
+    """What the figures were measured on."""
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    return {"cpu": model, "cores": str(len(os.sched_getaffinity(0))), "system": platform.platform()}
+
+
+def table(results: dict[str, list[dict[str, Any]]]) -> Table:
+    """Medians per case, with the spread of the rate per CPU-second."""
+    out = Table(title="samples per second (median of rounds)")
+    for heading in ("case", "per CPU-second", "min - max", "wall", "us CPU / sample", "first batch ms"):
+        out.add_column(heading, justify="left" if heading == "case" else "right")
+    for name, runs in results.items():
+        cpu = sorted(run["samples"] / run["cpu_s"] for run in runs)
+        wall = statistics.median(run["samples"] / run["wall_s"] for run in runs)
+        first = [run["first_batch_s"] * 1e3 for run in runs if "first_batch_s" in run]
+        out.add_row(
+            name,
+            f"{statistics.median(cpu):,.0f}",
+            f"{cpu[0]:,.0f} - {cpu[-1]:,.0f}",
+            f"{wall:,.0f}",
+            f"{1e6 / statistics.median(cpu):,.2f}",
+            f"{statistics.median(first):.1f}" if first else "",
+        )
+    return out
+
+
+if __name__ == "__main__":
+    if shutil.which("c++") is None:
+        raise SystemExit("the benchmark of the bare libjpeg-turbo loop needs a C++ compiler")
+    main()
