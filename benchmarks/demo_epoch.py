@@ -24,7 +24,7 @@ def count_opens(path: Path) -> Any:
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(arguments[0], str | os.PathLike):
-            name = os.path.abspath(os.fspath(arguments[0]))
+            name = str(Path(arguments[0]).absolute())
             if name == prefix or name.startswith(prefix + os.sep):
                 with counter.get_lock():
                     counter.value += 1
