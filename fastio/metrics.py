@@ -1,0 +1,52 @@
+"""What a loader counts: batches, samples, seconds waited, a histogram of stalls, bytes of buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["LoaderStats"]
+
+# Bucket k counts waits below 2**k microseconds (and not below 2**(k-1)); the last takes the rest.
+_BUCKETS = 26
+
+
+@dataclass(slots=True)
+class LoaderStats:
+    """
+    Counters of one loader since it was made; ``loader.stats`` hands out the live object.
+
+    ``loading_s`` is the time the training loop stood waiting in ``next()``. ``first_batch_s`` is the
+    wait for the first batch of the latest epoch, when nothing could have been prepared yet; it is part
+    of ``loading_s`` but not of ``stalls``. ``buffer_bytes`` is the memory of batch buffers now, in
+    flight, handed out and free; ``estimated_bytes`` what they take when the loop keeps one batch.
+    """
+
+    batches: int = 0
+    samples: int = 0
+    loading_s: float = 0.0
+    first_batch_s: float = 0.0
+    buffer_bytes: int = 0
+    estimated_bytes: int = 0
+    _waits: list[int] = field(default_factory=lambda: [0] * _BUCKETS, repr=False)
+
+    def count(self, samples: int, *, waited_s: float, first: bool) -> None:
+        """One batch handed to the training loop after ``waited_s`` seconds."""
+        self.batches += 1
+        self.samples += samples
+        self.loading_s += waited_s
+        if first:
+            self.first_batch_s = waited_s
+        else:
+            self._waits[min(int(waited_s * 1e6).bit_length(), _BUCKETS - 1)] += 1
+
+    @property
+    def stalls(self) -> dict[float, int]:
+        """
+        How often the loop waited how long: upper bound in seconds (a power of two of microseconds) to count.
+
+        >>> stats = LoaderStats()
+        >>> stats.count(256, waited_s=0.000003, first=False)
+        >>> stats.stalls
+        {4e-06: 1}
+        """
+        return {(1 << k) / 1e6: count for k, count in enumerate(self._waits) if count}

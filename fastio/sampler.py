@@ -1,0 +1,163 @@
+"""The order of an epoch, and its division among ranks and batches: pure functions of a few numbers.
+
+    order    = epoch_order(sizes, shuffle=..., seed=..., epoch=...)        all ranks compute the same
+    division = Division(len(sizes), batch_size, world_size=..., uneven=...)
+    mine     = division.share(order, rank)                                 batch k is mine[k*B:(k+1)*B]
+
+Nothing is drawn from a generator with a state: any batch of any epoch can be named again, after a
+resume, on another machine, by another version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+
+__all__ = ["Division", "Shuffle", "Uneven", "block_order", "epoch_order", "full_order"]
+
+Shuffle = bool | Literal["full"]
+Uneven = Literal["pad", "drop", "repeat"]
+
+BLOCK_BYTES = 4 << 20
+WINDOW_BLOCKS = 8
+
+
+def epoch_order(sizes: NDArray[np.int64], *, shuffle: Shuffle, seed: int, epoch: int) -> NDArray[np.int64]:
+    """
+    All indices in the order of this epoch, int64.
+
+    ``sizes`` are the bytes of the samples as stored. ``shuffle=False`` is storage order, ``True``
+    the block shuffle, ``"full"`` a permutation in which every order is possible.
+    """
+    if shuffle is False:
+        return np.arange(len(sizes), dtype=np.int64)
+    if shuffle is True:
+        return block_order(sizes, seed=seed, epoch=epoch)
+    if shuffle == "full":
+        return full_order(len(sizes), seed=seed, epoch=epoch)
+    raise ValueError(f"shuffle={shuffle!r}: expected False, True (block shuffle) or 'full'")
+
+
+def full_order(count: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
+    """A permutation of 0..count-1, int64; reads become random."""
+    order = np.arange(count, dtype=np.int64)
+    _native.shuffle(order, seed, _stream(epoch, 0))
+    return order
+
+
+def block_order(
+    sizes: NDArray[np.int64],
+    *,
+    seed: int,
+    epoch: int,
+    block_bytes: int = BLOCK_BYTES,
+    window_blocks: int = WINDOW_BLOCKS,
+) -> NDArray[np.int64]:
+    """
+    Blocks of neighbours in random order, their samples mixed inside windows of a few blocks, int64.
+
+    A block is a run of samples of about ``block_bytes``; a window is up to ``window_blocks`` blocks.
+    The disk reads one block after the other, each front to back (the loader asks for a window ahead);
+    what a window holds lies in the page cache while it is used: 2 windows = 64 MiB with the defaults,
+    never in memory of this process. Two samples of one block stay within one window of each other, so
+    class-sorted data should be shuffled when it is packed.
+    """
+    count = len(sizes)
+    if count == 0:
+        return np.empty(0, np.int64)
+    block = (np.cumsum(sizes, dtype=np.int64) - sizes) // block_bytes
+    firsts = np.concatenate(([0], np.flatnonzero(np.diff(block)) + 1))
+    lengths = np.diff(np.concatenate((firsts, [count])))
+
+    blocks = np.arange(len(firsts), dtype=np.int64)
+    _native.shuffle(blocks, seed, _stream(epoch, 0))
+    firsts, lengths = firsts[blocks], lengths[blocks]
+    ends = np.cumsum(lengths)
+    order = np.repeat(firsts - (ends - lengths), lengths) + np.arange(count, dtype=np.int64)
+
+    # Windows of equal length rather than full ones and a rest: a last window of one block would not be mixed.
+    windows = -(-len(blocks) // window_blocks)
+    cuts = np.concatenate(([0], ends))[np.arange(windows + 1) * len(blocks) // windows]
+    for window in range(windows):
+        _native.shuffle(order[cuts[window] : cuts[window + 1]], seed, _stream(epoch, 1 + window))
+    return order
+
+
+def _stream(epoch: int, part: int) -> int:
+    """The number that keeps the random draws of different epochs and parts of an epoch apart."""
+    return (epoch << 32) | part
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """
+    How an order is cut into steps, and every step into equal parts for the ranks.
+
+    Step s takes ``order[s*W*B : (s+1)*W*B]``, rank r its r-th part, so that the samples of a step do
+    not depend on the rank that asks. What remains at the end is less than a step:
+
+    * ``"pad"``: repeats samples from the start of the order until the ranks' parts are equal
+      (nothing where ``world_size`` is 1); the last batch may be short
+    * ``"drop"``: leaves out the fewest samples that make the parts equal; the last batch may be short
+    * ``"repeat"``: repeats samples until the last batch is full too
+
+    ``drop_last`` then drops a short last batch, as in PyTorch. All ranks always get the same number
+    of batches of the same sizes; ``repeated`` and ``dropped`` say what that costs.
+    """
+
+    count: int
+    batch_size: int
+    world_size: int = 1
+    uneven: Uneven = "pad"
+    drop_last: bool = False
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size={self.batch_size}: expected 1 or more")
+        if self.uneven not in get_args(Uneven):
+            raise ValueError(f"uneven={self.uneven!r}: expected one of {', '.join(map(repr, get_args(Uneven)))}")
+
+    @property
+    def samples(self) -> int:
+        """Samples of one rank in an epoch."""
+        full, rest = divmod(self.count, self.world_size * self.batch_size)
+        if self.uneven == "pad":
+            last = -(-rest // self.world_size)
+        elif self.uneven == "drop":
+            last = rest // self.world_size
+        else:
+            last = self.batch_size if rest else 0
+        if self.drop_last and last < self.batch_size:
+            last = 0
+        return full * self.batch_size + last
+
+    @property
+    def batches(self) -> int:
+        """Batches of one rank in an epoch."""
+        return -(-self.samples // self.batch_size)
+
+    @property
+    def repeated(self) -> int:
+        """Samples that come twice in an epoch, over all ranks."""
+        return max(0, self.samples * self.world_size - self.count)
+
+    @property
+    def dropped(self) -> int:
+        """Samples that do not come in an epoch, over all ranks."""
+        return max(0, self.count - self.samples * self.world_size)
+
+    def share(self, order: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
+        """The indices of one rank, batch after batch: ``(samples,)`` int64."""
+        if self.samples == 0:
+            return np.empty(0, np.int64)
+        # np.resize starts anew at the order's beginning as often as needed: more ranks than samples still works.
+        taken = np.resize(order, self.samples * self.world_size)
+        steps = self.samples // self.batch_size
+        whole = steps * self.world_size * self.batch_size
+        full = taken[:whole].reshape(steps, self.world_size, self.batch_size)[:, rank].reshape(-1)
+        return np.concatenate((full, taken[whole:].reshape(self.world_size, -1)[rank]))
