@@ -1,0 +1,84 @@
+"""Packed containers: the table of formats, and the two functions that open and create a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
+from fastio.schema import Schema
+from fastio.store import foreign_tar, hdf5, lmdb, tar
+from fastio.store.base import SampleBatch, SampleStore, SampleWriter
+from fastio.store.format import Format
+from fastio.store.index import SealedStore, check_set
+from fastio.store.sealed import Shard, open_shard
+from fastio.store.target import Target, expand, match_format
+from fastio.store.writer import SealedWriter
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "SampleBatch",
+    "SampleStore",
+    "SampleWriter",
+    "create_store",
+    "format_of",
+    "open_store",
+]
+
+FORMATS: dict[str, Format] = {each.name: each for each in (lmdb.FORMAT, hdf5.FORMAT, tar.FORMAT)}
+
+_SHARD_BYTES = 1 << 30
+
+
+def format_of(path: str | Path) -> str:
+    """The name in FORMATS that a path's suffix stands for; StoreError where it stands for none."""
+    return match_format(str(path), FORMATS).name
+
+
+def open_store(path: str | Path) -> SealedStore:
+    """
+    Open a packed dataset: ``.lmdb``, ``.h5``, ``.hdf5``, ``.tar``, or tar shards.
+
+    Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar`` or
+    their folder. Tar files that others wrote open too: scanned once, see ``foreign_tar``.
+    StoreNotFound, StoreIncomplete (no seal), StoreCorrupt; plain StoreError for a newer version.
+    """
+    path = str(path)
+    each = match_format(path, FORMATS)
+    shards = [_open_shard(shard, each) for shard in expand(path)]
+    sealed = [shard for shard in shards if shard.seal is not None]
+    if sealed and len(sealed) < len(shards):
+        other = next(shard.path for shard in shards if shard.seal is None)
+        raise StoreError(f"{path}: {sealed[0].path} was packed by fastio, {other} was not; open them one by one")
+    ordered = check_set(path, shards) if sealed else foreign_tar.check_set(path, shards)
+    return SealedStore(path, format_name=each.name, shards=ordered, opener=open_store)
+
+
+def create_store(
+    path: str | Path, schema: Schema, *, overwrite: bool = False, shard_bytes: int | None = None
+) -> SealedWriter:
+    """
+    A writer of a new store; its suffix says which format.
+
+    Shards are written to ``name-%06d.tar``, each up to ``shard_bytes`` (1 GiB unless told) of
+    samples, one larger sample aside. What lies there already is replaced only with
+    ``overwrite``, and not before the new store is whole.
+    """
+    path = str(path)
+    target = Target(path, match_format(path, FORMATS), overwrite)
+    if target.is_set and target.format.sample_bytes is None:
+        raise StoreError(f"{path}: {target.format.name} stores are one file; leave the number out, or pack to .tar")
+    if not target.is_set and shard_bytes is not None:
+        raise StoreError(f"{path}: a shard size needs a name with a number, e.g. name-%06d.tar")
+    if shard_bytes is not None and shard_bytes < 1:
+        raise StoreError(f"{path}: expected a shard size of at least 1 byte, got {shard_bytes}")
+    return SealedWriter(target, schema, shard_bytes=(shard_bytes or _SHARD_BYTES) if target.is_set else None)
+
+
+def _open_shard(path: str, each: Format) -> Shard:
+    try:
+        return open_shard(path, format_name=each.name, seal_start=each.seal_start)
+    except StoreIncomplete:
+        if each is not tar.FORMAT:
+            raise
+    return foreign_tar.open_foreign(path)

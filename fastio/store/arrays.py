@@ -1,0 +1,128 @@
+"""The index arrays of a packed file: their names, dtypes and shapes, and the JSON header that places them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.errors import SchemaError, StoreCorrupt, StoreError
+from fastio.schema import IMAGE, Field, Schema
+from fastio.store.format import Place
+
+__all__ = ["Header", "check_names", "expected_arrays", "join_keys", "split_keys"]
+
+VERSION = 1
+# Keys of fixed width may take this much more than the same keys joined by NUL.
+_FIXED_FACTOR, _FIXED_BYTES = 4, 1 << 20
+
+Expected = tuple[str, tuple[int, ...]]  # dtype and shape
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The JSON header of one file: what the samples are, and where each index array lies."""
+
+    schema: Schema
+    base: int  # added to every ``starts``
+    places: Mapping[str, Place]
+
+    def to_bytes(self) -> bytes:
+        """Compact JSON, the same bytes for the same content."""
+        places = {
+            name: {"start": p.start, "dtype": p.dtype, "shape": list(p.shape), "crc32": p.crc32}
+            for name, p in self.places.items()
+        }
+        data = {"fastio": VERSION, "schema": self.schema.to_json(), "base": self.base, "arrays": places}
+        return json.dumps(data, separators=(",", ":")).encode("ascii")
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, path: str) -> Header:
+        """The inverse; StoreCorrupt where the structure is not ours, StoreError where it is newer."""
+        try:
+            parsed = json.loads(data)
+            version, base = _natural(parsed["fastio"]), _natural(parsed["base"])
+            if version > VERSION:
+                raise StoreError(f"{path}: header version {version}, this fastio reads up to {VERSION}: upgrade fastio")
+            places = {
+                str(name): Place(
+                    start=_natural(p["start"]),
+                    dtype=str(p["dtype"]),
+                    shape=tuple(_natural(s) for s in p["shape"]),
+                    crc32=_natural(p["crc32"]),
+                )
+                for name, p in parsed["arrays"].items()
+            }
+            return cls(schema=Schema.from_json(parsed["schema"]), base=base, places=places)
+        except SchemaError as exc:
+            raise StoreError(f"{path}: {exc}") from exc
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as exc:
+            raise StoreCorrupt(f"{path}: the header is not one that fastio writes ({exc!r}); pack again") from exc
+
+
+def expected_arrays(schema: Schema, count: int) -> tuple[dict[str, Expected], dict[str, Expected]]:
+    """The arrays that a file of ``count`` samples must have, and those that it may have (keys and metadata aside)."""
+    required: dict[str, Expected] = {}
+    optional: dict[str, Expected] = {}
+    for field in schema.payload:
+        required[f"{field.name}_starts"] = ("<i8", (count,))
+        required[f"{field.name}_sizes"] = ("<i8", (count,))
+        optional[f"{field.name}_checksums"] = ("<u4", (count,))
+        if field.codec == IMAGE:
+            optional[f"{field.name}_shapes"] = ("<i4", (count, 3))
+    for field in schema.columns:
+        required[field.name] = (field.dtype, (count, *_fixed(field)))
+    return required, optional
+
+
+def check_names(schema: Schema) -> None:
+    """Refuse field names that would meet each other, or a name of our own, in the index."""
+    taken = {"data", "header", "keys", "metadata", "seal"}
+    for field in schema.fields:
+        names = [field.name]
+        if not field.is_column:
+            names += [f"{field.name}_{part}" for part in ("starts", "sizes", "checksums", "shapes")]
+        for name in names:
+            if name in taken:
+                raise SchemaError(f"field {field.name!r}: the name {name!r} is taken in the index; rename the field")
+            taken.add(name)
+
+
+def join_keys(keys: list[bytes], *, fixed: bool) -> NDArray[Any]:
+    """All keys as one array: UTF-8 joined by NUL, or, if ``fixed`` and not wasteful, strings of one width."""
+    joined = b"\0".join(keys)
+    width = max(map(len, keys), default=0)
+    if fixed and width and width * len(keys) <= _FIXED_FACTOR * len(joined) + _FIXED_BYTES:
+        return np.array(keys, dtype=f"S{width}")
+    return np.frombuffer(joined, np.uint8)
+
+
+def split_keys(array: NDArray[Any], count: int, *, path: str) -> NDArray[np.int64] | None:
+    """Where each NUL-joined key begins, and one past the end; None for keys of fixed width."""
+    if array.dtype.kind == "S":
+        found = len(array)
+    else:
+        ends = np.flatnonzero(array == 0)
+        # No bytes are no keys or, as keys are never empty, nothing else.
+        found = len(ends) + 1 if len(array) else 0
+    if found != count:
+        raise StoreCorrupt(f"{path}: the index has {found} keys, expected {count}; pack again")
+    if array.dtype.kind == "S":
+        return None
+    if count == 0:
+        return np.zeros(1, np.int64)
+    return np.concatenate(([0], ends + 1, [len(array) + 1])).astype(np.int64, copy=False)
+
+
+def _fixed(field: Field) -> tuple[int, ...]:
+    return tuple(size for size in field.shape if size is not None)
+
+
+def _natural(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"{value!r} is not a count")
+    return value

@@ -1,0 +1,130 @@
+"""Checks a batch on its way into a writer, as a whole, before its first byte is written."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastio._native import checksum
+from fastio.errors import SampleError, SchemaError
+from fastio.schema import IMAGE, RAW, Field, Schema
+from fastio.spans import Spans
+from fastio.store.base import SampleBatch
+
+__all__ = ["CheckedBatch", "check_batch"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBatch:
+    """A batch that fits: one view per value, and its part of the index arrays."""
+
+    keys: Sequence[str]
+    encoded_keys: list[bytes]
+    values: dict[str, list[NDArray[np.uint8]]]
+    arrays: dict[str, NDArray[Any]]  # sizes, checksums, shapes, columns
+
+
+def check_batch(schema: Schema, batch: SampleBatch, *, seen: Container[str], path: str) -> CheckedBatch:
+    """
+    Refuse with SchemaError whatever does not fit the schema or was ``seen`` before.
+
+    Values that come with a checksum (from another store) are compared with it: SampleError
+    where they differ. ``path`` is for messages.
+    """
+    count = len(batch.keys)
+    encoded = _check_keys(batch.keys, seen)
+    _same_names("payload", {f.name for f in schema.payload}, set(batch.spans))
+    _same_names("columns", {f.name for f in schema.columns}, set(batch.columns))
+    images = {f.name for f in schema.payload if f.codec == IMAGE}
+    if not set(batch.shapes) <= images:
+        raise SchemaError(f"shapes given for {sorted(set(batch.shapes) - images)}, image fields are {sorted(images)}")
+    values: dict[str, list[NDArray[np.uint8]]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    for field in schema.payload:
+        spans = batch.spans[field.name]
+        values[field.name] = _views(field, spans, batch.keys)
+        arrays[f"{field.name}_sizes"] = np.array(spans.sizes, np.int64)
+        arrays[f"{field.name}_checksums"] = _checksums(field, spans, batch.keys, path=path)
+        if field.codec == IMAGE:
+            shapes = batch.shapes.get(field.name, np.zeros((count, 3), np.int32))
+            arrays[f"{field.name}_shapes"] = _exact(f"{field.name} (shapes)", shapes, dtype="<i4", shape=(count, 3))
+    for field in schema.columns:
+        shape = (count, *field.shape)
+        arrays[field.name] = _exact(field.name, batch.columns[field.name], dtype=field.dtype, shape=shape)
+    return CheckedBatch(batch.keys, encoded, values, arrays)
+
+
+def _check_keys(keys: Sequence[str], seen: Container[str]) -> list[bytes]:
+    new: set[str] = set()
+    for key in keys:
+        if key in new or key in seen:
+            raise SchemaError(f"key {key!r} comes twice; keys must be unique")
+        new.add(key)
+    try:
+        # Names of files that are not UTF-8 reach us with surrogates (os.fsdecode) and leave as they came.
+        encoded = [key.encode("utf-8", "surrogateescape") for key in keys]
+    except UnicodeEncodeError as exc:
+        raise SchemaError(f"key {exc.object!r} cannot be written as UTF-8; rename it") from exc
+    if b"" in encoded or b"\0" in b"".join(encoded):
+        bad = next(key for key in keys if not key or "\0" in key)
+        raise SchemaError(f"key {bad!r}: expected at least one character and no NUL")
+    return encoded
+
+
+def _same_names(what: str, expected: set[str], got: set[str]) -> None:
+    if expected != got:
+        raise SchemaError(f"{what}: expected fields {sorted(expected)}, got {sorted(got)}")
+
+
+def _views(field: Field, spans: Spans, keys: Sequence[str]) -> list[NDArray[np.uint8]]:
+    if not len(keys) == len(spans) == len(spans.sizes) == len(spans.shard):
+        raise SchemaError(f"field {field.name!r}: expected {len(keys)} values, one per key, got {len(spans)}")
+    if field.codec == RAW and len(keys) and not (spans.sizes == field.nbytes).all():
+        bad = int(np.flatnonzero(spans.sizes != field.nbytes)[0])
+        raise SchemaError(
+            f"field {field.name!r} of {keys[bad]!r}: expected {field.nbytes} bytes "
+            f"({field.dtype} {field.shape}), got {spans.sizes[bad]}"
+        )
+    view = spans.buffers.view
+    try:
+        places = zip(spans.shard.tolist(), spans.starts.tolist(), spans.sizes.tolist(), strict=True)
+        return [view(shard, start, size) for shard, start, size in places]
+    except IndexError as exc:
+        raise SchemaError(f"field {field.name!r}: a span lies outside its buffer ({exc})") from exc
+
+
+def _checksums(field: Field, spans: Spans, keys: Sequence[str], *, path: str) -> NDArray[np.uint32]:
+    found = np.empty(len(keys), np.uint32)
+    checksum(spans.buffers, spans.shard, spans.starts, spans.sizes, found).wait()
+    if spans.checksums is not None and not np.array_equal(found, spans.checksums):
+        index = int(np.flatnonzero(found != spans.checksums)[0])
+        raise SampleError(
+            f"{path}: sample {index} of the batch ({keys[index]!r}), field {field.name!r}: expected bytes with CRC-32 "
+            f"{spans.checksums[index]:08x}, got {found[index]:08x}; the source is damaged: verify it",
+            path=path,
+            index=index,
+            key=keys[index],
+            field=field.name,
+        )
+    return found
+
+
+def _exact(name: str, values: ArrayLike, *, dtype: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
+    """The values in this dtype, copied; SchemaError where a value would change or the shape differs."""
+    array = np.asarray(values)
+    if array.shape != shape:
+        raise SchemaError(f"{name!r}: expected shape {shape}, got {array.shape}")
+    if array.dtype == np.dtype(dtype):
+        return np.array(array, order="C")
+    if array.dtype.kind not in "biufSU":
+        raise SchemaError(f"{name!r}: expected dtype {dtype}, got {array.dtype}")
+    with np.errstate(all="ignore"):
+        cast = array.astype(dtype, order="C")
+        changed = cast != array
+    if np.any(changed):
+        raise SchemaError(f"{name!r}: expected values that fit {dtype}, got {array[changed].ravel()[0]!r}")
+    return cast

@@ -1,0 +1,252 @@
+"""Writes HDF5 files whose payload lies in one contiguous dataset, and the seal in the user block.
+
+    0       user block of 4096 bytes: the seal (128 bytes), then zeros
+    4096    superblock 3, root group (checksummed metadata, as of HDF5 1.10)
+    O       dataset ``data``: uint8, the payload of all samples and fields, one after the other
+    ...     datasets ``<field>_starts`` and ``_sizes`` (within ``data``), ``_checksums``, ``_shapes``, the columns
+            (``label``), ``keys``, ``metadata`` and ``header`` (JSON), all contiguous, little endian, aligned to 8
+
+When the only payload field is raw, of a fixed shape, ``data`` gives way to the classical dataset of that name,
+``(count, *shape)``. ``keys`` are strings of fixed width, unless a few long ones would make that wasteful: then
+UTF-8 joined by NUL. Anybody reads it:
+
+    with h5py.File(path) as f:
+        start, size = f["image_starts"][i], f["image_sizes"][i]
+        image, label, key = f["data"][start : start + size].tobytes(), f["label"][i], f["keys"].asstr()[i]
+
+The payload is written before its size is known: from O on, straight to the file. At the end h5py writes the
+metadata around it, through a file object, with a dataset that is allocated at once and never filled. O is learned
+from a rehearsal in memory and compared with where the dataset really came to lie.
+
+    HEXDUMP
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import h5py
+import numpy as np
+from h5py import h5d, h5f, h5fd, h5p, h5s, h5t
+from numpy.typing import NDArray
+
+from fastio._native import crc32
+from fastio.errors import StoreError
+from fastio.schema import RAW, Schema
+from fastio.store.atomic import PartialFile
+from fastio.store.format import Ending, Format, Place
+from fastio.store.seal import SEAL_SIZE, unsealed_regions
+
+__all__ = ["FORMAT", "Hdf5Layout"]
+
+USER_BLOCK = 4096
+_ALIGNMENT = 8
+_READ_BYTES = 4 << 20
+
+
+class Hdf5Layout:
+    """Streams values behind the place of the metadata; h5py describes them at the end."""
+
+    def __init__(self, file: PartialFile, schema: Schema) -> None:
+        payload = schema.payload
+        raw = payload[0] if len(payload) == 1 and payload[0].codec == RAW else None
+        self._file = file
+        self._name = raw.name if raw else "data"
+        self._dtype = np.dtype(raw.dtype if raw else "|u1")
+        self._shape = tuple(int(size or 0) for size in raw.shape) if raw else ()
+        self._fields = [f.name for f in payload]
+        self._starts: dict[str, array[int]] = {name: array("q") for name in self._fields}
+        self._count = 0
+        self._base = _rehearse(self._name, self._dtype.str, self._shape)
+        file.skip(self._base)
+
+    @property
+    def base(self) -> int:
+        """Where the payload begins: O of the module's docstring."""
+        return self._base
+
+    def append(
+        self,
+        keys: Sequence[str],
+        values: Mapping[str, Sequence[NDArray[np.uint8]]],
+        columns: Mapping[str, NDArray[Any]],
+    ) -> None:
+        """Write samples: the payload fields one after the other."""
+        at = self._file.size - self._base
+        fields = [(values[name], self._starts[name]) for name in self._fields]
+        for i in range(len(keys)):
+            for each, starts in fields:
+                value = each[i]
+                starts.append(at)
+                at += value.nbytes
+                self._file.write(value)
+        self._count += len(keys)
+
+    def starts(self) -> dict[str, NDArray[np.int64]]:
+        """Where each sample's value lies within ``data``."""
+        return {name: np.array(starts, np.int64) for name, starts in self._starts.items()}
+
+    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+        """Let h5py write its metadata and the index around the payload."""
+        self._file.flush()
+        stop = self._file.size
+        around = _AroundPayload(self._file.fd, self._base, stop)
+        size = stop - self._base
+        shape = (self._count, *self._shape) if self._name != "data" else (size,)
+        places: dict[str, Place] = {}
+        try:
+            with _create(around) as h5:
+                self._describe(h5, shape, size)
+                for name, each in arrays.items():
+                    start = _dataset(h5, name, each)
+                    places[name] = Place(start, each.dtype.str, each.shape, crc32(each.tobytes()))
+                encoded = header(places)
+                header_start = _dataset(h5, "header", np.frombuffer(encoded, np.uint8))
+        except (RuntimeError, ValueError) as exc:  # what h5py makes of libhdf5's failures
+            raise StoreError(
+                f"{self._file.path}: HDF5 metadata could not be written ({exc}); nothing was kept"
+            ) from exc
+        file_size = os.fstat(self._file.fd).st_size
+        regions = unsealed_regions(file_size=file_size, seal_start=0, head_size=self._base)
+        file_crc = self._file.crc
+        for start, stop_ in ((max(start, stop), stop_) for start, stop_ in regions if start >= self._base):
+            file_crc = crc32(_read(self._file.fd, start, stop_), file_crc)
+        head = _read(self._file.fd, SEAL_SIZE, self._base)
+        return Ending(
+            file_size=file_size,
+            seal_start=0,
+            head_size=self._base,
+            header_start=header_start,
+            header_size=len(encoded),
+            header_crc=crc32(encoded),
+            head_crc=crc32(head),
+            file_crc=crc32(head, file_crc),
+        )
+
+    def _describe(self, h5: h5py.File, shape: tuple[int, ...], size: int) -> None:
+        start = _payload(h5, self._name, shape=shape, dtype=self._dtype)
+        if size and start != self._base:
+            raise StoreError(
+                f"{self._file.path}: expected HDF5 to place the payload at byte {self._base}, got {start}; "
+                f"nothing was kept: report this with the version of libhdf5, {h5py.version.hdf5_version}"
+            )
+
+
+class _AroundPayload(io.RawIOBase):
+    """
+    A file as libhdf5 sees it: empty at first (it would look for a superblock otherwise), the payload out of reach.
+    """
+
+    def __init__(self, fd: int, start: int, stop: int) -> None:
+        self._fd, self._start, self._stop = fd, start, stop
+        self._at = self._end = 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._end}
+        self._at = bases[whence] + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        data = os.pread(self._fd, len(buffer), self._at)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def write(self, data: Any) -> int:
+        size = len(data)
+        if self._at < self._stop and self._at + size > self._start:
+            raise RuntimeError(f"libhdf5 writes {size} bytes at {self._at}, into the payload")
+        view = memoryview(data)
+        while len(view):
+            done = os.pwrite(self._fd, view, self._at)
+            view = view[done:]
+            self._at += done
+        self._end = max(self._end, self._at)
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        size = self._at if size is None else size
+        if size < self._stop:
+            raise RuntimeError(f"libhdf5 cuts the file to {size} bytes, the payload ends at {self._stop}")
+        os.ftruncate(self._fd, size)
+        self._end = size
+        return size
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+
+@cache
+def _rehearse(name: str, dtype: str, shape: tuple[int, ...]) -> int:
+    """Where the first dataset comes to lie; it does not depend on how many samples there are."""
+    with _create(io.BytesIO()) as h5:
+        return _payload(h5, name, shape=(1, *shape), dtype=np.dtype(dtype))
+
+
+def _create(target: Any) -> h5py.File:
+    """A new HDF5 file on a Python file object: no times, metadata with checksums, arrays aligned."""
+    creation = h5p.create(h5p.FILE_CREATE)
+    creation.set_userblock(USER_BLOCK)
+    creation.set_obj_track_times(False)
+    access = h5p.create(h5p.FILE_ACCESS)
+    access.set_fileobj_driver(h5fd.fileobj_driver, target)
+    access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+    access.set_alignment(1, _ALIGNMENT)
+    access.set_fclose_degree(h5f.CLOSE_STRONG)
+    return h5py.File(h5f.create(b"fastio", h5f.ACC_TRUNC, creation, access))
+
+
+def _payload(h5: h5py.File, name: str, *, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Describe bytes that are there already; where libhdf5 takes them to be."""
+    space = h5s.create_simple(shape)
+    dataset = h5d.create(h5.id, name.encode("ascii"), h5t.py_create(dtype), space, _contiguous())
+    return int(dataset.get_offset() or 0)
+
+
+def _dataset(h5: h5py.File, name: str, values: NDArray[Any]) -> int:
+    """Write an index array; where it lies."""
+    kind = h5t.py_create(values.dtype)
+    if name == "keys" and values.dtype.kind == "S":
+        kind.set_cset(h5t.CSET_UTF8)
+    dataset = h5d.create(h5.id, name.encode("ascii"), kind, h5s.create_simple(values.shape), _contiguous())
+    if values.size == 0:
+        return 0
+    dataset.write(h5s.ALL, h5s.ALL, np.ascontiguousarray(values), mtype=kind)
+    return int(dataset.get_offset())
+
+
+def _contiguous() -> h5p.PropDCID:
+    creation = h5p.create(h5p.DATASET_CREATE)
+    creation.set_layout(h5d.CONTIGUOUS)
+    creation.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+    creation.set_fill_time(h5d.FILL_TIME_NEVER)
+    creation.set_obj_track_times(False)
+    return creation
+
+
+def _read(fd: int, start: int, stop: int) -> bytes:
+    parts = []
+    while start < stop:
+        part = os.pread(fd, min(_READ_BYTES, stop - start), start)
+        if not part:
+            raise OSError(f"file ends at {start}, expected {stop}")
+        parts.append(part)
+        start += len(part)
+    return b"".join(parts)
+
+
+FORMAT = Format(name="hdf5", suffixes=(".h5", ".hdf5"), seal_start=0, layout=Hdf5Layout, fixed_keys=True)

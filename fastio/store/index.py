@@ -1,0 +1,218 @@
+"""The one reader of all formats: a store is a few arrays over mapped files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import Buffers
+from fastio.errors import SchemaError, StoreCorrupt, StoreError
+from fastio.schema import Schema
+from fastio.spans import Spans
+from fastio.store.seal import set_checksum
+from fastio.store.sealed import Shard
+
+__all__ = ["SealedStore", "check_set"]
+
+
+class SealedStore:
+    """
+    A packed dataset opened for reading; see ``SampleStore`` for the contract.
+
+    Holds mappings and arrays, no descriptors and no handles of other libraries: threads share
+    it, forks inherit it, and the same file may be opened any number of times. ``close`` lets
+    the mappings go; they end with the last array handed out.
+    """
+
+    def __init__(
+        self, path: str, *, format_name: str, shards: Sequence[Shard], opener: Callable[[str], SealedStore]
+    ) -> None:
+        self.path = path
+        self._opener = opener
+        self.format = format_name
+        self.schema: Schema = shards[0].schema
+        self.shard_paths: Sequence[str] = tuple(shard.path for shard in shards)
+        self._closed = False
+        self._shards: Sequence[Shard] = tuple(shards)
+        self._ends = np.cumsum([shard.count for shard in shards], dtype=np.int64)
+        self._count = int(self._ends[-1])
+        self._buffers = Buffers([shard.data for shard in shards])
+        names = [f.name for f in self.schema.payload]
+        self._starts = {name: _join([s.starts[name] for s in shards]) for name in names}
+        self._sizes = {name: _join([s.sizes[name] for s in shards]) for name in names}
+        self._checksums = {name: _join([s.checksums[name] for s in shards]) for name in names if _all(shards, name)}
+        self._columns = {f.name: _join([s.columns[f.name] for s in shards]) for f in self.schema.columns}
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the packer kept beside the samples; parsed when it is first asked for."""
+        raw = self._opened()[0].metadata
+        try:
+            parsed = json.loads(raw)
+        except (ValueError, RecursionError) as exc:
+            raise StoreCorrupt(f"{self.shard_paths[0]}: the metadata are no JSON ({exc}); pack again") from exc
+        if not isinstance(parsed, dict):
+            raise StoreCorrupt(f"{self.shard_paths[0]}: the metadata are no JSON object; pack again")
+        return MappingProxyType(parsed)
+
+    @property
+    def shards(self) -> Sequence[Shard]:
+        """The files behind the store, for those who check or print them."""
+        return self._opened()
+
+    def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
+        """Source paths of these samples; IndexError for an index outside 0..len-1."""
+        shards = self._opened()
+        chosen = self._checked(np.asarray(indices, np.int64).reshape(-1))
+        which = np.searchsorted(self._ends, chosen, side="right")
+        begin = self._ends - np.array([shard.count for shard in shards])
+        local = chosen - begin[which]
+        return [_key(shards[s], i) for s, i in zip(which.tolist(), local.tolist(), strict=True)]
+
+    def spans(self, field: str, indices: NDArray[np.int64]) -> Spans:
+        """Where a payload field's bytes lie; IndexError for an index outside 0..len-1."""
+        shards = self._opened()
+        starts = self._starts.get(field)
+        if starts is None:
+            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(self._starts)}")
+        chosen = self._checked(np.asarray(indices))
+        if len(shards) == 1:
+            shard = np.zeros(len(chosen), np.int32)
+        else:
+            shard = np.searchsorted(self._ends, chosen, side="right").astype(np.int32)
+        checksums = self._checksums.get(field)
+        return Spans(
+            buffers=self._buffers,
+            shard=shard,
+            starts=starts[chosen],
+            sizes=self._sizes[field][chosen],
+            checksums=None if checksums is None else checksums[chosen],
+        )
+
+    def column(self, field: str) -> NDArray[Any]:
+        """A column, ``(len, *shape)``, read-only."""
+        self._opened()
+        if field not in self._columns:
+            raise SchemaError(f"{self.path}: no column {field!r}, expected one of {sorted(self._columns)}")
+        return self._columns[field]
+
+    def shapes(self, field: str) -> NDArray[np.int32]:
+        """``(len, 3)`` height, width, channels of an image field as stored; zeros where unknown. Read-only."""
+        if field not in self._starts:
+            raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(self._starts)}")
+        return _join([s.shapes.get(field, _unknown(s.count)) for s in self._opened()])
+
+    def close(self) -> None:
+        """Let the mapping go; twice does no harm. Arrays and spans already handed out stay valid."""
+        self._closed = True
+        self._shards = ()
+        self._buffers = Buffers([])
+        self._starts, self._sizes, self._checksums, self._columns = {}, {}, {}, {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{self.format} store {self.path!r}: {self._count} samples, {len(self.shard_paths)} file(s)>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """By path; the process that receives it refuses another content under the same name."""
+        return _reopen, (self._opener, self.path, self._identity())
+
+    def _identity(self) -> int:
+        return set_checksum(_identity(shard) for shard in self._opened())
+
+    def _opened(self) -> Sequence[Shard]:
+        if self._closed:
+            raise StoreError(f"{self.path}: the store is closed; open it again")
+        return self._shards
+
+    def _checked(self, indices: NDArray[Any]) -> NDArray[np.int64]:
+        """Indices as the arrays take them: negative ones would silently mean the other end."""
+        if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
+            raise TypeError(f"{self.path}: expected a 1-D array of integers, got {indices.dtype} {indices.shape}")
+        if len(indices) == 0:
+            return np.empty(0, np.int64)
+        low, high = int(indices.min()), int(indices.max())
+        if low < 0 or high >= self._count:
+            raise IndexError(f"{self.path}: expected indices in 0..{self._count - 1}, got {low if low < 0 else high}")
+        return indices.astype(np.int64, copy=False)
+
+
+def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
+    """The shards in order; StoreIncomplete or StoreCorrupt where they are not one whole set."""
+    seals = [shard.seal for shard in shards if shard.seal is not None]
+    first = seals[0]
+    by_number: dict[int, Shard] = {}
+    for shard, seal in zip(shards, seals, strict=True):
+        if (seal.set_crc, seal.shards, seal.set_count) != (first.set_crc, first.shards, first.set_count):
+            raise StoreCorrupt(
+                f"{path}: {shard.path} and {shards[0].path} are of two different sets; open one set only"
+            )
+        if seal.shard in by_number:
+            other = by_number[seal.shard].path
+            raise StoreCorrupt(f"{path}: {shard.path} and {other} are both shard {seal.shard}; remove one")
+        by_number[seal.shard] = shard
+    missing = sorted(set(range(first.shards)) - set(by_number))
+    if missing:
+        raise StoreCorrupt(
+            f"{path}: expected {first.shards} shards, got {len(shards)}; shard {missing[0]} is missing: "
+            f"open the whole set, e.g. by name-*.tar, or copy the missing ones"
+        )
+    ordered = [by_number[i] for i in range(first.shards)]
+    if set_checksum(_identity(shard) for shard in ordered) != first.set_crc:
+        raise StoreCorrupt(f"{path}: the shards' seals do not add up to their set; copy or pack again")
+    if any(shard.schema != ordered[0].schema for shard in ordered):
+        raise StoreCorrupt(f"{path}: the shards have different schemas; pack again")
+    return ordered
+
+
+def _identity(shard: Shard) -> tuple[int, int, int]:
+    return shard.count, len(shard.data), 0 if shard.seal is None else shard.seal.file_crc
+
+
+def _reopen(opener: Callable[[str], SealedStore], path: str, identity: int) -> SealedStore:
+    store = opener(path)
+    if store._identity() != identity:
+        raise StoreError(f"{path}: was replaced since it was opened; open it again everywhere")
+    return store
+
+
+def _join(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    if len(parts) == 1:
+        return parts[0]
+    joined = np.concatenate(parts)
+    joined.setflags(write=False)
+    return joined
+
+
+def _all(shards: Sequence[Shard], name: str) -> bool:
+    return all(name in shard.checksums for shard in shards)
+
+
+def _unknown(count: int) -> NDArray[np.int32]:
+    zeros = np.zeros((count, 3), np.int32)
+    zeros.setflags(write=False)
+    return zeros
+
+
+def _key(shard: Shard, index: int) -> str:
+    if shard.key_starts is None:
+        raw = bytes(shard.keys[index])
+    else:
+        raw = shard.keys[shard.key_starts[index] : shard.key_starts[index + 1] - 1].tobytes()
+    return raw.decode("utf-8", "surrogateescape")

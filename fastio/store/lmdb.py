@@ -1,0 +1,284 @@
+"""Writes the LMDB 0.9 file format, in one pass, with every offset known.
+
+The file, in pages of 4096 bytes, integers unsigned and little endian:
+
+    0        meta page: txnid 0, an empty database        \\ as liblmdb leaves them after
+    1        meta page: txnid 1, the database below       /  its first transaction
+    2...     leaf pages, and overflow pages of long values, in key order as the samples come
+    ...      the same for the index arrays and the header
+    ...      branch pages, lowest level first, the root last
+    last     overflow page of the value of ``_seal``: the seal, then zeros
+
+    page     pgno 8 | pad 2 | flags 2 | lower 2 | upper 2      branch 1, leaf 2, meta 8
+             pgno 8 | pad 2 | flags 2 (overflow 4) | pages 4, then the value without a break over the run of pages
+    leaf     ``lower`` ends an array of u16, one node's place each, in key order; nodes fill the page from its end
+    node     size 4 | flags 2 | key size 2 | key | value       flag 1: the value is the pgno (8) of an overflow run
+    branch   pgno's low 32 bits 4 | its high 16 bits 2 | key size 2 | key; the first key of a page is empty
+
+A node whose header, key and value exceed 2038 bytes goes to overflow pages. Keys: ``%010d/field`` for the samples
+(B-tree order is sample order), then, sorted behind the digits, ``_`` and the name of each index array,
+``_header`` and ``_seal``. Anybody reads it:
+
+    with lmdb.open(path, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
+        for key, value in txn.cursor().iternext(key=b"0"): ...
+
+A store of two samples, "a.png" with 5 bytes and "b.png" with 3 bytes (abridged; the index follows):
+
+    HEXDUMP
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import crc32
+from fastio.errors import SchemaError
+from fastio.schema import Schema
+from fastio.store.atomic import PartialFile
+from fastio.store.format import Ending, Format, Place
+from fastio.store.seal import SEAL_SIZE
+
+__all__ = ["FORMAT", "LmdbLayout"]
+
+PAGE = 4096
+PAGE_HEADER = 16
+NODE_HEADER = 8
+NODE_MAX = 2038  # liblmdb: ((4096 - 16) / 2 & ~1) - 2
+KEY_MAX = 511
+MAX_SAMPLES = 10**10
+BRANCH, LEAF, OVERFLOW, META = 1, 2, 4, 8
+INTEGER_KEY = 8
+NO_PAGE = (1 << 64) - 1
+
+_PAGE = struct.Struct("<QHHHH")
+_OVERFLOW = struct.Struct("<QHHI")
+_NODE = struct.Struct("<IHH")
+_BRANCH = struct.Struct("<IHH")
+_PGNO = struct.Struct("<Q")
+_META = struct.Struct("<IIQQ")  # magic, version, address, map size
+_DB = struct.Struct("<IHHQQQQQ")  # pad, flags, depth, branch, leaf, overflow pages, entries, root
+_LAST = struct.Struct("<QQ")  # last page, txnid
+_ZEROS = bytes(PAGE)
+
+
+class LmdbLayout:
+    """
+    Fills leaf pages as samples come; the branch levels are built at the end.
+
+    Overflow runs are written at once, a leaf when it is full: so no byte is written twice and
+    only the first key of each leaf is kept in memory.
+    """
+
+    base = 0
+
+    def __init__(self, file: PartialFile, schema: Schema) -> None:
+        longest = max((len(f.name) for f in schema.fields), default=0)
+        if longest > KEY_MAX - 16:
+            raise SchemaError(f"{file.path}: field names may have {KEY_MAX - 16} characters in LMDB, got {longest}")
+        self._file = file
+        names = sorted(f.name for f in schema.payload)  # the order of their keys
+        self._fields = [(name, b"/" + name.encode("ascii")) for name in names]
+        self._starts: dict[str, array[int]] = {name: array("q") for name in names}
+        self._count = self._entries = self._overflow_pages = 0
+        self._nodes: list[bytes] = []  # of the leaf being filled
+        self._free = PAGE - PAGE_HEADER
+        self._first_key = b""
+        self._inline: list[tuple[int, int, array[int], int]] = []  # node, its value's place in it, who wants to know
+        self._leaves: list[tuple[bytes, int]] = []  # first key and page of each
+        file.skip(2 * PAGE)
+
+    def append(
+        self,
+        keys: Sequence[str],
+        values: Mapping[str, Sequence[NDArray[np.uint8]]],
+        columns: Mapping[str, NDArray[Any]],
+    ) -> None:
+        """Write samples: one value per key of every payload field."""
+        if self._count + len(keys) > MAX_SAMPLES:
+            raise SchemaError(f"{self._file.path}: an LMDB store holds up to {MAX_SAMPLES} samples; pack tar shards")
+        fields = [(suffix, values[name], self._starts[name]) for name, suffix in self._fields]
+        for i in range(len(keys)):
+            number = b"%010d" % self._count
+            for suffix, each, starts in fields:
+                self._put(number + suffix, each[i], starts)
+            self._count += 1
+
+    def starts(self) -> dict[str, NDArray[np.int64]]:
+        """End the payload; where each sample's value lies."""
+        self._flush_leaf()
+        return {name: np.array(self._starts[name], np.int64) for name, _ in self._fields}
+
+    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+        """Write the index behind the payload, the branch pages, the seal's page and the meta pages."""
+        places: dict[str, Place] = {}
+        nodes: dict[bytes, tuple[int, int]] = {}  # page and size of each value: all on overflow pages, so aligned
+        for name, each in arrays.items():
+            raw = each.tobytes()
+            page = self._write_run(raw, len(raw))
+            nodes[b"_" + name.encode("ascii")] = page, len(raw)
+            places[name] = Place(page * PAGE + PAGE_HEADER, each.dtype.str, each.shape, crc32(raw))
+        encoded = header(places)
+        header_page = self._write_run(encoded, len(encoded))
+        nodes[b"_header"] = header_page, len(encoded)
+        self._entries += len(nodes) + 1
+        first = self._file.size // PAGE
+        # How many pages the tail takes does not depend on what they say.
+        seal_page = first + len(self._tail(nodes, first, seal_page=0).pages)
+        tail = self._tail(nodes, first, seal_page=seal_page)
+        for page_bytes in tail.pages:
+            self._file.write(page_bytes)
+        self._file.write(_OVERFLOW.pack(seal_page, 0, OVERFLOW, 1))
+        seal_start = self._file.size
+        self._file.skip(SEAL_SIZE)
+        self._file.write(bytes(PAGE - PAGE_HEADER - SEAL_SIZE))
+        self._file.flush()
+        self._overflow_pages += 1
+        meta = _meta_pages(tail, entries=self._entries, overflow_pages=self._overflow_pages, last_page=seal_page)
+        self._file.overwrite(0, meta)
+        return Ending(
+            file_size=self._file.size,
+            seal_start=seal_start,
+            head_size=len(meta),
+            header_start=header_page * PAGE + PAGE_HEADER,
+            header_size=len(encoded),
+            header_crc=crc32(encoded),
+            head_crc=crc32(meta),
+            file_crc=crc32(meta, self._file.crc),
+        )
+
+    def _put(self, key: bytes, value: NDArray[np.uint8], starts: array[int]) -> None:
+        size = value.nbytes
+        self._entries += 1
+        inline = NODE_HEADER + len(key) + size <= NODE_MAX
+        if inline:
+            node = _NODE.pack(size, 0, len(key)) + key + value.tobytes()
+            node += b"\0" * (len(node) & 1)
+            starts.append(-1)
+        else:
+            page = self._write_run(value, size)
+            node = _big_node(key, size, page)
+            starts.append(page * PAGE + PAGE_HEADER)
+        if len(node) + 2 > self._free:
+            self._flush_leaf()
+        if not self._nodes:
+            self._first_key = key
+        if inline:
+            self._inline.append((len(self._nodes), NODE_HEADER + len(key), starts, len(starts) - 1))
+        self._nodes.append(node)
+        self._free -= len(node) + 2
+
+    def _write_run(self, value: Any, size: int) -> int:
+        """Write a value to a run of overflow pages of its own; its first page."""
+        page, pages = self._file.size // PAGE, (PAGE_HEADER - 1 + size) // PAGE + 1
+        padding = _ZEROS[: pages * PAGE - PAGE_HEADER - size]
+        parts = (_OVERFLOW.pack(page, 0, OVERFLOW, pages), value, padding) if size else (_empty_run(page),)
+        self._file.write_parts(parts, pages * PAGE)
+        self._overflow_pages += pages
+        return page
+
+    def _flush_leaf(self) -> None:
+        if not self._nodes:
+            return
+        page = self._file.size // PAGE
+        places, content = _node_page(page, LEAF, self._nodes)
+        for number, value_place, starts, position in self._inline:
+            starts[position] = page * PAGE + places[number] + value_place
+        self._file.write(content)
+        self._leaves.append((self._first_key, page))
+        self._nodes, self._inline, self._free = [], [], PAGE - PAGE_HEADER
+
+    def _tail(self, nodes: Mapping[bytes, tuple[int, int]], first: int, *, seal_page: int) -> _Tail:
+        """The leaves of the index and all branch pages, from page ``first`` on."""
+        sealed = {**nodes, b"_seal": (seal_page, PAGE - PAGE_HEADER)}
+        pages: list[bytes] = []
+        leaves = list(self._leaves)
+        items = [(key, _big_node(key, size, page)) for key, (page, size) in sorted(sealed.items())]
+        for group in _groups([len(node) + 2 for _, node in items]):
+            leaves.append((items[group.start][0], first + len(pages)))
+            pages.append(_node_page(first + len(pages), LEAF, [node for _, node in items[group]])[1])
+        level, depth, branches = leaves, 1, 0
+        while len(level) > 1:
+            upper: list[tuple[bytes, int]] = []
+            for group in _groups([_even(NODE_HEADER + len(key)) + 2 for key, _ in level]):
+                page = first + len(pages)
+                upper.append((level[group.start][0], page))
+                below = [_branch_node(key if i else b"", child) for i, (key, child) in enumerate(level[group])]
+                pages.append(_node_page(page, BRANCH, below)[1])
+            branches += len(upper)
+            level, depth = upper, depth + 1
+        return _Tail(pages, root=level[0][1], depth=depth, branches=branches, leaves=len(leaves))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    pages: list[bytes]
+    root: int
+    depth: int
+    branches: int
+    leaves: int
+
+
+def _groups(sizes: Sequence[int]) -> list[slice]:
+    """Cut nodes into pages, each as full as can be, the last never with a single node: liblmdb wants two in a branch."""
+    groups: list[slice] = []
+    start, free = 0, PAGE - PAGE_HEADER
+    for i, size in enumerate(sizes):
+        if size > free:
+            groups.append(slice(start, i))
+            start, free = i, PAGE - PAGE_HEADER
+        free -= size
+    if groups and start == len(sizes) - 1:
+        groups[-1] = slice(groups[-1].start, start - 1)
+        start -= 1
+    return [*groups, slice(start, len(sizes))]
+
+
+def _node_page(page: int, flags: int, nodes: Sequence[bytes]) -> tuple[list[int], bytes]:
+    """A branch or leaf page, and the place of each node in it."""
+    places, upper = [], PAGE
+    for node in nodes:
+        upper -= len(node)
+        places.append(upper)
+    lower = PAGE_HEADER + 2 * len(nodes)
+    head = _PAGE.pack(page, 0, flags, lower, upper) + struct.pack(f"<{len(nodes)}H", *places)
+    return places, b"".join((head, _ZEROS[: upper - lower], *reversed(nodes)))
+
+
+def _big_node(key: bytes, size: int, page: int) -> bytes:
+    node = _NODE.pack(size, 1, len(key)) + key + _PGNO.pack(page)
+    return node + b"\0" * (len(node) & 1)
+
+
+def _branch_node(key: bytes, child: int) -> bytes:
+    node = _BRANCH.pack(child & 0xFFFFFFFF, child >> 32, len(key)) + key
+    return node + b"\0" * (len(node) & 1)
+
+
+def _empty_run(page: int) -> bytes:
+    return _OVERFLOW.pack(page, 0, OVERFLOW, 1) + _ZEROS[PAGE_HEADER:]
+
+
+def _even(size: int) -> int:
+    return size + (size & 1)
+
+
+def _meta_pages(tail: _Tail, *, entries: int, overflow_pages: int, last_page: int) -> bytes:
+    """Both meta pages: liblmdb takes the one with the higher txnid."""
+    free = _DB.pack(PAGE, INTEGER_KEY, 0, 0, 0, 0, 0, NO_PAGE)
+    empty = _DB.pack(0, 0, 0, 0, 0, 0, 0, NO_PAGE)
+    main = _DB.pack(0, 0, tail.depth, tail.branches, tail.leaves, overflow_pages, entries, tail.root)
+    pages = []
+    for txnid, (database, last) in enumerate(((empty, 1), (main, last_page))):
+        head = _PAGE.pack(txnid, 0, META, 0, 0) + _META.pack(0xBEEFC0DE, 1, 0, (last_page + 1) * PAGE)
+        pages.append((head + free + database + _LAST.pack(last, txnid)).ljust(PAGE, b"\0"))
+    return b"".join(pages)
+
+
+FORMAT = Format(name="lmdb", suffixes=(".lmdb",), seal_start=PAGE_HEADER - PAGE, layout=LmdbLayout)

@@ -1,0 +1,154 @@
+"""The seal: 128 bytes that say what a packed file must be, down to the bit.
+
+    offset  size  field         meaning (integers unsigned, little endian)
+         0     8  magic         89 "fastio" 0a
+         8     4  version       1; a reader refuses what is newer
+        12     4  format        "lmdb", "hdf5", "tar", padded with NUL
+        16     8  count         samples in this file
+        24     8  file_size     bytes of this file
+        32     8  seal_start    where this seal lies
+        40     8  head_size     bytes before the payload (LMDB meta pages, HDF5 superblock and root group; tar: 0)
+        48     8  header_start  where the JSON header lies
+        56     8  header_size
+        64     8  set_count     samples in all shards of the set
+        72     4  shard         which shard this is, from 0
+        76     4  shards        of how many
+        80     4  header_crc    CRC-32 of the header
+        84     4  head_crc      CRC-32 of the first head_size bytes without the seal
+        88     4  file_crc      CRC-32 of the file without the seal: first all from head_size on, then the head
+        92     4  set_crc       CRC-32 over (count, file_size, file_crc) of every shard of the set
+        96    28  zeros
+       124     4  seal_crc      CRC-32 of the 124 bytes before
+
+The order of file_crc lets a writer compute it while the payload streams by, although the head is known last.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fastio._native import crc32
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
+
+__all__ = ["MAGIC", "SEAL_SIZE", "Seal", "set_checksum", "unsealed_regions"]
+
+MAGIC = b"\x89fastio\n"
+SEAL_SIZE = 128
+VERSION = 1
+MAX_HEAD = 1 << 20
+
+_BODY = struct.Struct("<8sI4sQQQQQQQIIIIII28x")
+_CRC = struct.Struct("<I")
+_SHARD = struct.Struct("<QQI")
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """What a packed file must be; see the module's docstring for each field."""
+
+    format: str
+    count: int
+    file_size: int
+    seal_start: int
+    head_size: int
+    header_start: int
+    header_size: int
+    set_count: int
+    shard: int
+    shards: int
+    header_crc: int
+    head_crc: int
+    file_crc: int
+    set_crc: int
+
+    def pack(self) -> bytes:
+        """The 128 bytes."""
+        body = _BODY.pack(
+            MAGIC,
+            VERSION,
+            self.format.encode("ascii"),
+            self.count,
+            self.file_size,
+            self.seal_start,
+            self.head_size,
+            self.header_start,
+            self.header_size,
+            self.set_count,
+            self.shard,
+            self.shards,
+            self.header_crc,
+            self.head_crc,
+            self.file_crc,
+            self.set_crc,
+        )
+        return body + _CRC.pack(crc32(body))
+
+    @classmethod
+    def unpack(cls, data: bytes, *, path: str, start: int, file_size: int) -> Seal:
+        """
+        Read and check the seal that lies at ``start`` of a file of ``file_size`` bytes.
+
+        StoreIncomplete where there is none, StoreError where it is newer, StoreCorrupt where
+        it does not fit itself or the file.
+        """
+        if len(data) != SEAL_SIZE or data[: len(MAGIC)] != MAGIC:
+            raise StoreIncomplete(
+                f"{path}: expected a seal at byte {start} of {file_size}, found none; "
+                f"it was not packed by fastio, or packing or copying was interrupted: pack or copy again"
+            )
+        body, (crc,) = data[:-4], _CRC.unpack(data[-4:])
+        if crc32(body) != crc:
+            raise StoreCorrupt(
+                f"{path}: the seal is damaged (CRC-32 {crc32(body):08x}, expected {crc:08x}); copy again"
+            )
+        _, version, name, *numbers = _BODY.unpack(body)
+        if version > VERSION:
+            raise StoreError(
+                f"{path}: packed by version {version} of the format, this fastio reads up to {VERSION}: upgrade fastio"
+            )
+        seal = cls(name.rstrip(b"\0").decode("ascii", "replace"), *numbers)
+        seal._check(path, start, file_size)
+        return seal
+
+    def _check(self, path: str, start: int, file_size: int) -> None:
+        if self.file_size != file_size:
+            raise StoreCorrupt(
+                f"{path}: expected {self.file_size} bytes, got {file_size}; cut off, grown or changed: copy or pack again"
+            )
+        fits = (
+            self.seal_start == start
+            and self.head_size <= min(file_size, MAX_HEAD)
+            and self.header_start <= file_size
+            and self.header_size <= file_size - self.header_start
+            and self.shard < self.shards
+            and self.count <= self.set_count
+        )
+        if not fits:
+            raise StoreCorrupt(f"{path}: the seal contradicts itself ({self}); pack again")
+
+
+def set_checksum(shards: Iterable[tuple[int, int, int]]) -> int:
+    """CRC-32 over (count, file_size, file_crc) of each shard, in order: tells sets apart that were packed alike."""
+    crc = 0
+    for shard in shards:
+        crc = crc32(_SHARD.pack(*shard), crc)
+    return crc
+
+
+def unsealed_regions(*, file_size: int, seal_start: int, head_size: int) -> Sequence[tuple[int, int]]:
+    """
+    The half-open byte ranges that file_crc covers, in its order.
+
+    >>> unsealed_regions(file_size=1000, seal_start=0, head_size=400)
+    [(400, 1000), (128, 400)]
+    >>> unsealed_regions(file_size=1000, seal_start=800, head_size=0)
+    [(0, 800), (928, 1000)]
+    """
+    regions: list[tuple[int, int]] = []
+    for start, stop in ((head_size, file_size), (0, head_size)):
+        before = (start, min(stop, seal_start))
+        after = (max(start, seal_start + SEAL_SIZE), stop)
+        regions += [r for r in (before, after) if r[0] < r[1]]
+    return regions

@@ -1,0 +1,173 @@
+"""Opens one sealed file: maps it, and checks seal, header and every index array before anybody uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import crc32
+from fastio.errors import StoreCorrupt
+from fastio.schema import RAW, Schema
+from fastio.store.arrays import Expected, Header, expected_arrays, split_keys
+from fastio.store.format import Place
+from fastio.store.mapping import map_file
+from fastio.store.seal import SEAL_SIZE, Seal, unsealed_regions
+
+__all__ = ["Shard", "open_shard", "read_shard"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One file of a store: its bytes and the checked index over them, as arrays without a copy."""
+
+    path: str
+    data: NDArray[np.uint8]  # what the spans point into
+    schema: Schema
+    count: int
+    starts: Mapping[str, NDArray[np.int64]]
+    sizes: Mapping[str, NDArray[np.int64]]
+    checksums: Mapping[str, NDArray[np.uint32]]  # no entry: the store has none
+    shapes: Mapping[str, NDArray[np.int32]]  # no entry: unknown
+    columns: Mapping[str, NDArray[Any]]
+    keys: NDArray[Any]
+    key_starts: NDArray[np.int64] | None  # None: keys of fixed width
+    metadata: bytes
+    seal: Seal | None = field(default=None)  # None: a foreign file
+
+
+def open_shard(path: str, *, format_name: str, seal_start: int) -> Shard:
+    """Map and check one sealed file; the errors are those of ``Seal.unpack`` and StoreCorrupt."""
+    data = map_file(path)
+    return read_shard(path, data, data, format_name=format_name, seal_start=seal_start)
+
+
+def read_shard(
+    path: str, data: NDArray[np.uint8], payload: NDArray[np.uint8], *, format_name: str, seal_start: int
+) -> Shard:
+    """
+    Check the seal and index in ``data``; spans point into ``payload``, which may be another file's bytes.
+
+    ``seal_start`` counts from the end when negative.
+    """
+    seal = find_seal(path, data, format_name=format_name, seal_start=seal_start)
+    _check_head(path, data, seal)
+    raw = data[seal.header_start : seal.header_start + seal.header_size]
+    if crc32(raw) != seal.header_crc:
+        raise StoreCorrupt(
+            f"{path}: the header's CRC-32 is {crc32(raw):08x}, expected {seal.header_crc:08x}; pack again"
+        )
+    header = Header.from_bytes(raw.tobytes(), path=path)
+    required, optional = expected_arrays(header.schema, seal.count)
+    arrays = {name: _array(path, data, header, name) for name in header.places}
+    for name, expected in required.items():
+        _check_array(path, arrays, name, expected)
+    for name in optional.keys() & arrays.keys():
+        _check_array(path, arrays, name, optional[name])
+    keys = arrays.get("keys", np.empty(0, np.uint8))
+    if keys.ndim != 1 or (keys.dtype.kind != "S" and keys.dtype != np.uint8):
+        raise StoreCorrupt(f"{path}: index array 'keys' is {keys.dtype} {keys.shape}; pack again")
+    fields = [f.name for f in header.schema.payload]
+    shard = Shard(
+        path=path,
+        data=payload,
+        schema=header.schema,
+        count=seal.count,
+        starts={name: _based(arrays[f"{name}_starts"], header.base) for name in fields},
+        sizes={name: arrays[f"{name}_sizes"] for name in fields},
+        checksums={name: arrays[f"{name}_checksums"] for name in fields if f"{name}_checksums" in arrays},
+        shapes={name: arrays[f"{name}_shapes"] for name in fields if f"{name}_shapes" in arrays},
+        columns={f.name: arrays[f.name] for f in header.schema.columns},
+        keys=keys,
+        key_starts=split_keys(keys, seal.count, path=path),
+        metadata=arrays.get("metadata", np.empty(0, np.uint8)).tobytes() or b"{}",
+        seal=seal,
+    )
+    _check_spans(shard)
+    return shard
+
+
+def find_seal(path: str, data: NDArray[np.uint8], *, format_name: str, seal_start: int) -> Seal:
+    """The checked seal of a mapped file."""
+    start = seal_start if seal_start >= 0 else max(0, len(data) + seal_start)
+    raw = data[start : start + SEAL_SIZE].tobytes()
+    seal = Seal.unpack(raw, path=path, start=start, file_size=len(data))
+    if seal.format != format_name:
+        raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected {format_name!r}; give it its right suffix")
+    return seal
+
+
+def _check_head(path: str, data: NDArray[np.uint8], seal: Seal) -> None:
+    """The part that plain libraries start from: a changed LMDB or HDF5 file differs here."""
+    crc = 0
+    for start, stop in unsealed_regions(file_size=seal.head_size, seal_start=seal.seal_start, head_size=0):
+        crc = crc32(data[start:stop], crc)
+    if crc != seal.head_crc:
+        raise StoreCorrupt(
+            f"{path}: the first {seal.head_size} bytes have CRC-32 {crc:08x}, expected {seal.head_crc:08x}; "
+            f"damaged, or changed after it was sealed: pack again"
+        )
+
+
+def _array(path: str, data: NDArray[np.uint8], header: Header, name: str) -> NDArray[Any]:
+    place: Place = header.places[name]
+    try:
+        dtype = np.dtype(place.dtype)
+    except (TypeError, ValueError) as exc:
+        raise StoreCorrupt(f"{path}: index array {name!r}: {place.dtype!r} is not a dtype; pack again") from exc
+    size = dtype.itemsize
+    for length in place.shape:
+        size *= length
+    if dtype.hasobject or dtype.itemsize == 0 or place.start > len(data) or size > len(data) - place.start:
+        raise StoreCorrupt(
+            f"{path}: index array {name!r}: expected {size} bytes of {dtype} at {place.start}, "
+            f"the file has {len(data)}; pack again"
+        )
+    raw = data[place.start : place.start + size]
+    crc = crc32(raw)
+    if crc != place.crc32:
+        raise StoreCorrupt(
+            f"{path}: index array {name!r} (bytes {place.start} to {place.start + size}): CRC-32 is {crc:08x}, "
+            f"expected {place.crc32:08x}; damaged: copy or pack again"
+        )
+    array: NDArray[Any] = np.frombuffer(raw, np.uint8).view(dtype) if size else np.empty(0, dtype)
+    array = array.reshape(place.shape)
+    if not array.flags.aligned:
+        array = array.copy()
+    array.setflags(write=False)
+    return array
+
+
+def _check_array(path: str, arrays: Mapping[str, NDArray[Any]], name: str, expected: Expected) -> None:
+    dtype, shape = expected
+    array = arrays.get(name)
+    if array is None or array.dtype.str != dtype or array.shape != shape:
+        got = "none" if array is None else f"{array.dtype.str} {array.shape}"
+        raise StoreCorrupt(f"{path}: index array {name!r}: expected {dtype} {shape}, got {got}; pack again")
+
+
+def _based(starts: NDArray[np.int64], base: int) -> NDArray[np.int64]:
+    if base == 0:
+        return starts
+    moved = starts + base
+    moved.setflags(write=False)
+    return moved
+
+
+def _check_spans(shard: Shard) -> None:
+    """Every span lies inside the file: the native calls trust nothing else, and this is the message with a name."""
+    end = len(shard.data)
+    for field_ in shard.schema.payload:
+        starts, sizes = shard.starts[field_.name], shard.sizes[field_.name]
+        bad = (starts < 0) | (starts > end) | (sizes < 0) | (sizes > end - starts)
+        if field_.codec == RAW:
+            bad |= sizes != field_.nbytes
+        if bad.any():
+            index = int(np.flatnonzero(bad)[0])
+            raise StoreCorrupt(
+                f"{shard.path}: sample {index}, field {field_.name!r}: {sizes[index]} bytes from {starts[index]} "
+                f"do not fit a file of {end}; pack again"
+            )

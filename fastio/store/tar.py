@@ -1,0 +1,219 @@
+"""Writes tar shards that WebDataset, GNU tar and everybody else reads: plain members, the index behind them.
+
+A shard, in blocks of 512 bytes (a member is its ustar header, its bytes, zeros up to a whole block):
+
+    __fastio__/about            says that a seal must follow: without one the file is a torso, not a foreign tar
+    dog/0001.jpg                the image as it came; the stem is the key without its last extension
+    dog/0001.cls                the column ``label``, ASCII
+    dog/0001.weight.json        any other column
+    dog/0001.depth.npy          RAW: an npy file, the span points behind its header
+    dog/0001.text               BYTES, by the name of the field
+    ...                         all samples
+    __fastio__/<array>.npy      the index arrays (WebDataset skips what lies below ``__x__/``)
+    __fastio__/header.json
+    __fastio__/seal             128 bytes; its place is 1536 bytes before the end of the file
+    (2 blocks of zeros)
+
+WebDataset ends a stem at the first dot of the name: dots and percent signs in it are written %2E and %25, so is
+whatever else would break a member's name. Two keys with one stem (a.jpg beside a.png): the second keeps its
+extension in the stem (a%2Epng). The original keys are in the index. Names above 100 bytes or outside ASCII, and
+sizes from 8 GiB, have a PAX header. All times, owners and groups are 0.
+
+    HEXDUMP
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import crc32
+from fastio.errors import SchemaError
+from fastio.schema import BYTES, IMAGE, RAW, Field, Schema
+from fastio.store.atomic import PartialFile
+from fastio.store.format import Ending, Format, Place, Sizes
+from fastio.store.seal import SEAL_SIZE
+
+__all__ = ["FORMAT", "INDEX_FOLDER", "TarLayout", "sample_bytes"]
+
+BLOCK = 512
+INDEX_FOLDER = "__fastio__/"
+_ABOUT = b"Packed by fastio. The index is at the end; a file without the member __fastio__/seal is not whole.\n"
+_ZEROS = bytes(BLOCK)
+_MAX_NAME = 100
+_MAX_SIZE = 8 << 30  # eleven octal digits
+_EXTENSION = re.compile(r"[a-z0-9]+\Z")
+_ODD = re.compile(r"[%.\x00-\x1f\x7f]")
+_LABEL = "label"
+
+# name 100 | mode 8 | uid 8 | gid 8 | size 12 | mtime 12 | checksum 8 | type 1 | link 100 | magic 8 | ... up to 512
+_BEFORE_SIZE = b"0000644\0" + b"0000000\0" * 2
+_AFTER_SIZE = b"\0" + b"00000000000\0"
+_AFTER_SUM = b"\0 0" + bytes(100) + b"ustar\00000" + bytes(64) + b"0000000\0" * 2 + bytes(167)
+_CONSTANT_SUM = sum(_BEFORE_SIZE + _AFTER_SIZE + _AFTER_SUM) + 7 * ord(" ")  # the checksum counts as 8 blanks
+
+
+class TarLayout:
+    """Writes each sample as a run of members with one stem."""
+
+    base = 0
+
+    def __init__(self, file: PartialFile, schema: Schema) -> None:
+        self._file = file
+        self._payload = schema.payload
+        self._columns = [(f.name, _column_suffix(f)) for f in schema.columns]
+        self._image = next((f.name for f in schema.payload if f.codec == IMAGE), None)
+        self._suffixes = {f.name: _suffix(f) for f in schema.payload}
+        self._prefixes = {f.name: _npy_header(f.dtype, f.shape) for f in schema.payload if f.codec == RAW}
+        taken = [*self._suffixes.values(), *(suffix for _, suffix in self._columns)]
+        if len(set(taken)) < len(taken):
+            raise SchemaError(f"{file.path}: fields would share an extension, got {sorted(taken)}; rename a field")
+        self._taken = frozenset(taken)
+        self._stems: set[str] = set()
+        self._starts: dict[str, array[int]] = {f.name: array("q") for f in schema.payload}
+        self._member(INDEX_FOLDER + "about", _ABOUT, len(_ABOUT))
+
+    def append(
+        self,
+        keys: Sequence[str],
+        values: Mapping[str, Sequence[NDArray[np.uint8]]],
+        columns: Mapping[str, NDArray[Any]],
+    ) -> None:
+        """Write samples: payload fields in the schema's order, then the columns as text."""
+        texts = [(suffix, _texts(columns[name], suffix)) for name, suffix in self._columns]
+        for i, key in enumerate(keys):
+            stem, extension = self._split(key)
+            for field in self._payload:
+                name, value = field.name, values[field.name][i]
+                suffix = extension if name == self._image else self._suffixes[name]
+                prefix = self._prefixes.get(name, b"")
+                start = self._member(f"{stem}.{suffix}", value, value.nbytes, prefix=prefix)
+                self._starts[name].append(start + len(prefix))
+            for suffix, column in texts:
+                self._member(f"{stem}.{suffix}", column[i], len(column[i]))
+
+    def starts(self) -> dict[str, NDArray[np.int64]]:
+        """Where each sample's value lies."""
+        return {name: np.array(starts, np.int64) for name, starts in self._starts.items()}
+
+    def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
+        """Write the index members and the end of the archive."""
+        places: dict[str, Place] = {}
+        for name, each in arrays.items():
+            raw, prefix = each.tobytes(), _npy_header(each.dtype.str, each.shape)
+            start = self._member(f"{INDEX_FOLDER}{name}.npy", raw, len(raw), prefix=prefix) + len(prefix)
+            places[name] = Place(start, each.dtype.str, each.shape, crc32(raw))
+        encoded = header(places)
+        header_start = self._member(INDEX_FOLDER + "header.json", encoded, len(encoded))
+        self._file.write(_header(INDEX_FOLDER + "seal", SEAL_SIZE))
+        seal_start = self._file.size
+        self._file.skip(SEAL_SIZE)
+        self._file.write(bytes(BLOCK - SEAL_SIZE + 2 * BLOCK))
+        self._file.flush()
+        return Ending(
+            file_size=self._file.size,
+            seal_start=seal_start,
+            head_size=0,
+            header_start=header_start,
+            header_size=len(encoded),
+            header_crc=crc32(encoded),
+            head_crc=0,
+            file_crc=self._file.crc,
+        )
+
+    def _member(self, name: str, data: Any, size: int, *, prefix: bytes = b"") -> int:
+        """Write one member; where its bytes begin."""
+        total = len(prefix) + size
+        head = _header(name, total)
+        start = self._file.size + len(head)
+        padding = _ZEROS[: -total % BLOCK]
+        parts = (head, prefix, data, padding) if size else (head, prefix, padding)
+        self._file.write_parts(parts, len(head) + total + len(padding))
+        return start
+
+    def _split(self, key: str) -> tuple[str, str]:
+        """A key's member stem, unlike all before it, and the extension of its image."""
+        folder, slash, name = key.rpartition("/")
+        if any(part in ("", ".", "..") for part in folder.split("/") if slash) or _ODD_FOLDER.search(folder):
+            folder, slash, name = "", "", key  # would be another path when extracted
+        plain, dot, extension = name.rpartition(".")
+        extension = extension.lower()
+        if not (dot and plain) or not _EXTENSION.match(extension) or extension in self._taken:
+            plain, extension = name, self._image or ""
+        stem = folder + slash + _escape(plain)
+        if stem.startswith("__"):
+            stem = "%5F" + stem[1:]  # WebDataset takes __x__ for its own
+        if stem in self._stems:
+            stem = folder + slash + _escape(name)
+        number = 1
+        while stem in self._stems:
+            number += 1
+            stem = f"{folder}{slash}{_escape(name)}%~{number}"
+        self._stems.add(stem)
+        return stem, extension
+
+
+def sample_bytes(schema: Schema, sizes: Sizes, count: int) -> NDArray[np.int64]:
+    """Bytes of a shard that each sample takes, PAX headers aside."""
+    total = np.full(count, 2 * BLOCK * len(schema.columns), np.int64)
+    for field in schema.payload:
+        prefix = len(_npy_header(field.dtype, field.shape)) if field.codec == RAW else 0
+        total += BLOCK + (sizes[field.name] + prefix + BLOCK - 1) // BLOCK * BLOCK
+    return total
+
+
+_ODD_FOLDER = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def _escape(name: str) -> str:
+    return _ODD.sub(lambda m: f"%{ord(m[0]):02X}", name).replace("/", "%2F")
+
+
+def _suffix(field: Field) -> str:
+    if field.codec == RAW:
+        return f"{field.name}.npy"
+    return field.name
+
+
+def _column_suffix(field: Field) -> str:
+    is_label = field.name == _LABEL and field.shape == () and np.dtype(field.dtype).kind in "iu"
+    return "cls" if is_label else f"{field.name}.json"
+
+
+def _texts(column: NDArray[Any], suffix: str) -> list[bytes]:
+    if column.dtype.kind == "S":
+        column = np.char.decode(column, "utf-8", "surrogateescape")
+    values = column.tolist()
+    if suffix == "cls":
+        return [b"%d" % value for value in values]
+    return [json.dumps(value).encode("ascii") for value in values]
+
+
+def _header(name: str, size: int) -> bytes:
+    """A member's ustar header, with a PAX header before it where ustar does not reach."""
+    if len(name) > _MAX_NAME or not name.isascii() or size >= _MAX_SIZE:
+        info = tarfile.TarInfo(name)
+        info.size = size
+        return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+    raw, digits = name.encode("ascii"), b"%011o" % size
+    total = _CONSTANT_SUM + sum(raw) + sum(digits)
+    return b"".join(
+        (raw.ljust(_MAX_NAME, b"\0"), _BEFORE_SIZE, digits, _AFTER_SIZE, b"%06o" % total, _AFTER_SUM),
+    )
+
+
+def _npy_header(dtype: str, shape: Sequence[int | None]) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": dtype, "fortran_order": False, "shape": tuple(shape)})
+    return buffer.getvalue()
+
+
+FORMAT = Format(name="tar", suffixes=(".tar",), seal_start=-3 * BLOCK, layout=TarLayout, sample_bytes=sample_bytes)

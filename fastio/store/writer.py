@@ -1,0 +1,194 @@
+"""The one writer of all formats: gathers the index, cuts shards, seals the files and publishes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.errors import SchemaError, StoreError
+from fastio.schema import Schema
+from fastio.store.arrays import Header, check_names, expected_arrays, join_keys
+from fastio.store.atomic import PartialFile, publish, writing
+from fastio.store.base import SampleBatch
+from fastio.store.batch import CheckedBatch, check_batch
+from fastio.store.format import Ending, Layout, Place
+from fastio.store.seal import Seal, set_checksum
+from fastio.store.target import Target
+
+__all__ = ["SealedWriter"]
+
+
+@dataclass(slots=True)
+class _Shard:
+    """One file under way, with its part of the index."""
+
+    file: PartialFile
+    layout: Layout
+    arrays: dict[str, list[NDArray[Any]]]
+    keys: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0  # by Format.sample_bytes
+
+
+class SealedWriter:
+    """
+    Writes one store as a file or a set of shards; see ``SampleWriter`` for the contract.
+
+    Keys must be unique, not empty and without NUL. A batch is checked as a whole before its
+    first byte is written, so a SchemaError leaves the writer as it was; any other failure
+    removes everything written.
+    """
+
+    def __init__(self, target: Target, schema: Schema, *, shard_bytes: int | None) -> None:
+        check_names(schema)
+        self.schema = schema
+        self._target = target
+        self._shard_bytes = shard_bytes
+        self._seen: set[str] = set()
+        self._shards: list[_Shard] = []
+        self._open = True
+        target.prepare()
+        self._add_shard()
+
+    def append(self, batch: SampleBatch) -> None:
+        """Add samples in order. SchemaError where the batch does not fit the schema."""
+        self._require_open()
+        checked = check_batch(self.schema, batch, seen=self._seen, path=self._target.path)
+        try:
+            with writing(self._target.path):
+                for start, stop in self._cut(checked):
+                    self._write(checked, start, stop)
+                self._shards[-1].file.flush()  # the views belong to the caller again
+        except BaseException:
+            self.abort()
+            raise
+        self._seen.update(checked.keys)
+
+    def close(self, metadata: Mapping[str, Any] | None = None) -> None:
+        """Write index and seal, fsync, rename. ``metadata`` is JSON kept in the store."""
+        if not self._open:
+            return
+        try:
+            encoded = _encode_metadata(metadata)
+            with writing(self._target.path):
+                endings = [self._finish(s, encoded if i == 0 else b"{}") for i, s in enumerate(self._shards)]
+                self._seal(endings)
+                self._target.check_free()
+                publish([s.file for s in self._shards], leftovers=lambda: self._target.leftovers(len(self._shards)))
+        except BaseException:
+            self.abort()
+            raise
+        self._open = False
+
+    def abort(self) -> None:
+        """Remove everything written so far; without effect after close."""
+        if self._open:
+            self._open = False
+            for shard in self._shards:
+                shard.file.discard()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise StoreError(f"{self._target.path}: the writer is closed or aborted; create another store")
+
+    def _cut(self, batch: CheckedBatch) -> Iterator[tuple[int, int]]:
+        """Split a batch where a shard is full, and begin the next one there; a sample is never split."""
+        count, sample_bytes = len(batch.keys), self._target.format.sample_bytes
+        if self._shard_bytes is None or sample_bytes is None:
+            yield 0, count
+            return
+        sizes = {f.name: batch.arrays[f"{f.name}_sizes"] for f in self.schema.payload}
+        start = 0
+        for i, cost in enumerate(sample_bytes(self.schema, sizes, count).tolist()):
+            filled = self._shards[-1].size_bytes
+            if filled and filled + cost > self._shard_bytes:
+                yield start, i
+                start = i
+                self._shards[-1].file.flush()
+                self._add_shard()
+            self._shards[-1].size_bytes += cost
+        yield start, count
+
+    def _write(self, batch: CheckedBatch, start: int, stop: int) -> None:
+        shard = self._shards[-1]
+        columns = {f.name: batch.arrays[f.name][start:stop] for f in self.schema.columns}
+        values = {name: views[start:stop] for name, views in batch.values.items()}
+        shard.layout.append(batch.keys[start:stop], values, columns)
+        shard.keys += batch.encoded_keys[start:stop]
+        for name, array in batch.arrays.items():
+            shard.arrays[name].append(array[start:stop])
+
+    def _add_shard(self) -> None:
+        file = PartialFile(self._target.shard(len(self._shards)))
+        try:
+            layout = self._target.format.layout(file, self.schema)
+        except BaseException:
+            file.discard()
+            raise
+        required, optional = expected_arrays(self.schema, 0)
+        starts = {f"{f.name}_starts" for f in self.schema.payload}
+        expected = {name: e for name, e in {**required, **optional}.items() if name not in starts}
+        empty = {name: [np.empty(shape, dtype)] for name, (dtype, shape) in expected.items()}
+        self._shards.append(_Shard(file, layout, empty))
+
+    def _finish(self, shard: _Shard, metadata: bytes) -> Ending:
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, starts in shard.layout.starts().items():
+            arrays[f"{name}_starts"] = starts
+        shapes = {f"{f.name}_shapes" for f in self.schema.payload}
+        for name, parts in shard.arrays.items():
+            array = np.concatenate(parts)
+            if name not in shapes or array.any():  # all zeros: unknown, not worth their bytes
+                arrays[name] = array
+        arrays["keys"] = join_keys(shard.keys, fixed=self._target.format.fixed_keys)
+        arrays["metadata"] = np.frombuffer(metadata, np.uint8)
+
+        def header(places: Mapping[str, Place]) -> bytes:
+            return Header(schema=self.schema, base=shard.layout.base, places=places).to_bytes()
+
+        return shard.layout.finish(arrays, header)
+
+    def _seal(self, endings: list[Ending]) -> None:
+        counts = [len(shard.keys) for shard in self._shards]
+        set_crc = set_checksum((n, e.file_size, e.file_crc) for n, e in zip(counts, endings, strict=True))
+        for i, (shard, ending) in enumerate(zip(self._shards, endings, strict=True)):
+            seal = Seal(
+                format=self._target.format.name,
+                count=counts[i],
+                file_size=ending.file_size,
+                seal_start=ending.seal_start,
+                head_size=ending.head_size,
+                header_start=ending.header_start,
+                header_size=ending.header_size,
+                set_count=sum(counts),
+                shard=i,
+                shards=len(self._shards),
+                header_crc=ending.header_crc,
+                head_crc=ending.head_crc,
+                file_crc=ending.file_crc,
+                set_crc=set_crc,
+            )
+            shard.file.overwrite(ending.seal_start, seal.pack())
+
+
+def _encode_metadata(metadata: Mapping[str, Any] | None) -> bytes:
+    try:
+        return json.dumps(dict(metadata or {}), separators=(",", ":")).encode("ascii")
+    except (TypeError, ValueError) as exc:
+        raise SchemaError(f"metadata cannot be kept as JSON ({exc})") from exc
