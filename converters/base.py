@@ -42,6 +42,7 @@ class Source(Protocol):
     metadata: Mapping[str, Any]  # JSON: "classes" (list of names, or None), "source" (layout, path's last part)
     problems: Sequence[Problem]  # found while scanning (not in any chunk)
     size_bytes: int
+    disk_bytes: int  # what the source takes on disk, in blocks
 
     def __len__(self) -> int: ...
 

@@ -1,0 +1,109 @@
+"""Image files on disk as a source: read in chunks, recognised by their first bytes, kept byte for byte."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.converters.base import Chunk, Problem
+from fastio.converters.cut import cut
+from fastio.converters.probe import KIND_NAMES, image_problem, probe
+from fastio.schema import COLUMN, IMAGE, Field, Schema
+from fastio.spans import Spans
+from fastio.store.base import SampleBatch
+
+__all__ = ["IMAGE_FIELD", "LABEL_FIELD", "FileSource"]
+
+# Sizes are known only when all headers have been read: the schema leaves them open, the store's shapes tell.
+IMAGE_FIELD = Field("image", IMAGE, "|u1", (None, None, None))
+LABEL_FIELD = Field("label", COLUMN, "<i8", ())
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """
+    Files below ``path``, in the order of ``keys``, with the labels that belong to them (or None).
+
+    Satisfies ``fastio.converters.Source``. ``sizes`` are those seen while scanning, ``kinds`` the content
+    that each extension promises; a file that turns out different is a problem of its chunk.
+    """
+
+    path: str
+    layout: str
+    metadata: Mapping[str, Any]
+    keys: Sequence[str]
+    sizes: NDArray[np.int64]
+    kinds: NDArray[np.int32]
+    labels: NDArray[np.int64] | None
+    problems: Sequence[Problem]
+    disk_bytes: int
+
+    @property
+    def schema(self) -> Schema:
+        """An image, and its label where there are labels."""
+        return Schema((IMAGE_FIELD,) if self.labels is None else (IMAGE_FIELD, LABEL_FIELD))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files that may be packed."""
+        return int(self.sizes.sum())
+
+    def __len__(self) -> int:
+        return len(self.keys) + len(self.problems)
+
+    def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
+        """Cut the files that are not problems already."""
+        return cut(self.sizes, max_bytes, max_samples)
+
+    def read(self, chunk: range) -> Chunk:
+        """Read one piece in the calling thread, the GIL released."""
+        part = slice(chunk.start, chunk.stop)
+        keys, sizes = self.keys[part], self.sizes[part]
+        starts = np.cumsum(sizes) - sizes
+        data = np.empty(int(sizes.sum()), np.uint8)
+        status, errno = np.zeros(len(keys), np.int32), np.zeros(len(keys), np.int32)
+        folder = os.path.join(self.path, "")
+        paths = [os.fsencode(folder + key) for key in keys]
+        _native.read_files(paths, sizes, data, starts, status, errno).wait()
+
+        buffers = _native.Buffers([data])
+        shapes = np.zeros((len(keys), 3), np.int32)
+        problems: dict[int, str] = {i: _read_problem(int(status[i]), int(errno[i])) for i in np.flatnonzero(status)}
+        good = np.flatnonzero(status == _native.OK)
+        seen = probe(Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good]))
+        shapes[good] = seen[:, 1:4]
+        odd = (seen[:, 0] != _native.OK) | (seen[:, 4] != self.kinds[part][good])
+        for row in np.flatnonzero(odd):
+            at = int(good[row])
+            problem = image_problem(seen[row]) or _kind_problem(keys[at], int(seen[row, 4]), int(self.kinds[part][at]))
+            if problem:
+                problems[at] = problem
+        if problems:
+            good = np.setdiff1d(np.arange(len(keys)), np.fromiter(problems, np.int64, len(problems)))
+            keys = [keys[i] for i in good]
+        batch = SampleBatch(
+            keys=keys,
+            spans={"image": Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good])},
+            columns={} if self.labels is None else {"label": self.labels[part][good]},
+            shapes={"image": shapes[good]},
+        )
+        return Chunk(batch, [Problem(self.keys[chunk[i]], problems[i]) for i in sorted(problems)])
+
+
+def _read_problem(status: int, errno: int) -> str:
+    if status == _native.CHANGED:
+        return "changed while it was being packed: its size is not what it was a moment ago"
+    return f"cannot be read: {os.strerror(errno) if errno else 'it ended early'}"
+
+
+def _kind_problem(key: str, found: int, promised: int) -> str:
+    if found == promised:
+        return ""
+    extension = os.path.splitext(key)[1]
+    return f"is a {KIND_NAMES[found]} under the name of a {KIND_NAMES[promised]} ({extension}); rename it"

@@ -1,0 +1,102 @@
+"""One folder of image files and a label file beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fastio.converters.base import Problem
+from fastio.converters.files import FileSource
+from fastio.converters.labels import LABEL_SUFFIXES, Labels, read_labels
+from fastio.converters.scan import Folder, require_folder, scan_folder, shown
+
+__all__ = ["open_flat"]
+
+
+def open_flat(path: str, labels: str | None = None) -> FileSource:
+    """
+    All images of one folder, sorted by name; their labels, where ``labels`` names a label file.
+
+    Names in the label file may carry folders, which do not count. A label without a file and a
+    file without a label are problems. Without a label file the source has no labels.
+    """
+    require_folder(path)
+    found = scan_folder(path)
+    for key in found.folders:
+        found.problems.append(Problem(shown(key), "is a folder, which a flat source has none of; pack it by itself"))
+    said = None if labels is None else read_labels(labels)
+    if labels is not None and os.path.realpath(os.path.dirname(labels) or ".") == os.path.realpath(path):
+        _leave_out(found, os.path.basename(labels))
+    values = None
+    if said is not None:
+        values = _assign(found, said)
+    else:
+        _hint_at_labels(found)
+    name = Path(path).resolve().name
+    source = {"layout": "flat", "name": name, "labels": None if labels is None else Path(labels).name}
+    return FileSource(
+        path=path,
+        layout="flat",
+        metadata={"classes": None if said is None or said.classes is None else list(said.classes), "source": source},
+        keys=[key for key, _, _ in found.files],
+        sizes=np.array([size for _, size, _ in found.files], np.int64),
+        kinds=np.array([kind for _, _, kind in found.files], np.int32),
+        labels=values,
+        problems=sorted(found.problems, key=lambda problem: problem.key),
+        disk_bytes=found.disk_bytes,
+    )
+
+
+def _leave_out(found: Folder, name: str) -> None:
+    """The label file itself is no sample, though it lies among them."""
+    found.problems = [problem for problem in found.problems if problem.key != name]
+
+
+def _hint_at_labels(found: Folder) -> None:
+    """Say what a file that looks like a label file is good for."""
+    for i, problem in enumerate(found.problems):
+        if problem.key.lower().endswith(LABEL_SUFFIXES):
+            found.problems[i] = Problem(problem.key, "is no image; if it holds the labels, say --labels with its path")
+
+
+def _assign(found: Folder, labels: Labels) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Labels in the order of the files; whatever has only one of the two moves to the problems."""
+    file = os.path.basename(labels.path)
+    by_name, contradictions = _by_basename(labels)
+    names = {key for key, _, _ in found.files}
+    known = names.union(problem.key for problem in found.problems)
+    for name, sentence in contradictions.items():
+        if name in names:
+            found.problems.append(Problem(shown(name), f"{sentence}, in {file}"))
+        elif name not in known:
+            found.problems.append(Problem(shown(name), f"{sentence}, in {file}, and there is no such file"))
+    values = [by_name.get(key) for key, _, _ in found.files]
+    if None in values:
+        for (key, _, _), value in zip(found.files, values, strict=True):
+            if value is None and key not in contradictions:
+                found.problems.append(Problem(shown(key), f"has no label in {file}"))
+        found.files = [entry for entry, value in zip(found.files, values, strict=True) if value is not None]
+    found.problems += [
+        Problem(shown(name), f"has a label in {file}, but there is no such file")
+        for name in by_name.keys() - names
+        if shown(name) not in known
+    ]
+    return np.array([value for value in values if value is not None], np.int64)
+
+
+def _by_basename(labels: Labels) -> tuple[Mapping[str, int], Mapping[str, str]]:
+    """The mapping without folders in its names; names that become equal must agree."""
+    if not any("/" in name for name in labels.by_name) and not any("/" in name for name in labels.contradictions):
+        return labels.by_name, labels.contradictions
+    by_name: dict[str, int] = {}
+    origin: dict[str, str] = {}
+    contradictions = {os.path.basename(name): sentence for name, sentence in labels.contradictions.items()}
+    for name, value in labels.by_name.items():
+        base = os.path.basename(name)
+        if by_name.setdefault(base, value) != value:
+            contradictions[base] = f"has two labels that contradict each other, as {origin[base]!r} and as {name!r}"
+        origin.setdefault(base, name)
+    return {base: value for base, value in by_name.items() if base not in contradictions}, contradictions

@@ -1,0 +1,134 @@
+"""Existing tar shards as a source: our own, or those that webdataset or GNU tar wrote."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.converters.base import Chunk, Problem
+from fastio.converters.cut import cut
+from fastio.converters.probe import image_problem, probe
+from fastio.errors import SourceError
+from fastio.schema import IMAGE, Schema
+from fastio.spans import Spans
+from fastio.store import SampleStore, open_store
+from fastio.store.base import SampleBatch
+
+__all__ = ["TarSource", "is_tar", "open_tar"]
+
+
+def is_tar(path: str) -> bool:
+    """Whether a path names tar shards: by its suffix, for ``name-{000000..000009}.tar`` need not exist as such."""
+    return path.endswith(".tar") and not Path(path).is_dir()
+
+
+def open_tar(path: str, labels: str | None = None) -> TarSource:
+    """The samples of one tar file, of shards, or of a folder of shards, in the order of the shards."""
+    if labels is not None:
+        raise SourceError(f"{path}: tar shards bring their labels along; leave --labels {labels} out")
+    if not is_tar(path) and not Path(path).is_dir():
+        raise SourceError(f"{path}: expected a .tar file, shards such as name-*.tar, or a folder of shards")
+    store = open_store(path)
+    if store.format != "tar":
+        raise SourceError(f"{path}: expected tar shards, got a {store.format} store")
+    return TarSource(path, store)
+
+
+@dataclass(frozen=True, slots=True)
+class TarSource:
+    """
+    An open tar store, read in chunks. Satisfies ``fastio.converters.Source``.
+
+    Images are recognised by their first bytes; where the store has checksums, they are
+    compared before anything is handed on, so that damage is not packed under a new, right checksum.
+    """
+
+    path: str
+    store: SampleStore
+    layout: str = "tar"
+    problems: Sequence[Problem] = ()
+
+    @property
+    def schema(self) -> Schema:
+        """As in the shards."""
+        return self.store.schema
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Classes as in the shards; what an earlier run skipped stays on record."""
+        source = {"layout": "tar", "name": Path(self.path).resolve().name, "labels": None}
+        known = self.store.metadata
+        kept = {"skipped_before": known["skipped"]} if known.get("skipped") else {}
+        return {"classes": known.get("classes"), "source": source, **kept}
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all payload fields."""
+        return int(self._sizes().sum())
+
+    @property
+    def disk_bytes(self) -> int:
+        """Blocks of the shards."""
+        return sum(os.stat(path).st_blocks * 512 for path in self.store.shard_paths)
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
+        """Cut by the bytes of all payload fields together."""
+        return cut(self._sizes(), max_bytes, max_samples)
+
+    def read(self, chunk: range) -> Chunk:
+        """Spans over the mapped shards; nothing is copied here."""
+        indices = np.arange(chunk.start, chunk.stop)
+        keys = self.store.keys(indices)
+        spans = {field.name: self.store.spans(field.name, indices) for field in self.schema.payload}
+        shapes: dict[str, NDArray[np.int32]] = {}
+        problems: dict[int, str] = {}
+        for field in self.schema.payload:
+            if field.codec == IMAGE:
+                seen = probe(spans[field.name])
+                shapes[field.name] = np.ascontiguousarray(seen[:, 1:4])
+                problems |= {int(i): image_problem(seen[i]) for i in np.flatnonzero(seen[:, 0] != _native.OK)}
+        for name, part in spans.items():
+            problems |= {int(i): f"has a field {name!r} that differs from its checksum" for i in damaged(part)}
+        columns = {field.name: self.store.column(field.name)[indices] for field in self.schema.columns}
+        batch = SampleBatch(keys, spans, columns, shapes)
+        if problems:
+            batch = _without(batch, np.setdiff1d(np.arange(len(keys)), np.fromiter(problems, np.int64, len(problems))))
+        return Chunk(batch, [Problem(keys[i], problems[i]) for i in sorted(problems)])
+
+    def _sizes(self) -> NDArray[np.int64]:
+        indices = np.arange(len(self.store))
+        total = np.zeros(len(indices), np.int64)
+        for field in self.schema.payload:
+            total += self.store.spans(field.name, indices).sizes
+        return total
+
+
+def damaged(spans: Spans) -> NDArray[np.int64]:
+    """Positions whose bytes differ from their checksum; none where there are no checksums."""
+    if spans.checksums is None:
+        return np.empty(0, np.int64)
+    found = np.empty(len(spans), np.uint32)
+    _native.checksum(spans.buffers, spans.shard, spans.starts, spans.sizes, found).wait()
+    return np.flatnonzero(found != spans.checksums)
+
+
+def _without(batch: SampleBatch, good: NDArray[np.int64]) -> SampleBatch:
+    return SampleBatch(
+        keys=[batch.keys[i] for i in good],
+        spans={
+            name: Spans(s.buffers, s.shard[good], s.starts[good], s.sizes[good], s.checksums[good] if s.checksums is not None else None)
+            for name, s in batch.spans.items()
+        },
+        columns={name: column[good] for name, column in batch.columns.items()},
+        shapes={name: shape[good] for name, shape in batch.shapes.items()},
+    )
