@@ -17,22 +17,25 @@ class LoaderStats:
 
     ``loading_s`` is the time the training loop stood waiting in ``next()``. ``first_batch_s`` is the
     wait for the first batch of the latest epoch, when nothing could have been prepared yet; it is part
-    of ``loading_s`` but not of ``stalls``. ``buffer_bytes`` is the memory of batch buffers now, in
-    flight, handed out and free; ``estimated_bytes`` what they take when the loop keeps one batch.
+    of ``loading_s`` but not of ``stalls``. ``batch_bytes`` is the largest batch so far, ``buffer_bytes`` the
+    memory of batch buffers now (under way, handed out and free), ``estimated_bytes`` what they take where the
+    loop keeps one batch.
     """
 
     batches: int = 0
     samples: int = 0
     loading_s: float = 0.0
     first_batch_s: float = 0.0
+    batch_bytes: int = 0
     buffer_bytes: int = 0
     estimated_bytes: int = 0
     _waits: list[int] = field(default_factory=lambda: [0] * _BUCKETS, repr=False)
 
-    def count(self, samples: int, *, waited_s: float, first: bool) -> None:
+    def count(self, samples: int, nbytes: int, *, waited_s: float, first: bool) -> None:
         """One batch handed to the training loop after ``waited_s`` seconds."""
         self.batches += 1
         self.samples += samples
+        self.batch_bytes = max(self.batch_bytes, nbytes)
         self.loading_s += waited_s
         if first:
             self.first_batch_s = waited_s
@@ -45,7 +48,7 @@ class LoaderStats:
         How often the loop waited how long: upper bound in seconds (a power of two of microseconds) to count.
 
         >>> stats = LoaderStats()
-        >>> stats.count(256, waited_s=0.000003, first=False)
+        >>> stats.count(256, 786432, waited_s=0.000003, first=False)
         >>> stats.stalls
         {4e-06: 1}
         """

@@ -1,0 +1,70 @@
+"""fastio packs training data into one open container and reads it back faster than the GPU asks for it.
+
+The names below are the public face. They are imported when they are first used: `fastio --help` needs no
+torch, and packing none either.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fastio.errors import (
+    FastioError,
+    SampleError,
+    SchemaError,
+    SourceError,
+    StoreCorrupt,
+    StoreError,
+    StoreIncomplete,
+    StoreNotFound,
+)
+
+if TYPE_CHECKING:
+    from fastio.dataset import FastDataset
+    from fastio.loader import FastLoader
+    from fastio.measure.mock import MockTrainer
+    from fastio.store import create_store, open_store
+
+    __version__: str
+
+__all__ = [
+    "FastDataset",
+    "FastLoader",
+    "FastioError",
+    "MockTrainer",
+    "SampleError",
+    "SchemaError",
+    "SourceError",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreIncomplete",
+    "StoreNotFound",
+    "__version__",
+    "create_store",
+    "open_store",
+]
+
+_HOMES = {
+    "FastDataset": "fastio.dataset",
+    "FastLoader": "fastio.loader",
+    "MockTrainer": "fastio.measure.mock",
+    "create_store": "fastio.store",
+    "open_store": "fastio.store",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("fastio")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fastio' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

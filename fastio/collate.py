@@ -1,0 +1,212 @@
+"""Rows of a batch: the encoded values of a store into one array, and what went wrong with each of them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.codec import CODECS, describe_status
+from fastio.codec.pillow import decode_with_pillow
+from fastio.errors import SampleError, SchemaError
+from fastio.schema import BYTES, IMAGE, RAW
+from fastio.spans import Spans
+from fastio.store.base import SampleStore
+
+__all__ = ["RowReader", "Shape", "label_values", "pick"]
+
+log = logging.getLogger(__name__)
+
+_CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
+_MODES = {channels: mode for mode, channels in _CHANNELS.items()}
+
+Shape = tuple[int, ...]
+
+
+class RowReader:
+    """
+    Decodes one payload field of a store into the rows of an array.
+
+    A row is a picture ``(H, W, C)`` uint8, with the channels of ``mode`` ("L", "RGB", "RGBA", or None:
+    as stored), or a raw array of the field's dtype and shape. Raw arrays come as stored whatever the
+    mode; a 2-D one of bytes is a picture of one channel. Holds no memory and no threads of its own.
+    """
+
+    def __init__(self, store: SampleStore, field: str, *, mode: str | None) -> None:
+        if mode is not None and mode not in _CHANNELS:
+            raise ValueError(f"mode={mode!r}: expected one of {', '.join(map(repr, _CHANNELS))} or None (as stored)")
+        self.store = store
+        self.field = store.schema[field]
+        self.codec = CODECS[self.field.codec]
+        self.mode = mode
+        self._shapes = store.shapes(field) if self.field.codec == IMAGE else None
+        self._said = False
+
+    @property
+    def fixed_size(self) -> bool:
+        """Whether values can be rows at all; plain bytes have a size of their own each."""
+        return self.field.codec != BYTES
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of a row."""
+        return np.dtype(np.uint8) if self.field.codec == IMAGE else np.dtype(self.field.dtype)
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether a row is ``(H, W, C)`` uint8 that PIL can show, with C 1, 3 or 4."""
+        if self.field.codec != RAW:
+            return self.field.codec == IMAGE
+        shape = self.field.shape
+        return self.field.dtype == "|u1" and (len(shape) == 2 or (len(shape) == 3 and shape[2] in _MODES))
+
+    def shapes(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[np.int64]:
+        """
+        The shape of each row, ``(n, ndim)``; a picture whose header is bad has zeros.
+
+        Pictures of a store without sizes (foreign tar shards) are probed once, and remembered.
+        """
+        if self._shapes is None:
+            shape = tuple(int(size or 0) for size in self.field.shape)
+            if self.is_picture and len(shape) == 2:
+                shape = (*shape, 1)
+            return np.tile(np.array(shape, np.int64), (len(indices), 1))
+        shapes = self._shapes[indices]
+        if not shapes[:, 0].all():
+            shapes = self._probe(indices, spans, shapes)
+        return self._as_mode(shapes)
+
+    def _probe(self, indices: NDArray[np.int64], spans: Spans, shapes: NDArray[np.int32]) -> NDArray[np.int32]:
+        assert self._shapes is not None
+        missing = np.flatnonzero(shapes[:, 0] == 0)
+        probed = self.codec.probe(pick(spans, missing))
+        readable = np.isin(probed[:, 0], (_native.OK, _native.UNSUPPORTED))
+        shapes[missing[readable]] = probed[readable, 1:4]
+        if not self._shapes.flags.writeable:
+            self._shapes = self._shapes.copy()
+        self._shapes[indices[missing]] = shapes[missing]
+        return shapes
+
+    def _as_mode(self, shapes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The shapes with the channels that rows will have: those of the mode, or 1, 3 or 4 as stored."""
+        rows = shapes.astype(np.int64)
+        if self.mode is not None:
+            rows[:, 2] = _CHANNELS[self.mode]
+        else:
+            rows[rows[:, 2] == 2, 2] = 4  # grey with alpha: of the three modes, only RGBA keeps both
+        return rows
+
+    def common_shape(self, indices: NDArray[np.int64], shapes: NDArray[np.int64]) -> Shape:
+        """
+        The one shape of a batch's rows; SchemaError that names two samples where there are several.
+
+        Samples with a bad header take the shape of the others: decoding says what is wrong with them.
+        """
+        known = np.flatnonzero(shapes[:, :2].all(axis=1)) if self.field.codec == IMAGE else np.arange(len(shapes))
+        if len(known) == 0:
+            return (1, 1, int(shapes[0, 2]) or 3)
+        first = shapes[known[0]]
+        other = known[(shapes[known] != first).any(axis=1)]
+        if len(other) == 0:
+            return tuple(first.tolist())
+        keys = self.store.keys(indices[[known[0], other[0]]])
+        sizes = ["x".join(map(str, shapes[position].tolist())) for position in (known[0], other[0])]
+        raise SchemaError(
+            f"{self.store.path}: pictures of different sizes in one batch: {keys[0]!r} is {sizes[0]}, {keys[1]!r} is "
+            f"{sizes[1]} (height x width x channels); pass a transform that makes them equal, or pack equal sizes"
+        )
+
+    def read(
+        self, indices: NDArray[np.int64], spans: Spans, shapes: NDArray[np.int64], *, verify: bool
+    ) -> NDArray[Any]:
+        """Rows of equal shape, decoded here and now; SampleError for the first that is bad."""
+        shape = self.common_shape(indices, shapes)
+        rows = np.empty((len(indices), *shape), self.dtype)
+        status = np.empty(len(indices), np.int32)
+        self.decode(spans, rows.view(np.uint8), status, pool=None, verify=verify).wait()
+        for error in self.settle(indices, spans, rows, status).values():
+            raise error
+        return rows
+
+    def blank(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[Any]:
+        """One row of zeros of the sample's own shape; SampleError where nobody knows that."""
+        shape = self.shapes(indices, spans)[0]
+        if not self.fixed_size or (self.field.codec == IMAGE and not shape[:2].all()):
+            raise self._error(
+                indices, spans, 0, "cannot be a black picture: its size is not known; use on_error='skip'"
+            )
+        return np.zeros(tuple(shape.tolist()), self.dtype)
+
+    def encoded(self, indices: NDArray[np.int64], spans: Spans, position: int, *, verify: bool) -> bytes:
+        """One value's bytes as stored, of a field that has no rows."""
+        value = spans.view(position)
+        if verify and spans.checksums is not None and _native.crc32(value) != int(spans.checksums[position]):
+            raise self._error(indices, spans, position, describe_status(_native.BAD_CHECKSUM))
+        return value.tobytes()
+
+    def decode(
+        self,
+        spans: Spans,
+        rows: NDArray[np.uint8],
+        status: NDArray[np.int32],
+        *,
+        pool: _native.ThreadPool | None,
+        verify: bool,
+    ) -> _native.Job:
+        """As ``Codec.decode``; ``rows`` is ``(n, H, W, C)`` for pictures, ``(n, bytes)`` for raw arrays."""
+        if self.field.codec == RAW:
+            rows = rows.reshape(len(rows), -1)
+        return self.codec.decode(spans, rows, status, pool=pool, verify=verify)
+
+    def settle(
+        self, indices: NDArray[np.int64], spans: Spans, rows: NDArray[Any], status: NDArray[np.int32]
+    ) -> dict[int, SampleError]:
+        """
+        Let Pillow decode what the native decoders left to it; the rows that are bad, by position in the batch.
+        """
+        bad = {}
+        for position in np.flatnonzero(status).tolist():
+            code, words = int(status[position]), None
+            if code == _native.UNSUPPORTED:
+                code, words = self._decode_with_pillow(spans, position, rows)
+            if code != _native.OK:
+                bad[position] = self._error(indices, spans, position, words or describe_status(code))
+        return bad
+
+    def _decode_with_pillow(self, spans: Spans, position: int, rows: NDArray[Any]) -> tuple[int, str | None]:
+        if not self._said:
+            self._said = True
+            log.info("%s: some pictures are of a kind that is decoded by Pillow, slower", self.store.path)
+        pixels = decode_with_pillow(spans.view(position), _MODES[rows.shape[3]])
+        if pixels.shape != rows.shape[1:]:
+            return _native.BAD_SHAPE, None
+        rows[position] = pixels
+        return _native.OK, None
+
+    def _error(self, indices: NDArray[np.int64], spans: Spans, position: int, words: str) -> SampleError:
+        index = int(indices[position])
+        key = self.store.keys([index])[0]
+        path = str(self.store.shard_paths[int(spans.shard[position])])
+        return SampleError(
+            f"{path}[{index}] ({key!r}), field {self.field.name!r}: {words}",
+            path=path,
+            index=index,
+            key=key,
+            field=self.field.name,
+        )
+
+
+def pick(spans: Spans, positions: NDArray[np.int64] | slice) -> Spans:
+    """The spans at these positions."""
+    checksums = None if spans.checksums is None else spans.checksums[positions]
+    return Spans(spans.buffers, spans.shard[positions], spans.starts[positions], spans.sizes[positions], checksums)
+
+
+def label_values(column: NDArray[Any]) -> NDArray[Any]:
+    """A column of labels with the dtype that torch's default collate gives Python numbers: int64 or float64."""
+    if column.ndim > 1:
+        return column
+    return column.astype(np.int64 if column.dtype.kind in "biu" else np.float64)

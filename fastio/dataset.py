@@ -1,0 +1,211 @@
+"""FastDataset: a packed store as a map-style dataset, the one-line replacement for a folder of pictures."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from torch.utils.data import Dataset
+
+from fastio.collate import RowReader, label_values, pick
+from fastio.errors import SchemaError
+from fastio.iterable import SequentialDataset
+from fastio.machine import rank_and_world
+from fastio.schema import IMAGE
+from fastio.store import open_store
+from fastio.store.base import SampleStore
+
+__all__ = ["FastDataset"]
+
+_LABEL = "label"
+
+
+class FastDataset(Dataset[Any]):
+    """
+    What ``torchvision.datasets.ImageFolder`` or a hand-written dataset of PNG files is replaced by.
+
+        train = ImageFolder("data/train", transform)         # before
+        train = FastDataset("data/train.lmdb", transform)    # after; the rest of the script stays
+
+    ``dataset[i]`` is ``(picture, label)``: a PIL image in ``mode`` (or what ``transform`` makes of it) and an
+    int (or what ``target_transform`` makes of it). A store without labels gives the picture alone, a raw
+    field that is no picture a numpy array, a field of bytes ``bytes``. Same order, classes and pixels as
+    the files had. Works in any ``torch.utils.data.DataLoader``, under fork and spawn: it holds no thread and
+    no file handle that must not travel, and is pickled by path.
+
+    ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"). ``verify`` compares every value
+    with its checksum. A bad sample raises SampleError; FastLoader can skip it.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | SampleStore,
+        transform: Callable[[Any], Any] | None = None,
+        target_transform: Callable[[Any], Any] | None = None,
+        *,
+        mode: str | None = "RGB",
+        verify: bool = True,
+    ) -> None:
+        self.store = open_store(path) if isinstance(path, (str, Path)) else path
+        self.transform = transform
+        self.target_transform = target_transform
+        self.verify = verify
+        self.reader = RowReader(self.store, _payload_field(self.store), mode=mode)
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._read([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """The samples at these indices, decoded by one native call for each group of equal shape."""
+        if type(self).__getitem__ is not FastDataset.__getitem__:
+            # torch's DataLoader prefers this method: a subclass that changes the other one must not be passed over.
+            return [self[index] for index in indices]
+        return self._read(indices)
+
+    def _read(self, indices: Sequence[int]) -> list[Any]:
+        chosen = self._checked(indices)
+        values = self._values(chosen)
+        labels = None if self.labels is None else self.labels[chosen].tolist()
+        return [
+            self._transformed(index, value, None if labels is None else labels[position])
+            for position, (index, value) in enumerate(zip(chosen.tolist(), values, strict=True))
+        ]
+
+    def _checked(self, indices: Sequence[int]) -> NDArray[np.int64]:
+        chosen = np.array([operator.index(index) for index in indices], np.int64)
+        chosen[chosen < 0] += len(self)
+        outside = (chosen < 0) | (chosen >= len(self))
+        if outside.any():
+            raise IndexError(f"{self.store.path}: index {indices[int(outside.argmax())]} of {len(self)} samples")
+        return chosen
+
+    def _values(self, indices: NDArray[np.int64]) -> list[Any]:
+        """PIL images, arrays or bytes, as stored, before any transform."""
+        reader = self.reader
+        spans = self.store.spans(reader.field.name, indices)
+        if not reader.fixed_size:
+            return [reader.encoded(indices, spans, position, verify=self.verify) for position in range(len(indices))]
+        values: list[Any] = [None] * len(indices)
+        shapes = reader.shapes(indices, spans)
+        for positions in _groups(shapes):
+            rows = reader.read(indices[positions], pick(spans, positions), shapes[positions], verify=self.verify)
+            for position, row in zip(positions.tolist(), rows, strict=True):
+                values[position] = _picture(row) if reader.is_picture else row
+        return values
+
+    def _transformed(self, index: int, value: Any, label: Any) -> Any:
+        try:
+            if self.transform is not None:
+                value = self.transform(value)
+            if self.labels is None:
+                return value
+            return value, label if self.target_transform is None else self.target_transform(label)
+        except Exception as exc:
+            # The transform is the user's: the exception stays as it is, and learns which sample it was.
+            exc.add_note(f"in the transform of {self.store.path}[{index}] ({self.store.keys([index])[0]!r})")
+            raise
+
+    def blank(self, index: int) -> Any:
+        """
+        The sample with a black picture (zeros) in the place of one that cannot be decoded.
+
+        SampleError where its size is not known, because its header is bad too.
+        """
+        chosen = self._checked([index])
+        value = self.reader.blank(chosen, self.store.spans(self.reader.field.name, chosen))
+        label = None if self.labels is None else self.labels[chosen].tolist()[0]
+        return self._transformed(int(chosen[0]), _picture(value) if self.reader.is_picture else value, label)
+
+    def iterable(self, *, rank: int | None = None, world_size: int | None = None) -> SequentialDataset:
+        """This dataset from first to last, split over ranks (see ``rank_and_world``) and DataLoader workers."""
+        rank, world_size = rank_and_world(rank, world_size)
+        return SequentialDataset(self, rank=rank, world_size=world_size)
+
+    @cached_property
+    def labels(self) -> NDArray[Any] | None:
+        """The label of every sample, int64 or float64 (or an array each); None without a label column."""
+        return label_values(self.store.column(_LABEL)) if _LABEL in self.store.schema else None
+
+    @cached_property
+    def targets(self) -> list[Any]:
+        """The label of every sample as a list of Python numbers, as torchvision's datasets have it."""
+        return [] if self.labels is None else list(self.labels.tolist())
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """Every sample's path in its source."""
+        return self.store.keys(np.arange(len(self)))
+
+    @property
+    def samples(self) -> list[tuple[str, Any]]:
+        """Pairs of key and label, as ImageFolder has them; made anew at each call."""
+        return list(zip(self.keys, self.targets, strict=True)) if self.targets else [(key, None) for key in self.keys]
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """
+        Class names by label; where the source had none, the labels' numbers as text.
+
+        ``len(classes)`` is what the last layer of a classifier needs.
+        """
+        names = self.store.metadata.get("classes")
+        if names is not None:
+            return [str(name) for name in names]
+        if self.labels is None or self.labels.dtype != np.int64 or self.labels.ndim != 1 or len(self) == 0:
+            return []
+        return [str(number) for number in range(int(self.labels.max()) + 1)]
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """Label by class name."""
+        return {name: label for label, name in enumerate(self.classes)}
+
+    def close(self) -> None:
+        """Release the store's mapping; twice does no harm. Samples handed out stay valid."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a DataLoader worker needs; the lists made on demand stay at home."""
+        lazy = ("labels", "targets", "keys", "classes")
+        return {name: value for name, value in self.__dict__.items() if name not in lazy}
+
+    def __repr__(self) -> str:
+        return f"FastDataset({self.store.path!r}): {len(self)} samples, {self.store.format}, field {self.reader.field}"
+
+
+def _payload_field(store: SampleStore) -> str:
+    """The field that makes a sample: the first picture, otherwise the first payload field."""
+    payload = store.schema.payload
+    if not payload:
+        raise SchemaError(f"{store.path}: no payload field among {[field.name for field in store.schema.fields]}")
+    return next((field for field in payload if field.codec == IMAGE), payload[0]).name
+
+
+def _groups(shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Positions of equal shape."""
+    if (shapes == shapes[:1]).all():
+        return [np.arange(len(shapes))] if len(shapes) else []
+    distinct, group_of = np.unique(shapes, axis=0, return_inverse=True)
+    return [np.flatnonzero(group_of.reshape(-1) == group) for group in range(len(distinct))]
+
+
+def _picture(row: NDArray[np.uint8]) -> Image.Image:
+    return Image.fromarray(row[:, :, 0] if row.shape[2] == 1 else row)

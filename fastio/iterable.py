@@ -1,0 +1,47 @@
+"""A dataset from its first sample to its last, split over ranks and DataLoader workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+__all__ = ["SequentialDataset"]
+
+# Samples decoded by one native call: enough to make the call cheap, few enough to keep memory small.
+_CHUNK = 64
+
+
+class BatchReadable(Protocol):
+    """A map-style dataset that hands out several samples a call."""
+
+    def __len__(self) -> int: ...
+
+    def __getitems__(self, indices: list[int]) -> list[Any]: ...
+
+
+class SequentialDataset(IterableDataset[Any]):
+    """
+    Yields what ``dataset[i]`` yields, in storage order.
+
+    Every rank, and every DataLoader worker within it, takes one contiguous piece: together exactly all
+    samples, none twice. Pieces differ by one sample at most, so ranks may differ by a batch; training in
+    step needs the equal batches of FastLoader. There is no ``len``: torch would compare it with
+    the batches of all workers, each of which may end with a short one.
+    """
+
+    def __init__(self, dataset: BatchReadable, *, rank: int, world_size: int) -> None:
+        super().__init__()
+        self.dataset = dataset
+        self.rank = rank
+        self.world_size = world_size
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = get_worker_info()
+        workers, number = (worker.num_workers, worker.id) if worker is not None else (1, 0)
+        piece, pieces = self.rank * workers + number, self.world_size * workers
+        count = len(self.dataset)
+        start, stop = count * piece // pieces, count * (piece + 1) // pieces
+        for first in range(start, stop, _CHUNK):
+            yield from self.dataset.__getitems__(list(range(first, min(first + _CHUNK, stop))))

@@ -1,0 +1,312 @@
+"""FastLoader: batches of a packed store, decoded ahead of the training loop by native threads."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Self, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastio.dataset import FastDataset
+from fastio.errors import SampleError
+from fastio.machine import available_cpus, rank_and_world
+from fastio.metrics import LoaderStats
+from fastio.producer import Made, NativeProducer, OnError, PlainProducer, Producer
+from fastio.sampler import Division, Shuffle, Uneven, epoch_order
+from fastio.schema import IMAGE
+
+__all__ = ["FastLoader"]
+
+log = logging.getLogger(__name__)
+
+_STATE_VERSION = 1
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where an iteration stands, as its consumer sees it: ``batch`` is the next one to come."""
+
+    epoch: int
+    batch: int
+
+
+class FastLoader:
+    """
+    ``for images, labels in FastLoader(dataset, 256, shuffle=True)``, without worker processes.
+
+    A batch has the values that a DataLoader makes with ``transform=PILToTensor()``: ``images`` is uint8
+    ``(B, C, H, W)`` (in channels_last memory), ``labels`` int64 ``(B,)``; without labels, the images alone. Rows are
+    decoded by native threads without the GIL straight into the memory of the tensor, which goes back to a bounded
+    ring when the tensor dies. Pictures of one batch must have one size. A dataset with a ``transform``, or a subclass
+    with its own ``__getitem__``, takes the plain path: its samples, made in Python threads, through torch's
+    default collate.
+
+    * ``shuffle``: False, True (see ``sampler.block_order``) or "full"; ``seed`` and epoch name the order.
+    * Each iteration is an epoch of its own: the counter moves on when an iteration begins, ``set_epoch``
+      sets it. Several iterators may run at once, each in its own epoch.
+    * ``rank`` and ``world_size`` as in ``rank_and_world``; ``uneven`` as in ``Division``: all ranks get equal batches.
+    * ``threads=0``: as many as ``available_cpus``. ``prefetch_batches`` are decoded ahead; memory is that of
+      ``prefetch_batches + 2`` batches and of what the loop keeps (``stats.estimated_bytes``, ``stats.buffer_bytes``).
+    * ``on_error``: "raise" SampleError; "skip" leaves bad samples out of their (then shorter) batch; "zero" puts a
+      black picture under the sample's own label. ``skipped`` names them.
+    * ``verify``: compare with checksums; "auto" does so for encoded pictures, whose decoding costs far more, and not
+      for raw arrays, which are only copied.
+    * ``pin_memory``: pinned batches, by default where there is a CUDA device.
+
+    Use it as a context manager or drop it: threads end with it. A forked child that goes on with an inherited
+    loader gets threads of its own.
+    """
+
+    def __init__(  # noqa: PLR0913 - torch's DataLoader is called like this, and its users are ours
+        self,
+        dataset: FastDataset | str | Path,
+        batch_size: int,
+        *,
+        shuffle: Shuffle = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        threads: int = 0,
+        prefetch_batches: int = 4,
+        rank: int | None = None,
+        world_size: int | None = None,
+        uneven: Uneven = "pad",
+        on_error: OnError = "raise",
+        verify: bool | Literal["auto"] = "auto",
+        pin_memory: bool | None = None,
+    ) -> None:
+        _check_choices(
+            shuffle=shuffle, seed=seed, threads=threads, prefetch_batches=prefetch_batches, on_error=on_error
+        )
+        self._owns_dataset = not isinstance(dataset, FastDataset)
+        self.dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self.rank, self.world_size = rank_and_world(rank, world_size)
+        self.division = Division(len(self.dataset), batch_size, self.world_size, uneven, drop_last)
+        self._depth = prefetch_batches
+        self._on_error = on_error
+        self._producer = _producer(
+            self.dataset,
+            threads=threads or available_cpus(),
+            depth=prefetch_batches,
+            on_error=on_error,
+            verify=verify,
+            pin_memory=torch.cuda.is_available() if pin_memory is None else pin_memory,
+        )
+        self._closed = False
+        self._stats = LoaderStats()
+        self._skipped: dict[int, SampleError] = {}
+        self._sizes: NDArray[np.int64] | None = None
+        self._next = _Position(0, 0)  # where the next iteration begins
+        self._seen = self._next  # where the consumer of the latest one stands
+        self._log_uneven()
+
+    def _log_uneven(self) -> None:
+        division = self.division
+        if division.repeated or division.dropped:
+            log.info(
+                "%s: every epoch repeats %d and drops %d of %d samples (%s)",
+                self.dataset.store.path,
+                division.repeated,
+                division.dropped,
+                division.count,
+                self._configuration(),
+            )
+
+    def __len__(self) -> int:
+        """Batches in an epoch, the same on every rank."""
+        return self.division.batches
+
+    def __iter__(self) -> Iterator[Any]:
+        self._check_open()
+        position = self._seen = self._next
+        self._next = _Position(position.epoch + 1, 0)
+        return self._batches(position)
+
+    def _batches(self, position: _Position) -> Iterator[Any]:
+        """One epoch from ``position`` on, which moves with the consumer."""
+        indices = self._indices(position.epoch)[position.batch * self.batch_size :]
+        submitted = self._producer.submit(indices, self.batch_size)
+        under_way = deque(islice(submitted, self._depth))
+        first = True
+        try:
+            while under_way:
+                self._check_open()
+                begun = perf_counter()
+                under_way.extend(islice(submitted, 1))
+                made = under_way.popleft().result()
+                self._stats.count(made.samples, made.nbytes, waited_s=perf_counter() - begun, first=first)
+                first = False
+                ready = self._checked(made)
+                position.batch += 1
+                del made
+                if ready:
+                    # Nothing here may hold the batch while the loop works with it, or its memory would come back late.
+                    yield ready.pop()
+            position.epoch, position.batch = position.epoch + 1, 0
+        finally:
+            for batch in under_way:
+                batch.cancel()
+
+    def _checked(self, made: Made) -> list[Any]:
+        """The batch, or nothing where all its samples were skipped; the bad ones go to the ledger."""
+        for error in made.errors:
+            if error.index not in self._skipped:
+                self._skipped[error.index] = error
+                log.warning("%s: %s", "skipped" if self._on_error == "skip" else "zeroed", error)
+        if made.samples:
+            return [made.batch]
+        if self.world_size > 1:
+            # Going on would leave this rank a batch short, and the others waiting for it for ever.
+            raise made.errors[0]
+        return []
+
+    def _indices(self, epoch: int) -> NDArray[np.int64]:
+        """This rank's samples of an epoch, batch after batch."""
+        if self._sizes is None:
+            store = self.dataset.store
+            every = np.arange(len(store), dtype=np.int64)
+            self._sizes = store.spans(self.dataset.reader.field.name, every).sizes if self.shuffle is True else every
+        order = epoch_order(self._sizes, shuffle=self.shuffle, seed=self.seed, epoch=epoch)
+        return self.division.share(order, self.rank)
+
+    def set_epoch(self, epoch: int) -> None:
+        """
+        Let the next iteration be this epoch.
+
+        After ``load_state_dict``, naming the epoch of the state keeps the position within it, so that the usual
+        ``for epoch in range(...): loader.set_epoch(epoch)`` resumes too; another epoch begins at its beginning.
+        """
+        _check_epoch(epoch)
+        if epoch != self._next.epoch:
+            self._next = self._seen = _Position(epoch, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """
+        Where the latest iteration stands, in plain numbers: the next batch that its consumer has not had.
+
+        What is decoded ahead does not count. The same on every rank.
+        """
+        return {
+            "version": _STATE_VERSION,
+            "epoch": self._seen.epoch,
+            "batch": self._seen.batch,
+            **self._configuration(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on at that batch. ValueError, naming what differs, for another configuration."""
+        expected = {"version": _STATE_VERSION, **self._configuration()}
+        differences = [
+            f"{name} is {state.get(name)!r} in the state and {value!r} here"
+            for name, value in expected.items()
+            if state.get(name) != value or type(state.get(name)) is not type(value)
+        ]
+        if differences:
+            raise ValueError(
+                f"the state belongs to another loader: {'; '.join(differences)}; build the loader as it was"
+            )
+        epoch, batch = state["epoch"], state["batch"]
+        _check_epoch(epoch)
+        if not 0 <= batch <= len(self):
+            raise ValueError(f"state names batch {batch!r}, an epoch has {len(self)}")
+        self._next = self._seen = _Position(epoch, batch)
+
+    def _configuration(self) -> dict[str, Any]:
+        """What must be equal for a position to mean the same samples."""
+        return {
+            "samples": self.division.count,
+            "batch_size": self.batch_size,
+            "shuffle": self.shuffle,
+            "seed": self.seed,
+            "world_size": self.world_size,
+            "uneven": self.division.uneven,
+            "drop_last": self.division.drop_last,
+        }
+
+    @property
+    def stats(self) -> LoaderStats:
+        """Counters since the loader was made: see LoaderStats."""
+        self._stats.buffer_bytes = self._producer.buffer_bytes
+        self._stats.estimated_bytes = (self._depth + 2) * self._stats.batch_bytes
+        return self._stats
+
+    @property
+    def skipped(self) -> list[SampleError]:
+        """The bad samples met so far, each once, that ``on_error`` "skip" left out or "zero" blackened."""
+        return list(self._skipped.values())
+
+    def close(self) -> None:
+        """End the threads, and the dataset if this loader opened it; twice does no harm. Batches stay valid."""
+        self._closed = True
+        self._producer.close()
+        if self._owns_dataset:
+            self.dataset.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("a FastLoader holds threads and cannot be pickled; pass the FastDataset and build it there")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self.dataset.store.path}: this FastLoader is closed")
+
+
+def _producer(
+    dataset: FastDataset,
+    *,
+    threads: int,
+    depth: int,
+    on_error: OnError,
+    verify: bool | Literal["auto"],
+    pin_memory: bool,
+) -> Producer:
+    """Native jobs where the dataset's samples are what the native core decodes, its own methods otherwise."""
+    kind = type(dataset)
+    is_own = kind.__getitem__ is FastDataset.__getitem__ and kind.__getitems__ is FastDataset.__getitems__
+    if dataset.transform is not None or not is_own or not dataset.reader.fixed_size:
+        return PlainProducer(dataset, threads=threads, on_error=on_error, pin_memory=pin_memory)
+    return NativeProducer(
+        dataset,
+        threads=threads,
+        depth=depth,
+        on_error=on_error,
+        verify=dataset.reader.field.codec == IMAGE if verify == "auto" else verify,
+        pin_memory=pin_memory,
+    )
+
+
+def _check_choices(*, shuffle: object, seed: int, threads: int, prefetch_batches: int, on_error: object) -> None:
+    """ValueError for an argument that would only fail later, and elsewhere."""
+    if shuffle not in (False, True, "full"):
+        raise ValueError(f"shuffle={shuffle!r}: expected False, True (block shuffle) or 'full'")
+    if not 0 <= seed < 1 << 64:
+        raise ValueError(f"seed={seed}: expected 0 <= seed < 2**64")
+    if threads < 0:
+        raise ValueError(f"threads={threads}: expected 0 (as many as available) or more")
+    if prefetch_batches < 1:
+        raise ValueError(f"prefetch_batches={prefetch_batches}: expected 1 or more")
+    if on_error not in get_args(OnError):
+        raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))}")
+
+
+def _check_epoch(epoch: int) -> None:
+    if not 0 <= epoch < 1 << 32:
+        raise ValueError(f"epoch={epoch}: expected 0 <= epoch < 2**32")

@@ -1,0 +1,346 @@
+"""Two ways to make batches ahead of the training loop: native jobs, or the dataset's own samples in threads.
+
+A producer's ``submit`` is a generator that starts one batch each time it is asked for the next, and
+hands out the batch under way; ``result()`` waits for it. How many are under way is the caller's bound.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import default_collate
+
+from fastio import _native
+from fastio.collate import Shape, pick
+from fastio.dataset import FastDataset
+from fastio.errors import SampleError, SchemaError
+from fastio.spans import Spans
+
+__all__ = ["Made", "NativeProducer", "OnError", "PlainProducer", "Producer", "UnderWay"]
+
+OnError = Literal["raise", "skip", "zero"]
+
+# What the kernel is asked to read ahead of the batches under way, at a time: two such chunks lie in the page cache.
+READ_AHEAD_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A finished batch: what the training loop gets, its samples and bytes, and the bad ones by name."""
+
+    batch: Any
+    samples: int
+    nbytes: int
+    errors: Sequence[SampleError] = ()
+
+
+class UnderWay(Protocol):
+    """A batch under way."""
+
+    def result(self) -> Made:
+        """Wait for it. Raises what went wrong, at the batch where it went wrong."""
+        ...
+
+    def cancel(self) -> None:
+        """Nobody will ask for the result."""
+        ...
+
+
+class Producer(Protocol):
+    """Makes batches of one dataset."""
+
+    def submit(self, indices: NDArray[np.int64], batch_size: int) -> Iterator[UnderWay]:
+        """Start one batch at each step; never raises for a sample, that is left to ``result()``."""
+        ...
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Memory of batches: under way, with the training loop, and free."""
+        ...
+
+    def close(self) -> None:
+        """Stop the threads; twice does no harm."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A few batches' worth of samples, looked up at once: a look-up per batch would cost more than the batch."""
+
+    indices: NDArray[np.int64]
+    spans: Spans
+    shapes: NDArray[np.int64]
+    shape: Shape | None  # where all samples have the same one
+    labels: NDArray[Any] | None
+
+
+class NativeProducer:
+    """
+    Decodes each batch by one native call into memory that is recycled when its tensor dies.
+
+    With ``pin_memory`` the buffers are torch's own pinned memory instead of the ring's: a copy to the
+    device with ``non_blocking=True`` still reads a batch after its tensor has died, and only torch's caching host
+    allocator knows when it is over; the ring would hand the memory to the next batch too early.
+    """
+
+    def __init__(
+        self, dataset: FastDataset, *, threads: int, verify: bool, depth: int, on_error: OnError, pin_memory: bool
+    ) -> None:
+        self._dataset = dataset
+        self._reader = dataset.reader
+        self._threads = threads
+        self._verify = verify
+        self._depth = depth
+        self._on_error = on_error
+        self._pin_memory = pin_memory
+        self._pinned_bytes = 0
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._pool = _native.ThreadPool(self._threads)
+        self._ring = _native.BufferRing(self._depth + 2)
+        self._read_ahead: _native.Job | None = None
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The ring's memory; for pinned buffers, whose allocator is torch's, what the batches ahead need."""
+        return self._pinned_bytes if self._pin_memory else self._ring.allocated_bytes
+
+    def close(self) -> None:
+        """Join the threads; a batch under way is finished first."""
+        if self._pid == os.getpid():
+            self._pool.close()
+
+    def submit(self, indices: NDArray[np.int64], batch_size: int) -> Iterator[_NativeBatch]:
+        """Start one batch at each step, with the kernel reading one chunk ahead."""
+        if len(indices) == 0:
+            return
+        size = self._chunk_batches(indices, batch_size) * batch_size
+        ahead = self._look_up(indices[:size])
+        for start in range(0, len(indices), size):
+            chunk, ahead = ahead, self._look_up(indices[start + size : start + 2 * size])
+            for first in range(0, len(chunk.indices), batch_size):
+                yield _NativeBatch(self, chunk, slice(first, min(first + batch_size, len(chunk.indices))))
+
+    def _chunk_batches(self, indices: NDArray[np.int64], batch_size: int) -> int:
+        """Batches in a chunk, by the size of samples: those of the first batches stand for all."""
+        some = self._reader.store.spans(self._reader.field.name, indices[: 4 * batch_size]).sizes
+        return int(max(1, READ_AHEAD_BYTES // max(1, int(some.mean() * batch_size))))
+
+    def _look_up(self, indices: NDArray[np.int64]) -> _Chunk:
+        """Where these samples lie, what they decode to, and their labels; the kernel begins to read them."""
+        reader, labels = self._reader, self._dataset.labels
+        self._restart_after_fork()
+        spans = reader.store.spans(reader.field.name, indices)
+        if len(indices):
+            # In the order of storage: a disk reads a block front to back, whatever the mixing inside it.
+            stored = reader.store.spans(reader.field.name, np.sort(indices))
+            self._read_ahead = _native.will_need(
+                stored.buffers, stored.shard, stored.starts, stored.sizes, pool=self._pool
+            )
+        shapes = reader.shapes(indices, spans)
+        is_uniform = len(indices) > 0 and (shapes == shapes[0]).all() and shapes.all()
+        shape = tuple(shapes[0].tolist()) if is_uniform else None
+        return _Chunk(indices, spans, shapes, shape, None if labels is None else labels[indices])
+
+    def _restart_after_fork(self) -> None:
+        """Threads do not come along into a forked child: it gets its own, and memory of its own."""
+        if self._pid != os.getpid():
+            self._start()
+
+    def _buffer(self, count: int, shape: Shape) -> tuple[NDArray[Any], torch.Tensor]:
+        """An uninitialised array for ``count`` rows, and a tensor over the same memory."""
+        dtype = self._reader.dtype
+        if self._pin_memory:
+            pinned = torch.empty((count, *shape), dtype=torch.from_numpy(np.empty(0, dtype)).dtype, pin_memory=True)
+            self._pinned_bytes = max(self._pinned_bytes, pinned.nbytes * (self._depth + 2))
+            return pinned.numpy(), pinned
+        memory = self._ring.acquire(count * math.prod(shape) * dtype.itemsize)
+        rows = memory.view(dtype).reshape(count, *shape)
+        return rows, torch.from_numpy(rows)
+
+    def _batch(self, rows: torch.Tensor, labels: NDArray[Any] | None) -> Any:
+        """What the training loop gets."""
+        # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: another view, no copy.
+        images = rows.permute(0, 3, 1, 2) if self._reader.is_picture else rows
+        if labels is None:
+            return images
+        target_transform = self._dataset.target_transform
+        if target_transform is not None:
+            return images, default_collate([target_transform(label) for label in labels.tolist()])
+        tensor = torch.from_numpy(labels)
+        return images, tensor.pin_memory() if self._pin_memory else tensor
+
+
+class _NativeBatch:
+    """One batch that native threads decode."""
+
+    __slots__ = ("_chunk", "_error", "_job", "_part", "_pid", "_producer", "_rows", "_spans", "_status", "_tensor")
+
+    def __init__(self, producer: NativeProducer, chunk: _Chunk, part: slice) -> None:
+        self._producer = producer
+        self._chunk = chunk
+        self._part = part
+        self._begin()
+
+    def _begin(self) -> None:
+        producer, chunk, part = self._producer, self._chunk, self._part
+        reader = producer._reader
+        producer._restart_after_fork()
+        self._pid = producer._pid
+        self._error: SchemaError | None = None
+        try:
+            shape = chunk.shape or reader.common_shape(chunk.indices[part], chunk.shapes[part])
+        except SchemaError as exc:
+            self._error = exc  # belongs to this batch: those before it are still good
+            return
+        self._rows, self._tensor = producer._buffer(part.stop - part.start, shape)
+        self._status = np.empty(part.stop - part.start, np.int32)
+        self._spans = pick(chunk.spans, part)
+        self._job = reader.decode(self._spans, self._rows, self._status, pool=producer._pool, verify=producer._verify)
+
+    def cancel(self) -> None:
+        """Samples not yet begun are skipped."""
+        if self._error is None and self._pid == os.getpid():
+            self._job.cancel()
+
+    def result(self) -> Made:
+        """The batch; a forked child decodes anew what its parent's threads had under way."""
+        if self._pid != os.getpid():
+            self._begin()
+        if self._error is not None:
+            raise self._error
+        self._job.wait()
+        labels = None if self._chunk.labels is None else self._chunk.labels[self._part]
+        if self._status.any():
+            return self._repaired(labels)
+        return Made(self._producer._batch(self._tensor, labels), len(self._status), self._rows.nbytes)
+
+    def _repaired(self, labels: NDArray[Any] | None) -> Made:
+        """The batch after Pillow has decoded what is its part, and the policy for bad samples was applied."""
+        producer = self._producer
+        indices = self._chunk.indices[self._part]
+        bad = producer._reader.settle(indices, self._spans, self._rows, self._status)
+        errors = list(bad.values())
+        if errors and producer._on_error == "raise":
+            raise errors[0]
+        tensor = self._tensor
+        if errors and producer._on_error == "zero":
+            self._rows[list(bad)] = 0
+        elif errors:
+            kept = np.setdiff1d(np.arange(len(indices)), list(bad))
+            tensor = tensor[torch.from_numpy(kept)]
+            labels = None if labels is None else labels[kept]
+        return Made(producer._batch(tensor, labels), len(tensor), self._rows.nbytes, errors)
+
+
+class PlainProducer:
+    """
+    Makes each batch of the dataset's own samples, with its transforms, in a few Python threads.
+
+    Correct for any transform, and as fast as Python and the GIL allow: what PIL, numpy and torch do
+    outside the GIL runs in parallel. Transforms must be safe to be called from several threads.
+    """
+
+    def __init__(self, dataset: FastDataset, *, threads: int, on_error: OnError, pin_memory: bool) -> None:
+        self._dataset = dataset
+        self._threads = threads
+        self._on_error = on_error
+        self._pin_memory = pin_memory
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="fastio")
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Batches are made by torch's collate: there are no buffers of ours."""
+        return 0
+
+    def close(self) -> None:
+        """Join the threads; batches not yet begun are dropped."""
+        if self._pid == os.getpid():
+            self._executor.shutdown(cancel_futures=True)
+
+    def submit(self, indices: NDArray[np.int64], batch_size: int) -> Iterator[_PlainBatch]:
+        """Start one batch at each step."""
+        for first in range(0, len(indices), batch_size):
+            if self._pid != os.getpid():
+                self._start()
+            chosen = indices[first : first + batch_size].tolist()
+            yield _PlainBatch(self, chosen, self._executor.submit(self.make, chosen))
+
+    def make(self, indices: list[int]) -> Made:
+        """One batch, in the calling thread."""
+        errors: list[SampleError] = []
+        try:
+            samples = self._dataset.__getitems__(indices)
+        except SampleError:
+            if self._on_error == "raise":
+                raise
+            samples = self._good(indices, errors)
+        if not samples:
+            return Made(None, 0, 0, errors)
+        batch = default_collate(samples)
+        if self._pin_memory:
+            batch = _pinned(batch)
+        return Made(batch, len(samples), _nbytes(batch), errors)
+
+    def _good(self, indices: list[int], errors: list[SampleError]) -> list[Any]:
+        """The samples of a batch with a bad one in it, read one by one."""
+        samples = []
+        for index in indices:
+            try:
+                samples.append(self._dataset[index])
+            except SampleError as exc:
+                errors.append(exc)
+                if self._on_error == "zero":
+                    samples.append(self._dataset.blank(index))
+        return samples
+
+
+class _PlainBatch:
+    """One batch that a Python thread makes."""
+
+    __slots__ = ("_future", "_indices", "_pid", "_producer")
+
+    def __init__(self, producer: PlainProducer, indices: list[int], future: Future[Made]) -> None:
+        self._producer = producer
+        self._indices = indices
+        self._future = future
+        self._pid = os.getpid()
+
+    def cancel(self) -> None:
+        """Does not begin, where it has not yet."""
+        if self._pid == os.getpid():
+            self._future.cancel()
+
+    def result(self) -> Made:
+        """The batch; a forked child makes anew what its parent's threads had under way."""
+        if self._pid != os.getpid():
+            return self._producer.make(self._indices)
+        return self._future.result()
+
+
+def _pinned(batch: Any) -> Any:
+    """A collated batch with its tensors in pinned memory."""
+    if isinstance(batch, torch.Tensor):
+        return batch.pin_memory()
+    return [_pinned(part) for part in batch] if isinstance(batch, list) else batch
+
+
+def _nbytes(batch: Any) -> int:
+    """Bytes of a collated batch's tensors."""
+    if isinstance(batch, torch.Tensor):
+        return batch.nbytes
+    return sum(map(_nbytes, batch)) if isinstance(batch, list) else 0

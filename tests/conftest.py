@@ -1,0 +1,82 @@
+"""Fixtures that tests of several folders share: small stores of pictures in all three formats."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastio._native import Buffers
+from fastio.schema import COLUMN, IMAGE, Field, Schema
+from fastio.spans import Spans
+from fastio.store import SampleBatch, create_store
+
+SUFFIXES = ("lmdb", "h5", "tar")
+
+Build = Callable[..., Path]
+
+
+def encode(pixels: NDArray[np.uint8], kind: str = "PNG") -> bytes:
+    """A picture file's bytes, written by Pillow."""
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, kind)
+    return file.getvalue()
+
+
+def pictures(count: int, shape: tuple[int, ...] = (8, 8, 3), seed: int = 0) -> list[NDArray[np.uint8]]:
+    """Random pixels from a seed."""
+    return list(np.random.default_rng(seed).integers(0, 256, (count, *shape), np.uint8))
+
+
+def as_spans(values: Sequence[bytes]) -> Spans:
+    """Spans over one buffer that holds the values one after the other."""
+    sizes = np.array([len(value) for value in values], np.int64)
+    buffers = Buffers([np.frombuffer(b"".join(values) or b"\0", np.uint8)])
+    return Spans(buffers, np.zeros(len(values), np.int32), np.cumsum(sizes) - sizes, sizes)
+
+
+def write_store(
+    path: Path,
+    values: Sequence[bytes],
+    labels: NDArray[Any] | None = None,
+    *,
+    field: Field | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Path:
+    """Pack values under keys ``a/0000.png``, ...; ``field`` says what they are (a picture of any size)."""
+    field = field or Field("image", IMAGE, "|u1", (None, None, None))
+    columns = {} if labels is None else {"label": labels}
+    fields = [field] + [Field(name, COLUMN, column.dtype.str, column.shape[1:]) for name, column in columns.items()]
+    keys = [f"a/{index:04d}.png" for index in range(len(values))]
+    with create_store(path, Schema(tuple(fields))) as writer:
+        writer.append(SampleBatch(keys, {field.name: as_spans(values)}, columns))
+        writer.close(metadata)
+    return path
+
+
+@pytest.fixture(params=SUFFIXES)
+def suffix(request: pytest.FixtureRequest) -> str:
+    """Each store format's suffix in turn."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def png_stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One dataset of 50 PNGs 8x8 in each format: labels 0, 1, 2, 0, 1, ... of three named classes."""
+    folder = tmp_path_factory.mktemp("png")
+    values = [encode(pixels) for pixels in pictures(50)]
+    labels = np.arange(50, dtype=np.int64) % 3
+    metadata = {"classes": ["bee", "cat", "dog"]}
+    return {each: write_store(folder / f"png.{each}", values, labels, metadata=metadata) for each in SUFFIXES}
+
+
+@pytest.fixture
+def png_store(png_stores: dict[str, Path], suffix: str) -> Path:
+    """The dataset of ``png_stores`` in each format in turn."""
+    return png_stores[suffix]
