@@ -11,7 +11,7 @@ import numpy as np
 
 from fastio.errors import SchemaError
 
-__all__ = ["COLUMN", "IMAGE", "RAW", "BYTES", "Field", "Schema"]
+__all__ = ["BYTES", "COLUMN", "IMAGE", "RAW", "Field", "Schema"]
 
 # Codec names, as they stand in a store. The decoders are in fastio.codec.CODECS; the stores need only to know
 # how a field is kept: a column is one array for all samples, everything else is a run of bytes per sample.
@@ -46,8 +46,8 @@ class Field:
             dtype = np.dtype(self.dtype)
         except TypeError as exc:
             raise SchemaError(f"field {self.name!r}: {self.dtype!r} is not a dtype") from exc
-        if dtype.hasobject or dtype.byteorder == ">" or dtype.str != self.dtype:
-            raise SchemaError(f"field {self.name!r}: dtype {self.dtype!r} must be plain, little endian, as {dtype.str!r}")
+        if dtype.kind not in "biufcSU" or not dtype.itemsize or dtype.str != self.dtype or dtype.str.startswith(">"):
+            raise SchemaError(f"field {self.name!r}: expected a plain little-endian dtype as '<i8', got {self.dtype!r}")
         if self.codec in (RAW, COLUMN) and None in self.shape:
             raise SchemaError(f"field {self.name!r}: codec {self.codec!r} needs a fixed shape, got {self.shape}")
 
@@ -109,7 +109,7 @@ class Schema:
         try:
             version = int(data["version"])
             if version > VERSION:
-                raise SchemaError(f"schema version {version} is newer than {VERSION}, the newest this fastio reads: upgrade fastio")
+                raise SchemaError(f"schema version {version}, this fastio reads up to {VERSION}: upgrade fastio")
             fields = tuple(
                 Field(
                     name=str(f["name"]),
@@ -119,6 +119,8 @@ class Schema:
                 )
                 for f in data["fields"]
             )
-        except (KeyError, TypeError) as exc:
+        except SchemaError:
+            raise
+        except (KeyError, TypeError, ValueError, OverflowError) as exc:
             raise SchemaError(f"malformed schema {data!r}") from exc
         return cls(fields=fields, version=version)

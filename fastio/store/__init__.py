@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
+from fastio.errors import StoreError, StoreIncomplete
 from fastio.schema import Schema
 from fastio.store import foreign_tar, hdf5, lmdb, tar
 from fastio.store.base import SampleBatch, SampleStore, SampleWriter

@@ -96,7 +96,7 @@ class PartialFile:
     def rename(self) -> None:
         """Give the file its final name, replacing what lies there."""
         with writing(self.path):
-            os.rename(self.partial, self.path)
+            Path(self.partial).rename(self.path)
         os.close(self.fd)
         self.fd = -1
 
@@ -105,7 +105,7 @@ class PartialFile:
         self._pending = []
         if self.fd >= 0:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self.partial)
+                Path(self.partial).unlink()
             os.close(self.fd)
             self.fd = -1
 
@@ -123,7 +123,7 @@ def publish(files: Sequence[PartialFile], *, leftovers: Callable[[], Sequence[st
         file.rename()
     with writing(files[0].path):
         for path in leftovers():
-            os.unlink(path)
+            Path(path).unlink()
         folder = os.open(Path(files[0].path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from fastio.schema import Schema
 from fastio.store.atomic import PartialFile
 
-__all__ = ["Ending", "Format", "Layout", "Place", "Sizes"]
+__all__ = ["Columns", "Ending", "Format", "Layout", "Place", "Sizes", "Values"]
 
+Values = Mapping[str, Sequence[NDArray[np.uint8]]]  # per payload field, one value per sample
+Columns = Mapping[str, NDArray[Any]]
 Sizes = Mapping[str, NDArray[np.int64]]  # bytes of every sample's value, per payload field
 
 
@@ -48,12 +50,7 @@ class Layout(Protocol):
     The writer has checked keys and sizes; a layout cares for bytes and places only.
     """
 
-    def append(
-        self,
-        keys: Sequence[str],
-        values: Mapping[str, Sequence[NDArray[np.uint8]]],
-        columns: Mapping[str, NDArray[Any]],
-    ) -> None:
+    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
         """Write samples: one value per key of every payload field; ``columns`` for formats that repeat them."""
         ...
 

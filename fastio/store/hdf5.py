@@ -39,7 +39,7 @@ from fastio._native import crc32
 from fastio.errors import StoreError
 from fastio.schema import RAW, Schema
 from fastio.store.atomic import PartialFile
-from fastio.store.format import Ending, Format, Place
+from fastio.store.format import Columns, Ending, Format, Place, Values
 from fastio.store.seal import SEAL_SIZE, unsealed_regions
 
 __all__ = ["FORMAT", "Hdf5Layout"]
@@ -70,12 +70,7 @@ class Hdf5Layout:
         """Where the payload begins: O of the module's docstring."""
         return self._base
 
-    def append(
-        self,
-        keys: Sequence[str],
-        values: Mapping[str, Sequence[NDArray[np.uint8]]],
-        columns: Mapping[str, NDArray[Any]],
-    ) -> None:
+    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
         """Write samples: the payload fields one after the other."""
         at = self._file.size - self._base
         fields = [(values[name], self._starts[name]) for name in self._fields]
@@ -108,9 +103,7 @@ class Hdf5Layout:
                 encoded = header(places)
                 header_start = _dataset(h5, "header", np.frombuffer(encoded, np.uint8))
         except (RuntimeError, ValueError) as exc:  # what h5py makes of libhdf5's failures
-            raise StoreError(
-                f"{self._file.path}: HDF5 metadata could not be written ({exc}); nothing was kept"
-            ) from exc
+            raise StoreError(f"{self._file.path}: libhdf5 failed to write metadata ({exc}); nothing was kept") from exc
         file_size = os.fstat(self._file.fd).st_size
         regions = unsealed_regions(file_size=file_size, seal_start=0, head_size=self._base)
         file_crc = self._file.crc
@@ -165,7 +158,7 @@ class _AroundPayload(io.RawIOBase):
         if self._at < self._stop and self._at + size > self._start:
             raise RuntimeError(f"libhdf5 writes {size} bytes at {self._at}, into the payload")
         view = memoryview(data)
-        while len(view):
+        while view:
             done = os.pwrite(self._fd, view, self._at)
             view = view[done:]
             self._at += done

@@ -160,9 +160,7 @@ def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
     by_number: dict[int, Shard] = {}
     for shard, seal in zip(shards, seals, strict=True):
         if (seal.set_crc, seal.shards, seal.set_count) != (first.set_crc, first.shards, first.set_count):
-            raise StoreCorrupt(
-                f"{path}: {shard.path} and {shards[0].path} are of two different sets; open one set only"
-            )
+            raise StoreCorrupt(f"{path}: {shard.path} and {shards[0].path} are of different sets; open one set only")
         if seal.shard in by_number:
             other = by_number[seal.shard].path
             raise StoreCorrupt(f"{path}: {shard.path} and {other} are both shard {seal.shard}; remove one")

@@ -42,7 +42,7 @@ from fastio._native import crc32
 from fastio.errors import SchemaError
 from fastio.schema import Schema
 from fastio.store.atomic import PartialFile
-from fastio.store.format import Ending, Format, Place
+from fastio.store.format import Columns, Ending, Format, Place, Values
 from fastio.store.seal import SEAL_SIZE
 
 __all__ = ["FORMAT", "LmdbLayout"]
@@ -94,12 +94,7 @@ class LmdbLayout:
         self._leaves: list[tuple[bytes, int]] = []  # first key and page of each
         file.skip(2 * PAGE)
 
-    def append(
-        self,
-        keys: Sequence[str],
-        values: Mapping[str, Sequence[NDArray[np.uint8]]],
-        columns: Mapping[str, NDArray[Any]],
-    ) -> None:
+    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
         """Write samples: one value per key of every payload field."""
         if self._count + len(keys) > MAX_SAMPLES:
             raise SchemaError(f"{self._file.path}: an LMDB store holds up to {MAX_SAMPLES} samples; pack tar shards")
@@ -226,7 +221,7 @@ class _Tail:
 
 
 def _groups(sizes: Sequence[int]) -> list[slice]:
-    """Cut nodes into pages, each as full as can be, the last never with a single node: liblmdb wants two in a branch."""
+    """Cut nodes into full pages, but the last never with a single node: liblmdb wants two in a branch."""
     groups: list[slice] = []
     start, free = 0, PAGE - PAGE_HEADER
     for i, size in enumerate(sizes):

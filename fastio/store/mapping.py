@@ -49,9 +49,7 @@ def map_file(path: str) -> NDArray[np.uint8]:
         address = _LIBC.mmap(None, info.st_size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
         if address is None or address == _FAILED:
             problem = os.strerror(ctypes.get_errno())
-            raise StoreError(
-                f"{path}: {info.st_size} bytes cannot be mapped ({problem}); raise the address space limit"
-            )
+            raise StoreError(f"{path}: {info.st_size} bytes cannot be mapped ({problem}); raise ulimit -v")
     finally:
         os.close(fd)
     holder: Any = (ctypes.c_uint8 * info.st_size).from_address(address)

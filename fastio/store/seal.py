@@ -101,7 +101,7 @@ class Seal:
         body, (crc,) = data[:-4], _CRC.unpack(data[-4:])
         if crc32(body) != crc:
             raise StoreCorrupt(
-                f"{path}: the seal is damaged (CRC-32 {crc32(body):08x}, expected {crc:08x}); copy again"
+                f"{path}: the seal is damaged: expected CRC-32 {crc:08x}, got {crc32(body):08x}; copy again"
             )
         _, version, name, *numbers = _BODY.unpack(body)
         if version > VERSION:
@@ -115,7 +115,7 @@ class Seal:
     def _check(self, path: str, start: int, file_size: int) -> None:
         if self.file_size != file_size:
             raise StoreCorrupt(
-                f"{path}: expected {self.file_size} bytes, got {file_size}; cut off, grown or changed: copy or pack again"
+                f"{path}: expected {self.file_size} bytes, got {file_size}; cut off or changed: copy or pack again"
             )
         fits = (
             self.seal_start == start

@@ -58,7 +58,7 @@ def read_shard(
     raw = data[seal.header_start : seal.header_start + seal.header_size]
     if crc32(raw) != seal.header_crc:
         raise StoreCorrupt(
-            f"{path}: the header's CRC-32 is {crc32(raw):08x}, expected {seal.header_crc:08x}; pack again"
+            f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; copy or pack again"
         )
     header = Header.from_bytes(raw.tobytes(), path=path)
     required, optional = expected_arrays(header.schema, seal.count)

@@ -37,9 +37,9 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.errors import SchemaError
-from fastio.schema import BYTES, IMAGE, RAW, Field, Schema
+from fastio.schema import IMAGE, RAW, Field, Schema
 from fastio.store.atomic import PartialFile
-from fastio.store.format import Ending, Format, Place, Sizes
+from fastio.store.format import Columns, Ending, Format, Place, Sizes, Values
 from fastio.store.seal import SEAL_SIZE
 
 __all__ = ["FORMAT", "INDEX_FOLDER", "TarLayout", "sample_bytes"]
@@ -81,12 +81,7 @@ class TarLayout:
         self._starts: dict[str, array[int]] = {f.name: array("q") for f in schema.payload}
         self._member(INDEX_FOLDER + "about", _ABOUT, len(_ABOUT))
 
-    def append(
-        self,
-        keys: Sequence[str],
-        values: Mapping[str, Sequence[NDArray[np.uint8]]],
-        columns: Mapping[str, NDArray[Any]],
-    ) -> None:
+    def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
         """Write samples: payload fields in the schema's order, then the columns as text."""
         texts = [(suffix, _texts(columns[name], suffix)) for name, suffix in self._columns]
         for i, key in enumerate(keys):
