@@ -50,7 +50,7 @@ def open_store(path: str | Path) -> SealedStore:
     if sealed and len(sealed) < len(shards):
         other = next(shard.path for shard in shards if shard.seal is None)
         raise StoreError(f"{path}: {sealed[0].path} was packed by fastio, {other} was not; open them one by one")
-    ordered = check_set(path, shards) if sealed else foreign_tar.check_set(path, shards)
+    ordered = check_set(path, shards) if sealed else foreign_tar.check_foreign_set(path, shards)
     return SealedStore(path, format_name=each.name, shards=ordered, opener=open_store)
 
 

@@ -40,11 +40,24 @@ class SampleStore(Protocol):
     verifies the seal and the checksums of the index, not those of the samples.
     """
 
-    path: str
-    format: str  # the name in FORMATS
-    schema: Schema
-    metadata: Mapping[str, Any]  # JSON: "classes", "source", "skipped" (list of {"key", "problem"}), ...
-    shard_paths: Sequence[str]
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def format(self) -> str:
+        """The name in FORMATS."""
+        ...
+
+    @property
+    def schema(self) -> Schema: ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """JSON: "classes", "source", "skipped" (list of {"key", "problem"}), ..."""
+        ...
+
+    @property
+    def shard_paths(self) -> Sequence[str]: ...
 
     def __len__(self) -> int: ...
 

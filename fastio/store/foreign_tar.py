@@ -1,20 +1,334 @@
-"""Opens tar shards that others wrote."""
+"""Opens tar shards that others wrote (WebDataset, GNU tar, bsdtar) and keeps their index beside them.
+
+Samples are grouped by WebDataset's rule: members that follow each other and share the path up to the first dot of
+the name. ``png``, ``jpg`` and the like become the field ``image``, ``cls`` the column ``label``, any other
+extension a field of bytes with its name. Pictures without companions are taken as plain files: one sample a member,
+its key the whole path. What does not become a sample is listed in ``metadata["skipped"]``, members
+left out of samples in ``metadata["left_out"]``.
+
+The scan's result is kept as ``<name>.tar.fastio-index`` where the folder is writable: index arrays aligned to 64
+bytes, the JSON header, the seal at the end. It is bound to the archive by size, time of change and the CRC-32 of
+up to 256 member headers, and rebuilt when it does not fit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
-from fastio.errors import StoreIncomplete
-from fastio.store.sealed import Shard
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["check_set", "open_foreign"]
+from fastio._native import crc32
+from fastio.errors import StoreError, StoreIncomplete
+from fastio.schema import BYTES, COLUMN, IMAGE, Field, Schema
+from fastio.store.arrays import Header, join_keys, split_keys
+from fastio.store.atomic import PartialFile, publish, remove_stale
+from fastio.store.format import Place
+from fastio.store.mapping import map_file
+from fastio.store.seal import SEAL_SIZE, Seal, set_checksum
+from fastio.store.sealed import Shard, read_shard
+from fastio.store.tar import INDEX_FOLDER
+from fastio.store.tar_scan import BLOCK, Member, scan
+
+__all__ = ["SIDECAR_SUFFIX", "check_foreign_set", "open_foreign"]
+
+SIDECAR_SUFFIX = ".fastio-index"
+_FORMAT = "tari"
+_ALIGNMENT = 64
+_BOUND_HEADERS = 256
+_IMAGES = frozenset(["bmp", "gif", "jpeg", "jpg", "pbm", "pgm", "png", "ppm", "tif", "tiff", "webp"])
+_STEM = re.compile(r"((?:.*/)?[^./][^.]*)\.([^/]*)", re.DOTALL)
+_META = re.compile(r"__[^/]*__($|/)")
+_LABEL = "label"
+_LOG = logging.getLogger(__name__)
+
+Skipped = list[dict[str, str]]
+
+
+@dataclass(slots=True)
+class _Group:
+    """Members that may become one sample."""
+
+    key: str
+    members: dict[str, Member] = field(default_factory=dict)  # by field name
+    problem: str = ""
 
 
 def open_foreign(path: str) -> Shard:
-    """Refuse a tar without a seal, for the time being."""
-    raise StoreIncomplete(f"{path}: not packed by fastio, or not whole")
+    """
+    The index of a tar that fastio did not write, from its sidecar or by scanning it.
+
+    StoreIncomplete where it is one of ours that lost its end; StoreError or StoreCorrupt where
+    it is no tar, cut off, damaged, compressed or sparse, or holds no sample.
+    """
+    data = map_file(path)
+    if len(data) == 0:
+        raise StoreIncomplete(f"{path}: the file is empty; pack or copy it again")
+    stamp = {"size": len(data), "mtime_ns": Path(path).stat().st_mtime_ns}
+    kept = _read_sidecar(path, data, stamp)
+    if kept is not None:
+        return kept
+    shard = _build(path, data)
+    _write_sidecar(shard, {**stamp, "headers_crc": _headers_crc(shard)})
+    return shard
 
 
-def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
-    """The shards as they came."""
-    return list(shards)
+def check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
+    """The shards in order of their names, with one ledger; StoreError where their fields differ."""
+    first = shards[0]
+    for shard in shards:
+        if shard.schema != first.schema:
+            names, others = ([f.name for f in s.schema.fields] for s in (first, shard))
+            raise StoreError(f"{path}: {first.path} has fields {names}, {shard.path} {others}; open them one by one")
+    ledgers = [json.loads(shard.metadata) for shard in shards]
+    merged = {name: [entry for each in ledgers for entry in each[name]] for name in ("skipped", "left_out")}
+    metadata = {**ledgers[0], **merged}
+    return [replace(first, metadata=json.dumps(metadata).encode("ascii")), *shards[1:]]
+
+
+# Grouping
+
+
+def _build(path: str, data: NDArray[np.uint8]) -> Shard:
+    members = scan(path, data)
+    if any(member.name.startswith(INDEX_FOLDER) for member in members):
+        raise StoreIncomplete(f"{path}: packed by fastio, but its seal is missing or damaged: copy or pack again")
+    skipped: Skipped = []
+    files = list(_files(members, skipped))
+    groups = _plain(files, skipped) if _is_plain(files) else list(_grouped(files, skipped))
+    names = _common_fields(groups)
+    samples, labels = _complete(groups, names, data, skipped)
+    if not samples:
+        why = f"; e.g. {skipped[0]['key']!r} {skipped[0]['problem']}" if skipped else ""
+        raise StoreError(f"{path}: no sample in {len(members)} members{why}")
+    payload = [name for name in names if name != _LABEL]
+    fields = [
+        Field(n, IMAGE, "|u1", (None, None, None)) if _is_image(n) else Field(n, BYTES, "|u1", (None,)) for n in payload
+    ]
+    if _LABEL in names:
+        fields.append(Field(_LABEL, COLUMN, "<i8", ()))
+    keys = join_keys([group.key.encode("utf-8", "surrogateescape") for group in samples], fixed=False)
+    metadata = {"classes": None, "skipped": skipped, "left_out": _left_out(samples, names)}
+    return Shard(
+        path=path,
+        data=data,
+        schema=Schema(tuple(fields)),
+        count=len(samples),
+        starts={name: np.array([g.members[name].start for g in samples], np.int64) for name in payload},
+        sizes={name: np.array([g.members[name].size for g in samples], np.int64) for name in payload},
+        checksums={},
+        shapes={},
+        columns={_LABEL: np.array(labels, np.int64)} if _LABEL in names else {},
+        keys=keys,
+        key_starts=split_keys(keys, len(samples), path=path),
+        metadata=json.dumps(metadata).encode("ascii"),
+    )
+
+
+def _files(members: Sequence[Member], skipped: Skipped) -> Iterator[tuple[str, str, str, Member]]:
+    """Regular members as (name, stem, extension, member); what is none goes to the ledger, folders aside."""
+    for member in members:
+        name = member.name.removeprefix("./")
+        if member.kind == "a directory":
+            continue
+        found = _STEM.fullmatch(name)
+        if member.kind:
+            skipped.append({"key": name, "problem": f"is {member.kind}"})
+        elif _META.match(name):
+            skipped.append({"key": name, "problem": "has a name that WebDataset keeps for itself"})
+        elif found is None or "\0" in name:
+            skipped.append({"key": name, "problem": "has no extension"})
+        else:
+            yield name, found[1], found[2].lower(), member
+
+
+def _is_plain(files: Sequence[tuple[str, str, str, Member]]) -> bool:
+    """Pictures as plain files: none has a companion, such as a label, that shares its stem; views of it aside."""
+    views: dict[str, set[str]] = {}
+    for _, stem, extension, _ in files:
+        views.setdefault(stem, set()).add(extension)
+    pictures = [each for each in views.values() if any(map(_is_picture, each))]
+    if not pictures or not all(_is_picture(extension) for each in pictures for extension in each):
+        return False
+    several = len({_field_name(extension) for extension in pictures[0]}) > 1  # .left.png beside .right.png
+    return not (several and all(each == pictures[0] for each in pictures))
+
+
+def _plain(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) -> list[_Group]:
+    groups: dict[str, _Group] = {}
+    for name, _, extension, member in files:
+        if not _is_picture(extension):
+            skipped.append({"key": name, "problem": "is no picture, among plain picture files"})
+            continue
+        group = groups.setdefault(name, _Group(name))
+        group.problem = "comes twice" if group.members else ""
+        group.members["image"] = member
+    return list(groups.values())
+
+
+def _is_picture(extension: str) -> bool:
+    return extension.rpartition(".")[2] in _IMAGES
+
+
+def _grouped(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) -> Iterator[_Group]:
+    seen: set[str] = set()
+    group: _Group | None = None
+    for name, stem, extension, member in files:
+        if group is None or group.key != stem:
+            if group is not None:
+                yield group
+            group = _Group(stem)
+            if stem in seen:
+                group.problem = "comes again after other samples"
+            seen.add(stem)
+        into = _field_name(extension)
+        if into in group.members:
+            group.problem = group.problem or f"has two members for the field {into!r}, {name!r} is the second"
+        group.members[into] = member
+    if group is not None:
+        yield group
+
+
+def _common_fields(groups: Sequence[_Group]) -> list[str]:
+    """Fields that at least half of the samples have, the image first, otherwise by name."""
+    counts = Counter(name for group in groups for name in group.members)
+    common = (name for name, count in counts.items() if 2 * count >= len(groups))
+    return sorted(common, key=lambda name: (name != "image", name))
+
+
+def _complete(
+    groups: Sequence[_Group], names: Sequence[str], data: NDArray[np.uint8], skipped: Skipped
+) -> tuple[list[_Group], list[int]]:
+    """The samples that have all fields, and their labels; the others go to the ledger."""
+    samples, labels = [], []
+    for group in groups:
+        missing = [name for name in names if name not in group.members]
+        label = 0
+        if missing and not group.problem:
+            group.problem = f"lacks {', '.join(missing)}"
+        if _LABEL in names and not group.problem:
+            member = group.members[_LABEL]
+            text = data[member.start : member.start + member.size].tobytes().strip()
+            if re.fullmatch(rb"-?\d{1,18}", text):
+                label = int(text)
+            else:
+                group.problem = f"has the label {text[:40]!r}, expected an integer"
+        if group.problem:
+            skipped.append({"key": group.key, "problem": group.problem})
+            continue
+        samples.append(group)
+        labels.append(label)
+    return samples, labels
+
+
+def _left_out(samples: Sequence[_Group], names: Sequence[str]) -> Skipped:
+    """Members of samples that are kept, but not with them: fields that most samples lack."""
+    return [
+        {"key": group.key, "problem": f"has a field {name!r} that most samples lack"}
+        for group in samples
+        for name in group.members
+        if name not in names
+    ]
+
+
+def _field_name(extension: str) -> str:
+    if extension in _IMAGES:
+        return "image"
+    if extension == "cls":
+        return _LABEL
+    name = re.sub(r"[^a-z0-9]+", "_", extension).strip("_") or "unnamed"
+    return name if name[0].isalpha() else f"x_{name}"
+
+
+def _is_image(name: str) -> bool:
+    return name == "image" or name.rpartition("_")[2] in _IMAGES
+
+
+# The sidecar
+
+
+def _headers_crc(shard: Shard) -> int:
+    """CRC-32 of the block in front of up to 256 members, evenly spread: another archive differs there."""
+    starts = np.sort(np.concatenate([*shard.starts.values()]))
+    chosen = starts[np.linspace(0, len(starts) - 1, min(len(starts), _BOUND_HEADERS)).astype(np.int64)]
+    crc = 0
+    for start in chosen.tolist():
+        crc = crc32(shard.data[max(0, start - BLOCK) : start], crc)
+    return crc
+
+
+def _read_sidecar(path: str, data: NDArray[np.uint8], stamp: dict[str, int]) -> Shard | None:
+    sidecar = path + SIDECAR_SUFFIX
+    try:
+        kept = read_shard(sidecar, map_file(sidecar), data, format_name=_FORMAT, seal_start=-SEAL_SIZE)
+        metadata: dict[str, Any] = json.loads(kept.metadata)
+        bound = metadata.pop("archive")
+    except (StoreError, ValueError, KeyError, AttributeError) as exc:
+        _LOG.debug("%s: scanned, because its index cannot be used: %s", path, exc)
+        return None
+    if bound != {**stamp, "headers_crc": _headers_crc(kept)}:
+        return None
+    return replace(kept, path=path, metadata=json.dumps(metadata).encode("ascii"), seal=None)
+
+
+def _write_sidecar(shard: Shard, bound: dict[str, int]) -> None:
+    """Keep the scan's result; where that is not possible the next one scans again."""
+    path = shard.path + SIDECAR_SUFFIX
+    metadata = json.dumps({**json.loads(shard.metadata), "archive": bound}).encode("ascii")
+    arrays: dict[str, NDArray[Any]] = {
+        **{f"{name}_starts": starts for name, starts in shard.starts.items()},
+        **{f"{name}_sizes": sizes for name, sizes in shard.sizes.items()},
+        **shard.columns,
+        "keys": shard.keys,
+        "metadata": np.frombuffer(metadata, np.uint8),
+    }
+    try:
+        remove_stale(Path(path).parent, re.compile(re.escape(Path(path).name)))
+        file = PartialFile(path)
+    except (StoreError, OSError) as exc:
+        _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
+        return
+    try:
+        _fill_sidecar(file, shard, arrays)
+        publish([file], leftovers=list)
+    except StoreError as exc:
+        _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
+    finally:
+        file.discard()
+
+
+def _fill_sidecar(file: PartialFile, shard: Shard, arrays: dict[str, NDArray[Any]]) -> None:
+    places: dict[str, Place] = {}
+    for name, each in arrays.items():
+        file.write(bytes(-file.size % _ALIGNMENT))
+        raw = each.tobytes()
+        places[name] = Place(file.size, each.dtype.str, each.shape, crc32(raw))
+        file.write(raw)
+    header, header_start = Header(schema=shard.schema, base=0, places=places).to_bytes(), file.size
+    file.write(header)
+    file.flush()
+    file_size = file.size + SEAL_SIZE
+    seal = Seal(
+        format=_FORMAT,
+        count=shard.count,
+        file_size=file_size,
+        seal_start=file.size,
+        head_size=0,
+        header_start=header_start,
+        header_size=len(header),
+        set_count=shard.count,
+        shard=0,
+        shards=1,
+        header_crc=crc32(header),
+        head_crc=0,
+        file_crc=file.crc,
+        set_crc=set_checksum([(shard.count, file_size, file.crc)]),
+    )
+    file.write(seal.pack())
