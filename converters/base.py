@@ -43,6 +43,7 @@ class Source(Protocol):
     problems: Sequence[Problem]  # found while scanning (not in any chunk)
     size_bytes: int
     disk_bytes: int  # what the source takes on disk, in blocks
+    files_opened: int  # files that reading all of it opens
 
     def __len__(self) -> int: ...
 

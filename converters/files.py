@@ -54,6 +54,11 @@ class FileSource:
         """Bytes of all files that may be packed."""
         return int(self.sizes.sum())
 
+    @property
+    def files_opened(self) -> int:
+        """One file a sample."""
+        return len(self.keys)
+
     def __len__(self) -> int:
         return len(self.keys) + len(self.problems)
 

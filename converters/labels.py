@@ -27,7 +27,7 @@ import numpy as np
 from fastio.converters.restricted_pickle import load_pickle
 from fastio.errors import SourceError
 
-__all__ = ["LABEL_SUFFIXES", "Labels", "read_labels"]
+__all__ = ["LABEL_SUFFIXES", "Labels", "format_labels", "read_labels"]
 
 _NAME_TITLES = ("filename", "file_name", "file", "image", "image_name", "path", "name", "key", "fname", "img", "id")
 _LABEL_TITLES = ("label", "class", "target", "category", "labels", "class_name", "class_id", "y")
@@ -74,6 +74,25 @@ def read_labels(path: str | os.PathLike[str]) -> Labels:
     if not by_name and not contradictions:
         raise SourceError(f"{path}: holds no labels")
     return Labels(path, by_name, classes, contradictions)
+
+
+def format_labels(path: str | os.PathLike[str], labels: Mapping[str, int | str]) -> str:
+    """The text of a label file by its suffix (.csv, .tsv, .json or .jsonl); ``read_labels`` gives the same back."""
+    suffix = Path(path).suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        if any(isinstance(label, str) and (_FRACTION.match(label) or label != label.strip()) for label in labels.values()):
+            raise SourceError(f"{path}: class names that look like numbers would come back as numbers; write .json")
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
+        writer.writerow(("filename", "label"))
+        writer.writerows(labels.items())
+        return text.getvalue()
+    if suffix == ".json":
+        return json.dumps(dict(labels), indent=0, ensure_ascii=False) + "\n"
+    if suffix == ".jsonl":
+        rows = ({"filename": name, "label": label} for name, label in labels.items())
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    raise SourceError(f"{path}: expected a label file to write as .csv, .tsv, .json or .jsonl")
 
 
 def _collect(rows: Iterable[_Row]) -> tuple[dict[str, Any], dict[str, str]]:

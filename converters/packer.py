@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fastio.converters.base import Chunk, Problem, Source
+from fastio.converters.ahead import in_order
+from fastio.converters.base import Problem, Source
 from fastio.converters.scan import shown
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
@@ -39,6 +38,7 @@ class PackReport:
     source_disk_bytes: int  # what the files take on disk, in blocks
     store_bytes: int
     shards: int
+    files_opened: int
     seconds: float
 
     @property
@@ -79,7 +79,7 @@ def pack(
 
     packed, payload_bytes = 0, 0
     with create_store(out, source.schema, overwrite=overwrite, shard_bytes=shard_bytes) as writer:
-        with closing(_read_ahead(source, pieces, jobs or min(available_cpus(), MAX_JOBS))) as chunks:
+        with closing(in_order(source.read, pieces, jobs=jobs or min(available_cpus(), MAX_JOBS))) as chunks:
             for chunk in chunks:
                 if chunk.problems and on_error == "raise":
                     raise _stop(source, chunk.problems[0], of=1)
@@ -112,6 +112,7 @@ def pack(
             source_disk_bytes=source.disk_bytes,
             store_bytes=sum(os.path.getsize(path) for path in store.shard_paths),
             shards=len(store.shard_paths),
+            files_opened=source.files_opened,
             seconds=seconds,
         )
 
@@ -119,22 +120,6 @@ def pack(
 def _metadata(source: Source, skipped: Sequence[Problem]) -> dict[str, Any]:
     ledger = [{"key": problem.key, "problem": problem.problem} for problem in skipped]
     return {**source.metadata, "skipped": ledger}
-
-
-def _read_ahead(source: Source, pieces: Sequence[range], jobs: int) -> Iterator[Chunk]:
-    """The pieces in order, ``jobs`` of them being read while one is written."""
-    with ThreadPoolExecutor(jobs, thread_name_prefix="fastio-pack") as threads:
-        waiting: deque[Future[Chunk]] = deque()
-        try:
-            for piece in pieces:
-                waiting.append(threads.submit(source.read, piece))
-                if len(waiting) > jobs:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
 
 
 def _stop(source: Source, problem: Problem, *, of: int) -> SourceError:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.base import Chunk, Problem
+from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
 from fastio.converters.probe import image_problem, probe
 from fastio.errors import SourceError
@@ -78,6 +79,11 @@ class TarSource:
         """Blocks of the shards."""
         return sum(os.stat(path).st_blocks * 512 for path in self.store.shard_paths)
 
+    @property
+    def files_opened(self) -> int:
+        """One file a shard."""
+        return len(self.store.shard_paths)
+
     def __len__(self) -> int:
         return len(self.store)
 
@@ -111,15 +117,6 @@ class TarSource:
         for field in self.schema.payload:
             total += self.store.spans(field.name, indices).sizes
         return total
-
-
-def damaged(spans: Spans) -> NDArray[np.int64]:
-    """Positions whose bytes differ from their checksum; none where there are no checksums."""
-    if spans.checksums is None:
-        return np.empty(0, np.int64)
-    found = np.empty(len(spans), np.uint32)
-    _native.checksum(spans.buffers, spans.shard, spans.starts, spans.sizes, found).wait()
-    return np.flatnonzero(found != spans.checksums)
 
 
 def _without(batch: SampleBatch, good: NDArray[np.int64]) -> SampleBatch:

@@ -1,0 +1,106 @@
+"""Compares a store with the source it was packed from: keys, bytes and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.converters.ahead import in_order
+from fastio.converters.base import Chunk, Problem, Source
+from fastio.errors import SourceError
+from fastio.store import SampleStore
+
+__all__ = ["Comparison", "compare"]
+
+_CHUNK_BYTES = 8 << 20
+_CHUNK_SAMPLES = 512
+
+
+@dataclass(slots=True)
+class Comparison:
+    """How many samples were compared, whether their labels were, and every difference."""
+
+    samples: int = 0
+    labels: bool = False
+    problems: list[Problem] = field(default_factory=list)
+
+
+def compare(
+    store: SampleStore, source: Source, *, jobs: int, progress: Callable[[int, int], object] | None = None
+) -> Comparison:
+    """
+    Read the source again and compare each sample, by its key, with the store.
+
+    Labels are compared where both have them: by the name of the class where both have
+    names. What the source cannot give must stand in the store's ledger of skipped samples.
+    """
+    fields = [f.name for f in source.schema.payload if f.name in store.schema]
+    if not fields:
+        raise SourceError(
+            f"{source.path}: has the fields {[f.name for f in source.schema.payload]}, "
+            f"{store.path} has {[f.name for f in store.schema.payload]}: nothing to compare"
+        )
+    result = Comparison(labels="label" in source.schema and "label" in store.schema)
+    keys = store.keys(np.arange(len(store)))
+    places = {key: i for i, key in enumerate(keys)}
+    skipped = {str(entry.get("key")) for entry in store.metadata.get("skipped") or ()}
+    problems = list(source.problems)
+    with closing(in_order(source.read, source.chunks(_CHUNK_BYTES, _CHUNK_SAMPLES), jobs=jobs)) as chunks:
+        for chunk in chunks:
+            problems += chunk.problems
+            _compare_chunk(store, source, chunk, (fields, places, result))
+            if progress is not None:
+                progress(len(chunk.batch.keys), sum(int(s.sizes.sum()) for s in chunk.batch.spans.values()))
+    for problem in problems:
+        if places.pop(problem.key, None) is not None:
+            result.problems.append(Problem(problem.key, f"is in the store, but the source's {problem.problem}"))
+        elif problem.key not in skipped:
+            result.problems.append(
+                Problem(problem.key, f"is neither in the store nor listed as skipped; in the source it {problem.problem}")
+            )
+    result.problems += [Problem(key, "is in the store, but not in the source") for key in places]
+    return result
+
+
+def _compare_chunk(
+    store: SampleStore, source: Source, chunk: Chunk, state: tuple[list[str], dict[str, int], Comparison]
+) -> None:
+    """Take the chunk's keys out of ``places`` and note every difference."""
+    fields, places, result = state
+    found = [places.pop(key, -1) for key in chunk.batch.keys]
+    there = np.array([i for i, place in enumerate(found) if place >= 0], np.int64)
+    result.problems += [
+        Problem(key, "is in the source, but not in the store")
+        for key, place in zip(chunk.batch.keys, found, strict=True)
+        if place < 0
+    ]
+    result.samples += len(there)
+    indices = np.array(found, np.int64)[there] if len(there) else np.empty(0, np.int64)
+    for name in fields:
+        ours, theirs = store.spans(name, indices), chunk.batch.spans[name]
+        for row, position in enumerate(there.tolist()):
+            if not np.array_equal(ours.view(row), theirs.view(position)):
+                result.problems.append(
+                    Problem(chunk.batch.keys[position], f"has other bytes in the store than in the source (field {name!r})")
+                )
+    if result.labels:
+        stored = _named(store.column("label")[indices], store.metadata.get("classes"))
+        expected = _named(chunk.batch.columns["label"][there], source.metadata.get("classes"))
+        for row in np.flatnonzero(stored != expected):
+            result.problems.append(
+                Problem(
+                    chunk.batch.keys[int(there[row])],
+                    f"has label {stored[row]!s} in the store, {expected[row]!s} in the source",
+                )
+            )
+
+
+def _named(labels: NDArray[np.int64], classes: list[str] | None) -> NDArray[np.object_]:
+    """Labels by class name where there are names."""
+    if not classes:
+        return labels.astype(object)
+    return np.array([classes[i] if 0 <= i < len(classes) else i for i in labels.tolist()] or [None], object)[: len(labels)]

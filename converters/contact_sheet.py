@@ -1,0 +1,99 @@
+"""One picture of many: samples of a store in rows and columns, each with its label below."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from fastio.errors import FastioError
+from fastio.schema import IMAGE
+from fastio.store import SampleStore
+
+__all__ = ["contact_sheet"]
+
+_GAP = 8
+_BACKGROUND, _INK, _FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
+
+
+def contact_sheet(
+    store: SampleStore, *, count: int = 40, columns: int = 8, size: int = 128, seed: int | None = None
+) -> Image.Image:
+    """
+    A sheet of ``count`` samples, ``columns`` in a row, each fitted into ``size`` x ``size`` pixels.
+
+    Without a ``seed`` the samples are spread evenly over the store, so that every class of a sorted one has its
+    chance; with one they are drawn at random. A sample that cannot be decoded is shown as a crossed box with the reason.
+    """
+    field = next((f.name for f in store.schema.payload if f.codec == IMAGE), None)
+    if field is None or len(store) == 0:
+        raise FastioError(f"{store.path}: has no images to show")
+    indices = _chosen(len(store), count, seed)
+    columns = min(columns, len(indices))
+    fonts = ImageFont.load_default(max(11, size // 9)), ImageFont.load_default(max(10, size // 12))
+    line = max(14, size // 8)
+    cell = size + _GAP
+    title = 2 * line
+    rows = -(-len(indices) // columns)
+    sheet = Image.new("RGB", (columns * cell + _GAP, title + rows * (cell + 2 * line) + _GAP), _BACKGROUND)
+    draw = ImageDraw.Draw(sheet)
+    heading = f"{store.path}: {len(indices)} of {len(store)} samples"
+    draw.text((_GAP, line // 2), _fitted(heading, fonts[0], sheet.width - 2 * _GAP), _INK, fonts[0])
+    spans, keys = store.spans(field, indices), store.keys(indices)
+    for i, (text, key) in enumerate(zip(_labels(store, indices), keys, strict=True)):
+        x, y = _GAP + i % columns * cell, title + i // columns * (cell + 2 * line)
+        try:
+            picture = _picture(spans.view(i).tobytes(), size)
+            sheet.paste(picture, (x + (size - picture.width) // 2, y + (size - picture.height) // 2))
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as exc:
+            draw.rectangle((x, y, x + size - 1, y + size - 1), outline=_FAINT)
+            draw.line((x, y, x + size - 1, y + size - 1), _FAINT)
+            text = f"cannot be decoded: {exc}"
+        draw.text((x, y + size + 1), _fitted(text, fonts[0], size), _INK, fonts[0])
+        draw.text((x, y + size + line), _fitted(key.rpartition("/")[2], fonts[1], size), _FAINT, fonts[1])
+    return sheet
+
+
+def _chosen(length: int, count: int, seed: int | None) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    count = min(count, length)
+    if seed is None:
+        return np.linspace(0, length - 1, count).astype(np.int64)
+    return np.sort(np.random.default_rng(seed).choice(length, count, replace=False)).astype(np.int64)
+
+
+def _labels(store: SampleStore, indices: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Sequence[str]:
+    if "label" not in store.schema:
+        return [f"#{i}" for i in indices]
+    names = store.metadata.get("classes") or ()
+    values = store.column("label")[indices].tolist()
+    return [str(names[v]) if 0 <= v < len(names) else f"label {v}" for v in values]
+
+
+def _picture(data: bytes, size: int) -> Image.Image:
+    """The image, fitted into the cell: small ones enlarged by whole factors, so that their pixels show."""
+    with Image.open(io.BytesIO(data)) as image:
+        image.draft("RGB", (2 * size, 2 * size))
+        picture = image.convert("RGB")
+    if max(picture.size) * 2 <= size:
+        factor = size // max(picture.size)
+        return picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
+    picture.thumbnail((size, size), Image.Resampling.BICUBIC)
+    return picture
+
+
+def _fitted(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
+    """The text, cut in its middle where it is too wide: the ends of file names tell most."""
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    if font.getlength(text) <= width:
+        return text
+    keep = len(text) - 1
+    while keep > 1 and font.getlength(_shortened(text, keep)) > width:
+        keep -= 1
+    return _shortened(text, keep)
+
+
+def _shortened(text: str, keep: int) -> str:
+    head = (keep + 1) // 2
+    return text[:head] + "…" + text[len(text) - (keep - head) :]

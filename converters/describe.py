@@ -1,0 +1,134 @@
+"""What ``fastio info`` says about a store: what is in it, how large it is, and how to read it without fastio."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.converters.probe import KIND_NAMES, probe
+from fastio.schema import IMAGE, Field
+from fastio.store import SampleStore
+
+__all__ = ["class_counts", "describe", "overhead_reason", "plain_snippet"]
+
+_PROBED = 10_000  # headers looked at for the kinds of images: all of a million would read the whole file
+
+_SNIPPETS = {
+    "lmdb": """\
+import lmdb, numpy as np
+with lmdb.open(path, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
+    images = [bytes(value) for key, value in txn.cursor().iternext_prefix(b"0") if key.endswith(b"/image")]
+    image = txn.get(b"%010d/image" % 0)
+    labels = np.frombuffer(txn.get(b"_label"), "<i8")
+""",
+    "hdf5": """\
+import h5py
+with h5py.File(path) as f:
+    spans = zip(f["image_starts"][:], f["image_sizes"][:])
+    images = [f["data"][start : start + size].tobytes() for start, size in spans]
+    labels = f["label"][:]
+""",
+    "tar": """\
+import webdataset
+samples = list(webdataset.WebDataset(path, shardshuffle=False, empty_check=False))
+kinds = ("jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm")
+images = [next(sample[kind] for kind in kinds if kind in sample) for sample in samples]
+labels = [int(sample["cls"]) for sample in samples]
+""",
+}
+
+_OVERHEAD = {
+    "lmdb": "LMDB rounds values of more than about 2 kB up to pages of 4 KiB",
+    "hdf5": "index and key of each sample; HDF5 keeps the bytes themselves without gaps",
+    "tar": "each member has a header of 512 bytes and is padded to 512",
+}
+
+
+def plain_snippet(format_name: str) -> str:
+    """
+    Python that reads a store of this format without fastio.
+
+    It expects ``path`` and leaves the encoded ``images`` and the ``labels``, in order. A store without labels has no last line.
+    """
+    return _SNIPPETS[format_name]
+
+
+def overhead_reason(format_name: str) -> str:
+    """Why a store takes more bytes than its samples."""
+    return _OVERHEAD[format_name]
+
+
+def describe(store: SampleStore) -> dict[str, Any]:
+    """Everything that ``fastio info --json`` prints."""
+    every = np.arange(len(store))
+    sizes = {field.name: store.spans(field.name, every).sizes for field in store.schema.payload}
+    payload_bytes = sum(int(each.sum()) for each in sizes.values())
+    size_bytes = sum(os.path.getsize(path) for path in store.shard_paths)
+    snippet = plain_snippet(store.format)
+    if "label" not in store.schema:
+        snippet = "".join(line for line in snippet.splitlines(keepends=True) if not line.lstrip().startswith("labels"))
+    return {
+        "path": store.path,
+        "format": store.format,
+        "shards": len(store.shard_paths),
+        "samples": len(store),
+        "size_bytes": size_bytes,
+        "payload_bytes": payload_bytes,
+        "overhead_bytes_per_sample": round((size_bytes - payload_bytes) / len(store), 1) if len(store) else None,
+        "overhead_reason": overhead_reason(store.format),
+        "schema": store.schema.to_json(),
+        "classes": class_counts(store),
+        "fields": {field.name: _payload(store, field, sizes[field.name]) for field in store.schema.payload},
+        "source": store.metadata.get("source"),
+        "skipped": len(store.metadata.get("skipped") or ()),
+        "read_without_fastio": snippet,
+    }
+
+
+def class_counts(store: SampleStore) -> list[dict[str, Any]] | None:
+    """Label, name (None where the labels are numbers of the user) and number of samples of each class."""
+    if "label" not in store.schema:
+        return None
+    values, counts = np.unique(store.column("label"), return_counts=True)
+    known = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    names = store.metadata.get("classes")
+    if names:
+        known = {**dict.fromkeys(range(len(names)), 0), **known}
+    return [{"label": value, "name": _name(names, value), "samples": count} for value, count in sorted(known.items())]
+
+
+def _name(names: list[str] | None, label: int) -> str | None:
+    return names[label] if names and 0 <= label < len(names) else None
+
+
+def _payload(store: SampleStore, field: Field, sizes: NDArray[np.int64]) -> Mapping[str, Any]:
+    """Statistics of one payload field."""
+    said: dict[str, Any] = {"size_bytes": _statistics(sizes)}
+    if field.codec != IMAGE:
+        return said
+    shapes = store.shapes(field.name)
+    known = shapes[shapes.any(axis=1)]
+    said["height"], said["width"] = _statistics(known[:, 0]), _statistics(known[:, 1])
+    channels, counts = np.unique(known[:, 2], return_counts=True)
+    said["channels"] = {str(c): n for c, n in zip(channels.tolist(), counts.tolist(), strict=True)}
+    looked_at = np.unique(np.linspace(0, len(store) - 1, min(len(store), _PROBED)).astype(np.int64))
+    kinds, counts = np.unique(probe(store.spans(field.name, looked_at))[:, 4], return_counts=True)
+    said["kinds"] = {KIND_NAMES[kind]: n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)}
+    said["kinds_of"] = len(looked_at)
+    return said
+
+
+def _statistics(values: NDArray[Any]) -> dict[str, float] | None:
+    if len(values) == 0:
+        return None
+    middle = float(np.median(values))
+    return {
+        "min": int(values.min()),
+        "median": int(middle) if middle.is_integer() else middle,
+        "mean": round(float(values.mean()), 1),
+        "max": int(values.max()),
+    }

@@ -1,0 +1,196 @@
+"""Gives back the files of a store, byte by byte, and never writes outside the folder asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fastio.converters.checksum import damaged
+from fastio.converters.cut import cut
+from fastio.converters.labels import format_labels
+from fastio.converters.probe import probe
+from fastio.converters.scan import image_kind
+from fastio.errors import StoreCorrupt, StoreError
+from fastio.schema import IMAGE
+from fastio.spans import Spans
+from fastio.store import SampleStore
+
+__all__ = ["UnpackReport", "check_key", "unpack"]
+
+_CHUNK_BYTES = 8 << 20
+_CHUNK_SAMPLES = 512
+_EXTENSIONS = (".bin", ".jpg", ".png", ".gif", ".bmp", ".webp", ".tif", ".ppm")  # by kind, as probe_images numbers it
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackReport:
+    """What a run of ``unpack`` wrote."""
+
+    path: str
+    files: int
+    size_bytes: int
+
+
+def unpack(
+    store: SampleStore,
+    out: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    labels: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> UnpackReport:
+    """
+    Write every sample's bytes to ``out/key``.
+
+    Everything is written beside ``out`` and moved there when it is whole. Files that exist are replaced only with
+    ``overwrite``, other files in ``out`` are left alone. A key that would lead out of the folder (absolute, ``..``,
+    through a link) raises StoreError, bytes that differ from their checksum StoreCorrupt. ``labels``
+    names a label file to write (.csv, .tsv, .json or .jsonl).
+    """
+    target = Path(os.path.abspath(out))
+    if os.path.lexists(target) and not target.is_dir():
+        raise StoreError(f"{target}: exists and is no folder; choose another name")
+    text = None if labels is None else _label_text(store, labels, overwrite=overwrite)
+    with _partial_folder(target) as partial:
+        written = _write_all(store, partial, progress)
+        if os.path.lexists(target):
+            _merge(partial, target, written, overwrite=overwrite)
+        else:
+            partial.rename(target)
+        if labels is not None and text is not None:
+            Path(labels).write_text(text, encoding="utf-8", newline="")
+    return UnpackReport(os.fspath(out), len(written), sum(size for _, size in written))
+
+
+def check_key(key: str) -> str:
+    """The key, where it is a plain path below a folder; StoreError where it could lead anywhere else."""
+    parts = key.split("/")
+    if not key or "\0" in key or any(part in ("", ".", "..") for part in parts):
+        raise StoreError(f"key {key!r}: expected a plain path below a folder; this store will not be unpacked")
+    return key
+
+
+@contextmanager
+def _partial_folder(target: Path) -> Iterator[Path]:
+    """A fresh folder beside the target, gone at the end unless it was renamed."""
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    partial.mkdir()
+    try:
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_all(
+    store: SampleStore, folder: Path, progress: Callable[[int, int], object] | None
+) -> list[tuple[str, int]]:
+    """All files, into a folder that nobody else writes to; their names and sizes."""
+    written: list[tuple[str, int]] = []
+    made = {""}
+    root = os.path.join(folder, "")
+    for position, field in enumerate(store.schema.payload):
+        sizes = store.spans(field.name, np.arange(len(store))).sizes
+        for piece in cut(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
+            indices = np.arange(piece.start, piece.stop)
+            keys, spans = store.keys(indices), store.spans(field.name, indices)
+            for i in damaged(spans):
+                raise StoreCorrupt(
+                    f"{store.path}: {keys[i]!r}, field {field.name!r}: bytes differ from their checksum; "
+                    f"`fastio verify` lists all such samples"
+                )
+            for i, key in enumerate(keys):
+                data = spans.view(i)
+                name = check_key(key if position == 0 else f"{key}.{field.name}")
+                if position == 0 and field.codec == IMAGE and not image_kind(key):
+                    name += _extension(spans, i)
+                parent = name.rpartition("/")[0]
+                if parent not in made:
+                    _make_folders(root, parent, made)
+                _write(root + name, data, store)
+                written.append((name, len(data)))
+            if progress is not None:
+                progress(len(keys) if position == 0 else 0, int(spans.sizes.sum()))
+    return written
+
+
+def _make_folders(root: str, parent: str, made: set[str]) -> None:
+    try:
+        os.makedirs(root + parent, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as exc:
+        raise StoreError(f"key {parent!r} is a file and a folder at once; this store will not be unpacked") from exc
+    made.add(parent)
+
+
+def _write(path: str, data: np.ndarray[tuple[int], np.dtype[np.uint8]], store: SampleStore) -> None:
+    """One new file; O_EXCL finds keys that come twice."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    except (FileExistsError, IsADirectoryError) as exc:
+        raise StoreError(f"{store.path}: two samples are called {os.path.basename(path)!r}; they cannot both be a file") from exc
+    with open(handle, "wb", buffering=0) as file:
+        view = memoryview(data)
+        while len(view):
+            view = view[file.write(view) :]
+
+
+def _merge(partial: Path, target: Path, written: list[tuple[str, int]], *, overwrite: bool) -> None:
+    """Move the files into a folder that exists, after a look at all the places they go to."""
+    checked: set[str] = set()
+    for name, _ in written:
+        _check_place(target, name, checked, overwrite=overwrite)
+    for name, _ in written:
+        place = target / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(partial / name, place)
+
+
+def _check_place(target: Path, name: str, checked: set[str], *, overwrite: bool) -> None:
+    """StoreError where a file must not go: through a link, over a folder, or over a file without leave."""
+    parts = name.split("/")
+    for depth in range(1, len(parts)):
+        above = "/".join(parts[:depth])
+        if above not in checked:
+            mode = _mode(target / above)
+            if mode is not None and not stat.S_ISDIR(mode):
+                raise StoreError(f"{target / above}: is in the way of {name!r} (a link or a file); remove it")
+            checked.add(above)
+    mode = _mode(target / name)
+    if mode is not None and stat.S_ISDIR(mode):
+        raise StoreError(f"{target / name}: is a folder where a file is to be; remove it")
+    if mode is not None and not overwrite:
+        raise StoreError(f"{target / name}: exists; choose another folder, or --overwrite")
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _label_text(store: SampleStore, path: str | os.PathLike[str], *, overwrite: bool) -> str:
+    """The label file's content, made before anything is written, so that what cannot be is found out first."""
+    if "label" not in store.schema:
+        raise StoreError(f"{store.path}: has no labels to write to {os.fspath(path)}")
+    if os.path.lexists(path) and not overwrite:
+        raise StoreError(f"{os.fspath(path)}: exists; choose another name, or --overwrite")
+    values = store.column("label").tolist()
+    classes = store.metadata.get("classes")
+    keys = store.keys(np.arange(len(store)))
+    return format_labels(
+        path, {key: classes[value] if classes else value for key, value in zip(keys, values, strict=True)}
+    )
+
+
+def _extension(spans: Spans, position: int) -> str:
+    """The extension of an image whose key has none (tar shards of others)."""
+    one = slice(position, position + 1)
+    seen = probe(Spans(spans.buffers, spans.shard[one], spans.starts[one], spans.sizes[one]))
+    return _EXTENSIONS[int(seen[0, 4])]

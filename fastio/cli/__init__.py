@@ -1,0 +1,73 @@
+"""The command line: argument parsing and printing only; each command is a file of its own.
+
+Nothing but click is imported before a command runs: ``fastio --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import click
+
+from fastio.cli.bench import bench
+from fastio.cli.info import info
+from fastio.cli.ls import ls
+from fastio.cli.pack import pack
+from fastio.cli.show import show
+from fastio.cli.unpack import unpack
+from fastio.cli.verify import verify
+from fastio.errors import FastioError
+
+__all__ = ["cli", "main"]
+
+INTERRUPTED = 130  # what a shell makes of SIGINT
+TERMINATED = 143  # and of SIGTERM
+
+
+class _OneLine(click.ClickException):
+    """An expected failure: one line on stderr, no traceback."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(" ".join(message.split("\n")))
+        self.exit_code = exit_code
+
+    def show(self, file: object = None) -> None:
+        click.echo(f"error: {self.message}", err=True)
+
+
+class _Commands(click.Group):
+    """Turns the errors that fastio raises on purpose, and those of the system, into one line."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # `fastio ls | head`: click ends quietly
+            raise
+        except (FastioError, OSError) as exc:
+            raise _OneLine(str(exc)) from exc
+        except KeyboardInterrupt as exc:
+            raise _OneLine("interrupted; nothing lies under the final name", INTERRUPTED) from exc
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="fastio", message="fastio %(version)s")
+def cli() -> None:
+    """
+    Pack folders of images into one open container, look into it, check it, and get the files back.
+
+    \b
+    Example:
+      fastio pack ./pngs train.lmdb --labels labels.pkl
+      fastio verify train.lmdb --decode
+    """
+
+
+for _command in (pack, info, ls, show, unpack, verify, bench):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """The console script: as Ctrl-C, a batch system's SIGTERM leaves no half-written file behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    cli()

@@ -1,0 +1,95 @@
+"""``fastio info``: what is in a store, and how to read it without fastio."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from fastio.cli.screen import number, printable, size, table
+
+__all__ = ["info"]
+
+_CLASSES_SHOWN = 20
+
+
+@click.command()
+@click.argument("path", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Everything, for machines.")
+@click.option("--build", is_flag=True, help="How the native core was built, instead of a store.")
+def info(path: str | None, *, as_json: bool, build: bool) -> None:
+    """
+    Say what is in the store PATH: fields, classes, sizes, and how to read it without fastio.
+
+    \b
+    Example:
+      fastio info train.lmdb
+      fastio info train.lmdb --json | jq .samples
+    """
+    if build:
+        from fastio import _native
+
+        said = _native.build_info()
+        click.echo(json.dumps(said, indent=2) if as_json else "\n".join(f"{k}: {v}" for k, v in said.items()))
+        return
+    if path is None:
+        raise click.UsageError("expected PATH, or --build")
+    from fastio.converters.describe import describe
+    from fastio.store import open_store
+
+    with open_store(path) as store:
+        described = describe(store)
+    if as_json:
+        click.echo(json.dumps(described, indent=2))
+        return
+    _print(described)
+
+
+def _print(said: dict[str, Any]) -> None:
+    shards = f" in {said['shards']} shards" if said["shards"] > 1 else ""
+    click.echo(f"{printable(said['path'])}: {said['format']}, {number(said['samples'])} samples, {size(said['size_bytes'])}{shards}")
+    click.echo(
+        f"samples take {size(said['payload_bytes'])}; {number(said['overhead_bytes_per_sample'] or 0)} B a sample "
+        f"on top ({said['overhead_reason']})"
+    )
+    source = said["source"] or {}
+    if source:
+        labels = f", labels from {printable(str(source['labels']))}" if source.get("labels") else ""
+        click.echo(f"packed from {printable(str(source.get('name')))} ({source.get('layout')}){labels}; {said['skipped']} skipped")
+    click.echo()
+    table(
+        ("field", "codec", "dtype", "shape"),
+        [
+            (f["name"], f["codec"], f["dtype"], "x".join("?" if s is None else str(s) for s in f["shape"]) or "scalar")
+            for f in said["schema"]["fields"]
+        ],
+    )
+    for name, field in said["fields"].items():
+        click.echo()
+        _print_field(name, field)
+    if said["classes"] is not None:
+        click.echo()
+        _print_classes(said["classes"])
+    click.echo("\nwithout fastio:\n")
+    click.echo("    " + said["read_without_fastio"].rstrip().replace("\n", "\n    "))
+
+
+def _print_field(name: str, field: dict[str, Any]) -> None:
+    rows = [
+        (title, *(number(numbers[each]) for each in ("min", "median", "mean", "max")))
+        for title, numbers in (("bytes", field["size_bytes"]), ("height", field.get("height")), ("width", field.get("width")))
+        if numbers
+    ]
+    table((name, "min", "median", "mean", "max"), rows, right=(1, 2, 3, 4))
+    if "kinds" in field:
+        kinds = ", ".join(f"{number(count)} {kind}" for kind, count in field["kinds"].items())
+        channels = ", ".join(f"{number(count)} with {c}" for c, count in field["channels"].items())
+        click.echo(f"kinds: {kinds} (of {number(field['kinds_of'])} looked at); channels: {channels or 'unknown'}")
+
+
+def _print_classes(classes: list[dict[str, Any]]) -> None:
+    rows = [(str(c["label"]), c["name"] or "", number(c["samples"])) for c in classes[:_CLASSES_SHOWN]]
+    table(("label", "class", "samples"), rows, right=(0, 2))
+    if len(classes) > _CLASSES_SHOWN:
+        click.echo(f"... {number(len(classes))} classes; --json has all of them")

@@ -1,0 +1,84 @@
+"""``fastio ls``: the samples of a store, one a line."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastio.cli.screen import printable
+
+if TYPE_CHECKING:
+    from fastio.store import SampleStore
+
+__all__ = ["ls"]
+
+_STEP = 4096
+
+
+@click.command()
+@click.argument("path")
+@click.argument("pattern", required=False)
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N lines.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def ls(path: str, pattern: str | None, *, limit: int | None, as_json: bool) -> None:
+    """
+    List the samples of the store PATH: index, bytes, label or class, key. PATTERN filters keys as a shell would.
+
+    \b
+    Example:
+      fastio ls train.lmdb --limit 10
+      fastio ls train.lmdb 'dog/*.jpg'
+    """
+    from fastio.store import open_store
+
+    with open_store(path) as store:
+        for lines in _lines(store, pattern, limit, as_json=as_json):
+            click.echo("\n".join(lines))
+
+
+def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_json: bool) -> Iterator[list[str]]:
+    """The lines, some thousand at a time."""
+    import numpy as np
+
+    wanted = re.compile(fnmatch.translate(pattern)).match if pattern else None
+    labels = store.column("label") if "label" in store.schema else None
+    classes: list[Any] = store.metadata.get("classes") or []
+    left = len(store) if limit is None else limit
+    width = len(str(max(len(store) - 1, 0)))
+    for start in range(0, len(store), _STEP):
+        if left <= 0:
+            return
+        indices = np.arange(start, min(start + _STEP, len(store)))
+        sizes = sum(store.spans(field.name, indices).sizes for field in store.schema.payload)
+        values = [None] * len(indices) if labels is None else labels[indices].tolist()
+        rows = zip(indices.tolist(), store.keys(indices), np.broadcast_to(sizes, len(indices)).tolist(), values, strict=True)
+        found = [row for row in rows if wanted is None or wanted(row[1])][:left]
+        left -= len(found)
+        if not found:
+            continue
+        if as_json:
+            yield [json.dumps(_record(row, classes)) for row in found]
+        else:
+            yield [
+                f"{index:>{width}}  {size:>10}  {printable(_named(value, classes)):<16}  {printable(key)}"
+                for index, key, size, value in found
+            ]
+
+
+def _named(value: int | None, classes: list[Any]) -> str:
+    if value is None:
+        return "-"
+    return str(classes[value]) if 0 <= value < len(classes) else str(value)
+
+
+def _record(row: tuple[int, str, int, int | None], classes: list[Any]) -> dict[str, Any]:
+    index, key, size, value = row
+    record: dict[str, Any] = {"index": index, "key": key, "size_bytes": size}
+    if value is not None:
+        record |= {"label": value, "class": _named(value, classes) if classes else None}
+    return record

@@ -1,0 +1,99 @@
+"""``fastio pack``: from a folder or tar shards to a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from fastio.cli.screen import SIZE, meter, number, printable, problem_table, size
+
+if TYPE_CHECKING:
+    from fastio.converters import PackReport, Source
+
+__all__ = ["pack"]
+
+
+@click.command()
+@click.argument("src")
+@click.argument("out")
+@click.option("--labels", metavar="FILE", help="Label file of a flat folder: .pkl, .csv, .tsv, .json or .jsonl.")
+@click.option(
+    "--layout",
+    type=click.Choice(("auto", "flat", "imagefolder", "tar")),
+    default="auto",
+    show_default=True,
+    help="How SRC is laid out; auto looks at its names.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Threads that read.  [default: the CPUs at hand]")
+@click.option(
+    "--on-error",
+    type=click.Choice(("raise", "skip")),
+    default="raise",
+    show_default=True,
+    help="Stop at the first bad sample, or leave it out and list it.",
+)
+@click.option("--shard-size", type=SIZE, metavar="SIZE", help="Bytes a shard, for OUT such as train-%06d.tar: 500MB, 1GB.")
+@click.option("--overwrite", is_flag=True, help="Replace OUT where it exists.")
+def pack(
+    src: str,
+    out: str,
+    *,
+    labels: str | None,
+    layout: str,
+    jobs: int | None,
+    on_error: Literal["raise", "skip"],
+    shard_size: int | None,
+    overwrite: bool,
+) -> None:
+    """
+    Pack SRC (a flat folder, class folders or tar shards) into OUT (.lmdb, .h5, .tar, or shards name-%06d.tar).
+
+    Bytes are kept as they are. OUT appears when it is whole, or not at all.
+
+    \b
+    Example:
+      fastio pack ./pngs train.lmdb --labels labels.pkl
+      fastio pack ./imagenet 'train-%06d.tar' --shard-size 1GB --on-error skip
+    """
+    from fastio.converters import open_source
+    from fastio.converters import pack as run
+
+    source = open_source(src, layout=layout, labels=labels)
+    click.echo(_found(source), err=True)
+    with meter("packing", len(source) - len(source.problems)) as progress:
+        report = run(
+            source, out, jobs=jobs, on_error=on_error, shard_bytes=shard_size, overwrite=overwrite, progress=progress
+        )
+    if report.skipped:
+        problem_table([(problem.key, problem.problem) for problem in report.skipped])
+    for line in _summary(report):
+        click.echo(line)
+
+
+def _found(source: Source) -> str:
+    """What the source was taken for, in one line."""
+    classes = source.metadata.get("classes")
+    words = {"flat": "flat folder", "imagefolder": "class folders", "tar": "tar shards"}[source.layout]
+    if "label" not in source.schema:
+        labels = "no labels" + (" (--labels names a file with them)" if source.layout == "flat" else "")
+    else:
+        labels = f"{number(len(classes))} classes" if classes else "labels are numbers"
+    return f"{printable(source.path)}: {words}, {number(len(source))} samples, {size(source.size_bytes)}, {labels}"
+
+
+def _summary(report: PackReport) -> list[str]:
+    from fastio.converters.describe import overhead_reason
+
+    rate = f"{number(report.packed // report.seconds)} samples/s, {size(report.payload_bytes / report.seconds)}/s"
+    shards = f" in {report.shards} shards" if report.shards > 1 else ""
+    mean = number(report.payload_bytes / report.packed)
+    skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
+    return [
+        f"packed {number(report.packed)} of {number(report.found)} samples{skipped} "
+        f"in {report.seconds:.2f} s ({rate})",
+        f"before: {size(report.payload_bytes)}, {mean} B a sample; "
+        f"{size(report.source_disk_bytes)} on disk, {number(report.files_opened)} files opened",
+        f"after:  {size(report.store_bytes)}{shards}, {number(report.overhead_bytes)} B a sample on top "
+        f"({overhead_reason(report.format)})",
+    ]

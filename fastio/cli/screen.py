@@ -1,0 +1,131 @@
+"""What every command needs to print: numbers for people, tables, and progress on the terminal."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+__all__ = ["SIZE", "Meter", "meter", "number", "printable", "problem_table", "size", "table"]
+
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\Z", re.IGNORECASE)
+_PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
+
+
+class _Size(click.ParamType):
+    """A number of bytes: 1000000, 500MB, 1.5GB, 1GiB."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = _SIZE.match(str(value).strip())
+        if match is None or (match[3] and not match[2]):
+            self.fail(f"{value!r} is not a size; expected e.g. 500MB, 1GB or 1GiB", param, ctx)
+        return int(float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].lower()])
+
+
+SIZE = _Size()
+
+
+def size(count: float) -> str:
+    """
+    Bytes for people.
+
+    >>> size(999), size(31_662_782)
+    ('999 B', '31.7 MB')
+    """
+    if count < 1000:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB", "TB"):
+        count /= 1000
+        if count < 999.95 or unit == "TB":
+            break
+    return f"{count:.1f} {unit}"
+
+
+def number(value: float) -> str:
+    """A count with separators, a fraction with one digit."""
+    return f"{value:,.0f}" if float(value).is_integer() or value >= 100 else f"{value:.1f}"
+
+
+def printable(text: str) -> str:
+    """Text that cannot move the cursor: control characters are shown, not sent."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+    """A table on stdout, all of it; long cells are folded, never cut."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 160)
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for i, title in enumerate(titles):
+        grid.add_column(title, justify="right" if i in right else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(printable(cell)) for cell in row))
+    console.print(grid)
+
+
+def problem_table(problems: Sequence[tuple[str, str]]) -> None:
+    """Every key with its sentence."""
+    table(("sample", "problem"), problems)
+
+
+class Meter:
+    """Counts what a long command has done; called with the samples and bytes of each piece."""
+
+    def __init__(self, title: str, total: int, bar: Progress | None) -> None:
+        self._title = title
+        self._total = total
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task(title, total=total, rates="")
+        self._samples = self._bytes = 0
+        self._begun = self._printed = time.perf_counter()
+
+    def __call__(self, samples: int, size_bytes: int) -> None:
+        """Add a piece."""
+        self._samples += samples
+        self._bytes += size_bytes
+        now = time.perf_counter()
+        passed = max(now - self._begun, 1e-6)
+        rates = f"{number(self._samples // passed)} samples/s, {size(self._bytes / passed)}/s"
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._samples, rates=rates)
+        elif now - self._printed >= _PLAIN_INTERVAL_S:
+            self._printed = now
+            left = (self._total - self._samples) * passed / max(self._samples, 1)
+            done = f"{number(self._samples)} of {number(self._total)}"
+            click.echo(f"{self._title}: {done}, {rates}, {left:.0f} s left", err=True)
+
+
+@contextmanager
+def meter(title: str, total: int) -> Iterator[Meter]:
+    """A bar with rates and the time left on a terminal, a line now and then elsewhere; both on stderr."""
+    if not sys.stderr.isatty():
+        yield Meter(title, total, None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rates]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield Meter(title, total, bar)

@@ -1,0 +1,44 @@
+"""``fastio show``: a contact sheet of a store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from fastio.errors import FastioError
+
+__all__ = ["show"]
+
+
+@click.command()
+@click.argument("path")
+@click.option("-o", "--out", default="contact_sheet.png", show_default=True, metavar="FILE", help="The PNG to write.")
+@click.option("--count", type=click.IntRange(1, 2000), default=40, show_default=True, help="How many samples.")
+@click.option("--columns", type=click.IntRange(1, 100), default=8, show_default=True, help="How many in a row.")
+@click.option("--size", type=click.IntRange(32, 1024), default=128, show_default=True, help="Pixels a picture.")
+@click.option("--seed", type=int, help="Draw at random; otherwise spread evenly over the store.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE where it exists.")
+def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int | None, overwrite: bool) -> None:
+    """
+    Write a contact sheet of the store PATH: pictures with their labels, as a PNG.
+
+    \b
+    Example:
+      fastio show train.lmdb -o sheet.png --count 60 --seed 1
+    """
+    from fastio.converters.contact_sheet import contact_sheet
+    from fastio.store import open_store
+
+    if os.path.lexists(out) and not overwrite:
+        raise FastioError(f"{out}: exists; choose another name with -o, or --overwrite")
+    with open_store(path) as store:
+        sheet = contact_sheet(store, count=count, columns=columns, size=size, seed=seed)
+    partial = Path(out).with_name(f".{Path(out).name}.partial-{os.getpid()}")
+    try:
+        sheet.save(partial, format="PNG")
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)
+    click.echo(f"{out}: {sheet.width} x {sheet.height} pixels")

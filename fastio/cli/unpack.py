@@ -1,0 +1,31 @@
+"""``fastio unpack``: the files of a store, as they were."""
+
+from __future__ import annotations
+
+import click
+
+from fastio.cli.screen import meter, number, size
+
+__all__ = ["unpack"]
+
+
+@click.command()
+@click.argument("path")
+@click.argument("out")
+@click.option("--labels", metavar="FILE", help="Also write the labels: .csv, .tsv, .json or .jsonl.")
+@click.option("--overwrite", is_flag=True, help="Replace files that exist; others in OUT are left alone.")
+def unpack(path: str, out: str, *, labels: str | None, overwrite: bool) -> None:
+    """
+    Write the files of the store PATH below the folder OUT, byte by byte as they were packed.
+
+    \b
+    Example:
+      fastio unpack train.lmdb ./again
+      diff -r ./pngs ./again
+    """
+    from fastio.converters.unpack import unpack as run
+    from fastio.store import open_store
+
+    with open_store(path) as store, meter("unpacking", len(store)) as progress:
+        report = run(store, out, overwrite=overwrite, labels=labels, progress=progress)
+    click.echo(f"{out}: {number(report.files)} files, {size(report.size_bytes)}")

@@ -1,0 +1,82 @@
+"""``fastio verify``: whether a store still holds what was packed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from fastio.cli.screen import meter, number, problem_table, size
+
+if TYPE_CHECKING:
+    from fastio.converters.verify import VerifyReport
+
+__all__ = ["verify"]
+
+
+@click.command()
+@click.argument("path")
+@click.option("--decode", is_flag=True, help="Decode every image.")
+@click.option("--against", metavar="SRC", help="Compare keys, bytes and labels with the source.")
+@click.option("--labels", metavar="FILE", help="Label file that belongs to SRC.")
+@click.option(
+    "--layout",
+    type=click.Choice(("auto", "flat", "imagefolder", "tar")),
+    default="auto",
+    show_default=True,
+    help="How SRC is laid out.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Threads.  [default: the CPUs at hand]")
+@click.option("--json", "as_json", is_flag=True, help="The report for machines.")
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    path: str,
+    *,
+    decode: bool,
+    against: str | None,
+    labels: str | None,
+    layout: str,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """
+    Check every checksum of the store PATH; exit code 1 where anything is wrong.
+
+    \b
+    Example:
+      fastio verify train.lmdb --decode
+      fastio verify train.lmdb --against ./pngs --labels labels.pkl
+    """
+    from fastio.converters import open_source
+    from fastio.converters.verify import verify as run
+    from fastio.store import open_store
+
+    if against is None and (labels is not None or layout != "auto"):
+        raise click.UsageError("--labels and --layout describe the source: say --against SRC")
+    source = None if against is None else open_source(against, layout=layout, labels=labels)
+    with open_store(path) as store:
+        total = len(store) * (1 + decode + (source is not None))
+    with meter("verifying", total) as progress:
+        report = run(path, decode=decode, against=source, jobs=jobs, progress=progress)
+    if as_json:
+        click.echo(json.dumps({**dataclasses.asdict(report), "ok": not report.problems}, indent=2))
+    else:
+        if report.problems:
+            problem_table([(problem.key, problem.problem) for problem in report.problems])
+        click.echo(_summary(report, against))
+    if report.problems:
+        ctx.exit(1)
+
+
+def _summary(report: VerifyReport, against: str | None) -> str:
+    done = [f"{number(report.samples)} samples, {size(report.size_bytes)}: every checksum"]
+    if report.decoded:
+        done.append(f"{number(report.decoded)} images decoded")
+    if against is not None:
+        what = "keys, bytes and labels" if report.labels_compared else "keys and bytes (no labels on one side)"
+        done.append(f"{number(report.compared)} compared with {against}: {what}")
+    verdict = f"{number(len(report.problems))} PROBLEMS (listed above)" if report.problems else "all good"
+    return f"{report.path}: {'; '.join(done)}; {report.seconds:.2f} s: {verdict}"
