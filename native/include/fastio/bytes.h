@@ -1,0 +1,37 @@
+/// Runs of bytes, and the one place where offsets from disk become pointers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace fastio {
+
+/// Read-only bytes owned by somebody else.
+using Bytes = std::span<const std::uint8_t>;
+
+/// Spans as they come from a store: `sizes[i]` bytes from `starts[i]` of `buffers[shard[i]]`.
+/// The three arrays have equal lengths. Nothing in them is trusted.
+struct SpanTable {
+  std::span<const Bytes> buffers;
+  std::span<const std::int32_t> shard;
+  std::span<const std::int64_t> starts;
+  std::span<const std::int64_t> sizes;
+
+  [[nodiscard]] std::size_t size() const noexcept { return starts.size(); }
+};
+
+/// Whether [start, start + size) lies inside `limit` bytes; safe against overflow.
+[[nodiscard]] constexpr bool fits(std::int64_t start, std::int64_t size,
+                                  std::size_t limit) noexcept {
+  return start >= 0 && size >= 0 && static_cast<std::uint64_t>(start) <= limit &&
+         static_cast<std::uint64_t>(size) <= limit - static_cast<std::uint64_t>(start);
+}
+
+/// Writes every span as a pointer and a size to `out` (as long as the table).
+///
+/// Returns the position of the first span that leaves its buffer (or names none), and
+/// table.size() when all are good. Call it before any thread starts; thread-safe.
+[[nodiscard]] std::size_t resolve(const SpanTable& table, std::span<Bytes> out) noexcept;
+
+}  // namespace fastio

@@ -1,0 +1,31 @@
+/// A batch of encoded pictures into one array.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "fastio/bytes.h"
+#include "fastio/job.h"
+#include "fastio/pixels.h"
+#include "fastio/status.h"
+
+namespace fastio {
+
+/// Decodes one picture with the worker's decoders, by what its first bytes say it is.
+/// `verify_crc`: see PngDecoder::decode.
+[[nodiscard]] Status decode_picture(Worker& worker, Bytes file, const Picture& out,
+                                    bool verify_crc) noexcept;
+
+/// Where a batch of pictures goes: picture i lies at `first.data` + i * height * row bytes.
+struct Pictures {
+  Picture first;
+  const std::uint32_t* checksums;  ///< nullptr: not checked, but the CRCs inside PNGs are
+  std::int32_t* status;
+};
+
+/// A task that decodes `spans[i]` into picture i. Owns `spans`, nothing else.
+[[nodiscard]] std::unique_ptr<Task> decode_task(std::unique_ptr<Bytes[]> spans,
+                                                const Pictures& pictures) noexcept;
+
+}  // namespace fastio

@@ -1,0 +1,19 @@
+/// Random numbers as a pure function of key and counter (Philox4x32-10), and a shuffle.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace fastio {
+
+/// Ten rounds of Philox4x32 (Salmon et al., SC 2011); equal on every machine.
+[[nodiscard]] std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                                  std::array<std::uint32_t, 2> key) noexcept;
+
+/// Fisher-Yates from the last place down. The key is `seed`; the counter is (step, stream),
+/// two words each, low word first. Each step gives two 64-bit numbers r (words 0 1, then
+/// 2 3, low first), and place i is exchanged with place (r * (i + 1)) >> 64.
+void shuffle(std::span<std::int64_t> values, std::uint64_t seed, std::uint64_t stream) noexcept;
+
+}  // namespace fastio

@@ -1,0 +1,33 @@
+/// Rows of pixels: what a decoder writes to, and the conversions between layouts.
+///
+/// All conversions equal Pillow's `convert` to the bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fastio {
+
+/// One picture of a batch: height x width x channels bytes, rows without gaps. Owned by the
+/// caller. Channels are 1 (grey), 3 (RGB) or 4 (RGBA, not premultiplied).
+struct Picture {
+  std::uint8_t* data;
+  std::size_t height;
+  std::size_t width;
+  int channels;
+
+  [[nodiscard]] std::size_t row_bytes() const noexcept {
+    return width * static_cast<std::size_t>(channels);
+  }
+  [[nodiscard]] std::uint8_t* row(std::size_t y) const noexcept { return data + y * row_bytes(); }
+};
+
+/// ITU-R 601-2 luma in 16-bit fixed point.
+[[nodiscard]] constexpr std::uint8_t luma(unsigned r, unsigned g, unsigned b) noexcept {
+  return static_cast<std::uint8_t>((r * 19595 + g * 38470 + b * 7471 + 0x8000) >> 16);
+}
+
+/// `out[i]` = luma of the i-th of `width` RGB pixels.
+void rgb_to_grey(const std::uint8_t* rgb, std::uint8_t* out, std::size_t width) noexcept;
+
+}  // namespace fastio

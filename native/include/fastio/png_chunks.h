@@ -1,0 +1,54 @@
+/// A PNG file taken apart into its chunks, before anything is inflated.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "fastio/bytes.h"
+#include "fastio/status.h"
+
+namespace fastio {
+
+enum class PngColor : std::uint8_t { grey = 0, rgb = 2, palette = 3, grey_alpha = 4, rgba = 6 };
+
+/// What the header says. Only combinations that PNG allows are ever stored here.
+struct PngHeader {
+  std::uint32_t width = 0;
+  std::uint32_t height = 0;
+  int depth = 0;  ///< bits per sample: 1, 2, 4, 8 or 16
+  PngColor color = PngColor::grey;
+  bool interlaced = false;
+
+  [[nodiscard]] int samples() const noexcept;  ///< per pixel, as stored
+  [[nodiscard]] std::size_t bits_per_pixel() const noexcept {
+    return static_cast<std::size_t>(samples() * depth);
+  }
+  [[nodiscard]] std::size_t row_bytes(std::size_t pixels) const noexcept {
+    return (pixels * bits_per_pixel() + 7) / 8;
+  }
+};
+
+/// Reads signature and IHDR. `not_image` without the signature.
+[[nodiscard]] Status read_png_header(Bytes file, PngHeader& header) noexcept;
+
+/// The chunks that matter for pixels. Refers to the file's bytes; kept between files so
+/// that its memory is.
+struct PngChunks {
+  PngHeader header;
+  std::size_t palette_size = 0;
+  std::array<std::uint8_t, 256 * 4> palette{};  ///< RGBA; the first palette_size are set
+  bool has_key = false;
+  std::array<std::uint16_t, 3> key{};  ///< the transparent colour (grey: the first)
+  std::vector<Bytes> data;             ///< the zlib stream, in pieces
+  std::size_t data_size = 0;
+};
+
+/// Walks the whole file up to IEND. `verify_crc` checks every chunk's CRC.
+///
+/// `truncated` where the file ends before IEND, `corrupt` where chunks break the rules,
+/// `unsupported` for what Pillow shall judge (animations, unknown critical chunks).
+[[nodiscard]] Status read_png_chunks(Bytes file, bool verify_crc, PngChunks& chunks) noexcept;
+
+}  // namespace fastio

@@ -1,0 +1,47 @@
+/// What kind of picture some bytes are, and how large, from headers only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "fastio/bytes.h"
+#include "fastio/job.h"
+#include "fastio/status.h"
+
+namespace fastio {
+
+enum class ImageKind : std::int32_t {
+  unknown = 0,
+  jpeg = 1,
+  png = 2,
+  gif = 3,
+  bmp = 4,
+  webp = 5,
+  tiff = 6,
+  pnm = 7,
+};
+
+/// Bytes that are enough to tell every kind.
+inline constexpr std::size_t kSignatureBytes = 12;
+
+[[nodiscard]] ImageKind image_kind(Bytes file) noexcept;
+
+/// Height, width and channels as stored: grey 1, grey with alpha 2, RGB and palettes 3,
+/// RGBA and CMYK 4. The sizes are positive when `status` is ok, and 0 otherwise. EXIF
+/// orientation is not looked at.
+struct ImageInfo {
+  Status status;
+  std::int32_t height;
+  std::int32_t width;
+  std::int32_t channels;
+  ImageKind kind;
+};
+
+[[nodiscard]] ImageInfo probe_image(Bytes file) noexcept;
+
+/// A task that writes the five numbers of `spans[i]` to `out[5 * i]`... Owns `spans`.
+[[nodiscard]] std::unique_ptr<Task> probe_task(std::unique_ptr<Bytes[]> spans,
+                                               std::int32_t* out) noexcept;
+
+}  // namespace fastio

@@ -1,0 +1,28 @@
+/// Whole small files into one buffer: the hot path of packing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "fastio/job.h"
+#include "fastio/status.h"
+
+namespace fastio {
+
+/// Files to read and where to. `starts[i]` and `sizes[i]` have been checked against `out`.
+struct FileReads {
+  std::unique_ptr<const char*[]> paths;  ///< NUL-terminated; owned by the caller
+  const std::int64_t* sizes;
+  const std::int64_t* starts;
+  std::uint8_t* out;
+  std::int32_t* status;
+  std::int32_t* error;  ///< errno, 0 where there was none
+};
+
+/// A task that reads file i to `out + starts[i]`.
+///
+/// `io_error` where it cannot be opened or read or is no regular file (a FIFO never
+/// blocks), `changed` where it is shorter or longer than `sizes[i]`.
+[[nodiscard]] std::unique_ptr<Task> read_files_task(FileReads reads) noexcept;
+
+}  // namespace fastio

@@ -1,0 +1,20 @@
+/// How one sample of a batch went. The numbers are part of the Python interface.
+#pragma once
+
+#include <cstdint>
+
+namespace fastio {
+
+enum class Status : std::int32_t {
+  ok = 0,
+  bad_checksum = 1,  ///< bytes differ from the CRC-32 in the index
+  truncated = 2,     ///< the data end before the value does
+  corrupt = 3,       ///< not decodable, or decodable only with damage
+  unsupported = 4,   ///< a valid kind that is left to Pillow (or memory for it is lacking)
+  bad_shape = 5,     ///< decodes to another height, width or size than the row of the batch has
+  not_image = 6,     ///< not recognised as a picture at all
+  io_error = 7,      ///< a file could not be opened or read
+  changed = 8,       ///< a file has not the size that was announced
+};
+
+}  // namespace fastio

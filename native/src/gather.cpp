@@ -1,0 +1,44 @@
+#include "fastio/gather.h"
+
+#include <cstring>
+#include <utility>
+
+#include "fastio/crc32.h"
+
+namespace fastio {
+namespace {
+
+class GatherTask final : public Task {
+ public:
+  GatherTask(std::unique_ptr<Bytes[]> spans, const Rows& rows) noexcept
+      : spans_(std::move(spans)), rows_(rows) {}
+
+  void run(Worker&, std::size_t first, std::size_t last) noexcept override {
+    for (std::size_t i = first; i < last; ++i) {
+      rows_.status[i] = static_cast<std::int32_t>(copy(i));
+    }
+  }
+
+ private:
+  [[nodiscard]] Status copy(std::size_t i) const noexcept {
+    const Bytes span = spans_[i];
+    if (span.size() != rows_.row_bytes) return Status::bad_shape;
+    if (span.empty()) return Status::ok;
+    if (rows_.checksums != nullptr && crc32(span) != rows_.checksums[i]) {
+      return Status::bad_checksum;
+    }
+    std::memcpy(rows_.out + i * rows_.row_bytes, span.data(), span.size());
+    return Status::ok;
+  }
+
+  const std::unique_ptr<Bytes[]> spans_;
+  const Rows rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> gather_task(std::unique_ptr<Bytes[]> spans, const Rows& rows) noexcept {
+  return std::make_unique<GatherTask>(std::move(spans), rows);
+}
+
+}  // namespace fastio

@@ -1,0 +1,48 @@
+#include "fastio/philox.h"
+
+#include <cstddef>
+#include <utility>
+
+namespace fastio {
+
+namespace {
+
+constexpr std::uint32_t low(std::uint64_t value) noexcept {
+  return static_cast<std::uint32_t>(value);
+}
+constexpr std::uint32_t high(std::uint64_t value) noexcept {
+  return static_cast<std::uint32_t>(value >> 32);
+}
+
+}  // namespace
+
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                    std::array<std::uint32_t, 2> key) noexcept {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {high(b) ^ counter[1] ^ key[0], low(b), high(a) ^ counter[3] ^ key[1], low(a)};
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return counter;
+}
+
+void shuffle(std::span<std::int64_t> values, std::uint64_t seed, std::uint64_t stream) noexcept {
+  std::array<std::uint32_t, 4> words{};
+  std::uint64_t drawn = 0;
+  for (std::size_t i = values.size(); i-- > 1; ++drawn) {
+    const bool first = drawn % 2 == 0;
+    if (first) {
+      const std::uint64_t step = drawn / 2;
+      words = philox({low(step), high(step), low(stream), high(stream)}, {low(seed), high(seed)});
+    }
+    const std::uint64_t random = first ? words[0] | std::uint64_t{words[1]} << 32
+                                       : words[2] | std::uint64_t{words[3]} << 32;
+    __extension__ using Wide = unsigned __int128;
+    const auto other = static_cast<std::size_t>((static_cast<Wide>(random) * (i + 1)) >> 64);
+    std::swap(values[i], values[other]);
+  }
+}
+
+}  // namespace fastio

@@ -1,0 +1,175 @@
+#include "probe_headers.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace fastio {
+namespace {
+
+constexpr Size kTruncated{Status::truncated, 0, 0, 0};
+constexpr Size kCorrupt{Status::corrupt, 0, 0, 0};
+
+/// Numbers at places of a file, in either byte order. The caller has checked the size.
+class Reader {
+ public:
+  Reader(Bytes file, bool little) noexcept : file_(file), little_(little) {}
+
+  [[nodiscard]] bool has(std::size_t at, std::size_t size) const noexcept {
+    return at <= file_.size() && size <= file_.size() - at;
+  }
+  [[nodiscard]] std::uint32_t u8(std::size_t at) const noexcept { return file_[at]; }
+  [[nodiscard]] std::uint32_t u16(std::size_t at) const noexcept {
+    return little_ ? u8(at) | u8(at + 1) << 8 : u8(at) << 8 | u8(at + 1);
+  }
+  [[nodiscard]] std::uint32_t u24(std::size_t at) const noexcept {
+    return u16(at) | u8(at + 2) << 16;  // little endian only
+  }
+  [[nodiscard]] std::uint32_t u32(std::size_t at) const noexcept {
+    return little_ ? u16(at) | u16(at + 2) << 16 : u16(at) << 16 | u16(at + 2);
+  }
+
+ private:
+  const Bytes file_;
+  const bool little_;
+};
+
+bool is_start_of_frame(std::uint32_t marker) noexcept {
+  return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+}
+
+bool is_space(std::uint8_t c) noexcept {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f';
+}
+
+/// The next number of a PNM header; moves `at` behind it. -1 where there is none.
+std::int64_t pnm_number(Bytes file, std::size_t& at) noexcept {
+  while (at < file.size() && (is_space(file[at]) || file[at] == '#')) {
+    const bool comment = file[at] == '#';
+    ++at;
+    while (comment && at < file.size() && file[at] != '\n') ++at;
+  }
+  std::int64_t value = -1;
+  for (; at < file.size() && file[at] >= '0' && file[at] <= '9'; ++at) {
+    value = std::max<std::int64_t>(value, 0) * 10 + (file[at] - '0');
+    if (value > INT32_MAX) return -1;
+  }
+  return value;
+}
+
+/// A TIFF entry's single value (SHORT or LONG), 0 for another type.
+std::int64_t tiff_value(const Reader& read, std::size_t entry) noexcept {
+  const std::uint32_t type = read.u16(entry + 2);
+  if (type == 3) return read.u16(entry + 8);
+  return type == 4 ? read.u32(entry + 8) : 0;
+}
+
+}  // namespace
+
+bool is_bmp(Bytes file) noexcept {
+  if (file.size() < 18 || file[0] != 'B' || file[1] != 'M') return false;
+  const std::uint32_t header = Reader(file, true).u32(14);
+  return header == 12 || (header >= 40 && header <= 124);
+}
+
+bool is_pnm(Bytes file) noexcept {
+  return file.size() >= 3 && file[0] == 'P' && file[1] >= '1' && file[1] <= '6' &&
+         (is_space(file[2]) || file[2] == '#');
+}
+
+Size probe_jpeg(Bytes file) noexcept {
+  const Reader read(file, false);
+  std::size_t at = 2;
+  for (;;) {
+    // Before a marker anything may lie; fill bytes 0xFF are part of it.
+    while (read.has(at, 1) && read.u8(at) != 0xFF) ++at;
+    while (read.has(at, 1) && read.u8(at) == 0xFF) ++at;
+    if (!read.has(at, 1)) return kTruncated;
+    const std::uint32_t marker = read.u8(at++);
+    if (marker == 0 || marker == 1 || (marker >= 0xD0 && marker <= 0xD7)) continue;
+    if (marker == 0xD8 || marker == 0xD9 || marker == 0xDA) return kCorrupt;
+    if (!read.has(at, 2)) return kTruncated;
+    const std::size_t length = read.u16(at);
+    if (length < 2) return kCorrupt;
+    if (is_start_of_frame(marker)) {
+      if (!read.has(at, 8)) return kTruncated;
+      return {Status::ok, read.u16(at + 3), read.u16(at + 5),
+              static_cast<std::int32_t>(read.u8(at + 7))};
+    }
+    at += length;
+  }
+}
+
+Size probe_gif(Bytes file) noexcept {
+  const Reader read(file, true);
+  if (!read.has(6, 4)) return kTruncated;
+  return {Status::ok, read.u16(8), read.u16(6), 3};
+}
+
+Size probe_bmp(Bytes file) noexcept {
+  const Reader read(file, true);
+  if (read.u32(14) == 12) {
+    if (!read.has(18, 8)) return kTruncated;
+    return {Status::ok, read.u16(20), read.u16(18), read.u16(24) == 32 ? 4 : 3};
+  }
+  if (!read.has(18, 12)) return kTruncated;
+  // A negative height means rows from the top.
+  const auto height = static_cast<std::int32_t>(read.u32(22));
+  const auto width = static_cast<std::int32_t>(read.u32(18));
+  return {Status::ok, std::llabs(std::int64_t{height}), width, read.u16(28) == 32 ? 4 : 3};
+}
+
+Size probe_webp(Bytes file) noexcept {
+  const Reader read(file, true);
+  if (!read.has(12, 18)) return kTruncated;
+  const char* kind = reinterpret_cast<const char*>(file.data()) + 12;
+  if (std::memcmp(kind, "VP8X", 4) == 0) {
+    const bool alpha = (read.u8(20) & 0x10) != 0;
+    return {Status::ok, read.u24(27) + 1, read.u24(24) + 1, alpha ? 4 : 3};
+  }
+  if (std::memcmp(kind, "VP8L", 4) == 0) {
+    const std::uint32_t bits = read.u32(21);
+    if (read.u8(20) != 0x2F) return kCorrupt;
+    const bool alpha = (bits >> 28 & 1) != 0;
+    return {Status::ok, (bits >> 14 & 0x3FFF) + 1, (bits & 0x3FFF) + 1, alpha ? 4 : 3};
+  }
+  if (std::memcmp(kind, "VP8 ", 4) != 0) return kCorrupt;
+  if (read.u24(23) != 0x2A019D) return kCorrupt;  // the start code of a key frame
+  return {Status::ok, read.u16(28) & 0x3FFF, read.u16(26) & 0x3FFF, 3};
+}
+
+Size probe_tiff(Bytes file) noexcept {
+  const Reader read(file, file[0] == 'I');
+  if (!read.has(4, 4)) return kTruncated;
+  const std::size_t directory = read.u32(4);
+  if (!read.has(directory, 2)) return kTruncated;
+  const std::size_t entries = read.u16(directory);
+  if (!read.has(directory + 2, entries * 12)) return kTruncated;
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+  std::int64_t samples = 1;
+  bool palette = false;
+  for (std::size_t i = 0; i < entries; ++i) {
+    const std::size_t entry = directory + 2 + 12 * i;
+    const std::int64_t value = tiff_value(read, entry);
+    switch (read.u16(entry)) {
+      case 256: width = value; break;
+      case 257: height = value; break;
+      case 262: palette = value == 3; break;
+      case 277: samples = value; break;
+      default: break;
+    }
+  }
+  if (samples < 1 || samples > 255) return kCorrupt;
+  return {Status::ok, height, width, palette ? 3 : static_cast<std::int32_t>(samples)};
+}
+
+Size probe_pnm(Bytes file) noexcept {
+  std::size_t at = 2;
+  const std::int64_t width = pnm_number(file, at);
+  const std::int64_t height = pnm_number(file, at);
+  if (at >= file.size()) return kTruncated;
+  return {Status::ok, height, width, file[1] == '3' || file[1] == '6' ? 3 : 1};
+}
+
+}  // namespace fastio

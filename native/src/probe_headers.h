@@ -1,0 +1,30 @@
+/// One header reader per kind of picture (inside the core only).
+#pragma once
+
+#include <cstdint>
+
+#include "fastio/bytes.h"
+#include "fastio/status.h"
+
+namespace fastio {
+
+/// What a header says, before it is judged.
+struct Size {
+  Status status;
+  std::int64_t height;
+  std::int64_t width;
+  std::int32_t channels;
+};
+
+[[nodiscard]] bool is_bmp(Bytes file) noexcept;
+[[nodiscard]] bool is_pnm(Bytes file) noexcept;
+
+// Each is called with a file of its kind and trusts nothing behind the signature.
+[[nodiscard]] Size probe_jpeg(Bytes file) noexcept;
+[[nodiscard]] Size probe_gif(Bytes file) noexcept;
+[[nodiscard]] Size probe_bmp(Bytes file) noexcept;
+[[nodiscard]] Size probe_webp(Bytes file) noexcept;
+[[nodiscard]] Size probe_tiff(Bytes file) noexcept;
+[[nodiscard]] Size probe_pnm(Bytes file) noexcept;
+
+}  // namespace fastio
