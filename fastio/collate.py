@@ -126,7 +126,7 @@ class RowReader:
         shape = self.common_shape(indices, shapes)
         rows = np.empty((len(indices), *shape), self.dtype)
         status = np.empty(len(indices), np.int32)
-        self.decode(spans, rows.view(np.uint8), status, pool=None, verify=verify).wait()
+        self.decode(spans, rows, status, pool=None, verify=verify).wait()
         for error in self.settle(indices, spans, rows, status).values():
             raise error
         return rows
@@ -150,15 +150,15 @@ class RowReader:
     def decode(
         self,
         spans: Spans,
-        rows: NDArray[np.uint8],
+        rows: NDArray[Any],
         status: NDArray[np.int32],
         *,
         pool: _native.ThreadPool | None,
         verify: bool,
     ) -> _native.Job:
-        """As ``Codec.decode``; ``rows`` is ``(n, H, W, C)`` for pictures, ``(n, bytes)`` for raw arrays."""
+        """As ``Codec.decode``, into rows of the common shape and of ``dtype``."""
         if self.field.codec == RAW:
-            rows = rows.reshape(len(rows), -1)
+            rows = rows.reshape(len(rows), -1).view(np.uint8)
         return self.codec.decode(spans, rows, status, pool=pool, verify=verify)
 
     def settle(

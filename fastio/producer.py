@@ -142,11 +142,7 @@ class NativeProducer:
         self._restart_after_fork()
         spans = reader.store.spans(reader.field.name, indices)
         if len(indices):
-            # In the order of storage: a disk reads a block front to back, whatever the mixing inside it.
-            stored = reader.store.spans(reader.field.name, np.sort(indices))
-            self._read_ahead = _native.will_need(
-                stored.buffers, stored.shard, stored.starts, stored.sizes, pool=self._pool
-            )
+            self._read_ahead = _native.will_need(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._pool)
         shapes = reader.shapes(indices, spans)
         is_uniform = len(indices) > 0 and (shapes == shapes[0]).all() and shapes.all()
         shape = tuple(shapes[0].tolist()) if is_uniform else None

@@ -1,0 +1,316 @@
+"""FastLoader: its batches are those of the plain path, in the order of the sampler, without a copy."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+from fastio import FastDataset, FastLoader, SchemaError, open_store
+from fastio.sampler import Division, Shuffle, Uneven, epoch_order
+from fastio.schema import BYTES, RAW, Field
+from tests.conftest import SUFFIXES, encode, pictures, write_store
+from tests.test_dataset import to_tensor
+
+COUNT = 50
+MODES = ("L", "RGB", "RGBA", None)
+
+shared = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@shared
+@given(
+    suffix=st.sampled_from(SUFFIXES),
+    batch_size=st.integers(1, 60),
+    shuffle=st.sampled_from([False, True, "full"]),
+    threads=st.sampled_from([1, 2, 4]),
+    mode=st.sampled_from(MODES),
+    epoch=st.integers(0, 3),
+    prefetch_batches=st.integers(1, 5),
+)
+def test_the_fast_path_is_the_plain_path(
+    png_stores: dict[str, Path],
+    suffix: str,
+    batch_size: int,
+    shuffle: Shuffle,
+    threads: int,
+    mode: str | None,
+    epoch: int,
+    prefetch_batches: int,
+) -> None:
+    """Natively decoded batches equal those of __getitems__ and Pillow, sample for sample, in the sampler's order."""
+    fast = FastDataset(png_stores[suffix], mode=mode)
+    plain = FastDataset(png_stores[suffix], to_tensor, mode=mode)
+    sizes = fast.store.spans("image", np.arange(COUNT)).sizes
+    order = epoch_order(sizes, shuffle=shuffle, seed=7, epoch=epoch).tolist()
+    batches = []
+    for dataset in (fast, plain):
+        with FastLoader(
+            dataset, batch_size, shuffle=shuffle, seed=7, threads=threads, prefetch_batches=prefetch_batches
+        ) as loader:
+            loader.set_epoch(epoch)
+            batches.append([(images.clone(), labels.clone()) for images, labels in loader])
+
+    assert len(batches[0]) == len(batches[1]) == -(-COUNT // batch_size)
+    for step, ((images, labels), (plain_images, plain_labels)) in enumerate(zip(*batches, strict=True)):
+        chosen = order[step * batch_size : (step + 1) * batch_size]
+        assert torch.equal(torch.stack([plain[index][0] for index in chosen]), images)
+        assert torch.equal(plain_images, images)
+        assert [index % 3 for index in chosen] == labels.tolist() == plain_labels.tolist()
+
+
+def test_a_batch_is_that_of_a_dataloader(png_store: Path) -> None:
+    """uint8 (B, C, H, W) and int64 (B,), as default_collate of PILToTensor makes them."""
+    with FastLoader(png_store, 16) as loader:
+        ours = list(loader)
+    theirs = list(DataLoader(FastDataset(png_store, to_tensor), batch_size=16))
+
+    for (images, labels), (their_images, their_labels) in zip(ours, theirs, strict=True):
+        assert torch.equal(their_images, images)
+        assert torch.equal(their_labels, labels)
+        assert (images.dtype, labels.dtype) == (torch.uint8, torch.int64)
+        assert images.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_no_copy_between_decoder_and_tensor(png_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch's memory is the ring's own, and the whole epoch takes no more buffers than were promised."""
+    lent = set()
+    loader = FastLoader(FastDataset(png_store), 5, prefetch_batches=2)
+    ring = loader._producer._ring  # type: ignore[attr-defined] # there is no public way to the memory
+
+    class Watched:
+        allocated_bytes = 0
+
+        def acquire(self, nbytes: int) -> Any:
+            memory = ring.acquire(nbytes)
+            lent.add(memory.ctypes.data)
+            return memory
+
+    monkeypatch.setattr(loader._producer, "_ring", Watched())
+    for images, _ in loader:
+        assert images.data_ptr() in lent
+    del images
+    loader.close()
+
+    assert len(lent) <= 2 + 2
+    assert ring.allocated_bytes <= (2 + 2) * (5 * 8 * 8 * 3 + 64)
+
+
+def test_a_kept_batch_keeps_its_values(png_store: Path) -> None:
+    """A batch that the loop keeps is not overwritten by later ones, nor when the loader is gone."""
+    with FastLoader(png_store, 4, prefetch_batches=1) as loader:
+        kept = [images for _ in range(3) for images, _ in loader]
+    expected = torch.stack([torch.from_numpy(pixels).permute(2, 0, 1) for pixels in pictures(COUNT)])
+
+    assert torch.equal(torch.cat([expected] * 3), torch.cat(kept))
+
+
+def test_without_labels_the_images_alone(tmp_path: Path) -> None:
+    """A store without a label column gives a tensor and no invented label."""
+    store = write_store(tmp_path / "a.lmdb", [encode(pixels) for pixels in pictures(3)])
+
+    with FastLoader(store, 2) as loader:
+        assert [(2, 3, 8, 8), (1, 3, 8, 8)] == [images.shape for images in loader]
+
+
+def test_a_target_transform_keeps_the_fast_path(png_store: Path) -> None:
+    """target_transform is applied to each label, as default_collate would collate them."""
+    dataset = FastDataset(png_store, target_transform=lambda label: {"class": label + 1})
+    with FastLoader(dataset, 3) as loader:
+        _, labels = next(iter(loader))
+
+    assert labels["class"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "batch_shape"),
+    [
+        ((4, 5, 3), "|u1", (3, 3, 4, 5)),
+        ((4, 5), "|u1", (3, 1, 4, 5)),
+        ((2, 3), "<f4", (3, 2, 3)),
+        ((), "<i8", (3,)),
+    ],
+)
+@pytest.mark.parametrize("verify", ["auto", True, False])
+def test_raw_arrays(
+    tmp_path: Path, shape: tuple[int, ...], dtype: str, batch_shape: tuple[int, ...], verify: bool | Literal["auto"]
+) -> None:
+    """Raw pictures become (B, C, H, W), other raw arrays (B, *shape) of their dtype."""
+    arrays = np.random.default_rng(0).integers(0, 99, (3, *shape)).astype(dtype)
+    field = Field("image", RAW, dtype, shape)
+    store = write_store(tmp_path / "a.h5", [each.tobytes() for each in arrays], np.arange(3.0), field=field)
+    with FastLoader(store, 3, verify=verify) as loader:
+        values, labels = next(iter(loader))
+
+    expected = arrays.transpose(0, 3, 1, 2) if len(shape) == 3 else arrays.reshape(batch_shape)
+    assert values.shape == batch_shape
+    assert np.array_equal(expected, values.numpy())
+    assert labels.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_plain_bytes_come_as_a_list(tmp_path: Path) -> None:
+    """Values without a fixed size take the plain path: what default_collate makes of bytes."""
+    store = write_store(tmp_path / "a.tar", [b"one", b"three"], field=Field("text", BYTES, "|u1", (None,)))
+
+    with FastLoader(store, 2) as loader:
+        assert list(loader) == [[b"one", b"three"]]
+
+
+def test_different_sizes_are_one_clear_error(tmp_path: Path) -> None:
+    """Two pictures of different sizes in a batch are named, at that batch and not before it."""
+    values = [encode(pictures(1, shape)[0]) for shape in [(8, 8, 3)] * 5 + [(8, 9, 3)]]
+    store = write_store(tmp_path / "a.lmdb", values)
+    with FastLoader(store, 2) as loader:
+        batches = iter(loader)
+        assert [len(next(batches)), len(next(batches))] == [2, 2]
+        with pytest.raises(SchemaError, match=r"'a/0004.png' is 8x8x3, 'a/0005.png' is 8x9x3 .* pass a transform"):
+            next(batches)
+
+    dataset = FastDataset(store, lambda image: to_tensor(image.resize((4, 4))))
+    with FastLoader(dataset, 6) as loader:
+        assert next(iter(loader)).shape == (6, 3, 4, 4)
+
+
+def test_stored_channels_must_agree(tmp_path: Path) -> None:
+    """With mode=None, grey and colour do not fit into one batch; with a mode they do."""
+    values = [encode(pictures(1, shape)[0]) for shape in [(8, 8, 3), (8, 8)]]
+    store = write_store(tmp_path / "a.lmdb", values)
+
+    with pytest.raises(SchemaError, match="8x8x3.*8x8x1"), FastLoader(FastDataset(store, mode=None), 2) as loader:
+        next(iter(loader))
+    with FastLoader(FastDataset(store, mode="L"), 2) as loader:
+        assert next(iter(loader)).shape == (2, 1, 8, 8)
+
+
+def test_an_empty_store_has_no_batches(tmp_path: Path) -> None:
+    """No samples, no batches, no error."""
+    store = write_store(tmp_path / "a.h5", [], np.empty(0, np.int64))
+
+    for dataset in (FastDataset(store), FastDataset(store, to_tensor)):
+        with FastLoader(dataset, 4, shuffle=True) as loader:
+            assert len(loader) == 0
+            assert list(loader) == []
+
+
+@shared
+@given(
+    world_size=st.sampled_from([1, 2, 3, 8]),
+    batch_size=st.integers(1, 9),
+    uneven=st.sampled_from(["pad", "drop", "repeat"]),
+    drop_last=st.booleans(),
+    shuffle=st.sampled_from([False, True, "full"]),
+)
+def test_ranks_share_an_epoch(
+    png_stores: dict[str, Path], world_size: int, batch_size: int, uneven: Uneven, drop_last: bool, shuffle: Shuffle
+) -> None:
+    """All ranks get equal batches, and together what the division says."""
+    lengths, got = [], []
+    dataset = FastDataset(png_stores["h5"])
+    for rank in range(world_size):
+        with FastLoader(
+            dataset, batch_size, shuffle=shuffle, uneven=uneven, drop_last=drop_last, rank=rank, world_size=world_size
+        ) as loader:
+            batches = [images.clone() for images, _ in loader]
+            assert len(batches) == len(loader)
+            lengths.append([len(images) for images in batches])
+            got += [images.numpy().tobytes() for batch in batches for images in batch]
+    division = Division(COUNT, batch_size, world_size, uneven, drop_last)
+
+    assert all(each == lengths[0] for each in lengths)
+    assert len(got) == COUNT + division.repeated - division.dropped
+    assert len(set(got)) == COUNT - division.dropped
+
+
+def test_what_is_repeated_is_said_once(png_store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The cost of the policy is logged when the loader is made, and only where there is one."""
+    caplog.set_level("INFO")
+    with FastLoader(png_store, 16, rank=0, world_size=4) as loader:
+        assert loader.division.repeated == 2
+        for _ in range(2):
+            list(loader)
+    said = [record.message for record in caplog.records]
+    with FastLoader(png_store, 10):
+        pass
+
+    assert said == [record.message for record in caplog.records]
+    assert len(said) == 1
+    assert "repeats 2 and drops 0 of 50 samples" in said[0]
+
+
+def test_statistics(png_store: Path) -> None:
+    """The loader counts batches, samples, waits and memory."""
+    with FastLoader(png_store, 20, prefetch_batches=1) as loader:
+        for _ in range(2):
+            list(loader)
+        stats = loader.stats
+
+    assert (stats.batches, stats.samples) == (6, 100)
+    assert sum(stats.stalls.values()) == 4
+    assert 0 < stats.first_batch_s <= stats.loading_s
+    assert stats.batch_bytes == 20 * 8 * 8 * 3
+    assert 0 < stats.buffer_bytes
+    assert stats.estimated_bytes == 3 * stats.batch_bytes
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"batch_size": 0},
+        {"batch_size": 1, "shuffle": "yes"},
+        {"batch_size": 1, "seed": -1},
+        {"batch_size": 1, "threads": -1},
+        {"batch_size": 1, "prefetch_batches": 0},
+        {"batch_size": 1, "on_error": "ignore"},
+        {"batch_size": 1, "uneven": "ignore"},
+        {"batch_size": 1, "rank": 1},
+    ],
+)
+def test_nonsense_is_refused(png_stores: dict[str, Path], arguments: dict[str, Any]) -> None:
+    """An argument that cannot be is refused at once."""
+    with pytest.raises(ValueError, match="expected|both"):
+        FastLoader(FastDataset(png_stores["h5"]), **arguments)
+
+
+def test_a_closed_loader_says_so(png_store: Path) -> None:
+    """Closing twice does no harm; using it afterwards is one clear error."""
+    loader = FastLoader(png_store, 4)
+    batches = iter(loader)
+    next(batches)
+    loader.close()
+    loader.close()
+
+    for use in (lambda: next(batches), lambda: iter(loader)):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+
+
+def test_the_datasets_store_stays_open(png_store: Path) -> None:
+    """A loader closes what it has opened, and leaves a dataset that it was given alone."""
+    dataset = FastDataset(png_store)
+    with FastLoader(dataset, 4) as loader:
+        list(loader)
+
+    assert dataset[0][1] == 0
+
+
+def test_a_loader_is_not_pickled(png_store: Path) -> None:
+    """Threads do not travel: the message says what to send instead."""
+    with FastLoader(png_store, 4) as loader, pytest.raises(TypeError, match="pass the FastDataset"):
+        pickle.dumps(loader)
+
+
+def test_an_open_store_reads_on(png_store: Path) -> None:
+    """Two loaders over one file in one process do not disturb each other."""
+    with open_store(png_store) as store:
+        one, other = FastLoader(FastDataset(store), 7), FastLoader(png_store, 7)
+        for (images, _), (other_images, _) in zip(one, other, strict=True):
+            assert torch.equal(images, other_images)
+        one.close()
+        other.close()

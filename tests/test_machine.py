@@ -1,0 +1,114 @@
+"""CPUs by affinity, cgroup and SLURM; rank and world size."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch.distributed
+
+from fastio.machine import available_cpus, rank_and_world
+
+CPUS = len(os.sched_getaffinity(0))
+
+
+def machine(tmp_path: Path, files: dict[str, str]) -> Path:
+    """A root folder with these files."""
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_affinity_is_a_limit(tmp_path: Path) -> None:
+    """Without a quota, the CPUs of the affinity mask count."""
+    assert available_cpus(root=tmp_path, environ={}) == CPUS
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/cpu.max": "50000 100000\n"}, id="v2"),
+        pytest.param({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/cpu.max": "100000 100000\n"}, id="v2 parent"),
+        pytest.param({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "100000 100000\n"}, id="v2 container"),
+        pytest.param(
+            {
+                "proc/self/cgroup": "5:memory:/x\n4:cpu,cpuacct:/j\n0::/\n",
+                "sys/fs/cgroup/cpu,cpuacct/j/cpu.cfs_quota_us": "100000\n",
+                "sys/fs/cgroup/cpu,cpuacct/j/cpu.cfs_period_us": "100000\n",
+            },
+            id="v1",
+        ),
+    ],
+)
+def test_cgroup_quota_is_a_limit(tmp_path: Path, files: dict[str, str]) -> None:
+    """A quota of up to one CPU, on this cgroup or above it, gives one."""
+    assert available_cpus(root=machine(tmp_path, files), environ={}) == 1
+
+
+@pytest.mark.parametrize("text", ["max 100000\n", "", "nonsense\n", "100000 0\n"])
+def test_no_quota_is_no_limit(tmp_path: Path, text: str) -> None:
+    """What sets no quota leaves affinity alone."""
+    root = machine(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": text})
+
+    assert available_cpus(root=root, environ={}) == CPUS
+
+
+def test_half_a_cpu_more_is_a_cpu(tmp_path: Path) -> None:
+    """A quota of 1.5 CPUs counts as 2, where there are 2."""
+    root = machine(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "150000 100000\n"})
+
+    assert available_cpus(root=root, environ={}) == min(2, CPUS)
+
+
+def test_slurm_allotment_is_a_limit(tmp_path: Path) -> None:
+    """SLURM_CPUS_PER_TASK binds also where SLURM does not bind by affinity; other text does not."""
+    assert available_cpus(root=tmp_path, environ={"SLURM_CPUS_PER_TASK": "1"}) == 1
+    assert available_cpus(root=tmp_path, environ={"SLURM_CPUS_PER_TASK": "x"}) == CPUS
+
+
+def test_alone_by_default() -> None:
+    """Without a launcher a process is rank 0 of 1."""
+    assert rank_and_world(environ={}) == (0, 1)
+
+
+def test_arguments_win() -> None:
+    """What is passed is not overruled by the environment."""
+    assert rank_and_world(1, 4, environ={"RANK": "0", "WORLD_SIZE": "2"}) == (1, 4)
+
+
+def test_torchrun_before_slurm() -> None:
+    """Under torchrun in a SLURM step, torchrun's pair counts."""
+    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
+
+    assert rank_and_world(environ={**slurm, "RANK": "5", "WORLD_SIZE": "8"}) == (5, 8)
+    assert rank_and_world(environ=slurm) == (1, 2)
+
+
+def test_initialised_process_group_counts(tmp_path: Path) -> None:
+    """torch.distributed, once initialised, knows better than the environment."""
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1
+    )
+    try:
+        assert rank_and_world(environ={"RANK": "1", "WORLD_SIZE": "2"}) == (0, 1)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("rank", "world_size", "environ"),
+    [
+        (2, 2, {}),
+        (-1, 2, {}),
+        (0, 0, {}),
+        (0, None, {}),
+        (None, None, {"RANK": "2", "WORLD_SIZE": "2"}),
+        (None, None, {"RANK": "a", "WORLD_SIZE": "2"}),
+    ],
+)
+def test_nonsense_is_refused(rank: int | None, world_size: int | None, environ: dict[str, str]) -> None:
+    """A rank outside its world is one clear error that says where it came from."""
+    with pytest.raises(ValueError, match=r"RANK=|rank= and world_size="):
+        rank_and_world(rank, world_size, environ=environ)
