@@ -478,7 +478,7 @@ void bind_batches(nb::module_& m) {
 
 void bind_functions(nb::module_& m) {
   m.def("crc32", &crc32, "data"_a, "value"_a = 0,
-        nb::sig("def crc32(data: Buffer, value: int = 0) -> int"),
+        nb::sig("def crc32(data: Any, value: int = 0) -> int"),
         "CRC-32 of a contiguous buffer, as zlib.crc32; large ones without the GIL.");
   m.def("shuffle", &shuffle, "values"_a.noconvert(), "seed"_a, "stream"_a,
         nb::sig("def shuffle(values: NDArray[np.int64], seed: int, stream: int) -> None"),

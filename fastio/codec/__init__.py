@@ -1,0 +1,41 @@
+"""Bytes to arrays: one codec for each name that a schema may give a field."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastio import _native
+from fastio.codec.base import Codec
+from fastio.codec.image import ImageCodec
+from fastio.codec.raw import RawCodec
+from fastio.schema import BYTES, IMAGE, RAW
+
+__all__ = ["CODECS", "Codec", "ImageCodec", "RawCodec", "describe_status"]
+
+# A newcomer adds a file and a line here; tests/codec/conformance.py then runs on it.
+CODECS: Final[dict[str, Codec]] = {
+    IMAGE: ImageCodec(),
+    RAW: RawCodec(),
+    BYTES: RawCodec(BYTES),
+}
+
+_WORDS: Final[dict[int, str]] = {
+    _native.OK: "no error",
+    _native.BAD_CHECKSUM: "its bytes differ from the checksum in the index: the file was damaged after packing",
+    _native.TRUNCATED: "its data end too early",
+    _native.CORRUPT: "its data are damaged",
+    _native.UNSUPPORTED: "it is of a kind that only Pillow may be able to decode",
+    _native.BAD_SHAPE: "it decodes to another size than the row of the batch has",
+    _native.NOT_IMAGE: "it is not recognised as a picture",
+    _native.IO_ERROR: "it could not be opened or read",
+    _native.CHANGED: "its size is not the one that was announced: the file changed meanwhile",
+}
+
+
+def describe_status(status: int) -> str:
+    """What a status of the native core means, in words that end a message.
+
+    >>> describe_status(2)
+    'its data end too early'
+    """
+    return _WORDS.get(status, f"unknown status {status}")

@@ -1,0 +1,61 @@
+"""Encoded pictures: JPEG and PNG by the native decoders, all else marked for Pillow."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastio import _native
+from fastio._native import Job, ThreadPool
+from fastio.errors import SchemaError
+from fastio.schema import IMAGE
+from fastio.spans import Spans
+
+__all__ = ["ImageCodec"]
+
+
+class ImageCodec:
+    """
+    A picture in any format, recognised by its first bytes.
+
+    Decodes to ``(n, H, W, C)`` with C 1, 3 or 4: pixels as Pillow's ``convert`` to "L", "RGB" or
+    "RGBA" gives them, to the bit for PNG and for JPEG by the same libjpeg-turbo arithmetic. What
+    the native decoders do not handle is UNSUPPORTED: see ``fastio.codec.pillow``.
+    """
+
+    name = IMAGE
+
+    def encode(self, value: NDArray[Any]) -> bytes:
+        """A PNG of a uint8 array ``(H, W)`` or ``(H, W, C)`` with C 1 to 4."""
+        pixels = value[:, :, 0] if value.ndim == 3 and value.shape[2] == 1 else value
+        is_picture = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (2, 3, 4))
+        if value.dtype != np.uint8 or not is_picture or 0 in value.shape:
+            raise SchemaError(f"a picture is uint8 (H, W) or (H, W, 1 to 4), got {value.dtype} {value.shape}")
+        file = io.BytesIO()
+        Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG")
+        return file.getvalue()
+
+    def probe(self, spans: Spans) -> NDArray[np.int32]:
+        """``(n, 5)`` status, height, width, channels as stored, kind, from headers only."""
+        found = np.empty((len(spans), 5), np.int32)
+        _native.probe_images(spans.buffers, spans.shard, spans.starts, spans.sizes, found).wait()
+        return found
+
+    def decode(
+        self,
+        spans: Spans,
+        out: NDArray[np.uint8],
+        status: NDArray[np.int32],
+        *,
+        pool: ThreadPool | None = None,
+        verify: bool = True,
+    ) -> Job:
+        """Decode picture i into ``out[i]``, ``(n, H, W, C)``; see ``Codec.decode``."""
+        checksums = spans.checksums if verify else None
+        return _native.decode_images(
+            spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, out, status, pool
+        )

@@ -1,0 +1,61 @@
+"""The plain path: one picture by Pillow, for the kinds that the native decoders leave to it."""
+
+from __future__ import annotations
+
+import io
+import logging
+import struct
+import warnings
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+__all__ = ["decode_with_pillow"]
+
+log = logging.getLogger(__name__)
+
+Encoded = bytes | memoryview | NDArray[np.uint8]
+
+# What Pillow's plugins are known to raise for bytes that are not what they should be.
+_PLUGIN_ERRORS = (
+    Image.DecompressionBombError,
+    EOFError,
+    IndexError,
+    KeyError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zlib.error,
+)
+
+
+def decode_with_pillow(data: Encoded, mode: str) -> NDArray[np.uint8]:
+    """
+    The picture's first frame, converted to ``mode`` ("L", "RGB" or "RGBA"): ``(H, W, C)``.
+
+    Whatever Pillow finds wrong is a ValueError that says it in one line. Its warnings are
+    logged. Not for several threads at once (it sets the warning filters).
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pixels = _decode(data, mode)
+    for warning in caught:
+        log.warning("Pillow warns: %s", warning.message)
+    return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def _decode(data: Encoded, mode: str) -> NDArray[np.uint8]:
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            return np.array(picture.convert(mode))
+    except UnidentifiedImageError as exc:
+        raise ValueError("it is not recognised as a picture, not by Pillow either") from exc
+    except _PLUGIN_ERRORS as exc:
+        words = " ".join(str(exc).split()) or type(exc).__name__
+        raise ValueError(f"Pillow cannot decode it: {words}") from exc

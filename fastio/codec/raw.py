@@ -1,0 +1,46 @@
+"""Values that are their own bytes: arrays of fixed dtype and shape, copied as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio._native import Job, ThreadPool
+from fastio.schema import RAW
+from fastio.spans import Spans
+
+__all__ = ["RawCodec"]
+
+
+class RawCodec:
+    """Bytes gathered into rows; also for plain ``bytes`` fields, as far as they fill a row exactly."""
+
+    def __init__(self, name: str = RAW) -> None:
+        self.name = name
+
+    def encode(self, value: NDArray[Any]) -> bytes:
+        """The array's bytes in C order, little endian."""
+        return value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+
+    def probe(self, spans: Spans) -> NDArray[np.int32]:
+        """``(n, 5)``: all OK and of unknown size, for raw bytes have no header."""
+        return np.zeros((len(spans), 5), np.int32)
+
+    def decode(
+        self,
+        spans: Spans,
+        out: NDArray[np.uint8],
+        status: NDArray[np.int32],
+        *,
+        pool: ThreadPool | None = None,
+        verify: bool = True,
+    ) -> Job:
+        """Copy value i into ``out[i]``; one of another size than the row is BAD_SHAPE."""
+        if not out.flags.c_contiguous:
+            raise ValueError(f"out must be C contiguous, got strides {out.strides} for shape {out.shape}")
+        rows = out.reshape(len(out), int(np.prod(out.shape[1:])))
+        checksums = spans.checksums if verify else None
+        return _native.gather(spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, rows, status, pool)
