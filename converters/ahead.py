@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -13,7 +13,9 @@ _Piece = TypeVar("_Piece")
 _Result = TypeVar("_Result")
 
 
-def in_order(work: Callable[[_Piece], _Result], pieces: Iterable[_Piece], *, jobs: int) -> Iterator[_Result]:
+def in_order(
+    work: Callable[[_Piece], _Result], pieces: Iterable[_Piece], *, jobs: int
+) -> Generator[_Result, None, None]:
     """
     ``work(piece)`` for every piece, in the order of the pieces, ``jobs`` of them at a time.
 

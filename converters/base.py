@@ -36,14 +36,45 @@ class Source(Protocol):
     packed + skipped equals it, always.
     """
 
-    path: str
-    layout: str  # the name in SOURCES
-    schema: Schema
-    metadata: Mapping[str, Any]  # JSON: "classes" (list of names, or None), "source" (layout, path's last part)
-    problems: Sequence[Problem]  # found while scanning (not in any chunk)
-    size_bytes: int
-    disk_bytes: int  # what the source takes on disk, in blocks
-    files_opened: int  # files that reading all of it opens
+    @property
+    def path(self) -> str:
+        """As the user named it."""
+        ...
+
+    @property
+    def layout(self) -> str:
+        """The name in SOURCES."""
+        ...
+
+    @property
+    def schema(self) -> Schema:
+        """What a sample consists of."""
+        ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """JSON: "classes" (list of names, or None), "source" (layout, the path's last part, the label file's)."""
+        ...
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """Found while scanning (not in any chunk), sorted by key."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all samples that are not problems already."""
+        ...
+
+    @property
+    def disk_bytes(self) -> int:
+        """What the source takes on disk, in blocks."""
+        ...
+
+    @property
+    def files_opened(self) -> int:
+        """How many files reading all of it opens."""
+        ...
 
     def __len__(self) -> int: ...
 

@@ -7,10 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
-
 from fastio.converters.ahead import in_order
 from fastio.converters.base import Chunk, Problem, Source
+from numpy.typing import NDArray
+
 from fastio.errors import SourceError
 from fastio.store import SampleStore
 
@@ -60,7 +60,9 @@ def compare(
             result.problems.append(Problem(problem.key, f"is in the store, but the source's {problem.problem}"))
         elif problem.key not in skipped:
             result.problems.append(
-                Problem(problem.key, f"is neither in the store nor listed as skipped; in the source it {problem.problem}")
+                Problem(
+                    problem.key, f"is neither in the store nor listed as skipped; in the source it {problem.problem}"
+                )
             )
     result.problems += [Problem(key, "is in the store, but not in the source") for key in places]
     return result
@@ -85,12 +87,14 @@ def _compare_chunk(
         for row, position in enumerate(there.tolist()):
             if not np.array_equal(ours.view(row), theirs.view(position)):
                 result.problems.append(
-                    Problem(chunk.batch.keys[position], f"has other bytes in the store than in the source (field {name!r})")
+                    Problem(
+                        chunk.batch.keys[position], f"has other bytes in the store than in the source (field {name!r})"
+                    )
                 )
     if result.labels:
         stored = _named(store.column("label")[indices], store.metadata.get("classes"))
         expected = _named(chunk.batch.columns["label"][there], source.metadata.get("classes"))
-        for row in np.flatnonzero(stored != expected):
+        for row in np.flatnonzero(stored != expected).tolist():
             result.problems.append(
                 Problem(
                     chunk.batch.keys[int(there[row])],
@@ -103,4 +107,6 @@ def _named(labels: NDArray[np.int64], classes: list[str] | None) -> NDArray[np.o
     """Labels by class name where there are names."""
     if not classes:
         return labels.astype(object)
-    return np.array([classes[i] if 0 <= i < len(classes) else i for i in labels.tolist()] or [None], object)[: len(labels)]
+    return np.array([classes[i] if 0 <= i < len(classes) else i for i in labels.tolist()] or [None], object)[
+        : len(labels)
+    ]

@@ -25,7 +25,8 @@ def contact_sheet(
     A sheet of ``count`` samples, ``columns`` in a row, each fitted into ``size`` x ``size`` pixels.
 
     Without a ``seed`` the samples are spread evenly over the store, so that every class of a sorted one has its
-    chance; with one they are drawn at random. A sample that cannot be decoded is shown as a crossed box with the reason.
+    chance; with one they are drawn at random. A sample that
+    cannot be decoded is shown as a crossed box with the reason.
     """
     field = next((f.name for f in store.schema.payload if f.codec == IMAGE), None)
     if field is None or len(store) == 0:
@@ -42,16 +43,17 @@ def contact_sheet(
     heading = f"{store.path}: {len(indices)} of {len(store)} samples"
     draw.text((_GAP, line // 2), _fitted(heading, fonts[0], sheet.width - 2 * _GAP), _INK, fonts[0])
     spans, keys = store.spans(field, indices), store.keys(indices)
-    for i, (text, key) in enumerate(zip(_labels(store, indices), keys, strict=True)):
+    for i, (label, key) in enumerate(zip(_labels(store, indices), keys, strict=True)):
         x, y = _GAP + i % columns * cell, title + i // columns * (cell + 2 * line)
+        below = label
         try:
             picture = _picture(spans.view(i).tobytes(), size)
             sheet.paste(picture, (x + (size - picture.width) // 2, y + (size - picture.height) // 2))
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as exc:
             draw.rectangle((x, y, x + size - 1, y + size - 1), outline=_FAINT)
             draw.line((x, y, x + size - 1, y + size - 1), _FAINT)
-            text = f"cannot be decoded: {exc}"
-        draw.text((x, y + size + 1), _fitted(text, fonts[0], size), _INK, fonts[0])
+            below = f"cannot be decoded: {exc}"
+        draw.text((x, y + size + 1), _fitted(below, fonts[0], size), _INK, fonts[0])
         draw.text((x, y + size + line), _fitted(key.rpartition("/")[2], fonts[1], size), _FAINT, fonts[1])
     return sheet
 

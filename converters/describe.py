@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fastio.converters.probe import KIND_NAMES, probe
 from numpy.typing import NDArray
 
-from fastio.converters.probe import KIND_NAMES, probe
 from fastio.schema import IMAGE, Field
 from fastio.store import SampleStore
 
-__all__ = ["class_counts", "describe", "overhead_reason", "plain_snippet"]
+__all__ = ["class_counts", "describe", "overhead_reason", "plain_snippet", "store_bytes"]
 
 _PROBED = 10_000  # headers looked at for the kinds of images: all of a million would read the whole file
 
@@ -21,8 +21,7 @@ _SNIPPETS = {
     "lmdb": """\
 import lmdb, numpy as np
 with lmdb.open(path, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
-    images = [bytes(value) for key, value in txn.cursor().iternext_prefix(b"0") if key.endswith(b"/image")]
-    image = txn.get(b"%010d/image" % 0)
+    images = [value for key, value in txn.cursor() if key.endswith(b"/image")]  # or txn.get(b"%010d/image" % index)
     labels = np.frombuffer(txn.get(b"_label"), "<i8")
 """,
     "hdf5": """\
@@ -52,7 +51,8 @@ def plain_snippet(format_name: str) -> str:
     """
     Python that reads a store of this format without fastio.
 
-    It expects ``path`` and leaves the encoded ``images`` and the ``labels``, in order. A store without labels has no last line.
+    It expects ``path`` and leaves the encoded ``images`` and the ``labels``, in order. Without labels in the
+    store the last line is to be left out.
     """
     return _SNIPPETS[format_name]
 
@@ -67,7 +67,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
     every = np.arange(len(store))
     sizes = {field.name: store.spans(field.name, every).sizes for field in store.schema.payload}
     payload_bytes = sum(int(each.sum()) for each in sizes.values())
-    size_bytes = sum(os.path.getsize(path) for path in store.shard_paths)
+    size_bytes = store_bytes(store)
     snippet = plain_snippet(store.format)
     if "label" not in store.schema:
         snippet = "".join(line for line in snippet.splitlines(keepends=True) if not line.lstrip().startswith("labels"))
@@ -87,6 +87,11 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "skipped": len(store.metadata.get("skipped") or ()),
         "read_without_fastio": snippet,
     }
+
+
+def store_bytes(store: SampleStore) -> int:
+    """Bytes of all files of a store."""
+    return sum(Path(path).stat().st_size for path in store.shard_paths)
 
 
 def class_counts(store: SampleStore) -> list[dict[str, Any]] | None:

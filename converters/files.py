@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
-from fastio import _native
 from fastio.converters.base import Chunk, Problem
 from fastio.converters.cut import cut
 from fastio.converters.probe import KIND_NAMES, image_problem, probe
+from numpy.typing import NDArray
+
+from fastio import _native
 from fastio.schema import COLUMN, IMAGE, Field, Schema
 from fastio.spans import Spans
 from fastio.store.base import SampleBatch
@@ -73,13 +74,15 @@ class FileSource:
         starts = np.cumsum(sizes) - sizes
         data = np.empty(int(sizes.sum()), np.uint8)
         status, errno = np.zeros(len(keys), np.int32), np.zeros(len(keys), np.int32)
-        folder = os.path.join(self.path, "")
+        folder = f"{self.path}/"
         paths = [os.fsencode(folder + key) for key in keys]
         _native.read_files(paths, sizes, data, starts, status, errno).wait()
 
         buffers = _native.Buffers([data])
         shapes = np.zeros((len(keys), 3), np.int32)
-        problems: dict[int, str] = {i: _read_problem(int(status[i]), int(errno[i])) for i in np.flatnonzero(status)}
+        problems: dict[int, str] = {
+            i: _read_problem(int(status[i]), int(errno[i])) for i in np.flatnonzero(status).tolist()
+        }
         good = np.flatnonzero(status == _native.OK)
         seen = probe(Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good]))
         shapes[good] = seen[:, 1:4]
@@ -91,7 +94,7 @@ class FileSource:
                 problems[at] = problem
         if problems:
             good = np.setdiff1d(np.arange(len(keys)), np.fromiter(problems, np.int64, len(problems)))
-            keys = [keys[i] for i in good]
+            keys = [keys[i] for i in good.tolist()]
         batch = SampleBatch(
             keys=keys,
             spans={"image": Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good])},
@@ -110,5 +113,5 @@ def _read_problem(status: int, errno: int) -> str:
 def _kind_problem(key: str, found: int, promised: int) -> str:
     if found == promised:
         return ""
-    extension = os.path.splitext(key)[1]
+    extension = Path(key).suffix
     return f"is a {KIND_NAMES[found]} under the name of a {KIND_NAMES[promised]} ({extension}); rename it"

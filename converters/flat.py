@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-
 from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
 from fastio.converters.labels import LABEL_SUFFIXES, Labels, read_labels
@@ -28,8 +26,8 @@ def open_flat(path: str, labels: str | None = None) -> FileSource:
     for key in found.folders:
         found.problems.append(Problem(shown(key), "is a folder, which a flat source has none of; pack it by itself"))
     said = None if labels is None else read_labels(labels)
-    if labels is not None and os.path.realpath(os.path.dirname(labels) or ".") == os.path.realpath(path):
-        _leave_out(found, os.path.basename(labels))
+    if labels is not None and Path(labels).resolve().parent == Path(path).resolve():
+        _leave_out(found, Path(labels).name)
     values = None
     if said is not None:
         values = _assign(found, said)
@@ -64,7 +62,7 @@ def _hint_at_labels(found: Folder) -> None:
 
 def _assign(found: Folder, labels: Labels) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Labels in the order of the files; whatever has only one of the two moves to the problems."""
-    file = os.path.basename(labels.path)
+    file = Path(labels.path).name
     by_name, contradictions = _by_basename(labels)
     names = {key for key, _, _ in found.files}
     known = names.union(problem.key for problem in found.problems)
@@ -93,9 +91,9 @@ def _by_basename(labels: Labels) -> tuple[Mapping[str, int], Mapping[str, str]]:
         return labels.by_name, labels.contradictions
     by_name: dict[str, int] = {}
     origin: dict[str, str] = {}
-    contradictions = {os.path.basename(name): sentence for name, sentence in labels.contradictions.items()}
+    contradictions = {name.rpartition("/")[2]: sentence for name, sentence in labels.contradictions.items()}
     for name, value in labels.by_name.items():
-        base = os.path.basename(name)
+        base = name.rpartition("/")[2]
         if by_name.setdefault(base, value) != value:
             contradictions[base] = f"has two labels that contradict each other, as {origin[base]!r} and as {name!r}"
         origin.setdefault(base, name)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
-
 from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
 from fastio.converters.scan import Folder, image_kind, require_folder, scan_folder, scan_tree, shown
+
 from fastio.errors import SourceError
 
 __all__ = ["open_imagefolder"]
@@ -19,10 +18,13 @@ def open_imagefolder(path: str, labels: str | None = None) -> FileSource:
     """
     ``path/class/.../file``: classes sorted by name, files in the order of their folders and names, links followed.
 
-    A class folder without any image is an error, as it is there. Files beside the class folders have no class: problems.
+    A class folder without any image is an error, as it is there. Files
+    beside the class folders have no class: problems.
     """
     if labels is not None:
-        raise SourceError(f"{path}: class folders name the classes; --labels {labels} would contradict them, leave it out")
+        raise SourceError(
+            f"{path}: class folders name the classes; --labels {labels} would contradict them, leave it out"
+        )
     require_folder(path)
     top = scan_folder(path)
     if not top.folders:
@@ -35,7 +37,7 @@ def open_imagefolder(path: str, labels: str | None = None) -> FileSource:
     for index, name in enumerate(top.folders):
         part = scan_tree(path, name)
         if not part.files and not any(image_kind(problem.key) for problem in part.problems):
-            raise SourceError(f"{os.path.join(path, name)}: this class folder holds no image; remove it or fill it")
+            raise SourceError(f"{path}/{shown(name)}: this class folder holds no image; remove it or fill it")
         found.files += part.files
         found.problems += part.problems
         found.disk_bytes += part.disk_bytes

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from fastio.converters.restricted_pickle import load_pickle
+
 from fastio.errors import SourceError
 
 __all__ = ["LABEL_SUFFIXES", "Labels", "format_labels", "read_labels"]
@@ -62,8 +62,7 @@ def read_labels(path: str | os.PathLike[str]) -> Labels:
     if reader is None:
         raise SourceError(f"{path}: not a label file by its suffix; expected one of {', '.join(LABEL_SUFFIXES)}")
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = Path(path).read_bytes()
     except OSError as exc:
         raise SourceError(f"{path}: labels cannot be read: {exc.strerror or exc}") from exc
     try:
@@ -80,7 +79,9 @@ def format_labels(path: str | os.PathLike[str], labels: Mapping[str, int | str])
     """The text of a label file by its suffix (.csv, .tsv, .json or .jsonl); ``read_labels`` gives the same back."""
     suffix = Path(path).suffix.lower()
     if suffix in (".csv", ".tsv"):
-        if any(isinstance(label, str) and (_FRACTION.match(label) or label != label.strip()) for label in labels.values()):
+        if any(
+            isinstance(label, str) and (_FRACTION.match(label) or label != label.strip()) for label in labels.values()
+        ):
             raise SourceError(f"{path}: class names that look like numbers would come back as numbers; write .json")
         text = io.StringIO(newline="")
         writer = csv.writer(text, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
@@ -186,7 +187,8 @@ def _rows_of_table(data: bytes, delimiter: str) -> list[_Row]:
     """
     The name and label columns of a table.
 
-    A table has no types: where every label reads as a whole number (without leading zeros) they are numbers, otherwise names.
+    A table has no types: where every label reads as a whole number (without leading zeros) they are numbers,
+    otherwise names.
     """
     reader = csv.reader(io.StringIO(_utf8(data), newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     rows: list[tuple[str, str, str]] = []
@@ -240,7 +242,9 @@ def _rows_of_json(data: bytes) -> Iterator[_Row]:
     if isinstance(content, _Pairs):
         return ((name, label, "") for name, label in content.pairs)
     if not isinstance(content, list):
-        raise SourceError(f"holds a {type(content).__name__}, expected an object of names and labels or a list of records")
+        raise SourceError(
+            f"holds a {type(content).__name__}, expected an object of names and labels or a list of records"
+        )
     return (_record(entry, f"record {i}") for i, entry in enumerate(content))
 
 

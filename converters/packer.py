@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastio.converters.ahead import in_order
-from fastio.converters.base import Problem, Source
+from fastio.converters.base import Chunk, Problem, Source
+from fastio.converters.describe import store_bytes
 from fastio.converters.scan import shown
+
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import create_store, open_store
@@ -73,32 +75,26 @@ def pack(
     skipped = list(source.problems)
     if on_error == "raise" and skipped:
         raise _stop(source, skipped[0], of=len(skipped))
-    pieces = source.chunks(CHUNK_BYTES, CHUNK_SAMPLES)
-    if not pieces:
+    if len(source) == len(skipped):
         raise _nothing_left(source, skipped)
-
     packed, payload_bytes = 0, 0
     with create_store(out, source.schema, overwrite=overwrite, shard_bytes=shard_bytes) as writer:
-        with closing(in_order(source.read, pieces, jobs=jobs or min(available_cpus(), MAX_JOBS))) as chunks:
-            for chunk in chunks:
-                if chunk.problems and on_error == "raise":
-                    raise _stop(source, chunk.problems[0], of=1)
-                skipped += chunk.problems
-                if not chunk.batch.keys:
-                    continue
-                writer.append(chunk.batch)
-                size = sum(int(spans.sizes.sum()) for spans in chunk.batch.spans.values())
-                packed += len(chunk.batch.keys)
-                payload_bytes += size
-                if progress is not None:
-                    progress(len(chunk.batch.keys), size)
+        for chunk in _read(source, jobs):
+            if chunk.problems and on_error == "raise":
+                raise _stop(source, chunk.problems[0], of=1)
+            skipped += chunk.problems
+            if not chunk.batch.keys:
+                continue
+            writer.append(chunk.batch)
+            size = sum(int(spans.sizes.sum()) for spans in chunk.batch.spans.values())
+            packed += len(chunk.batch.keys)
+            payload_bytes += size
+            if progress is not None:
+                progress(len(chunk.batch.keys), size)
+        skipped.sort(key=lambda problem: problem.key)
         if not packed:
             raise _nothing_left(source, skipped)
-        if packed + len(skipped) != len(source):
-            raise SourceError(
-                f"{source.path}: {len(source)} found, but {packed} packed and {len(skipped)} skipped; this is a fault in fastio"
-            )
-        skipped.sort(key=lambda problem: problem.key)
+        assert packed + len(skipped) == len(source)
         writer.close(_metadata(source, skipped))
     seconds = time.perf_counter() - begun
     with open_store(out) as store:
@@ -110,11 +106,18 @@ def pack(
             skipped=skipped,
             payload_bytes=payload_bytes,
             source_disk_bytes=source.disk_bytes,
-            store_bytes=sum(os.path.getsize(path) for path in store.shard_paths),
+            store_bytes=store_bytes(store),
             shards=len(store.shard_paths),
             files_opened=source.files_opened,
             seconds=seconds,
         )
+
+
+def _read(source: Source, jobs: int | None) -> Iterator[Chunk]:
+    """The source's chunks in order; when the packer leaves early, the threads end before its files are removed."""
+    pieces = source.chunks(CHUNK_BYTES, CHUNK_SAMPLES)
+    with closing(in_order(source.read, pieces, jobs=jobs or min(available_cpus(), MAX_JOBS))) as chunks:
+        yield from chunks
 
 
 def _metadata(source: Source, skipped: Sequence[Problem]) -> dict[str, Any]:
@@ -125,7 +128,7 @@ def _metadata(source: Source, skipped: Sequence[Problem]) -> dict[str, Any]:
 def _stop(source: Source, problem: Problem, *, of: int) -> SourceError:
     more = f" (the first of {of} problems)" if of > 1 else ""
     return SourceError(
-        f"{os.path.join(shown(source.path), problem.key)}: {problem.problem}{more}; "
+        f"{shown(source.path)}/{problem.key}: {problem.problem}{more}; "
         f"correct it, or leave such samples out with --on-error skip"
     )
 

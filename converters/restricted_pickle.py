@@ -82,7 +82,7 @@ class _DType:
 
     def __init__(self, code: object) -> None:
         text = code.decode("ascii", "replace") if isinstance(code, bytes) else code
-        if not isinstance(text, str) or not text[:1] in tuple("biufSU") or not text[1:].isdigit() or len(text) > 10:
+        if not isinstance(text, str) or text[:1] not in tuple("biufSU") or not text[1:].isdigit() or len(text) > 10:
             raise SourceError(f"the pickle holds a numpy dtype {_short(text)}; only numbers and strings are read")
         try:
             self.dtype = np.dtype(text)
@@ -92,11 +92,13 @@ class _DType:
     def set_state(self, state: object) -> None:
         """``(version, byte order, subdtype, names, fields, size, alignment, flags)``, of which the order counts."""
         if not isinstance(state, tuple) or len(state) < 5 or any(part is not None for part in state[2:5]):
-            raise SourceError(f"the pickle holds a structured numpy dtype {_short(state)}; only numbers and strings are read")
+            raise SourceError(
+                f"the pickle holds a structured numpy dtype {_short(state)}; only numbers and strings are read"
+            )
         order = state[1].decode("ascii", "replace") if isinstance(state[1], bytes) else state[1]
         if order not in ("<", ">", "|", "="):
             raise SourceError(f"the pickle holds a numpy dtype of byte order {_short(order)}")
-        self.dtype = self.dtype.newbyteorder(order)
+        self.dtype = self.dtype.newbyteorder(">" if order == ">" else "<")
 
 
 class _Array:
@@ -306,7 +308,9 @@ class _Machine:
     def refuse_instance(self) -> None:
         """INST: protocol 0's way to make an object."""
         _Global(_utf8(self.line()), _utf8(self.line()))
-        raise SourceError(f"the pickle holds opcode INST at byte {self.at}; only containers, strings and numbers are read")
+        raise SourceError(
+            f"the pickle holds opcode INST at byte {self.at}; only containers, strings and numbers are read"
+        )
 
     def text_int(self) -> None:
         """INT: a decimal number, or 00 and 01 for False and True."""
@@ -360,7 +364,9 @@ def _meaning(function: _Global, args: tuple[Any, ...]) -> Any:
         case "bytes", (str() as text, ("latin1" | "latin-1")):
             result = _latin1(text)
     if result is _MISSING:
-        raise SourceError(f"the pickle calls {function.title} with {_short(args)}, which is not how a number or container is saved")
+        raise SourceError(
+            f"the pickle calls {function.title} with {_short(args)}, which is not how a number or container is saved"
+        )
     return result
 
 
@@ -379,7 +385,9 @@ def _array(raw: object, kind: object, shape: object, order: str) -> np.ndarray[A
     for size in shape:
         count *= size
     if kind.dtype.itemsize == 0 or count * kind.dtype.itemsize != len(raw):
-        raise SourceError(f"the pickle holds a numpy array of shape {_short(shape)} and {kind.dtype} in {len(raw)} bytes")
+        raise SourceError(
+            f"the pickle holds a numpy array of shape {_short(shape)} and {kind.dtype} in {len(raw)} bytes"
+        )
     flat = np.frombuffer(raw, kind.dtype)
     return flat.reshape(shape, order="F" if order == "F" else "C")
 

@@ -7,8 +7,10 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
+from pathlib import Path
 
 from fastio.converters.base import Problem
+
 from fastio.errors import SourceError
 
 __all__ = ["Folder", "image_kind", "require_folder", "scan_folder", "scan_tree", "shown"]
@@ -55,7 +57,7 @@ def scan_folder(root: str, prefix: str = "") -> Folder:
     """One folder, ``root/prefix``, without those below it. An unreadable root raises SourceError."""
     found = Folder()
     files = []
-    with os.scandir(os.path.join(root, prefix) if prefix else root) as entries:
+    with os.scandir(f"{root}/{prefix}" if prefix else root) as entries:
         for entry in entries:
             key = f"{prefix}/{entry.name}" if prefix else entry.name
             try:
@@ -105,9 +107,8 @@ def scan_tree(root: str, top: str) -> Folder:
 def _walk(
     root: str, key: str, above: tuple[tuple[int, int], ...], problems: list[Problem]
 ) -> Iterator[tuple[str, Folder]]:
-    path = os.path.join(root, key)
     try:
-        status = os.stat(path)
+        status = Path(root, key).stat()
         here = (status.st_dev, status.st_ino)
         if here in above:
             problems.append(Problem(shown(key), "is a link that leads back to a folder above it"))
@@ -123,8 +124,8 @@ def _walk(
 
 def require_folder(path: str) -> None:
     """SourceError where ``path`` is not a folder."""
-    if not os.path.isdir(path):
-        what = "a file" if os.path.exists(path) else "nothing"
+    if not Path(path).is_dir():
+        what = "a file" if Path(path).exists() else "nothing"
         raise SourceError(f"{path}: expected a folder of images, found {what}")
 
 
@@ -137,7 +138,7 @@ def _file_problem(key: str, size: int) -> tuple[str, int]:
             return "has a name that is not UTF-8; rename it", 0
     kind = image_kind(key)
     if not kind:
-        extension = os.path.splitext(key)[1]
+        extension = Path(key).suffix
         what = f"has the extension {extension!r}" if extension else "has no extension"
         return f"{what}, which is none of an image ({', '.join('.' + name for name in _KINDS)})", 0
     return ("is empty (0 bytes)" if size == 0 else ""), kind

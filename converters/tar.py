@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
-from fastio import _native
 from fastio.converters.base import Chunk, Problem
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
 from fastio.converters.probe import image_problem, probe
+from fastio.converters.scan import shown
+from numpy.typing import NDArray
+
+from fastio import _native
 from fastio.errors import SourceError
 from fastio.schema import IMAGE, Schema
 from fastio.spans import Spans
-from fastio.store import SampleStore, open_store
+from fastio.store import open_store
 from fastio.store.base import SampleBatch
+from fastio.store.index import SealedStore
 
 __all__ = ["TarSource", "is_tar", "open_tar"]
 
@@ -39,7 +40,9 @@ def open_tar(path: str, labels: str | None = None) -> TarSource:
     store = open_store(path)
     if store.format != "tar":
         raise SourceError(f"{path}: expected tar shards, got a {store.format} store")
-    return TarSource(path, store)
+    skipped = [] if _sealed(store) else store.metadata["skipped"]  # members that are no samples
+    problems = [Problem(shown(entry["key"]), entry["problem"]) for entry in skipped]
+    return TarSource(path, store, sorted(problems, key=lambda problem: problem.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,9 @@ class TarSource:
     """
 
     path: str
-    store: SampleStore
+    store: SealedStore
+    problems: Sequence[Problem]
     layout: str = "tar"
-    problems: Sequence[Problem] = ()
 
     @property
     def schema(self) -> Schema:
@@ -66,7 +69,9 @@ class TarSource:
         """Classes as in the shards; what an earlier run skipped stays on record."""
         source = {"layout": "tar", "name": Path(self.path).resolve().name, "labels": None}
         known = self.store.metadata
-        kept = {"skipped_before": known["skipped"]} if known.get("skipped") else {}
+        kept = {"skipped_before": known["skipped"]} if known.get("skipped") and _sealed(self.store) else {}
+        if known.get("left_out"):
+            kept["left_out"] = known["left_out"]
         return {"classes": known.get("classes"), "source": source, **kept}
 
     @property
@@ -77,7 +82,7 @@ class TarSource:
     @property
     def disk_bytes(self) -> int:
         """Blocks of the shards."""
-        return sum(os.stat(path).st_blocks * 512 for path in self.store.shard_paths)
+        return sum(Path(path).stat().st_blocks * 512 for path in self.store.shard_paths)
 
     @property
     def files_opened(self) -> int:
@@ -85,7 +90,7 @@ class TarSource:
         return len(self.store.shard_paths)
 
     def __len__(self) -> int:
-        return len(self.store)
+        return len(self.store) + len(self.problems)
 
     def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
         """Cut by the bytes of all payload fields together."""
@@ -119,11 +124,21 @@ class TarSource:
         return total
 
 
+def _sealed(store: SealedStore) -> bool:
+    return all(shard.seal is not None for shard in store.shards)
+
+
 def _without(batch: SampleBatch, good: NDArray[np.int64]) -> SampleBatch:
     return SampleBatch(
         keys=[batch.keys[i] for i in good],
         spans={
-            name: Spans(s.buffers, s.shard[good], s.starts[good], s.sizes[good], s.checksums[good] if s.checksums is not None else None)
+            name: Spans(
+                s.buffers,
+                s.shard[good],
+                s.starts[good],
+                s.sizes[good],
+                s.checksums[good] if s.checksums is not None else None,
+            )
             for name, s in batch.spans.items()
         },
         columns={name: column[good] for name, column in batch.columns.items()},

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
 from fastio.converters.labels import format_labels
 from fastio.converters.probe import probe
 from fastio.converters.scan import image_kind
+
 from fastio.errors import StoreCorrupt, StoreError
 from fastio.schema import IMAGE
 from fastio.spans import Spans
@@ -54,7 +54,7 @@ def unpack(
     through a link) raises StoreError, bytes that differ from their checksum StoreCorrupt. ``labels``
     names a label file to write (.csv, .tsv, .json or .jsonl).
     """
-    target = Path(os.path.abspath(out))
+    target = Path(out).absolute()
     if os.path.lexists(target) and not target.is_dir():
         raise StoreError(f"{target}: exists and is no folder; choose another name")
     text = None if labels is None else _label_text(store, labels, overwrite=overwrite)
@@ -94,7 +94,7 @@ def _write_all(
     """All files, into a folder that nobody else writes to; their names and sizes."""
     written: list[tuple[str, int]] = []
     made = {""}
-    root = os.path.join(folder, "")
+    root = f"{folder}/"
     for position, field in enumerate(store.schema.payload):
         sizes = store.spans(field.name, np.arange(len(store))).sizes
         for piece in cut(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
@@ -122,7 +122,7 @@ def _write_all(
 
 def _make_folders(root: str, parent: str, made: set[str]) -> None:
     try:
-        os.makedirs(root + parent, exist_ok=True)
+        Path(root + parent).mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as exc:
         raise StoreError(f"key {parent!r} is a file and a folder at once; this store will not be unpacked") from exc
     made.add(parent)
@@ -133,10 +133,12 @@ def _write(path: str, data: np.ndarray[tuple[int], np.dtype[np.uint8]], store: S
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     except (FileExistsError, IsADirectoryError) as exc:
-        raise StoreError(f"{store.path}: two samples are called {os.path.basename(path)!r}; they cannot both be a file") from exc
-    with open(handle, "wb", buffering=0) as file:
-        view = memoryview(data)
-        while len(view):
+        raise StoreError(
+            f"{store.path}: two samples are called {Path(path).name!r}; they cannot both be a file"
+        ) from exc
+    with open(handle, "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor, not a path
+        view = data.data
+        while view:
             view = view[file.write(view) :]
 
 
@@ -148,7 +150,7 @@ def _merge(partial: Path, target: Path, written: list[tuple[str, int]], *, overw
     for name, _ in written:
         place = target / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(partial / name, place)
+        (partial / name).replace(place)
 
 
 def _check_place(target: Path, name: str, checked: set[str], *, overwrite: bool) -> None:

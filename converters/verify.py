@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from fastio.converters.ahead import in_order
+from fastio.converters.base import Problem, Source
+from fastio.converters.compare import compare
+from fastio.converters.cut import cut
+from fastio.converters.describe import store_bytes
+from fastio.converters.probe import image_problem, probe
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.converters.ahead import in_order
-from fastio.converters.base import Problem, Source
-from fastio.converters.checksum import damaged
-from fastio.converters.compare import compare
-from fastio.converters.cut import cut
-from fastio.converters.probe import image_problem, probe
 from fastio.machine import available_cpus
 from fastio.schema import IMAGE
 from fastio.spans import Spans
 from fastio.store import SampleStore, open_store
+from fastio.store.verify import Damage, verify_store
 
 __all__ = ["VerifyReport", "verify"]
 
@@ -42,6 +43,7 @@ class VerifyReport:
     path: str
     samples: int
     size_bytes: int
+    checksums: bool  # tar shards of others have none
     decoded: int
     compared: int
     labels_compared: bool
@@ -66,34 +68,47 @@ def verify(
     """
     begun = time.perf_counter()
     jobs = jobs or available_cpus()
-    problems: list[Problem] = []
-    size_bytes = decoded = compared = 0
-    with open_store(path) as store:
+    with open_store(path) as store, closing(_native.ThreadPool(jobs)) as pool:
+        problems = [_named(damage) for damage in verify_store(store, pool=pool)]
+        if progress is not None:
+            progress(len(store), store_bytes(store))
+        decoded = compared = 0
         for field in store.schema.payload:
-            every = np.arange(len(store))
-            sizes = store.spans(field.name, every).sizes
-            size_bytes += int(sizes.sum())
-            pieces = cut(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES)
-            passes = [partial(_check_sums, store, field.name)]
             if decode and field.codec == IMAGE:
-                passes.append(partial(_decode, store, field.name))
+                problems += _decode_all(store, field.name, jobs, progress)
                 decoded += len(store)
-            for work in passes:
-                with closing(in_order(work, pieces, jobs=jobs)) as results:
-                    for piece, found in zip(pieces, results, strict=True):
-                        problems += found
-                        if progress is not None:
-                            progress(len(piece), int(sizes[piece.start : piece.stop].sum()))
         labels_compared = False
         if against is not None:
             result = compare(store, against, jobs=jobs, progress=progress)
             problems += result.problems
             compared, labels_compared = result.samples, result.labels
-        count = len(store)
-    seconds = time.perf_counter() - begun
-    return VerifyReport(
-        os.fspath(path), count, size_bytes, decoded, compared, labels_compared, _once(problems), seconds
-    )
+        return VerifyReport(
+            path=os.fspath(path),
+            samples=len(store),
+            size_bytes=store_bytes(store),
+            checksums=all(shard.seal is not None for shard in store.shards),
+            decoded=decoded,
+            compared=compared,
+            labels_compared=labels_compared,
+            problems=_once(problems),
+            seconds=time.perf_counter() - begun,
+        )
+
+
+def _named(damage: Damage) -> Problem:
+    return Problem(damage.key or damage.shard, f"is damaged: {damage}")
+
+
+def _decode_all(store: SampleStore, field: str, jobs: int, progress: _Progress | None) -> list[Problem]:
+    sizes = store.spans(field, np.arange(len(store))).sizes
+    pieces = cut(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES)
+    problems: list[Problem] = []
+    with closing(in_order(partial(_decode, store, field), pieces, jobs=jobs)) as results:
+        for piece, found in zip(pieces, results, strict=True):
+            problems += found
+            if progress is not None:
+                progress(len(piece), int(sizes[piece.start : piece.stop].sum()))
+    return problems
 
 
 def _once(problems: Sequence[Problem]) -> list[Problem]:
@@ -102,13 +117,6 @@ def _once(problems: Sequence[Problem]) -> list[Problem]:
     for problem in problems:
         by_key.setdefault(problem.key, problem)
     return list(by_key.values())
-
-
-def _check_sums(store: SampleStore, field: str, piece: range) -> list[Problem]:
-    spans = store.spans(field, np.arange(piece.start, piece.stop))
-    bad = damaged(spans)
-    keys = store.keys(bad + piece.start)
-    return [Problem(key, f"field {field!r} differs from its checksum: the bytes are damaged") for key in keys]
 
 
 def _decode(store: SampleStore, field: str, piece: range) -> list[Problem]:
@@ -136,7 +144,9 @@ def _decode_equal(spans: Spans, part: NDArray[np.int64], size: tuple[int, int]) 
     """Decode images of one size; what is wrong, by position in ``part``."""
     out = np.empty((len(part), *size, 3), np.uint8)
     status = np.zeros(len(part), np.int32)
-    _native.decode_images(spans.buffers, spans.shard[part], spans.starts[part], spans.sizes[part], None, out, status).wait()
+    _native.decode_images(
+        spans.buffers, spans.shard[part], spans.starts[part], spans.sizes[part], None, out, status
+    ).wait()
     wrong: dict[int, str] = {}
     for i in np.flatnonzero(status):
         if status[i] == _native.UNSUPPORTED:

@@ -28,12 +28,17 @@ TERMINATED = 143  # and of SIGTERM
 class _OneLine(click.ClickException):
     """An expected failure: one line on stderr, no traceback."""
 
-    def __init__(self, message: str, exit_code: int = 1) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split("\n")))
-        self.exit_code = exit_code
 
     def show(self, file: object = None) -> None:
         click.echo(f"error: {self.message}", err=True)
+
+
+class _Interrupted(_OneLine):
+    """Ctrl-C, with the exit code that a shell expects."""
+
+    exit_code = INTERRUPTED
 
 
 class _Commands(click.Group):
@@ -47,7 +52,7 @@ class _Commands(click.Group):
         except (FastioError, OSError) as exc:
             raise _OneLine(str(exc)) from exc
         except KeyboardInterrupt as exc:
-            raise _OneLine("interrupted; nothing lies under the final name", INTERRUPTED) from exc
+            raise _Interrupted("interrupted; nothing lies under the final name") from exc
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -37,14 +37,13 @@ def io(path: str, *, batch_size: int, threads: int | None, shuffle: bool, epochs
     Example:
       fastio bench io train.lmdb --batch-size 256 --epochs 5
     """
-    import os
-
     from fastio import FastDataset, FastLoader, MockTrainer
+    from fastio.converters.describe import store_bytes
 
     dataset = FastDataset(path)
-    loader = FastLoader(dataset, batch_size, shuffle=shuffle, threads=threads)
+    loader = FastLoader(dataset, batch_size, shuffle=shuffle, threads=threads or 0)
     result = MockTrainer().run(loader, epochs=epochs)
-    stored = sum(os.path.getsize(shard) for shard in dataset.store.shard_paths) * epochs
+    stored = store_bytes(dataset.store) * epochs
     if as_json:
         numbers = {
             "path": path,

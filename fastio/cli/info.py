@@ -48,7 +48,10 @@ def info(path: str | None, *, as_json: bool, build: bool) -> None:
 
 def _print(said: dict[str, Any]) -> None:
     shards = f" in {said['shards']} shards" if said["shards"] > 1 else ""
-    click.echo(f"{printable(said['path'])}: {said['format']}, {number(said['samples'])} samples, {size(said['size_bytes'])}{shards}")
+    click.echo(
+        f"{printable(said['path'])}: {said['format']}, {number(said['samples'])} samples, "
+        f"{size(said['size_bytes'])}{shards}"
+    )
     click.echo(
         f"samples take {size(said['payload_bytes'])}; {number(said['overhead_bytes_per_sample'] or 0)} B a sample "
         f"on top ({said['overhead_reason']})"
@@ -56,7 +59,10 @@ def _print(said: dict[str, Any]) -> None:
     source = said["source"] or {}
     if source:
         labels = f", labels from {printable(str(source['labels']))}" if source.get("labels") else ""
-        click.echo(f"packed from {printable(str(source.get('name')))} ({source.get('layout')}){labels}; {said['skipped']} skipped")
+        click.echo(
+            f"packed from {printable(str(source.get('name')))} ({source.get('layout')}){labels}; "
+            f"{said['skipped']} skipped"
+        )
     click.echo()
     table(
         ("field", "codec", "dtype", "shape"),
@@ -78,7 +84,11 @@ def _print(said: dict[str, Any]) -> None:
 def _print_field(name: str, field: dict[str, Any]) -> None:
     rows = [
         (title, *(number(numbers[each]) for each in ("min", "median", "mean", "max")))
-        for title, numbers in (("bytes", field["size_bytes"]), ("height", field.get("height")), ("width", field.get("width")))
+        for title, numbers in (
+            ("bytes", field["size_bytes"]),
+            ("height", field.get("height")),
+            ("width", field.get("width")),
+        )
         if numbers
     ]
     table((name, "min", "median", "mean", "max"), rows, right=(1, 2, 3, 4))

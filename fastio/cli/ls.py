@@ -56,7 +56,9 @@ def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_jso
         indices = np.arange(start, min(start + _STEP, len(store)))
         sizes = sum(store.spans(field.name, indices).sizes for field in store.schema.payload)
         values = [None] * len(indices) if labels is None else labels[indices].tolist()
-        rows = zip(indices.tolist(), store.keys(indices), np.broadcast_to(sizes, len(indices)).tolist(), values, strict=True)
+        rows = zip(
+            indices.tolist(), store.keys(indices), np.broadcast_to(sizes, len(indices)).tolist(), values, strict=True
+        )
         found = [row for row in rows if wanted is None or wanted(row[1])][:left]
         left -= len(found)
         if not found:

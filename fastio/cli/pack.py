@@ -33,7 +33,9 @@ __all__ = ["pack"]
     show_default=True,
     help="Stop at the first bad sample, or leave it out and list it.",
 )
-@click.option("--shard-size", type=SIZE, metavar="SIZE", help="Bytes a shard, for OUT such as train-%06d.tar: 500MB, 1GB.")
+@click.option(
+    "--shard-size", type=SIZE, metavar="SIZE", help="Bytes a shard, for OUT such as train-%06d.tar: 500MB, 1GB."
+)
 @click.option("--overwrite", is_flag=True, help="Replace OUT where it exists.")
 def pack(
     src: str,
@@ -89,11 +91,13 @@ def _summary(report: PackReport) -> list[str]:
     shards = f" in {report.shards} shards" if report.shards > 1 else ""
     mean = number(report.payload_bytes / report.packed)
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
+    packed = (
+        f"packed {number(report.packed)} of {number(report.found)} samples{skipped} in {report.seconds:.2f} s ({rate})"
+    )
+    files = f"{size(report.source_disk_bytes)} on disk, {number(report.files_opened)} files opened"
+    above = f"{number(report.overhead_bytes)} B a sample on top ({overhead_reason(report.format)})"
     return [
-        f"packed {number(report.packed)} of {number(report.found)} samples{skipped} "
-        f"in {report.seconds:.2f} s ({rate})",
-        f"before: {size(report.payload_bytes)}, {mean} B a sample; "
-        f"{size(report.source_disk_bytes)} on disk, {number(report.files_opened)} files opened",
-        f"after:  {size(report.store_bytes)}{shards}, {number(report.overhead_bytes)} B a sample on top "
-        f"({overhead_reason(report.format)})",
+        packed,
+        f"before: {size(report.payload_bytes)}, {mean} B a sample; {files}",
+        f"after:  {size(report.store_bytes)}{shards}, {above}",
     ]

@@ -14,6 +14,10 @@ import click
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    _ParamType = click.ParamType[int]
+else:
+    _ParamType = click.ParamType  # not generic before click 8.2
+
 __all__ = ["SIZE", "Meter", "meter", "number", "printable", "problem_table", "size", "table"]
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -21,7 +25,7 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\Z", re.IGNORECASE)
 _PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
 
 
-class _Size(click.ParamType):
+class _Size(_ParamType):
     """A number of bytes: 1000000, 500MB, 1.5GB, 1GiB."""
 
     name = "size"

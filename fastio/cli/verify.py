@@ -72,7 +72,8 @@ def verify(
 
 
 def _summary(report: VerifyReport, against: str | None) -> str:
-    done = [f"{number(report.samples)} samples, {size(report.size_bytes)}: every checksum"]
+    sums = "every checksum" if report.checksums else "no checksums in it (not packed by fastio)"
+    done = [f"{number(report.samples)} samples, {size(report.size_bytes)}: {sums}"]
     if report.decoded:
         done.append(f"{number(report.decoded)} images decoded")
     if against is not None:
