@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import logging
 import struct
-import warnings
 import zlib
 
 import numpy as np
@@ -13,8 +11,6 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 __all__ = ["decode_with_pillow"]
-
-log = logging.getLogger(__name__)
 
 Encoded = bytes | memoryview | NDArray[np.uint8]
 
@@ -30,6 +26,7 @@ _PLUGIN_ERRORS = (
     SyntaxError,
     TypeError,
     ValueError,
+    Warning,  # where the program has made warnings errors
     struct.error,
     zlib.error,
 )
@@ -39,20 +36,16 @@ def decode_with_pillow(data: Encoded, mode: str) -> NDArray[np.uint8]:
     """
     The picture's first frame, converted to ``mode`` ("L", "RGB" or "RGBA"): ``(H, W, C)``.
 
-    Whatever Pillow finds wrong is a ValueError that says it in one line. Its warnings are
-    logged. Not for several threads at once (it sets the warning filters).
+    Whatever Pillow finds wrong is a ValueError that says it in one line; what it only warns of
+    stays a warning. Safe in several threads at once (hence no ``warnings.catch_warnings``).
     """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        pixels = _decode(data, mode)
-    for warning in caught:
-        log.warning("Pillow warns: %s", warning.message)
+    pixels = _decode(data, mode)
     return pixels.reshape(*pixels.shape[:2], -1)
 
 
 def _decode(data: Encoded, mode: str) -> NDArray[np.uint8]:
     try:
-        with Image.open(io.BytesIO(data)) as picture:
+        with Image.open(io.BytesIO(data.data if isinstance(data, np.ndarray) else data)) as picture:
             return np.array(picture.convert(mode))
     except UnidentifiedImageError as exc:
         raise ValueError("it is not recognised as a picture, not by Pillow either") from exc

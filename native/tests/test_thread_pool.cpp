@@ -1,0 +1,147 @@
+// The pool: every sample once, in order of submission, through cancel, close and fork.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "fastio/job.h"
+#include "fastio/thread_pool.h"
+
+#if defined(__SANITIZE_THREAD__) || defined(__has_feature)
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#endif
+
+namespace {
+
+using fastio::Job;
+using fastio::Task;
+using fastio::ThreadPool;
+using Counts = std::vector<std::uint8_t>;
+
+class CountTask final : public Task {
+ public:
+  explicit CountTask(Counts& counts) : counts_(counts) {}
+  void run(fastio::Worker&, std::size_t first, std::size_t last) noexcept override {
+    for (std::size_t i = first; i < last; ++i) ++counts_[i];
+  }
+
+ private:
+  Counts& counts_;
+};
+
+/// Blocks its first sample until `go`.
+class GateTask final : public Task {
+ public:
+  GateTask(std::atomic<bool>& go, std::atomic<int>& ran) : go_(go), ran_(ran) {}
+  void run(fastio::Worker&, std::size_t first, std::size_t last) noexcept override {
+    while (!go_.load()) std::this_thread::yield();
+    ran_ += static_cast<int>(last - first);
+  }
+
+ private:
+  std::atomic<bool>& go_;
+  std::atomic<int>& ran_;
+};
+
+std::shared_ptr<Job> counting(Counts& counts, std::size_t grain) {
+  return std::make_shared<Job>(std::make_unique<CountTask>(counts), counts.size(), grain);
+}
+
+void test_every_sample_once() {
+  ThreadPool pool(3);
+  for (const std::size_t grain : {1, 7, 64}) {
+    for (std::size_t size = 0; size < 300; size += 13) {
+      Counts counts(size);
+      const auto job = counting(counts, grain);
+      EXPECT(pool.submit(job));
+      EXPECT(job->wait(-1));
+      EXPECT(counts == Counts(size, 1));
+    }
+  }
+}
+
+void test_many_jobs_in_flight() {
+  ThreadPool pool(2);
+  std::vector<Counts> counts(500, Counts(20));
+  std::vector<std::shared_ptr<Job>> jobs;
+  for (auto& each : counts) {
+    jobs.push_back(counting(each, 3));
+    EXPECT(pool.submit(jobs.back()));
+  }
+  for (const auto& job : jobs) EXPECT(job->wait(-1));
+  for (const auto& each : counts) EXPECT(each == Counts(20, 1));
+}
+
+void test_cancel_skips_the_rest() {
+  ThreadPool pool(1);
+  std::atomic<bool> go = false;
+  std::atomic<int> ran = 0;
+  const auto job = std::make_shared<Job>(std::make_unique<GateTask>(go, ran), 100, 1);
+  EXPECT(pool.submit(job));
+  EXPECT(!job->wait(0.001));
+  job->cancel();
+  job->cancel();
+  go = true;
+  EXPECT(job->wait(-1));
+  EXPECT(ran <= 1);
+}
+
+void test_close_finishes_jobs() {
+  Counts counts(1000);
+  const auto job = [&] {
+    ThreadPool pool(2);
+    const auto begun = counting(counts, 1);
+    EXPECT(pool.submit(begun));
+    pool.close();
+    pool.close();
+    EXPECT(begun->done());
+    EXPECT(!pool.submit(counting(counts, 1)));
+    return begun;
+  }();
+  EXPECT(counts == Counts(1000, 1));
+}
+
+#if !defined(UNDER_TSAN)  // which does not allow threads in the child of a threaded parent
+void test_child_of_a_fork_starts_anew() {
+  ThreadPool pool(2);
+  std::atomic<bool> go = false;
+  std::atomic<int> ran = 0;
+  const auto blocked = std::make_shared<Job>(std::make_unique<GateTask>(go, ran), 4, 1);
+  EXPECT(pool.submit(blocked));
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // a hang is a failure
+    Counts counts(50);
+    const auto job = counting(counts, 1);
+    const bool good = blocked->foreign() && !blocked->done() && pool.submit(job) &&
+                      job->wait(-1) && counts == Counts(50, 1);
+    pool.close();
+    _exit(good ? 0 : 1);
+  }
+  go = true;
+  EXPECT(blocked->wait(-1));
+  int status = -1;
+  EXPECT(waitpid(child, &status, 0) == child);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+#endif
+
+}  // namespace
+
+int main() {
+  test_every_sample_once();
+  test_many_jobs_in_flight();
+  test_cancel_skips_the_rest();
+  test_close_finishes_jobs();
+#if !defined(UNDER_TSAN)
+  test_child_of_a_fork_starts_anew();
+#endif
+  return failures;
+}

@@ -1,0 +1,62 @@
+// The SIMD filters give the same bytes as the scalar ones and stay inside their rows.
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "check.h"
+#include "fastio/unfilter.h"
+
+namespace {
+
+using fastio::SimdLevel;
+using Buffer = std::vector<std::uint8_t>;
+
+constexpr std::size_t kGuard = 16;
+constexpr std::uint8_t kUntouched = 0xA5;
+
+Buffer filtered(std::size_t rows, std::size_t row_bytes, std::mt19937& random) {
+  Buffer data(rows * (row_bytes + 1) + kGuard);
+  for (auto& byte : data) byte = static_cast<std::uint8_t>(random());
+  for (std::size_t y = 0; y < rows; ++y) data[y * (row_bytes + 1)] %= 5;
+  return data;
+}
+
+void test_levels_agree() {
+  std::mt19937 random(1);
+  for (const std::size_t pixel : {1, 2, 3, 4, 6, 8}) {
+    for (std::size_t width = 1; width < 40; ++width) {
+      const std::size_t rows = 7;
+      const std::size_t row_bytes = width * pixel;
+      Buffer data = filtered(rows, row_bytes, random);
+      const Buffer zeros(row_bytes + kGuard);
+      const fastio::FilteredRows in{data.data(), rows, row_bytes, pixel};
+      Buffer scalar(rows * row_bytes + kGuard, kUntouched);
+      Buffer simd = scalar;
+      EXPECT(fastio::unfilter(in, zeros.data(), scalar.data(), SimdLevel::none));
+      EXPECT(fastio::unfilter(in, zeros.data(), simd.data(), fastio::simd_level()));
+      EXPECT(scalar == simd);
+      for (std::size_t i = 0; i < kGuard; ++i) EXPECT(simd[rows * row_bytes + i] == kUntouched);
+
+      EXPECT(fastio::unfilter(in, zeros.data(), data.data(), fastio::simd_level()));  // in place
+      data.resize(rows * row_bytes);
+      simd.resize(rows * row_bytes);
+      EXPECT(data == simd);
+    }
+  }
+}
+
+void test_unknown_filter_is_refused() {
+  const Buffer data(4 + kGuard, 5);
+  const Buffer zeros(3 + kGuard);
+  Buffer out(3 + kGuard);
+  const fastio::FilteredRows in{data.data(), 1, 3, 3};
+  EXPECT(!fastio::unfilter(in, zeros.data(), out.data(), SimdLevel::none));
+}
+
+}  // namespace
+
+int main() {
+  test_levels_agree();
+  test_unknown_filter_is_refused();
+  return failures;
+}
