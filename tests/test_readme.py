@@ -1,0 +1,50 @@
+"""The README's readers for plain lmdb, h5py and webdataset are those of `fastio info`, and give what was packed."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from fastio.converters import open_source, pack
+from fastio.converters.describe import plain_snippet
+
+README = Path(__file__).parent.parent / "README.md"
+SUFFIXES = {"lmdb": "lmdb", "hdf5": "h5", "tar": "tar"}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """Path -> class of twenty PNGs with names that are hard for tar readers, sorted by path."""
+    folder = tmp_path_factory.mktemp("readme") / "pngs"
+    folder.mkdir()
+    names = [f"a.{number}.b c.png" for number in range(10)] + [f"ü{number}.png" for number in range(10)]
+    for number, name in enumerate(names):
+        Image.new("RGB", (8, 8), (number * 10, 5, 9)).save(folder / name)
+    labels = {name: number % 3 for number, name in enumerate(names)}
+    folder.with_name("labels.pkl").write_bytes(pickle.dumps(labels))
+    return {str(folder / name): labels[name] for name in sorted(names)}
+
+
+@pytest.mark.parametrize("format_name", SUFFIXES)
+def test_readme_shows_the_snippet(format_name: str) -> None:
+    """The README holds exactly the lines that `fastio info` prints."""
+    assert f"```python\n{plain_snippet(format_name)}```" in README.read_text()
+
+
+@pytest.mark.parametrize("format_name", SUFFIXES)
+def test_plain_library_reads_what_was_packed(format_name: str, files: dict[str, int], tmp_path: Path) -> None:
+    """Those lines, executed without fastio, give all bytes and labels in order."""
+    folder = Path(next(iter(files))).parent
+    store = tmp_path / f"out.{SUFFIXES[format_name]}"
+    pack(open_source(folder, labels=folder.with_name("labels.pkl")), store)
+
+    found: dict[str, Any] = {"path": str(store)}
+    exec(compile(plain_snippet(format_name), "README.md", "exec"), found)
+
+    assert [Path(path).read_bytes() for path in files] == [bytes(image) for image in found["images"]]
+    assert list(files.values()) == list(found["labels"])
+    assert "fastio" not in plain_snippet(format_name)
