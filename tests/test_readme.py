@@ -35,6 +35,8 @@ def test_readme_shows_the_snippet(format_name: str) -> None:
     assert f"```python\n{plain_snippet(format_name)}```" in README.read_text()
 
 
+# webdataset leaves its files to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("format_name", SUFFIXES)
 def test_plain_library_reads_what_was_packed(format_name: str, files: dict[str, int], tmp_path: Path) -> None:
     """Those lines, executed without fastio, give all bytes and labels in order."""
