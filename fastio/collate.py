@@ -12,7 +12,7 @@ from fastio import _native
 from fastio.codec import CODECS, describe_status
 from fastio.codec.pillow import decode_with_pillow
 from fastio.errors import SampleError, SchemaError
-from fastio.schema import BYTES, IMAGE, RAW
+from fastio.schema import BYTES, IMAGE, RAW, Field
 from fastio.spans import Spans
 from fastio.store.base import SampleStore
 
@@ -42,26 +42,12 @@ class RowReader:
         self.field = store.schema[field]
         self.codec = CODECS[self.field.codec]
         self.mode = mode
+        self.has_rows = self.field.codec != BYTES  # plain bytes have a size of their own each
+        self.dtype = np.dtype(np.uint8) if self.field.codec == IMAGE else np.dtype(self.field.dtype)
+        self.is_picture = self.field.codec == IMAGE or (self.field.codec == RAW and _is_raw_picture(self.field))
+        self.row_shape = _raw_shape(self.field) if self.field.codec == RAW else None  # None: differs between samples
         self._shapes = store.shapes(field) if self.field.codec == IMAGE else None
         self._said = False
-
-    @property
-    def fixed_size(self) -> bool:
-        """Whether values can be rows at all; plain bytes have a size of their own each."""
-        return self.field.codec != BYTES
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of a row."""
-        return np.dtype(np.uint8) if self.field.codec == IMAGE else np.dtype(self.field.dtype)
-
-    @property
-    def is_picture(self) -> bool:
-        """Whether a row is ``(H, W, C)`` uint8 that PIL can show, with C 1, 3 or 4."""
-        if self.field.codec != RAW:
-            return self.field.codec == IMAGE
-        shape = self.field.shape
-        return self.field.dtype == "|u1" and (len(shape) == 2 or (len(shape) == 3 and shape[2] in _MODES))
 
     def shapes(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[np.int64]:
         """
@@ -70,10 +56,7 @@ class RowReader:
         Pictures of a store without sizes (foreign tar shards) are probed once, and remembered.
         """
         if self._shapes is None:
-            shape = tuple(int(size or 0) for size in self.field.shape)
-            if self.is_picture and len(shape) == 2:
-                shape = (*shape, 1)
-            return np.tile(np.array(shape, np.int64), (len(indices), 1))
+            return np.tile(np.array(self.row_shape, np.int64), (len(indices), 1))
         shapes = self._shapes[indices]
         if not shapes[:, 0].all():
             shapes = self._probe(indices, spans, shapes)
@@ -134,7 +117,7 @@ class RowReader:
     def blank(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[Any]:
         """One row of zeros of the sample's own shape; SampleError where nobody knows that."""
         shape = self.shapes(indices, spans)[0]
-        if not self.fixed_size or (self.field.codec == IMAGE and not shape[:2].all()):
+        if not self.has_rows or (self.field.codec == IMAGE and not shape[:2].all()):
             raise self._error(
                 indices, spans, 0, "cannot be a black picture: its size is not known; use on_error='skip'"
             )
@@ -180,7 +163,10 @@ class RowReader:
         if not self._said:
             self._said = True
             log.info("%s: some pictures are of a kind that is decoded by Pillow, slower", self.store.path)
-        pixels = decode_with_pillow(spans.view(position), _MODES[rows.shape[3]])
+        try:
+            pixels = decode_with_pillow(spans.view(position), _MODES[rows.shape[3]])
+        except ValueError as exc:
+            return _native.CORRUPT, str(exc)
         if pixels.shape != rows.shape[1:]:
             return _native.BAD_SHAPE, None
         rows[position] = pixels
@@ -197,6 +183,18 @@ class RowReader:
             key=key,
             field=self.field.name,
         )
+
+
+def _is_raw_picture(field: Field) -> bool:
+    """Whether raw bytes are a picture that PIL can show: grey (H, W), or (H, W, C) with C 1, 3 or 4."""
+    shape = field.shape
+    return field.dtype == "|u1" and (len(shape) == 2 or (len(shape) == 3 and shape[2] in _MODES))
+
+
+def _raw_shape(field: Field) -> Shape:
+    """The shape of a raw row: the field's, and one channel for a grey picture."""
+    shape = tuple(size for size in field.shape if size is not None)  # a raw field's sizes are all fixed
+    return (*shape, 1) if _is_raw_picture(field) and len(shape) == 2 else shape
 
 
 def pick(spans: Spans, positions: NDArray[np.int64] | slice) -> Spans:

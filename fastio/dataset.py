@@ -93,7 +93,7 @@ class FastDataset(Dataset[Any]):
         """PIL images, arrays or bytes, as stored, before any transform."""
         reader = self.reader
         spans = self.store.spans(reader.field.name, indices)
-        if not reader.fixed_size:
+        if not reader.has_rows:
             return [reader.encoded(indices, spans, position, verify=self.verify) for position in range(len(indices))]
         values: list[Any] = [None] * len(indices)
         shapes = reader.shapes(indices, spans)

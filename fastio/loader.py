@@ -281,7 +281,7 @@ def _producer(
     """Native jobs where the dataset's samples are what the native core decodes, its own methods otherwise."""
     kind = type(dataset)
     is_own = kind.__getitem__ is FastDataset.__getitem__ and kind.__getitems__ is FastDataset.__getitems__
-    if dataset.transform is not None or not is_own or not dataset.reader.fixed_size:
+    if dataset.transform is not None or not is_own or not dataset.reader.has_rows:
         return PlainProducer(dataset, threads=threads, on_error=on_error, pin_memory=pin_memory)
     return NativeProducer(
         dataset,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
 from fastio import _native
-from fastio.collate import Shape, pick
+from fastio.collate import RowReader, Shape, pick
 from fastio.dataset import FastDataset
 from fastio.errors import SampleError, SchemaError
 from fastio.spans import Spans
@@ -77,9 +77,16 @@ class _Chunk:
 
     indices: NDArray[np.int64]
     spans: Spans
-    shapes: NDArray[np.int64]
-    shape: Shape | None  # where all samples have the same one
     labels: NDArray[Any] | None
+    shape: Shape | None  # where all rows have the same one
+    shapes: NDArray[np.int64] | None
+
+    def row_shape(self, reader: RowReader, part: slice) -> Shape:
+        """The shape of a batch's rows; SchemaError where there are several."""
+        if self.shape is not None:
+            return self.shape
+        assert self.shapes is not None
+        return reader.common_shape(self.indices[part], self.shapes[part])
 
 
 class NativeProducer:
@@ -143,10 +150,12 @@ class NativeProducer:
         spans = reader.store.spans(reader.field.name, indices)
         if len(indices):
             self._read_ahead = _native.will_need(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._pool)
+        chosen = None if labels is None else labels[indices]
+        if reader.row_shape is not None:
+            return _Chunk(indices, spans, chosen, reader.row_shape, None)
         shapes = reader.shapes(indices, spans)
         is_uniform = len(indices) > 0 and (shapes == shapes[0]).all() and shapes.all()
-        shape = tuple(shapes[0].tolist()) if is_uniform else None
-        return _Chunk(indices, spans, shapes, shape, None if labels is None else labels[indices])
+        return _Chunk(indices, spans, chosen, tuple(shapes[0].tolist()) if is_uniform else None, shapes)
 
     def _restart_after_fork(self) -> None:
         """Threads do not come along into a forked child: it gets its own, and memory of its own."""
@@ -195,7 +204,7 @@ class _NativeBatch:
         self._pid = producer._pid
         self._error: SchemaError | None = None
         try:
-            shape = chunk.shape or reader.common_shape(chunk.indices[part], chunk.shapes[part])
+            shape = chunk.row_shape(reader, part)
         except SchemaError as exc:
             self._error = exc  # belongs to this batch: those before it are still good
             return

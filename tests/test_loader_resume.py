@@ -1,0 +1,161 @@
+"""Epochs and resuming: a loader goes on at exactly the next batch that its consumer has not had."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastio import FastDataset, FastLoader
+from fastio.schema import RAW, Field
+from tests.conftest import write_store
+
+COUNT = 23
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> FastDataset:
+    """Samples that are their own index, of 4 bytes."""
+    path = tmp_path_factory.mktemp("numbered") / "a.h5"
+    values = [np.int32(index).tobytes() for index in range(COUNT)]
+    return FastDataset(write_store(path, values, np.arange(COUNT), field=Field("number", RAW, "<i4", ())))
+
+
+def loader_of(dataset: FastDataset, **options: Any) -> FastLoader:
+    """A loader with a batch size that leaves a short last batch."""
+    return FastLoader(dataset, **{"batch_size": 4, "shuffle": "full", "threads": 1, **options})
+
+
+def taken(batches: Any) -> list[list[int]]:
+    """The indices of each batch."""
+    return [values.tolist() for values, _ in batches]
+
+
+def test_every_iteration_is_another_epoch(numbered: FastDataset) -> None:
+    """A loop without set_epoch still reshuffles; set_epoch names an epoch again."""
+    with loader_of(numbered) as loader:
+        first, second = taken(loader), taken(loader)
+        loader.set_epoch(0)
+        again, after = taken(loader), taken(loader)
+
+    assert first != second
+    assert (first, second) == (again, after)
+    assert list(range(COUNT)) == sorted(chain(*first))
+
+
+def test_an_iteration_left_early_counts(numbered: FastDataset) -> None:
+    """Leaving an epoch early does not repeat its order."""
+    with loader_of(numbered) as loader:
+        first = next(iter(loader))[0].tolist()
+        assert loader.state_dict()["epoch"] == 0
+        assert next(iter(loader))[0].tolist() != first
+        assert loader.state_dict()["epoch"] == 1
+
+
+def test_two_iterators_at_once(numbered: FastDataset) -> None:
+    """Each goes through its own epoch undisturbed by the other."""
+    with loader_of(numbered) as alone:
+        expected = [taken(alone), taken(alone)]
+    with loader_of(numbered) as loader:
+        pairs = list(zip(loader, loader, strict=True))
+
+    assert expected == [taken(pair[0] for pair in pairs), taken(pair[1] for pair in pairs)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    step=st.integers(0, 6),
+    epochs=st.integers(0, 2),
+    prefetch_batches=st.integers(1, 4),
+    rank=st.integers(0, 1),
+    shuffle=st.sampled_from([False, True, "full"]),
+)
+def test_resume_at_every_batch(
+    numbered: FastDataset, step: int, epochs: int, prefetch_batches: int, rank: int, shuffle: Any
+) -> None:
+    """What is left after a state is loaded is what was left when it was taken, on each rank, through JSON."""
+    options = {"rank": rank, "world_size": 2, "shuffle": shuffle, "batch_size": 2}
+    with loader_of(numbered, prefetch_batches=prefetch_batches, **options) as loader:
+        loader.set_epoch(epochs)
+        batches = iter(loader)
+        assert len(taken(islice(batches, step))) == step
+        state = json.loads(json.dumps(loader.state_dict()))
+        rest, following = taken(batches), taken(loader)
+    with loader_of(numbered, threads=2, **options) as resumed:
+        resumed.load_state_dict(state)
+        assert resumed.state_dict() == state
+        assert rest == taken(resumed)
+        assert following == taken(resumed)
+
+
+def test_a_finished_epoch_resumes_at_the_next(numbered: FastDataset) -> None:
+    """After the last batch nothing of the epoch is left; after the loop the next epoch begins."""
+    with loader_of(numbered) as loader:
+        batches = iter(loader)
+        taken(islice(batches, len(loader)))
+        inside = loader.state_dict()
+        assert taken(batches) == []
+        after = loader.state_dict()
+        following = taken(loader)
+
+    assert (inside["epoch"], inside["batch"]) == (0, len(loader))
+    assert (after["epoch"], after["batch"]) == (1, 0)
+    for state, expected in ((inside, [[], following]), (after, [following])):
+        with loader_of(numbered) as resumed:
+            resumed.load_state_dict(state)
+            assert expected == [taken(resumed) for _ in expected]
+
+
+def test_set_epoch_keeps_the_position_of_its_epoch(numbered: FastDataset) -> None:
+    """``for epoch in range(...): set_epoch(epoch)`` resumes too; another epoch begins at its beginning."""
+    with loader_of(numbered) as loader:
+        loader.set_epoch(3)
+        batches = iter(loader)
+        next(batches)
+        state, rest = loader.state_dict(), taken(batches)
+    with loader_of(numbered) as resumed:
+        resumed.load_state_dict(state)
+        resumed.set_epoch(3)
+        assert rest == taken(resumed)
+        resumed.load_state_dict(state)
+        resumed.set_epoch(4)
+        assert len(taken(resumed)) == len(resumed)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"batch_size": 5}, "batch_size is 4 in the state and 5 here"),
+        ({"seed": 1}, "seed is 0"),
+        ({"shuffle": True}, "shuffle is 'full'"),
+        ({"world_size": 2, "rank": 0}, "world_size is 1"),
+        ({"uneven": "drop"}, "uneven is 'pad'"),
+        ({"drop_last": True}, "drop_last is False"),
+    ],
+)
+def test_another_configuration_is_refused(numbered: FastDataset, options: dict[str, Any], named: str) -> None:
+    """A state of another loader is refused, and the difference named."""
+    with loader_of(numbered) as loader:
+        state = loader.state_dict()
+    with loader_of(numbered, **options) as other, pytest.raises(ValueError, match=named):
+        other.load_state_dict(state)
+
+
+@pytest.mark.parametrize("change", [{"batch": 7}, {"batch": -1}, {"epoch": -1}, {"version": 2}])
+def test_a_position_that_cannot_be_is_refused(numbered: FastDataset, change: dict[str, Any]) -> None:
+    """A damaged state does not become a silent start from the beginning."""
+    with loader_of(numbered) as loader, pytest.raises(ValueError, match=r"batch|epoch|version"):
+        loader.load_state_dict({**loader.state_dict(), **change})
+
+
+def test_the_sharing_of_a_position_is_the_same_on_all_ranks(numbered: FastDataset) -> None:
+    """The state of one rank serves all."""
+    with loader_of(numbered, rank=0, world_size=2) as one, loader_of(numbered, rank=1, world_size=2) as other:
+        next(iter(one))
+        other.load_state_dict(one.state_dict())
+        assert len(taken(other)) == len(other) - 1
