@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,6 @@ class RawCodec:
         """Copy value i into ``out[i]``; one of another size than the row is BAD_SHAPE."""
         if not out.flags.c_contiguous:
             raise ValueError(f"out must be C contiguous, got strides {out.strides} for shape {out.shape}")
-        rows = out.reshape(len(out), int(np.prod(out.shape[1:])))
+        rows = out.reshape(len(out), math.prod(out.shape[1:]))
         checksums = spans.checksums if verify else None
         return _native.gather(spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, rows, status, pool)

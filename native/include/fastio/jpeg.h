@@ -10,7 +10,7 @@
 
 namespace fastio {
 
-/// Decodes one file after another with one libjpeg handle. Not thread-safe: one per thread.
+/// Decodes one file after another. Not thread-safe: one per thread.
 class JpegDecoder {
  public:
   JpegDecoder() noexcept;
@@ -27,12 +27,9 @@ class JpegDecoder {
   [[nodiscard]] Status decode(Bytes file, const Picture& out) noexcept;
 
  private:
-  struct Handle;
-  struct FreeHandle {
-    void operator()(Handle* handle) const noexcept;
-  };
+  class Handle;  // everything of libjpeg
 
-  std::unique_ptr<Handle, FreeHandle> handle_;  // made with the first file
+  std::unique_ptr<Handle> handle_;  // made with the first file
   Scratch row_;                                 // one RGB row on its way to grey
 };
 
