@@ -48,6 +48,8 @@ class Field:
             raise SchemaError(f"field {self.name!r}: {self.dtype!r} is not a dtype") from exc
         if dtype.kind not in "biufcSU" or not dtype.itemsize or dtype.str != self.dtype or dtype.str.startswith(">"):
             raise SchemaError(f"field {self.name!r}: expected a plain little-endian dtype as '<i8', got {self.dtype!r}")
+        if any(size is not None and size < 0 for size in self.shape):
+            raise SchemaError(f"field {self.name!r}: expected sizes from 0 in shape, got {self.shape}")
         if self.codec in (RAW, COLUMN) and None in self.shape:
             raise SchemaError(f"field {self.name!r}: codec {self.codec!r} needs a fixed shape, got {self.shape}")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+from collections.abc import Callable
 
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.schema import Schema
@@ -27,15 +28,16 @@ __all__ = [
 
 FORMATS: dict[str, Format] = {each.name: each for each in (lmdb.FORMAT, hdf5.FORMAT, tar.FORMAT)}
 
+_FOREIGN: dict[str, Callable[[str], Shard]] = {"tar": foreign_tar.open_foreign}  # files that others wrote
 _SHARD_BYTES = 1 << 30
 
 
-def format_of(path: str | Path) -> str:
+def format_of(path: str | os.PathLike[str]) -> str:
     """The name in FORMATS that a path's suffix stands for; StoreError where it stands for none."""
-    return match_format(str(path), FORMATS).name
+    return match_format(os.fspath(path), FORMATS).name
 
 
-def open_store(path: str | Path) -> SealedStore:
+def open_store(path: str | os.PathLike[str]) -> SealedStore:
     """
     Open a packed dataset: ``.lmdb``, ``.h5``, ``.hdf5``, ``.tar``, or tar shards.
 
@@ -43,7 +45,7 @@ def open_store(path: str | Path) -> SealedStore:
     their folder. Tar files that others wrote open too: scanned once, see ``foreign_tar``.
     StoreNotFound, StoreIncomplete (no seal), StoreCorrupt; plain StoreError for a newer version.
     """
-    path = str(path)
+    path = os.fspath(path)
     each = match_format(path, FORMATS)
     shards = [_open_shard(shard, each) for shard in expand(path)]
     sealed = [shard for shard in shards if shard.seal is not None]
@@ -55,7 +57,7 @@ def open_store(path: str | Path) -> SealedStore:
 
 
 def create_store(
-    path: str | Path, schema: Schema, *, overwrite: bool = False, shard_bytes: int | None = None
+    path: str | os.PathLike[str], schema: Schema, *, overwrite: bool = False, shard_bytes: int | None = None
 ) -> SealedWriter:
     """
     A writer of a new store; its suffix says which format.
@@ -64,7 +66,7 @@ def create_store(
     samples, one larger sample aside. What lies there already is replaced only with
     ``overwrite``, and not before the new store is whole.
     """
-    path = str(path)
+    path = os.fspath(path)
     target = Target(path, match_format(path, FORMATS), overwrite)
     if target.is_set and target.format.sample_bytes is None:
         raise StoreError(f"{path}: {target.format.name} stores are one file; leave the number out, or pack to .tar")
@@ -79,6 +81,6 @@ def _open_shard(path: str, each: Format) -> Shard:
     try:
         return open_shard(path, format_name=each.name, seal_start=each.seal_start)
     except StoreIncomplete:
-        if each is not tar.FORMAT:
+        if each.name not in _FOREIGN:
             raise
-    return foreign_tar.open_foreign(path)
+    return _FOREIGN[each.name](path)

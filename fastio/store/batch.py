@@ -124,7 +124,7 @@ def _exact(name: str, values: ArrayLike, *, dtype: str, shape: tuple[int | None,
         raise SchemaError(f"{name!r}: expected dtype {dtype}, got {array.dtype}")
     with np.errstate(all="ignore"):
         cast = array.astype(dtype, order="C")
-        changed = cast != array
+        changed = (cast != array) & (array == array)  # noqa: PLR0124 - NaN stays NaN
     if np.any(changed):
         raise SchemaError(f"{name!r}: expected values that fit {dtype}, got {array[changed].ravel()[0]!r}")
     return cast

@@ -137,7 +137,7 @@ class TarLayout:
     def _split(self, key: str) -> tuple[str, str]:
         """A key's member stem, unlike all before it, and the extension of its image."""
         folder, slash, name = key.rpartition("/")
-        if any(part in ("", ".", "..") for part in folder.split("/") if slash) or _ODD_FOLDER.search(folder):
+        if not {"", ".", ".."}.isdisjoint(key.split("/")) or _ODD_FOLDER.search(folder):
             folder, slash, name = "", "", key  # would be another path when extracted
         plain, dot, extension = name.rpartition(".")
         extension = extension.lower()
