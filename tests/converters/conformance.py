@@ -1,0 +1,90 @@
+"""What every source must do, whatever its layout; run on all of ``fastio.converters.SOURCES``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fastio.converters import SOURCES, Source, open_source
+from fastio.store import create_store
+from tests.converters.trees import class_folders, flat, foreign_tar, pickled
+
+
+def make_flat(folder: Path) -> Source:
+    """Seven PNGs and a label file beside them."""
+    labels = flat(folder / "flat")
+    return open_source(folder / "flat", labels=pickled(folder / "labels.pkl", labels))
+
+
+def make_imagefolder(folder: Path) -> Source:
+    """Three classes of three files."""
+    class_folders(folder / "classes")
+    return open_source(folder / "classes")
+
+
+def make_tar(folder: Path) -> Source:
+    """A shard by webdataset's rules."""
+    return open_source(foreign_tar(folder / "shard.tar"))
+
+
+MAKERS: dict[str, Callable[[Path], Source]] = {"flat": make_flat, "imagefolder": make_imagefolder, "tar": make_tar}
+assert MAKERS.keys() == SOURCES.keys(), "a new source needs a maker here"
+
+
+def read_all(source: Source, max_bytes: int, max_samples: int) -> list[tuple[str, bytes, int]]:
+    """Key, image and label of every sample, by chunks."""
+    found = []
+    for piece in source.chunks(max_bytes, max_samples):
+        batch = source.read(piece).batch
+        views = [batch.spans["image"].view(i).tobytes() for i in range(len(batch.keys))]
+        found += list(zip(batch.keys, views, batch.columns["label"].tolist(), strict=True))
+    return found
+
+
+class SourceConformance:
+    """The contract of ``fastio.converters.Source``; ``source`` is a fixture without any problem in it."""
+
+    def test_found_is_all_there_is(self, source: Source) -> None:
+        """Chunks and problems together are everything found."""
+        assert len(source) == sum(map(len, source.chunks(100, 3))) + len(source.problems)
+
+    def test_chunks_are_bounded(self, source: Source) -> None:
+        """No chunk has more samples than asked for, nor more bytes unless one sample has."""
+        for piece in source.chunks(300, 2):
+            batch = source.read(piece).batch
+            size = int(batch.spans["image"].sizes.sum())
+
+            assert len(piece) <= 2
+            assert len(piece) == 1 or size <= 300
+
+    def test_chunks_do_not_change_the_samples(self, source: Source) -> None:
+        """The same samples in the same order, however they are cut."""
+        assert read_all(source, 1 << 30, 1 << 30) == read_all(source, 1, 1) == read_all(source, 400, 3)
+
+    def test_batches_fit_the_schema(self, source: Source, tmp_path: Path) -> None:
+        """A writer made for the source's schema takes its batches."""
+        with create_store(tmp_path / "out.lmdb", source.schema) as writer:
+            for piece in source.chunks(1000, 4):
+                writer.append(source.read(piece).batch)
+
+    def test_shapes_are_those_of_the_headers(self, source: Source) -> None:
+        """Every image's height, width and channels are known."""
+        for piece in source.chunks(1000, 4):
+            assert np.all(source.read(piece).batch.shapes["image"] > 0)
+
+    def test_metadata_is_json(self, source: Source) -> None:
+        """What goes into the store can be written there, and says where it came from."""
+        said = json.loads(json.dumps(source.metadata))
+
+        assert source.layout == said["source"]["layout"]
+        assert "classes" in said
+
+    def test_sizes(self, source: Source) -> None:
+        """The announced bytes are at least those of the images."""
+        images = sum(len(image) for _, image, _ in read_all(source, 1 << 30, 1 << 30))
+
+        assert images <= source.size_bytes <= source.disk_bytes
+        assert source.files_opened > 0

@@ -1,0 +1,348 @@
+"""Each layout: the contract that all share, and the rules of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from fastio.converters import SOURCES, open_source
+from fastio.errors import SourceError
+from tests.converters.conformance import MAKERS, SourceConformance, read_all
+from tests.converters.trees import CLASSES, class_folders, flat, foreign_tar, picture, pickled
+
+
+class TestConformance(SourceConformance):
+    """All sources of the table."""
+
+    @pytest.fixture(params=sorted(SOURCES))
+    def source(self, request, tmp_path):
+        """One source of each layout."""
+        return MAKERS[request.param](tmp_path)
+
+
+def problems(source):
+    """Key and sentence of every problem, those of scanning and those of reading."""
+    found = list(source.problems)
+    for piece in source.chunks(1 << 20, 100):
+        found += source.read(piece).problems
+    return {problem.key: problem.problem for problem in found}
+
+
+# flat
+
+
+def test_flat_is_sorted_by_name(tmp_path):
+    """The order depends on names alone."""
+    labels = flat(tmp_path / "f", 12)
+    source = open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels))
+
+    assert sorted(labels.items()) == [(key, label) for key, _, label in read_all(source, 100, 5)]
+
+
+def test_flat_without_labels_has_no_label_column(tmp_path):
+    """Nothing is invented where no labels are given."""
+    flat(tmp_path / "f")
+
+    assert ["image"] == [field.name for field in open_source(tmp_path / "f").schema.fields]
+
+
+def test_label_file_among_the_files_is_no_sample(tmp_path):
+    """A label file inside the folder is left out, and only that one."""
+    labels = flat(tmp_path / "f")
+    pickled(tmp_path / "f" / "labels.pkl", labels)
+    pickled(tmp_path / "f" / "old.pkl", labels)
+    source = open_source(tmp_path / "f", labels=tmp_path / "f" / "labels.pkl")
+
+    assert ["old.pkl"] == list(problems(source))
+
+
+def test_forgotten_label_file_is_pointed_at(tmp_path):
+    """Without --labels, a label file among the files is a problem that says what to do."""
+    pickled(tmp_path / "labels.pkl", flat(tmp_path / "f"))
+    (tmp_path / "labels.pkl").rename(tmp_path / "f" / "labels.pkl")
+
+    assert "--labels" in problems(open_source(tmp_path / "f"))["labels.pkl"]
+
+
+def test_labels_by_relative_path(tmp_path):
+    """Folders in the names of a label file do not count."""
+    labels = {f"data/png/{name}": label for name, label in flat(tmp_path / "f").items()}
+    source = open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels))
+
+    assert {} == problems(source)
+    assert [0, 1, 2] == [label for *_, label in read_all(source, 1000, 9)][:3]
+
+
+def test_labels_that_become_one_name_must_agree(tmp_path):
+    """train/0000.png and val/0000.png with two labels are a contradiction, named with both."""
+    labels = {**flat(tmp_path / "f"), "val/0000.png": 2, "train/0001.png": 1}
+    found = problems(open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels)))
+
+    assert ["0000.png"] == list(found)
+    assert "val/0000.png" in found["0000.png"]
+
+
+def test_labels_and_files_that_miss_each_other(tmp_path):
+    """Both sides are named; found is the union of the two."""
+    labels = flat(tmp_path / "f", 4)
+    del labels["0002.png"]
+    labels["9999.png"] = 1
+    source = open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels))
+
+    assert 5 == len(source)
+    assert {
+        "0002.png": "has no label in l.pkl",
+        "9999.png": "has a label in l.pkl, but there is no such file",
+    } == problems(source)
+
+
+def test_contradicting_labels_count_once(tmp_path):
+    """A file with two labels is one problem; so is a name with two labels and no file."""
+    flat(tmp_path / "f", 2)
+    (tmp_path / "l.csv").write_text("0000.png,0\n0001.png,1\n0001.png,2\nx.png,1\nx.png,2\n")
+    source = open_source(tmp_path / "f", labels=tmp_path / "l.csv")
+
+    assert (3, ["0001.png", "x.png"]) == (len(source), sorted(problems(source)))
+
+
+# class folders
+
+
+def test_imagefolder_order_and_labels(tmp_path):
+    """Sorted classes, files in the order of their folders and names, labels by class."""
+    keys = class_folders(tmp_path / "c")
+    source = open_source(tmp_path / "c")
+
+    assert list(CLASSES) == source.metadata["classes"]
+    assert [(key, CLASSES.index(key.split("/")[0])) for key in keys] == [
+        (key, label) for key, _, label in read_all(source, 500, 4)
+    ]
+
+
+def test_imagefolder_order_is_that_of_os_walk(tmp_path):
+    """Folders sorted as whole paths ("a-b" before "a/b"), as sorted(os.walk(...)) has them."""
+    root = tmp_path / "c"
+    for key in ("x/a/b/1.png", "x/a-b/1.png", "x/a/1.png", "x/2.png", "x/B/1.png"):
+        (root / key).parent.mkdir(parents=True, exist_ok=True)
+        (root / key).write_bytes(picture(1))
+    expected = [
+        os.path.relpath(os.path.join(folder, name), root)
+        for folder, _, names in sorted(os.walk(root / "x", followlinks=True))
+        for name in sorted(names)
+    ]
+
+    assert expected == list(open_source(root).keys)
+
+
+def test_imagefolder_follows_links(tmp_path):
+    """A linked class folder is a class; a linked file is a file."""
+    class_folders(tmp_path / "c")
+    (tmp_path / "c" / "ant").symlink_to(tmp_path / "c" / "bee")
+    source = open_source(tmp_path / "c")
+
+    assert ["ant", *CLASSES] == source.metadata["classes"]
+    assert {} == problems(source)
+
+
+def test_class_folder_without_images(tmp_path):
+    """An error, as in torchvision, and not one that skipping hides."""
+    class_folders(tmp_path / "c")
+    (tmp_path / "c" / "elk").mkdir()
+    with pytest.raises(SourceError, match="elk: this class folder holds no image"):
+        open_source(tmp_path / "c")
+
+
+def test_labels_do_not_go_with_class_folders(tmp_path):
+    """Two sources of labels would contradict each other."""
+    class_folders(tmp_path / "c")
+    with pytest.raises(SourceError, match="--labels"):
+        open_source(tmp_path / "c", labels=tmp_path / "l.pkl")
+
+
+def test_loop_of_links(tmp_path):
+    """A link to a folder above it ends the walk with a problem, at any depth."""
+    class_folders(tmp_path / "c")
+    (tmp_path / "c" / "bee" / "deep" / "again").symlink_to(tmp_path / "c")
+    (tmp_path / "c" / "cat" / "self").symlink_to(tmp_path / "c" / "cat")
+    found = problems(open_source(tmp_path / "c"))
+
+    assert "leads back" in found["cat/self"]
+    assert any("leads back" in sentence for key, sentence in found.items() if key.startswith("bee/deep/again/"))
+
+
+def test_files_beside_the_class_folders(tmp_path):
+    """They have no class; each is named."""
+    class_folders(tmp_path / "c")
+    (tmp_path / "c" / "notes.txt").write_text("x")
+    found = problems(open_source(tmp_path / "c"))
+
+    assert ["notes.txt"] == list(found)
+
+    (tmp_path / "c" / "stray.png").write_bytes(picture(1))
+    found = problems(open_source(tmp_path / "c", layout="imagefolder"))
+
+    assert "has no class" in found["stray.png"]
+
+
+# each kind of bad file, in both layouts
+
+
+def bad_files(folder):
+    """One of each kind; what the sentence about it must say."""
+    (folder / "empty.png").touch()
+    (folder / "notes.txt").write_text("x")
+    (folder / "noext").write_text("x")
+    (folder / "noise.png").write_bytes(b"this is no picture at all")
+    (folder / "really_png.jpg").write_bytes(picture(1))
+    (folder / "cut.png").write_bytes(picture(1)[:20])
+    (folder / "gone.png").symlink_to(folder / "nowhere")
+    (folder / "loop.png").symlink_to(folder / "loop.png")
+    os.mkfifo(folder / "pipe.png")
+    with socket.socket(socket.AF_UNIX) as server:
+        here = os.getcwd()
+        os.chdir(folder)  # socket names are short
+        try:
+            server.bind("socket.png")
+        finally:
+            os.chdir(here)
+    (folder / "null.png").symlink_to("/dev/null")
+    with open(os.fsencode(folder) + b"/caf\xe9.png", "wb") as file:
+        file.write(picture(1))
+    return {
+        "empty.png": "empty",
+        "notes.txt": "extension '.txt'",
+        "noext": "no extension",
+        "noise.png": "not an image",
+        "really_png.jpg": "is a PNG under the name of a JPEG",
+        "cut.png": "PNG",
+        "gone.png": "leads nowhere",
+        "loop.png": "cannot be followed",
+        "pipe.png": "named pipe",
+        "socket.png": "a socket",
+        "null.png": "character device",
+        "caf\\xe9.png": "not UTF-8",
+    }
+
+
+@pytest.mark.parametrize("layout", ["flat", "imagefolder"])
+def test_every_kind_of_bad_file_is_named(tmp_path, layout):
+    """Each is one problem with its key, the good ones stay, and nothing is lost."""
+    if layout == "flat":
+        flat(tmp_path / "s", 5)
+        expected = bad_files(tmp_path / "s")
+        good = 5
+    else:
+        good = len(class_folders(tmp_path / "s"))
+        expected = {f"cat/{key}": text for key, text in bad_files(tmp_path / "s" / "cat").items()}
+    source = open_source(tmp_path / "s", layout=layout)
+    found = problems(source)
+
+    assert expected.keys() == found.keys()
+    assert [] == [(key, found[key]) for key, text in expected.items() if text not in found[key]]
+    assert good + len(expected) == len(source)
+
+
+def test_folder_in_a_flat_source(tmp_path):
+    """A folder among the files is named, not silently left out."""
+    flat(tmp_path / "f")
+    (tmp_path / "f" / "more").mkdir()
+
+    assert "is a folder" in problems(open_source(tmp_path / "f", layout="flat"))["more"]
+
+
+def test_file_that_changes_between_scan_and_read(tmp_path):
+    """Grown, shrunk and vanished files are named; what is read is whole."""
+    flat(tmp_path / "f", 4)
+    source = open_source(tmp_path / "f")
+    (tmp_path / "f" / "0000.png").write_bytes(picture(0) + b"more")
+    (tmp_path / "f" / "0001.png").write_bytes(picture(1)[:-3])
+    (tmp_path / "f" / "0002.png").unlink()
+    found = problems(source)
+
+    assert ["0000.png", "0001.png", "0002.png"] == list(found)
+    assert "changed" in found["0000.png"]
+    assert "changed" in found["0001.png"]
+    assert "No such file" in found["0002.png"]
+
+
+# what auto decides
+
+
+def test_auto(tmp_path):
+    """Each layout is recognised by its names."""
+    flat(tmp_path / "flat")
+    class_folders(tmp_path / "classes")
+    (tmp_path / "shards").mkdir()
+    foreign_tar(tmp_path / "shards" / "a-000000.tar")
+
+    assert "flat" == open_source(tmp_path / "flat").layout
+    assert "imagefolder" == open_source(tmp_path / "classes").layout
+    assert "tar" == open_source(tmp_path / "shards").layout
+    assert "tar" == open_source(tmp_path / "shards" / "a-{000000..000000}.tar").layout
+
+
+def test_auto_does_not_guess(tmp_path):
+    """Images beside folders could be either; the error names the option."""
+    class_folders(tmp_path / "c")
+    (tmp_path / "c" / "stray.png").write_bytes(picture(1))
+    with pytest.raises(SourceError, match="1 images, 3 folders.*--layout"):
+        open_source(tmp_path / "c")
+
+
+@pytest.mark.parametrize("layout", ["auto", "flat", "imagefolder", "tar"])
+def test_no_source_there(tmp_path, layout):
+    """A path that does not exist, or is no folder, is named."""
+    (tmp_path / "file.bin").write_bytes(b"x")
+    for name in ("nothing", "file.bin"):
+        with pytest.raises(SourceError, match=name):
+            open_source(tmp_path / name, layout=layout)
+
+
+def test_unknown_layout(tmp_path):
+    """The layouts that exist are listed."""
+    with pytest.raises(SourceError, match="auto, flat, imagefolder, tar"):
+        open_source(tmp_path, layout="zip")
+
+
+# tar
+
+
+def test_foreign_members_that_are_no_samples_are_problems(tmp_path):
+    """What the scan of a shard left out counts as found and is named."""
+    import tarfile
+
+    foreign_tar(tmp_path / "s.tar")
+    with tarfile.open(tmp_path / "s.tar", "a") as archive:
+        archive.addfile(tarfile.TarInfo("README"))
+    source = open_source(tmp_path / "s.tar")
+
+    assert (6, ["README"]) == (len(source), list(problems(source)))
+
+
+def test_damaged_sample_of_a_sealed_shard(tmp_path):
+    """Damage is not packed under a new, right checksum."""
+    from fastio.converters import pack
+
+    class_folders(tmp_path / "c")
+    pack(open_source(tmp_path / "c"), tmp_path / "a.tar")
+    image = picture(1, size=(8, 4))
+    data = (tmp_path / "a.tar").read_bytes()
+    at = data.index((tmp_path / "c" / "bee" / "0.png").read_bytes()) + len(image) // 2
+    (tmp_path / "a.tar").write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+    assert {"bee/0.png": "has a field 'image' that differs from its checksum"} == problems(open_source(tmp_path / "a.tar"))
+
+
+def test_package_refuses_its_other_name():
+    """Imported as top-level ``converters`` the package says how it is called."""
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", "import converters"], cwd=root, capture_output=True, text=True, check=False)
+
+    assert 1 == done.returncode
+    assert "import fastio.converters" in done.stderr

@@ -1,0 +1,65 @@
+"""Folders of small pictures as users have them, made from a seed."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+CLASSES = ("bee", "cat", "dog")
+
+
+def picture(seed: int, *, kind: str = "PNG", size: tuple[int, int] = (6, 5), mode: str = "RGB") -> bytes:
+    """An encoded picture of ``size`` (width, height)."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).convert(mode).save(file, kind)
+    return file.getvalue()
+
+
+def flat(folder: Path, count: int = 7) -> dict[str, int]:
+    """PNGs ``0000.png``, ... in one folder; gives their labels back."""
+    folder.mkdir()
+    for i in range(count):
+        (folder / f"{i:04d}.png").write_bytes(picture(i))
+    return {f"{i:04d}.png": i % 3 for i in range(count)}
+
+
+def pickled(path: Path, labels: Mapping[object, object], protocol: int = 4) -> Path:
+    """A label file as users have it."""
+    path.write_bytes(pickle.dumps(dict(labels), protocol))
+    return path
+
+
+def class_folders(folder: Path, count: int = 3) -> list[str]:
+    """PNG and JPEG files of different sizes in class folders, some nested; gives the keys in ImageFolder's order."""
+    keys = []
+    for c, name in enumerate(CLASSES):
+        for i in range(count):
+            kind, extension = (("PNG", "png"), ("JPEG", "JPEG"), ("JPEG", "jpg"))[i % 3]
+            key = f"{name}/{'deep/' if i == 1 else ''}{i}.{extension}"
+            (folder / key).parent.mkdir(parents=True, exist_ok=True)
+            (folder / key).write_bytes(picture(c * 100 + i, kind=kind, size=(8 + i, 4 + c)))
+            keys.append(key)
+    return sorted(keys, key=lambda key: key.rpartition("/")[::2])
+
+
+def foreign_tar(path: Path, count: int = 5) -> Path:
+    """A shard as webdataset's writer leaves it: pictures with their .cls."""
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for i in range(count):
+            for extension, data in (("cls", str(i % 3).encode()), ("png", picture(i))):
+                member = tarfile.TarInfo(f"{i:04d}.{extension}")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Every file by its path below the folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
