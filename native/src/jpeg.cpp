@@ -32,15 +32,28 @@ Status status_of_error(int code) noexcept {
   }
 }
 
-/// Warnings about things that leave the pixels as they should be.
-bool is_harmless(int code) noexcept {
+/// What a warning means: libjpeg goes on after all of them and patches over damage.
+Status status_of_warning(int code) noexcept {
   switch (code) {
     case JWRN_ADOBE_XFORM:
-    case JWRN_BOGUS_PROGRESSION:
     case JWRN_EXTRANEOUS_DATA:
-    case JWRN_JFIF_MAJOR: return true;
-    default: return false;
+    case JWRN_JFIF_MAJOR: return Status::ok;  // the pixels are as they should be
+    case JWRN_BOGUS_PROGRESSION: return Status::unsupported;
+    case JWRN_JPEG_EOF: return Status::truncated;
+    default: return Status::corrupt;
   }
+}
+
+/// Whether every coefficient of a progressive file has been sent in full. Otherwise libjpeg
+/// guesses the missing ones, differently from version to version.
+bool is_complete(const jpeg_decompress_struct& info) noexcept {
+  if (info.progressive_mode == 0 || info.coef_bits == nullptr) return true;
+  for (int component = 0; component < info.num_components; ++component) {
+    for (int i = 0; i < DCTSIZE2; ++i) {
+      if (info.coef_bits[component][i] != 0) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -83,8 +96,9 @@ void JpegDecoder::Handle::install_callbacks() noexcept {
   errors_.error_exit = [](j_common_ptr c) { fail(c, status_of_error(c->err->msg_code)); };
   errors_.output_message = [](j_common_ptr) {};
   errors_.emit_message = [](j_common_ptr c, int level) {
-    if (level >= 0 || is_harmless(c->err->msg_code)) return;
-    fail(c, c->err->msg_code == JWRN_JPEG_EOF ? Status::truncated : Status::corrupt);
+    if (level >= 0) return;  // a trace
+    const Status status = status_of_warning(c->err->msg_code);
+    if (status != Status::ok) fail(c, status);
   };
   source_.init_source = [](j_decompress_ptr) {};
   source_.term_source = [](j_decompress_ptr) {};
@@ -123,8 +137,8 @@ Status JpegDecoder::Handle::begin(const Picture& out) noexcept {
   }
   info_.dct_method = JDCT_ISLOW;
   info_.do_fancy_upsampling = TRUE;
-  jpeg_start_decompress(&info_);
-  return Status::ok;
+  jpeg_start_decompress(&info_);  // reads all scans when there are several
+  return is_complete(info_) ? Status::ok : Status::unsupported;
 }
 
 void JpegDecoder::Handle::read_rows(const Picture& out) noexcept {

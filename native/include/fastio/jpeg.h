@@ -22,8 +22,9 @@ class JpegDecoder {
   ///
   /// Damage that libjpeg would patch over (a bad code, a missing marker) is `corrupt`, data
   /// that end too early are `truncated`; extraneous bytes between segments pass. CMYK,
-  /// 12 bits and what libjpeg has not been built for are `unsupported`. When the answer is
-  /// not `ok`, `out` is unspecified; nothing beyond it is ever written.
+  /// 12 bits, progressive files that lack a scan and what libjpeg has not been built for
+  /// are `unsupported`. When the answer is not `ok`, `out` is unspecified; nothing beyond
+  /// it is ever written.
   [[nodiscard]] Status decode(Bytes file, const Picture& out) noexcept;
 
  private:

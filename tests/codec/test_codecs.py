@@ -1,0 +1,57 @@
+"""Each codec in the conformance suite, and the table that names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.codec import CODECS, Codec, describe_status
+from fastio.errors import SchemaError
+from tests.codec.conformance import CodecTests
+
+
+class TestImageCodec(CodecTests):
+    """Pictures."""
+
+    @pytest.fixture
+    def codec(self) -> Codec:
+        return CODECS["image"]
+
+    @pytest.fixture(params=[1, 3, 4])
+    def values(self, request: pytest.FixtureRequest) -> list[NDArray[Any]]:
+        return list(np.random.default_rng(0).integers(0, 256, (9, 5, 7, request.param), np.uint8))
+
+
+class TestRawCodec(CodecTests):
+    """Arrays of bytes."""
+
+    @pytest.fixture
+    def codec(self) -> Codec:
+        return CODECS["raw"]
+
+    @pytest.fixture(params=[(3072,), (4, 5, 3), (1,)])
+    def values(self, request: pytest.FixtureRequest) -> list[NDArray[Any]]:
+        return list(np.random.default_rng(0).integers(0, 256, (9, *request.param), np.uint8))
+
+
+def test_names_of_the_table() -> None:
+    """A codec's name is its key."""
+    assert list(CODECS) == [codec.name for codec in CODECS.values()]
+
+
+def test_every_status_has_words() -> None:
+    """Each status is described by words of its own."""
+    statuses = [getattr(_native, name) for name in dir(_native) if name.isupper()]
+    assert sorted(statuses) == list(range(9))
+    assert len({describe_status(status) for status in statuses}) == len(statuses)
+
+
+@pytest.mark.parametrize("value", [np.zeros((2, 2), np.float32), np.zeros(4, np.uint8), np.zeros((2, 2, 5), np.uint8)])
+def test_what_is_no_picture_is_not_encoded(value: NDArray[Any]) -> None:
+    """Only uint8 of two dimensions, or three with 1 to 4 channels, is a picture."""
+    with pytest.raises(SchemaError, match="a picture is uint8"):
+        CODECS["image"].encode(value)
