@@ -15,7 +15,6 @@ from fastio.converters.imagefolder import open_imagefolder
 from fastio.converters.packer import PackReport, pack
 from fastio.converters.scan import image_kind
 from fastio.converters.tar import is_tar, open_tar
-
 from fastio.errors import SourceError
 
 __all__ = ["LAYOUTS", "SOURCES", "Chunk", "PackReport", "Problem", "Source", "open_source", "pack"]

@@ -7,10 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
-from fastio.converters.ahead import in_order
-from fastio.converters.base import Chunk, Problem, Source
 from numpy.typing import NDArray
 
+from fastio.converters.ahead import in_order
+from fastio.converters.base import Chunk, Problem, Source
 from fastio.errors import SourceError
 from fastio.store import SampleStore
 

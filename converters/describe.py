@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fastio.converters.probe import KIND_NAMES, probe
 from numpy.typing import NDArray
 
+from fastio.converters.probe import KIND_NAMES, probe
 from fastio.schema import IMAGE, Field
 from fastio.store import SampleStore
 

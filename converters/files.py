@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fastio.converters.base import Chunk, Problem
-from fastio.converters.cut import cut
-from fastio.converters.probe import KIND_NAMES, image_problem, probe
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.converters.base import Chunk, Problem
+from fastio.converters.cut import cut
+from fastio.converters.probe import KIND_NAMES, image_problem, probe
 from fastio.schema import COLUMN, IMAGE, Field, Schema
 from fastio.spans import Spans
 from fastio.store.base import SampleBatch

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+
 from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
 from fastio.converters.labels import LABEL_SUFFIXES, Labels, read_labels

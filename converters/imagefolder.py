@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+
 from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
 from fastio.converters.scan import Folder, image_kind, require_folder, scan_folder, scan_tree, shown
-
 from fastio.errors import SourceError
 
 __all__ = ["open_imagefolder"]

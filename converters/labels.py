@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fastio.converters.restricted_pickle import load_pickle
 
+from fastio.converters.restricted_pickle import load_pickle
 from fastio.errors import SourceError
 
 __all__ = ["LABEL_SUFFIXES", "Labels", "format_labels", "read_labels"]

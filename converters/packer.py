@@ -13,7 +13,6 @@ from fastio.converters.ahead import in_order
 from fastio.converters.base import Chunk, Problem, Source
 from fastio.converters.describe import store_bytes
 from fastio.converters.scan import shown
-
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import create_store, open_store

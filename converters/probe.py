@@ -37,7 +37,7 @@ def image_problem(seen: NDArray[np.int32]) -> str:
     status, kind = int(seen[0]), KIND_NAMES[int(seen[4])]
     if status == _native.OK:
         return ""
-    if status == _native.NOT_IMAGE:
+    if status == _native.NOT_IMAGE or not seen[4]:
         return "is not an image: its first bytes are those of no known kind"
     if status == _native.TRUNCATED:
         return f"is a {kind} that ends within its header"

@@ -10,7 +10,6 @@ from operator import itemgetter
 from pathlib import Path
 
 from fastio.converters.base import Problem
-
 from fastio.errors import SourceError
 
 __all__ = ["Folder", "image_kind", "require_folder", "scan_folder", "scan_tree", "shown"]

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
 from fastio.converters.base import Chunk, Problem
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
 from fastio.converters.probe import image_problem, probe
 from fastio.converters.scan import shown
-from numpy.typing import NDArray
-
-from fastio import _native
 from fastio.errors import SourceError
 from fastio.schema import IMAGE, Schema
 from fastio.spans import Spans

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
 from fastio.converters.labels import format_labels
 from fastio.converters.probe import probe
 from fastio.converters.scan import image_kind
-
 from fastio.errors import StoreCorrupt, StoreError
 from fastio.schema import IMAGE
 from fastio.spans import Spans

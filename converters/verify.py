@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
 from fastio.converters.ahead import in_order
 from fastio.converters.base import Problem, Source
 from fastio.converters.compare import compare
 from fastio.converters.cut import cut
 from fastio.converters.describe import store_bytes
 from fastio.converters.probe import image_problem, probe
-from numpy.typing import NDArray
-
-from fastio import _native
 from fastio.machine import available_cpus
 from fastio.schema import IMAGE
 from fastio.spans import Spans

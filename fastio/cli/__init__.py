@@ -55,7 +55,9 @@ class _Commands(click.Group):
             raise _Interrupted("interrupted; nothing lies under the final name") from exc
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    name="fastio", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="fastio", message="fastio %(version)s")
 def cli() -> None:
     """

@@ -105,7 +105,7 @@ def test_tables(tmp_path, what):
 
 
 def test_leading_zeros_are_names(tmp_path):
-    """"007" and "7" must not become one number."""
+    """ "007" and "7" must not become one number."""
     path = tmp_path / "labels.csv"
     path.write_text("a.png,007\nb.png,008\n")
 

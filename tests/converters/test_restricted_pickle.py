@@ -54,7 +54,9 @@ def test_large_dicts(content, protocol):
 def test_numpy_scalars_and_arrays(protocol, kind):
     """numpy scalars become Python values, arrays stay arrays."""
     array = np.array([0, 1, 1, 0, 1, 0]).astype(kind).reshape(2, 3)
-    loaded = load_pickle(pickle.dumps({"scalar": array[0, 1], "array": array, "fortran": array.T, "zero": array[0, 0]}, protocol))
+    loaded = load_pickle(
+        pickle.dumps({"scalar": array[0, 1], "array": array, "fortran": array.T, "zero": array[0, 0]}, protocol)
+    )
 
     assert array[0, 1].item() == loaded["scalar"]
     assert array[0, 0].item() == loaded["zero"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
 from fastio.converters import SOURCES, open_source
 from fastio.errors import SourceError
 from tests.converters.conformance import MAKERS, SourceConformance, read_all
-from tests.converters.trees import CLASSES, class_folders, flat, foreign_tar, picture, pickled
+from tests.converters.trees import CLASSES, class_folders, flat, foreign_tar, pickled, picture
 
 
 class TestConformance(SourceConformance):
@@ -128,7 +129,7 @@ def test_imagefolder_order_is_that_of_os_walk(tmp_path):
         (root / key).parent.mkdir(parents=True, exist_ok=True)
         (root / key).write_bytes(picture(1))
     expected = [
-        os.path.relpath(os.path.join(folder, name), root)
+        str(Path(folder, name).relative_to(root))
         for folder, _, names in sorted(os.walk(root / "x", followlinks=True))
         for name in sorted(names)
     ]
@@ -201,15 +202,14 @@ def bad_files(folder):
     (folder / "loop.png").symlink_to(folder / "loop.png")
     os.mkfifo(folder / "pipe.png")
     with socket.socket(socket.AF_UNIX) as server:
-        here = os.getcwd()
+        here = Path.cwd()
         os.chdir(folder)  # socket names are short
         try:
             server.bind("socket.png")
         finally:
             os.chdir(here)
     (folder / "null.png").symlink_to("/dev/null")
-    with open(os.fsencode(folder) + b"/caf\xe9.png", "wb") as file:
-        file.write(picture(1))
+    (folder / os.fsdecode(b"caf\xe9.png")).write_bytes(picture(1))
     return {
         "empty.png": "empty",
         "notes.txt": "extension '.txt'",
@@ -287,7 +287,7 @@ def test_auto_does_not_guess(tmp_path):
     """Images beside folders could be either; the error names the option."""
     class_folders(tmp_path / "c")
     (tmp_path / "c" / "stray.png").write_bytes(picture(1))
-    with pytest.raises(SourceError, match="1 images, 3 folders.*--layout"):
+    with pytest.raises(SourceError, match=r"1 images, 3 folders.*--layout"):
         open_source(tmp_path / "c")
 
 
@@ -332,7 +332,9 @@ def test_damaged_sample_of_a_sealed_shard(tmp_path):
     at = data.index((tmp_path / "c" / "bee" / "0.png").read_bytes()) + len(image) // 2
     (tmp_path / "a.tar").write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
-    assert {"bee/0.png": "has a field 'image' that differs from its checksum"} == problems(open_source(tmp_path / "a.tar"))
+    assert {"bee/0.png": "has a field 'image' that differs from its checksum"} == problems(
+        open_source(tmp_path / "a.tar")
+    )
 
 
 def test_package_refuses_its_other_name():
@@ -342,7 +344,9 @@ def test_package_refuses_its_other_name():
     from pathlib import Path
 
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", "import converters"], cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", "import converters"], cwd=root, capture_output=True, text=True, check=False
+    )
 
     assert 1 == done.returncode
     assert "import fastio.converters" in done.stderr

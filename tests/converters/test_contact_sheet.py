@@ -1,0 +1,80 @@
+"""The contact sheet shows what was asked for, and says where a picture cannot be shown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastio.converters.contact_sheet import contact_sheet
+from fastio.errors import FastioError
+from fastio.schema import BYTES, Field
+from fastio.store import open_store
+from tests.conftest import encode, write_store
+
+RED, BLUE = (255, 0, 0), (0, 0, 255)
+
+
+def plain(colour, size=8):
+    """A picture of one colour."""
+    return encode(np.full((size, size, 3), colour, np.uint8))
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Three red, three blue pictures of two named classes."""
+    values = [plain(RED)] * 3 + [plain(BLUE)] * 3
+    labels = np.repeat(np.arange(2, dtype=np.int64), 3)
+    with open_store(write_store(tmp_path / "s.lmdb", values, labels, metadata={"classes": ["red", "blue"]})) as opened:
+        yield opened
+
+
+def share(sheet, colour):
+    """How much of the sheet has exactly this colour."""
+    return float((np.asarray(sheet) == colour).all(axis=2).mean())
+
+
+def test_every_picture_is_there(store):
+    """Half of the pictures' area is red, half is blue."""
+    sheet = contact_sheet(store, count=6, columns=3, size=64)
+    area = 3 * 64 * 64 / (sheet.width * sheet.height)
+
+    assert area == pytest.approx(share(sheet, RED), rel=0.01)
+    assert area == pytest.approx(share(sheet, BLUE), rel=0.01)
+
+
+def test_without_a_seed_the_store_is_covered(store):
+    """Two of a sorted store are its first and its last."""
+    sheet = contact_sheet(store, count=2, size=64)
+
+    assert share(sheet, RED) > 0 < share(sheet, BLUE)
+
+
+def test_a_seed_repeats(store):
+    """The same seed draws the same sheet."""
+    first, second = (contact_sheet(store, count=3, seed=5).tobytes() for _ in range(2))
+
+    assert first == second
+
+
+def test_labels_are_drawn(store):
+    """The text below a picture depends on its label."""
+    tall = contact_sheet(store, count=1, size=64)
+    below = np.asarray(tall)[-40:]
+
+    assert (below < 100).any()
+
+
+def test_bad_pictures_are_boxes(tmp_path):
+    """A picture that cannot be decoded does not stop the others."""
+    values = [plain(RED), b"nothing", plain(RED)[:40], plain(BLUE)]
+    with open_store(write_store(tmp_path / "s.lmdb", values)) as opened:
+        sheet = contact_sheet(opened, size=64)
+
+    assert share(sheet, RED) > 0 < share(sheet, BLUE)
+
+
+def test_nothing_to_show(tmp_path):
+    """A store without images is named."""
+    path = write_store(tmp_path / "s.lmdb", [b"x"], field=Field("text", BYTES, "|u1", (None,)))
+    with open_store(path) as opened, pytest.raises(FastioError, match="no images"):
+        contact_sheet(opened)

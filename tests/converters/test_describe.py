@@ -1,0 +1,83 @@
+"""What info says, and that its five lines without fastio do what they promise."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fastio.converters import open_source, pack
+from fastio.converters.describe import describe, overhead_reason, plain_snippet
+from fastio.store import FORMATS, open_store
+from tests.converters.trees import class_folders, flat, foreign_tar, pickled, picture
+
+
+@pytest.fixture(params=["lmdb", "h5", "tar"])
+def packed(request, tmp_path):
+    """Class folders and their store."""
+    class_folders(tmp_path / "c")
+    path = tmp_path / f"out.{request.param}"
+    pack(open_source(tmp_path / "c"), path)
+    return path
+
+
+def test_numbers(packed):
+    """Counts, classes, sizes and kinds are those of the files."""
+    with open_store(packed) as store:
+        said = json.loads(json.dumps(describe(store)))
+    field = said["fields"]["image"]
+
+    assert (9, packed.stat().st_size) == (said["samples"], said["size_bytes"])
+    assert [("bee", 3), ("cat", 3), ("dog", 3)] == [(c["name"], c["samples"]) for c in said["classes"]]
+    assert (4, 5, 6) == tuple(field["height"][each] for each in ("min", "median", "max"))
+    assert (8, 9, 10) == tuple(field["width"][each] for each in ("min", "median", "max"))
+    assert ({"JPEG": 6, "PNG": 3}, {"3": 9}, 9) == (field["kinds"], field["channels"], field["kinds_of"])
+    assert ({"layout": "imagefolder", "name": "c", "labels": None}, 0) == (said["source"], said["skipped"])
+
+
+def test_without_labels(tmp_path):
+    """No classes, and no line about labels."""
+    flat(tmp_path / "f")
+    pack(open_source(tmp_path / "f"), tmp_path / "s.lmdb")
+    with open_store(tmp_path / "s.lmdb") as store:
+        said = describe(store)
+
+    assert said["classes"] is None
+    assert "labels" not in said["read_without_fastio"]
+
+
+def test_labels_that_are_numbers(tmp_path):
+    """They are counted under their own values, without names."""
+    labels = flat(tmp_path / "f", 4)
+    pack(open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels)), tmp_path / "s.lmdb")
+    with open_store(tmp_path / "s.lmdb") as store:
+        assert [(0, None, 2), (1, None, 1), (2, None, 1)] == [tuple(c.values()) for c in describe(store)["classes"]]
+
+
+def test_foreign_shards(tmp_path):
+    """Tar shards of others are described as well, sizes unknown."""
+    with open_store(foreign_tar(tmp_path / "s.tar")) as store:
+        said = describe(store)
+
+    assert (5, {"PNG": 5}) == (said["samples"], said["fields"]["image"]["kinds"])
+
+
+# webdataset leaves its files to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_five_lines_without_fastio(tmp_path, name):
+    """The snippet of each format gives every image and label with the plain library alone."""
+    labels = flat(tmp_path / "f")
+    path = tmp_path / f"s{FORMATS[name].suffixes[0]}"
+    pack(open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels)), path)
+    names = {"path": str(path)}
+    exec(plain_snippet(name), names)
+
+    assert [picture(i) for i in range(7)] == [bytes(image) for image in names["images"]]
+    assert list(labels.values()) == list(names["labels"])
+    assert len(plain_snippet(name).splitlines()) <= 5
+
+
+def test_every_format_has_its_reason():
+    """A new format brings its snippet and the reason for its overhead along."""
+    assert all(plain_snippet(name) and overhead_reason(name) for name in FORMATS)

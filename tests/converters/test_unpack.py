@@ -1,0 +1,195 @@
+"""Unpacking: the same tree, and never a byte outside of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastio.converters import open_source, pack
+from fastio.converters.labels import read_labels
+from fastio.converters.unpack import check_key, unpack
+from fastio.errors import StoreCorrupt, StoreError
+from fastio.schema import BYTES, COLUMN, IMAGE, Field, Schema
+from fastio.store import SampleBatch, create_store, open_store
+from tests.conftest import as_spans
+from tests.converters.trees import class_folders, files_below, flat, foreign_tar, pickled, picture
+
+
+@pytest.fixture(params=["lmdb", "h5", "tar"])
+def packed(request, tmp_path):
+    """Class folders and their store."""
+    class_folders(tmp_path / "c")
+    path = tmp_path / f"out.{request.param}"
+    pack(open_source(tmp_path / "c"), path)
+    return path
+
+
+def test_the_tree_comes_back(tmp_path, packed):
+    """Every file, byte by byte, and nothing else."""
+    with open_store(packed) as store:
+        report = unpack(store, tmp_path / "again")
+
+    assert files_below(tmp_path / "c") == files_below(tmp_path / "again")
+    assert 9 == report.files
+    assert ["again", "c"] == sorted(p.name for p in tmp_path.iterdir() if p.is_dir())
+
+
+def test_names_that_are_hard(tmp_path):
+    """Blanks, dots, quotes, newlines and other alphabets survive each format."""
+    (tmp_path / "f").mkdir()
+    names = [
+        "a b.png",
+        "a.b.c.png",
+        "%2E.png",
+        "ä'\".png",
+        "日本.PNG",
+        "-rf.png",
+        ".hidden.png",
+        "tab\t.png",
+        "x" * 200 + ".png",
+    ]
+    for i, name in enumerate(names):
+        (tmp_path / "f" / name).write_bytes(picture(i))
+    for suffix in ("lmdb", "h5", "tar"):
+        pack(open_source(tmp_path / "f"), tmp_path / f"out.{suffix}")
+        with open_store(tmp_path / f"out.{suffix}") as store:
+            unpack(store, tmp_path / suffix)
+
+        assert files_below(tmp_path / "f") == files_below(tmp_path / suffix)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "jsonl"])
+def test_labels_are_written_when_asked_for(tmp_path, suffix):
+    """A label file that reads back as the one that was packed, outside of the tree."""
+    labels = {name: ("ant", "bee", "cat")[label] for name, label in flat(tmp_path / "f").items()}
+    pack(open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels)), tmp_path / "out.lmdb")
+    with open_store(tmp_path / "out.lmdb") as store:
+        unpack(store, tmp_path / "again", labels=tmp_path / f"again.{suffix}")
+    first, second = read_labels(tmp_path / "l.pkl"), read_labels(tmp_path / f"again.{suffix}")
+
+    assert (first.by_name, first.classes) == (second.by_name, second.classes)
+    assert files_below(tmp_path / "f") == files_below(tmp_path / "again")
+
+
+def test_foreign_shards_get_extensions(tmp_path):
+    """A key without extension gets that of its image."""
+    with open_store(foreign_tar(tmp_path / "s.tar", 2)) as store:
+        unpack(store, tmp_path / "out")
+
+    assert {"0000.png": picture(0), "0001.png": picture(1)} == files_below(tmp_path / "out")
+
+
+def store_of(path, keys):
+    """A store with these keys, as a hostile packer could write it."""
+    fields = (Field("image", IMAGE, "|u1", (None, None, None)), Field("label", COLUMN, "<i8", ()))
+    with create_store(path, Schema(fields)) as writer:
+        spans = {"image": as_spans([picture(i) for i in range(len(keys))])}
+        writer.append(SampleBatch(keys, spans, {"label": np.zeros(len(keys), np.int64)}))
+        writer.close({})
+    return open_store(path)
+
+
+@pytest.mark.parametrize(
+    "key", ["../out.png", "a/../../out.png", "/etc/out.png", "..", ".", "a//b.png", "a/./b.png", "a/", "/"]
+)
+def test_keys_that_lead_elsewhere(tmp_path, key):
+    """Refused by name; nothing is written anywhere."""
+    (tmp_path / "in").mkdir()
+    with store_of(tmp_path / "s.h5", ["good.png", key]) as store, pytest.raises(StoreError, match="plain path"):
+        unpack(store, tmp_path / "in" / "out")
+
+    assert [] == list((tmp_path / "in").iterdir())
+    assert ["in", "s.h5"] == sorted(p.name for p in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("key", ["", "a\0b", "../a", "/a"])
+def test_check_key(key):
+    """Only a plain path below a folder passes."""
+    assert "a/b..c" == check_key("a/b..c")
+    with pytest.raises(StoreError):
+        check_key(key)
+
+
+@pytest.mark.parametrize("keys", [["a.png", "a.png/b.png"], ["a.png/b.png", "a.png"]])
+def test_a_key_that_is_a_folder_and_a_file(tmp_path, keys):
+    """Refused, whichever comes first."""
+    with store_of(tmp_path / "s.lmdb", keys) as store, pytest.raises(StoreError):
+        unpack(store, tmp_path / "out")
+
+    assert ["s.lmdb"] == [p.name for p in tmp_path.iterdir()]
+
+
+def test_existing_files_are_kept(tmp_path, packed):
+    """Without overwrite nothing changes; with it, the store's files win and others stay."""
+    (tmp_path / "out" / "bee").mkdir(parents=True)
+    (tmp_path / "out" / "bee" / "0.png").write_text("mine")
+    (tmp_path / "out" / "other.txt").write_text("mine")
+    before = files_below(tmp_path / "out")
+    with open_store(packed) as store:
+        with pytest.raises(StoreError, match=r"bee/0\.png: exists"):
+            unpack(store, tmp_path / "out")
+        assert before == files_below(tmp_path / "out")
+
+        unpack(store, tmp_path / "out", overwrite=True)
+
+    assert {**files_below(tmp_path / "c"), "other.txt": b"mine"} == files_below(tmp_path / "out")
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_links_in_the_target_are_not_followed(tmp_path, packed, overwrite):
+    """A link where a folder of the tree belongs would lead outside: refused."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "dog").symlink_to(tmp_path / "elsewhere")
+    with open_store(packed) as store, pytest.raises(StoreError, match="in the way"):
+        unpack(store, tmp_path / "out", overwrite=overwrite)
+
+    assert [] == list((tmp_path / "elsewhere").iterdir())
+    assert ["dog"] == [p.name for p in (tmp_path / "out").iterdir()]
+
+
+def test_a_link_in_place_of_a_file_is_replaced_not_followed(tmp_path, packed):
+    """With overwrite the link goes, what it led to stays."""
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "out" / "bee").mkdir(parents=True)
+    (tmp_path / "out" / "bee" / "0.png").symlink_to(tmp_path / "victim")
+    with open_store(packed) as store:
+        unpack(store, tmp_path / "out", overwrite=True)
+
+    assert "mine" == (tmp_path / "victim").read_text()
+    assert files_below(tmp_path / "c") == files_below(tmp_path / "out")
+
+
+def test_damaged_bytes_are_not_given_back(tmp_path):
+    """A sample that differs from its checksum is named; nothing is unpacked."""
+    flat(tmp_path / "f")
+    pack(open_source(tmp_path / "f"), tmp_path / "s.lmdb")
+    data = bytearray((tmp_path / "s.lmdb").read_bytes())
+    data[data.index(picture(3)) + 50] ^= 4
+    (tmp_path / "s.lmdb").write_bytes(data)
+    with open_store(tmp_path / "s.lmdb") as store, pytest.raises(StoreCorrupt, match=r"0003\.png"):
+        unpack(store, tmp_path / "out")
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_labels_that_cannot_be_written_are_found_out_first(tmp_path, packed):
+    """No tree appears when the label file is refused."""
+    with open_store(packed) as store:
+        for name in ("labels.txt", "out.lmdb" if packed.suffix == ".lmdb" else packed.name):
+            with pytest.raises((StoreError, ValueError)):
+                unpack(store, tmp_path / "again", labels=tmp_path / name)
+
+    assert not (tmp_path / "again").exists()
+
+
+def test_other_payload_fields_lie_beside(tmp_path):
+    """A second payload field becomes a file with the field's name behind the key."""
+    fields = (Field("image", IMAGE, "|u1", (None, None, None)), Field("caption", BYTES, "|u1", (None,)))
+    with create_store(tmp_path / "s.lmdb", Schema(fields)) as writer:
+        writer.append(SampleBatch(["a.png"], {"image": as_spans([picture(1)]), "caption": as_spans([b"a bee"])}))
+        writer.close({})
+    with open_store(tmp_path / "s.lmdb") as store:
+        unpack(store, tmp_path / "out")
+
+    assert {"a.png": picture(1), "a.png.caption": b"a bee"} == files_below(tmp_path / "out")

@@ -1,0 +1,270 @@
+"""The command line as a user meets it: what it prints, how it ends, what it leaves."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from fastio.cli import cli
+from fastio.cli.screen import SIZE, printable, size
+from tests.converters.trees import class_folders, files_below, flat, pickled
+
+COMMANDS = ("pack", "info", "ls", "show", "unpack", "verify", "bench")
+
+
+def run(*args, code=0):
+    """Run a command in this process; its exit code is as expected."""
+    result = CliRunner().invoke(cli, [str(arg) for arg in args])
+    assert code == result.exit_code, result.output
+    return result
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A flat folder of seven PNGs, its labels, and a store of it."""
+    labels = flat(tmp_path / "pngs")
+    pickled(tmp_path / "labels.pkl", labels)
+    run("pack", tmp_path / "pngs", tmp_path / "s.lmdb", "--labels", tmp_path / "labels.pkl")
+    return tmp_path
+
+
+def test_help_imports_nothing_heavy():
+    """--help needs neither torch, h5py, rich, PIL nor numpy."""
+    heavy = "torch h5py rich numpy PIL"
+    script = (
+        "import sys; from fastio.cli import cli; cli(['--help'], standalone_mode=False); "
+        f"print([m for m in '{heavy}'.split() if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert "[]\n" == done.stderr
+    assert all(command in done.stdout for command in COMMANDS)
+
+
+def test_packing_needs_no_torch(tmp_path):
+    """pack, info, ls and verify run without torch."""
+    flat(tmp_path / "pngs")
+    script = (
+        "import sys; from fastio.cli import cli\n"
+        "for line in ('pack pngs s.lmdb', 'info s.lmdb', 'ls s.lmdb', 'verify s.lmdb --decode'):\n"
+        "    cli(line.split(), standalone_mode=False)\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+
+@pytest.mark.parametrize("command", [*((c,) for c in COMMANDS), ("bench", "io")])
+def test_every_command_has_an_example(command):
+    """Help shows how a command is called."""
+    assert "Example:\n    fastio" in run(*command, "--help").output
+
+
+def test_version():
+    """The version is that of the package."""
+    from importlib.metadata import version
+
+    assert f"fastio {version('fastio')}\n" == run("--version").output
+
+
+@pytest.mark.parametrize("suffix", ["lmdb", "h5", "tar"])
+def test_there_and_back(tmp_path, suffix):
+    """pack, verify against the source, unpack: the same tree."""
+    class_folders(tmp_path / "c")
+    store = tmp_path / f"s.{suffix}"
+    packed = run("pack", tmp_path / "c", store, "--jobs", 2)
+
+    assert "packed 9 of 9 samples" in packed.output
+    assert "class folders, 9 samples" in packed.stderr
+    assert "all good" in run("verify", store, "--decode", "--against", tmp_path / "c").output
+
+    run("unpack", store, tmp_path / "again")
+
+    assert files_below(tmp_path / "c") == files_below(tmp_path / "again")
+
+
+def test_skipped_samples_are_all_listed(tmp_path):
+    """Every one, however many and however long, and the sum is right."""
+    flat(tmp_path / "pngs", 40)
+    long = "x" * 180
+    for i in range(30):
+        (tmp_path / "pngs" / f"{long}{i:02d}.txt").touch()
+    output = run("pack", tmp_path / "pngs", tmp_path / "s.lmdb", "--on-error", "skip").output
+
+    assert "packed 40 of 70 samples, 30 skipped" in output
+    joined = "".join(line.split(" ")[0] for line in output.splitlines())
+    assert all(f"{i:02d}.txt" in joined for i in range(30))
+
+
+def test_errors_are_one_line(tmp_path):
+    """An expected failure is one line on stderr, exit code 1, no traceback."""
+    (tmp_path / "broken.lmdb").write_bytes(b"nothing")
+    (tmp_path / "empty").mkdir()
+    for args in (
+        ("pack", tmp_path / "nothing", tmp_path / "s.lmdb"),
+        ("pack", tmp_path / "empty", tmp_path / "s.lmdb"),
+        ("info", tmp_path / "broken.lmdb"),
+        ("ls", tmp_path / "nothing.lmdb"),
+        ("verify", tmp_path / "nothing.h5"),
+        ("unpack", tmp_path / "nothing.tar", tmp_path / "out"),
+        ("show", tmp_path / "nothing.tar"),
+    ):
+        lines = run(*args, code=1).output.splitlines()
+
+        assert 1 == len(lines)
+        assert lines[0].startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "args", [("pack", "a"), ("pack", "a", "b", "--jobs", "0"), ("info",), ("verify", "a", "--labels", "b")]
+)
+def test_wrong_usage(args):
+    """Exit code 2."""
+    run(*args, code=2)
+
+
+def test_info(folder):
+    """For people and for machines."""
+    text = run("info", folder / "s.lmdb").output
+
+    assert "lmdb, 7 samples" in text
+    assert "lmdb.open(path" in text
+    assert 7 == json.loads(run("info", folder / "s.lmdb", "--json").output)["samples"]
+    assert "simd" in run("info", "--build").output
+
+
+def test_ls(folder):
+    """Index, size, label and key; filtered and limited."""
+    assert 7 == len(run("ls", folder / "s.lmdb").output.splitlines())
+    index, size_bytes, label, key = run("ls", folder / "s.lmdb", "*5.png").output.split()
+    assert ("5", "2", "0005.png") == (index, label, key)
+    assert (folder / "pngs" / key).stat().st_size == int(size_bytes)
+    assert 2 == len(run("ls", folder / "s.lmdb", "--limit", 2).output.splitlines())
+    assert "" == run("ls", folder / "s.lmdb", "none").output
+    record = json.loads(run("ls", folder / "s.lmdb", "0004*", "--json").output)
+
+    assert {"index": 4, "key": "0004.png", "label": 1, "class": None} == {
+        k: record[k] for k in record if k != "size_bytes"
+    }
+
+
+def test_show(folder):
+    """A PNG lies where it was asked for, and is not replaced unasked."""
+    target = folder / "sheet.png"
+    run("show", folder / "s.lmdb", "-o", target, "--count", 4, "--columns", 2, "--size", 64)
+    with Image.open(target) as sheet:
+        assert "PNG" == sheet.format
+
+    run("show", folder / "s.lmdb", "-o", target, code=1)
+    run("show", folder / "s.lmdb", "-o", target, "--overwrite")
+
+
+def test_verify_says_what_is_wrong(folder):
+    """Exit code 1, the sample's key in the table and in the JSON."""
+    data = bytearray((folder / "s.lmdb").read_bytes())
+    data[data.index((folder / "pngs" / "0003.png").read_bytes()) + 60] ^= 1
+    (folder / "s.lmdb").write_bytes(data)
+
+    assert "0003.png" in run("verify", folder / "s.lmdb", code=1).output
+    report = json.loads(run("verify", folder / "s.lmdb", "--json", code=1).output)
+    assert (False, ["0003.png"]) == (report["ok"], [problem["key"] for problem in report["problems"]])
+
+
+def test_unpack_with_labels(folder):
+    """A label file beside the tree, when asked for."""
+    run("unpack", folder / "s.lmdb", folder / "again", "--labels", folder / "again.csv")
+
+    assert files_below(folder / "pngs") == files_below(folder / "again")
+    assert "filename,label" == (folder / "again.csv").read_text().splitlines()[0]
+
+
+def test_bench_io(folder):
+    """Every sample of every epoch is read."""
+    result = json.loads(run("bench", "io", folder / "s.lmdb", "--batch-size", 2, "--epochs", 2, "--json").output)
+
+    assert 14 == result["samples"]
+    assert "samples/s" in run("bench", "io", folder / "s.lmdb", "--shuffle", "--threads", 1).output
+
+
+def test_keys_cannot_move_the_cursor(tmp_path):
+    """Control characters in names are shown, not sent."""
+    flat(tmp_path / "pngs", 1)
+    (tmp_path / "pngs" / "0000.png").rename(tmp_path / "pngs" / "a\x1b[2J.png")
+    run("pack", tmp_path / "pngs", tmp_path / "s.lmdb")
+
+    assert "\x1b" not in run("ls", tmp_path / "s.lmdb").output
+    assert "a\\x1b[2J" == printable("a\x1b[2J")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("suffix", ["lmdb", "h5", "tar"])
+def test_a_signal_leaves_nothing(tmp_path, suffix, number):
+    """Ctrl-C and SIGTERM in the middle: nothing of the store is left, the exit code says why, no traceback."""
+    flat(tmp_path / "pngs", 30)
+    script = (
+        "import os, sys; from fastio.converters import packer, files; from fastio.cli import main\n"
+        "packer.CHUNK_SAMPLES = 1\n"
+        "read = files.FileSource.read\n"
+        "def stop(self, chunk):\n"
+        f"    if chunk.start == 15: os.kill(os.getpid(), {int(number)})\n"
+        "    return read(self, chunk)\n"
+        "files.FileSource.read = stop\n"
+        f"sys.argv = ['fastio', 'pack', 'pngs', 's.{suffix}', '--jobs', '1']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert 128 + number == done.returncode, done.stderr
+    assert ["pngs"] == [path.name for path in tmp_path.iterdir()]
+    assert "Traceback" not in done.stderr
+    if number == signal.SIGINT:
+        assert "error: interrupted" in done.stderr.splitlines()[-1]
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    """fastio ls | head ends quietly."""
+    flat(tmp_path / "pngs", 10)
+    run("pack", tmp_path / "pngs", tmp_path / "s.lmdb")
+    script = "from fastio.cli import main; import sys; sys.argv = ['fastio', 'ls', 's.lmdb']; main()"
+    done = subprocess.run(
+        f'{sys.executable} -c "{script}" | true', shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert "" == done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1GB", 10**9),
+        ("1.5 GB", 1_500_000_000),
+        ("1GiB", 1 << 30),
+        ("500MB", 500_000_000),
+        ("64k", 64_000),
+        ("7", 7),
+        ("7B", 7),
+    ],
+)
+def test_sizes(text, expected):
+    """Sizes as people write them."""
+    assert expected == SIZE.convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "1XB", "1iB", "one"])
+def test_sizes_that_are_none(text, tmp_path):
+    """Refused as usage, with an example."""
+    result = run("pack", tmp_path, "out-%06d.tar", "--shard-size", text, code=2)
+
+    assert "not a size" in result.output
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_960, "1.0 MB"), (2e15, "2000.0 TB")]
+)
+def test_sizes_for_people(count, expected):
+    """The unit changes before four digits."""
+    assert expected == size(count)
