@@ -18,7 +18,20 @@ The payload is written before its size is known: from O on, straight to the file
 metadata around it, through a file object, with a dataset that is allocated at once and never filled. O is learned
 from a rehearsal in memory and compared with where the dataset really came to lie.
 
-    HEXDUMP
+A store of two samples with labels 0 and 1, "a.png" with the bytes "first" and "b.png" with "2nd", as HDF5 2.0
+writes it (here O is 11c8; other versions may place it elsewhere):
+
+    0000  89 66 61 73 74 69 6f 0a  01 00 00 00 68 64 66 35   the seal, see seal.py: version 1, "hdf5",
+    0010  02 00 00 00 00 00 00 00  e1 1c 00 00 00 00 00 00   2 samples, 1ce1 bytes,
+    0020  00 00 00 00 00 00 00 00  c8 11 00 00 00 00 00 00   seal at 0, head of 11c8 bytes
+    1000  89 48 44 46 0d 0a 1a 0a  03 08 08 00 00 10 00 00   superblock 3; base address 1000
+    1030  4f 48 44 52 02 00 78 02                            object header of the root group
+    1058  01 00 04 64 61 74 61 b8  00                        link "data", at b8 from the base address on
+    10b8  4f 48 44 52 02                                     object header of "data"
+    10f2  03 01 c8 01 00 00 00 00  00 00 08 00 00 00         contiguous, at 1c8 from the base on, 8 bytes
+    11c8  66 69 72 73 74 32 6e 64                            "first" "2nd"
+    11d0  4f 48 44 52 02                                     object header of "image_starts"
+    12e0  00 00 00 00 00 00 00 00  05 00 00 00 00 00 00 00   image_starts: 0, 5
 """
 
 from __future__ import annotations

@@ -172,7 +172,8 @@ def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
             f"open the whole set, e.g. by name-*.tar, or copy the missing ones"
         )
     ordered = [by_number[i] for i in range(first.shards)]
-    if set_checksum(_identity(shard) for shard in ordered) != first.set_crc:
+    added = set_checksum(_identity(shard) for shard in ordered), sum(shard.count for shard in ordered)
+    if added != (first.set_crc, first.set_count):
         raise StoreCorrupt(f"{path}: the shards' seals do not add up to their set; copy or pack again")
     if any(shard.schema != ordered[0].schema for shard in ordered):
         raise StoreCorrupt(f"{path}: the shards have different schemas; pack again")

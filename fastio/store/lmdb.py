@@ -22,9 +22,35 @@ A node whose header, key and value exceed 2038 bytes goes to overflow pages. Key
     with lmdb.open(path, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
         for key, value in txn.cursor().iternext(key=b"0"): ...
 
-A store of two samples, "a.png" with 5 bytes and "b.png" with 3 bytes (abridged; the index follows):
+A store of two samples with labels 0 and 1, "a.png" with the bytes "first" and "b.png" with "2nd"; what is left out
+here are zeros, the index arrays on pages 4 to 8, and the rest of the header on page 9:
 
-    HEXDUMP
+    1000  01 00 00 00 00 00 00 00  00 00 08 00 00 00 00 00   page 1, meta
+    1010  de c0 ef be 01 00 00 00  00 00 00 00 00 00 00 00   magic, data version 1, address
+    1020  00 d0 00 00 00 00 00 00  00 10 00 00 08 00 00 00   map size; free database: page size, integer keys
+    1050  ff ff ff ff ff ff ff ff  00 00 00 00 00 00 02 00   it has no root; main database: depth 2
+    1060  01 00 00 00 00 00 00 00  02 00 00 00 00 00 00 00   1 branch page, 2 leaf pages
+    1070  08 00 00 00 00 00 00 00  0a 00 00 00 00 00 00 00   8 overflow pages, 10 entries
+    1080  0b 00 00 00 00 00 00 00  0c 00 00 00 00 00 00 00   root is page 11, the last page is 12
+    1090  01 00 00 00 00 00 00 00                            txnid 1
+    2000  02 00 00 00 00 00 00 00  00 00 02 00 14 00 c6 0f   page 2, leaf; free from 14 to fc6
+    2010  e2 0f c6 0f                                        nodes at fe2 and fc6
+    2fc6  03 00 00 00 00 00 10 00                            value of 3 bytes, key of 16
+    2fce  30 30 30 30 30 30 30 30  30 31 2f 69 6d 61 67 65   "0000000001/image"
+    2fde  32 6e 64 00                                        "2nd", padded to an even size
+    2fe2  05 00 00 00 00 00 10 00                            value of 5 bytes, key of 16
+    2fea  30 30 30 30 30 30 30 30  30 30 2f 69 6d 61 67 65   "0000000000/image"
+    2ffa  66 69 72 73 74 00                                  "first"
+    3000  03 00 00 00 00 00 00 00  00 00 04 00 01 00 00 00   page 3, overflow run of 1 page
+    3010  fa 2f 00 00 00 00 00 00  de 2f 00 00 00 00 00 00   image_starts: 2ffa, 2fde
+    9010  7b 22 66 61 73 74 69 6f  22 3a 31 2c 22 73 63 68   header: {"fastio":1,"sch...
+    a000  0a 00 00 00 00 00 00 00  00 00 02 00 20 00 32 0f   page 10, leaf of the index, 8 nodes
+    af32  f0 0f 00 00 01 00 05 00  5f 73 65 61 6c 0c         "_seal": 4080 bytes on page 12
+    b000  0b 00 00 00 00 00 00 00  00 00 01 00 14 00 e8 0f   page 11, branch, the root
+    bfe8  0a 00 00 00 00 00 07 00  5f 68 65 61 64 65 72 00   page 10 from "_header" on
+    bff8  02 00 00 00 00 00 00 00                            page 2 before that
+    c000  0c 00 00 00 00 00 00 00  00 00 04 00 01 00 00 00   page 12, overflow
+    c010  89 66 61 73 74 69 6f 0a  01 00 00 00 6c 6d 64 62   the seal, see seal.py
 """
 
 from __future__ import annotations

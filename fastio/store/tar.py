@@ -19,7 +19,25 @@ whatever else would break a member's name. Two keys with one stem (a.jpg beside 
 extension in the stem (a%2Epng). The original keys are in the index. Names above 100 bytes or outside ASCII, and
 sizes from 8 GiB, have a PAX header. All times, owners and groups are 0.
 
-    HEXDUMP
+A shard of two samples with labels 0 and 1, "a.png" with the bytes "first" and "b.png" with "2nd" (headers abridged):
+
+    0000  5f 5f 66 61 73 74 69 6f  5f 5f 2f 61 62 6f 75 74   "__fastio__/about"
+    0400  61 2e 70 6e 67 00                                  "a.png"
+    0464  30 30 30 30 36 34 34 00  30 30 30 30 30 30 30 00   mode 644, uid 0
+    047c  30 30 30 30 30 30 30 30  30 30 35 00               5 bytes
+    0494  30 31 30 31 32 36 00 20  30 00                     sum of the header, a regular file
+    0501  75 73 74 61 72 00 30 30                            "ustar", version 00
+    0600  66 69 72 73 74 00                                  "first"
+    0800  61 2e 63 6c 73 00                                  "a.cls"
+    0a00  30 00                                              "0"
+    0c00  62 2e 70 6e 67 00                                  "b.png"
+    0e00  32 6e 64 00                                        "2nd"
+    1000  62 2e 63 6c 73 00                                  "b.cls"
+    1200  31 00                                              "1"
+    1400  5f 5f 66 61 73 74 69 6f  5f 5f 2f 69 6d 61 67 65   "__fastio__/image_starts.npy"
+    1680  00 06 00 00 00 00 00 00  00 0e 00 00 00 00 00 00   image_starts: 600, e00
+    3200  5f 5f 66 61 73 74 69 6f  5f 5f 2f 73 65 61 6c 00   "__fastio__/seal"
+    3400  89 66 61 73 74 69 6f 0a  01 00 00 00 74 61 72 00   the seal, see seal.py
 """
 
 from __future__ import annotations
