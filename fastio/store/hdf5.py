@@ -26,7 +26,7 @@ writes it (here O is 11c8; other versions may place it elsewhere):
     0020  00 00 00 00 00 00 00 00  c8 11 00 00 00 00 00 00   seal at 0, head of 11c8 bytes
     1000  89 48 44 46 0d 0a 1a 0a  03 08 08 00 00 10 00 00   superblock 3; base address 1000
     1030  4f 48 44 52 02 00 78 02                            object header of the root group
-    1058  01 00 04 64 61 74 61 b8  00                        link "data", at b8 from the base address on
+    1057  01 00 04 64 61 74 61 b8  00                        link "data", at b8 from the base address on
     10b8  4f 48 44 52 02                                     object header of "data"
     10f2  03 01 c8 01 00 00 00 00  00 00 08 00 00 00         contiguous, at 1c8 from the base on, 8 bytes
     11c8  66 69 72 73 74 32 6e 64                            "first" "2nd"
