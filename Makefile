@@ -28,7 +28,10 @@ test: setup ## Run the whole test suite
 lint: setup ## ruff, mypy --strict, clang-format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	@# mypy sees the package as it is installed: converters/ as fastio.converters
+	rm -rf build/types && mkdir -p build/types/fastio
+	ln -s $(CURDIR)/fastio/* $(CURDIR)/converters build/types/fastio/
+	cd build/types && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p fastio
 	find native -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
 
 format: setup ## Let ruff and clang-format write
