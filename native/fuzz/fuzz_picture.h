@@ -15,10 +15,10 @@ namespace fastio {
 /// so that the decoder gets past it; it lies in memory of its exact size, so that one byte
 /// too far is seen.
 inline void decode_as_all(Worker& worker, Bytes file) {
-  constexpr std::int64_t kMostPixels = 1 << 18;
+  constexpr std::int64_t most_pixels = 1 << 18;
   const ImageInfo info = probe_image(file);
   if (info.status != Status::ok) return;
-  if (std::int64_t{info.height} * info.width > kMostPixels) return;
+  if (std::int64_t{info.height} * info.width > most_pixels) return;
   for (const int channels : {1, 3, 4}) {
     const auto height = static_cast<std::size_t>(info.height);
     const auto width = static_cast<std::size_t>(info.width);

@@ -33,13 +33,23 @@ void put_chunk(File& file, const char* type, fastio::Bytes payload) {
 /// Recipe: width, height, depth, colour, interlace, palette entries, transparency bytes;
 /// then palette, transparency and filtered rows.
 File build(fastio::Bytes recipe) {
-  constexpr std::array<std::uint8_t, 5> kDepths{1, 2, 4, 8, 16};
-  constexpr std::array<std::uint8_t, 5> kColors{0, 2, 3, 4, 6};
+  constexpr std::array<std::uint8_t, 5> depths{1, 2, 4, 8, 16};
+  constexpr std::array<std::uint8_t, 5> colors{0, 2, 3, 4, 6};
   File file{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
   const std::uint8_t width = recipe[0] % 40;
   const std::uint8_t height = recipe[1] % 40;
-  const std::array<std::uint8_t, 13> header{0, 0, 0, width, 0, 0, 0, height,
-                                            kDepths[recipe[2] % 5], kColors[recipe[3] % 5], 0, 0,
+  const std::array<std::uint8_t, 13> header{0,
+                                            0,
+                                            0,
+                                            width,
+                                            0,
+                                            0,
+                                            0,
+                                            height,
+                                            depths[recipe[2] % 5],
+                                            colors[recipe[3] % 5],
+                                            0,
+                                            0,
                                             static_cast<std::uint8_t>(recipe[4] % 2)};
   put_chunk(file, "IHDR", header);
   fastio::Bytes rest = recipe.subspan(7);
@@ -52,8 +62,8 @@ File build(fastio::Bytes recipe) {
   if (recipe[6] != 0) put_chunk(file, "tRNS", take(recipe[6]));
   libdeflate_compressor* compressor = libdeflate_alloc_compressor(1);
   std::vector<std::uint8_t> stream(libdeflate_zlib_compress_bound(compressor, rest.size()));
-  stream.resize(libdeflate_zlib_compress(compressor, rest.data(), rest.size(), stream.data(),
-                                         stream.size()));
+  stream.resize(
+      libdeflate_zlib_compress(compressor, rest.data(), rest.size(), stream.data(), stream.size()));
   libdeflate_free_compressor(compressor);
   put_chunk(file, "IDAT", {stream.data(), stream.size() / 2});
   put_chunk(file, "IDAT", fastio::Bytes(stream).subspan(stream.size() / 2));

@@ -55,7 +55,7 @@ BufferRing::BufferRing(std::size_t keep) noexcept : state_(std::make_shared<Stat
 
 std::unique_ptr<BufferRing::Lease> BufferRing::acquire(std::size_t size) noexcept {
   if (size > std::numeric_limits<std::size_t>::max() / 4) return nullptr;
-  const std::size_t capacity = (size / kAlignment + 1) * kAlignment;
+  const std::size_t capacity = (size / alignment + 1) * alignment;
   {
     const std::lock_guard lock(state_->mutex);
     auto& free = state_->free;
@@ -66,7 +66,7 @@ std::unique_ptr<BufferRing::Lease> BufferRing::acquire(std::size_t size) noexcep
       return std::make_unique<Lease>(state_, found.data, found.capacity);
     }
   }
-  auto* data = static_cast<std::uint8_t*>(std::aligned_alloc(kAlignment, capacity));
+  auto* data = static_cast<std::uint8_t*>(std::aligned_alloc(alignment, capacity));
   if (data == nullptr) return nullptr;
   {
     const std::lock_guard lock(state_->mutex);

@@ -12,8 +12,8 @@ Status decode_picture(Worker& worker, Bytes file, const Picture& out, bool verif
   switch (image_kind(file)) {
     case ImageKind::jpeg: return worker.jpeg.decode(file, out);
     case ImageKind::png: return worker.png.decode(file, out, verify_crc);
-    case ImageKind::unknown: return file.size() < kSignatureBytes ? Status::truncated
-                                                                  : Status::not_image;
+    case ImageKind::unknown:
+      return file.size() < signature_bytes ? Status::truncated : Status::not_image;
     default: return Status::unsupported;
   }
 }

@@ -43,7 +43,9 @@ void Job::cancel() noexcept {
   if (grabbed < count_) finish(count_ - grabbed);
 }
 
-bool Job::foreign() const noexcept { return pid_ != getpid(); }
+bool Job::foreign() const noexcept {
+  return pid_ != getpid();
+}
 
 void Job::finish(std::size_t samples) noexcept {
   if (finished_.fetch_add(samples, std::memory_order_acq_rel) + samples < count_) return;

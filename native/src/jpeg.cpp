@@ -15,7 +15,7 @@ namespace fastio {
 namespace {
 
 /// A progressive file may repeat scans over the whole picture for ever.
-constexpr int kMostScans = 500;
+constexpr int most_scans = 500;
 
 Status status_of_error(int code) noexcept {
   switch (code) {
@@ -116,7 +116,7 @@ void JpegDecoder::Handle::install_callbacks() noexcept {
     d->src->bytes_in_buffer -= skip;
   };
   progress_.progress_monitor = [](j_common_ptr c) {
-    if (reinterpret_cast<j_decompress_ptr>(c)->input_scan_number > kMostScans) {
+    if (reinterpret_cast<j_decompress_ptr>(c)->input_scan_number > most_scans) {
       fail(c, Status::corrupt);
     }
   };
@@ -128,9 +128,7 @@ Status JpegDecoder::Handle::begin(const Picture& out) noexcept {
   const bool known = info_.num_components == 1 || info_.num_components == 3;
   if (!known || info_.data_precision != 8) return Status::unsupported;
   switch (out.channels) {
-    case 1:
-      info_.out_color_space = info_.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
-      break;
+    case 1: info_.out_color_space = info_.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB; break;
     case 3: info_.out_color_space = JCS_RGB; break;
     case 4: info_.out_color_space = JCS_EXT_RGBA; break;
     default: return Status::unsupported;
@@ -142,11 +140,11 @@ Status JpegDecoder::Handle::begin(const Picture& out) noexcept {
 }
 
 void JpegDecoder::Handle::read_rows(const Picture& out) noexcept {
-  constexpr JDIMENSION kRows = 16;
-  JSAMPROW rows[kRows];
+  constexpr JDIMENSION most_rows = 16;
+  JSAMPROW rows[most_rows];
   while (info_.output_scanline < info_.output_height) {
     JDIMENSION count = 0;
-    for (; count < kRows && info_.output_scanline + count < info_.output_height; ++count) {
+    for (; count < most_rows && info_.output_scanline + count < info_.output_height; ++count) {
       rows[count] = out.row(info_.output_scanline + count);
     }
     jpeg_read_scanlines(&info_, rows, count);

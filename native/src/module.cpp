@@ -9,8 +9,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <cstdio>
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <new>
 #include <optional>
@@ -44,8 +44,8 @@ namespace {
 
 using fastio::Bytes;
 
-template <typename T, int kDims>
-using Array = nb::ndarray<T, nb::ndim<kDims>, nb::c_contig, nb::device::cpu>;
+template <typename T, int dimensions>
+using Array = nb::ndarray<T, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
 using ByteArray = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
 using ReadOnlyByteArray = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
 
@@ -74,9 +74,9 @@ class Buffers {
     }
     const Bytes buffer = bytes_[static_cast<std::size_t>(shard)];
     if (!fastio::fits(start, size, buffer.size())) {
-      throw nb::index_error((where + std::to_string(size) + " bytes from " +
-                             std::to_string(start) + " leave buffer " + std::to_string(shard) +
-                             " of " + std::to_string(buffer.size()) + " bytes")
+      throw nb::index_error((where + std::to_string(size) + " bytes from " + std::to_string(start) +
+                             " leave buffer " + std::to_string(shard) + " of " +
+                             std::to_string(buffer.size()) + " bytes")
                                 .c_str());
     }
     return buffer.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(size));
@@ -128,14 +128,14 @@ class PyJob {
   }
 
   bool wait(double timeout_s) {
-    constexpr double kSlice = 0.1;  // seconds until Ctrl-C is looked for
+    constexpr double slice_s = 0.1;  // seconds until Ctrl-C is looked for
     while (!job_->done()) {
       if (job_->foreign()) {
         throw std::runtime_error(
             "this job was begun before a fork and its threads live in the parent: begin it anew "
             "in the child");
       }
-      const double slice = timeout_s < 0 ? kSlice : std::min(timeout_s, kSlice);
+      const double slice = timeout_s < 0 ? slice_s : std::min(timeout_s, slice_s);
       if (wait_released(slice)) break;
       if (PyErr_CheckSignals() != 0) throw nb::python_error();
       if (timeout_s >= 0 && (timeout_s -= slice) <= 0) return false;
@@ -165,8 +165,8 @@ fastio::Worker& own_worker() {
 
 /// How many samples of about `bytes` each a thread grabs at a time.
 std::size_t grain_for(std::size_t bytes) {
-  constexpr std::size_t kGrabBytes = 64 * 1024;
-  return std::clamp<std::size_t>(kGrabBytes / std::max<std::size_t>(bytes, 1), 1, 64);
+  constexpr std::size_t grab_bytes = 64 * 1024;
+  return std::clamp<std::size_t>(grab_bytes / std::max<std::size_t>(bytes, 1), 1, 64);
 }
 
 /// How a batch is cut up.
@@ -219,10 +219,8 @@ std::unique_ptr<Bytes[]> resolve(BuffersHandle handle, const Int32s& shard, cons
   expect_length("shard", shard.size(), count);
   expect_length("sizes", sizes.size(), count);
   auto spans = std::make_unique<Bytes[]>(count);
-  const fastio::SpanTable table{buffers.bytes(),
-                                {shard.data(), count},
-                                {starts.data(), count},
-                                {sizes.data(), count}};
+  const fastio::SpanTable table{
+      buffers.bytes(), {shard.data(), count}, {starts.data(), count}, {sizes.data(), count}};
   const std::size_t bad = fastio::resolve(table, {spans.get(), count});
   if (bad < count) {
     const std::string where = "span " + std::to_string(bad) + ": ";
@@ -247,11 +245,10 @@ PyJob checksum(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
                keep(nb::borrow(buffers), out));
 }
 
-PyJob probe_images(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                   const Int64s& sizes,
-                   const nb::ndarray<std::int32_t, nb::shape<-1, 5>, nb::c_contig,
-                                     nb::device::cpu>& out,
-                   const PoolHandle& pool) {
+PyJob probe_images(
+    BuffersHandle buffers, const Int32s& shard, const Int64s& starts, const Int64s& sizes,
+    const nb::ndarray<std::int32_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>& out,
+    const PoolHandle& pool) {
   auto spans = resolve(buffers, shard, starts, sizes);
   expect_length("out", out.shape(0), starts.size());
   return begin(fastio::probe_task(std::move(spans), out.data()), {starts.size(), 16}, pool,
@@ -280,8 +277,8 @@ PyJob decode_images(BuffersHandle buffers, const Int32s& shard, const Int64s& st
                keep(nb::borrow(buffers), checksums, out, status));
 }
 
-PyJob gather(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-             const Int64s& sizes, const Checksums& checksums, const Array<std::uint8_t, 2>& out,
+PyJob gather(BuffersHandle buffers, const Int32s& shard, const Int64s& starts, const Int64s& sizes,
+             const Checksums& checksums, const Array<std::uint8_t, 2>& out,
              const StatusArray& status, const PoolHandle& pool) {
   auto spans = resolve(buffers, shard, starts, sizes);
   const std::size_t count = starts.size();
@@ -316,9 +313,8 @@ PyJob read_files(const nb::sequence& paths, const Int64s& sizes, const Array<std
     if (PyBytes_AsStringAndSize(path, &name, nullptr) != 0) throw nb::python_error();
     names[i] = name;
     if (!fastio::fits(starts.data()[i], sizes.data()[i], out.size())) {
-      throw nb::index_error(("file " + std::to_string(i) + ": " +
-                             std::to_string(sizes.data()[i]) + " bytes from " +
-                             std::to_string(starts.data()[i]) + " leave out of " +
+      throw nb::index_error(("file " + std::to_string(i) + ": " + std::to_string(sizes.data()[i]) +
+                             " bytes from " + std::to_string(starts.data()[i]) + " leave out of " +
                              std::to_string(out.size()) + " bytes")
                                 .c_str());
     }
@@ -342,12 +338,12 @@ ByteArray acquire(fastio::BufferRing& ring, std::size_t nbytes) {
 }
 
 std::uint32_t crc32(const nb::object& data, std::uint32_t value) {
-  constexpr Py_ssize_t kWorthReleasing = 64 * 1024;
+  constexpr Py_ssize_t worth_releasing = 64 * 1024;
   Py_buffer buffer;
   if (PyObject_GetBuffer(data.ptr(), &buffer, PyBUF_SIMPLE) != 0) throw nb::python_error();
   const Bytes bytes(static_cast<const std::uint8_t*>(buffer.buf),
                     static_cast<std::size_t>(buffer.len));
-  if (buffer.len >= kWorthReleasing) {
+  if (buffer.len >= worth_releasing) {
     const nb::gil_scoped_release released;
     value = fastio::crc32(bytes, value);
   } else {
@@ -433,8 +429,8 @@ void bind_classes(nb::module_& m) {
                    "Bytes handed out and bytes free.");
 }
 
-#define SPANS                                                                               \
-  "buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], "                 \
+#define SPANS                                                               \
+  "buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], " \
   "sizes: NDArray[np.int64], "
 #define POOL_TO_JOB "pool: ThreadPool | None = None) -> Job"
 
@@ -443,14 +439,14 @@ void bind_batches(nb::module_& m) {
         "sizes"_a.noconvert(), "out"_a.noconvert(), "pool"_a = nb::none(),
         nb::sig("def checksum(" SPANS "out: NDArray[np.uint32], " POOL_TO_JOB),
         "Write each span's CRC-32 to ``out[i]``.");
-  m.def("probe_images", &probe_images, "buffers"_a, "shard"_a.noconvert(),
-        "starts"_a.noconvert(), "sizes"_a.noconvert(), "out"_a.noconvert(), "pool"_a = nb::none(),
+  m.def("probe_images", &probe_images, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
+        "sizes"_a.noconvert(), "out"_a.noconvert(), "pool"_a = nb::none(),
         nb::sig("def probe_images(" SPANS "out: NDArray[np.int32], " POOL_TO_JOB),
         "Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, kind\n"
         "(0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM).");
-  m.def("decode_images", &decode_images, "buffers"_a, "shard"_a.noconvert(),
-        "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
-        "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),
+  m.def("decode_images", &decode_images, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
+        "sizes"_a.noconvert(), "checksums"_a.noconvert().none(), "out"_a.noconvert(),
+        "status"_a.noconvert(), "pool"_a = nb::none(),
         nb::sig("def decode_images(" SPANS "checksums: NDArray[np.uint32] | None, "
                 "out: NDArray[np.uint8], status: NDArray[np.int32], " POOL_TO_JOB),
         "Decode each span into ``out[i]``; ``out`` is (n, H, W, C), C 1 (as Pillow's \"L\"),\n"
@@ -463,8 +459,7 @@ void bind_batches(nb::module_& m) {
                 "out: NDArray[np.uint8], status: NDArray[np.int32], " POOL_TO_JOB),
         "Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.");
   m.def("will_need", &will_need, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "pool"_a = nb::none(),
-        nb::sig("def will_need(" SPANS POOL_TO_JOB),
+        "sizes"_a.noconvert(), "pool"_a = nb::none(), nb::sig("def will_need(" SPANS POOL_TO_JOB),
         "Ask the kernel to read these spans ahead, neighbours merged.");
   m.def("read_files", &read_files, "paths"_a, "sizes"_a.noconvert(), "out"_a.noconvert(),
         "starts"_a.noconvert(), "status"_a.noconvert(), "errno"_a.noconvert(),

@@ -37,8 +37,8 @@ void shuffle(std::span<std::int64_t> values, std::uint64_t seed, std::uint64_t s
       const std::uint64_t step = drawn / 2;
       words = philox({low(step), high(step), low(stream), high(stream)}, {low(seed), high(seed)});
     }
-    const std::uint64_t random = first ? words[0] | std::uint64_t{words[1]} << 32
-                                       : words[2] | std::uint64_t{words[3]} << 32;
+    const std::uint64_t random =
+        first ? words[0] | std::uint64_t{words[1]} << 32 : words[2] | std::uint64_t{words[3]} << 32;
     __extension__ using Wide = unsigned __int128;
     const auto other = static_cast<std::size_t>((static_cast<Wide>(random) * (i + 1)) >> 64);
     std::swap(values[i], values[other]);

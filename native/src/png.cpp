@@ -12,7 +12,7 @@
 namespace fastio {
 namespace {
 
-constexpr std::size_t kSlack = 16;  // the filters read a little beyond the last row
+constexpr std::size_t slack = 16;  // the filters read a little beyond the last row
 
 /// One of Adam7's passes: the pixels (x0 + i * dx, y0 + j * dy).
 struct Pass {
@@ -26,20 +26,20 @@ struct Pass {
   }
 };
 
-constexpr std::array<Pass, 7> kAdam7{{{0, 0, 8, 8},
-                                      {4, 0, 8, 8},
-                                      {0, 4, 4, 8},
-                                      {2, 0, 4, 4},
-                                      {0, 2, 2, 4},
-                                      {1, 0, 2, 2},
-                                      {0, 1, 1, 2}}};
+constexpr std::array<Pass, 7> adam7_passes{{{0, 0, 8, 8},
+                                            {4, 0, 8, 8},
+                                            {0, 4, 4, 8},
+                                            {2, 0, 4, 4},
+                                            {0, 2, 2, 4},
+                                            {1, 0, 2, 2},
+                                            {0, 1, 1, 2}}};
 
 /// Bytes of the inflated stream. The sizes are those of a picture in memory, so nothing
 /// overflows.
 std::size_t filtered_bytes(const PngHeader& header) noexcept {
   if (!header.interlaced) return header.height * (1 + header.row_bytes(header.width));
   std::size_t total = 0;
-  for (const Pass& pass : kAdam7) {
+  for (const Pass& pass : adam7_passes) {
     const std::size_t columns = pass.columns(header.width);
     if (columns > 0) total += pass.lines(header.height) * (1 + header.row_bytes(columns));
   }
@@ -67,7 +67,7 @@ struct WorkingRows {
   std::uint8_t* pixels = nullptr;
 
   WorkingRows(const PngHeader& header, Scratch& memory) noexcept {
-    const std::size_t zero_bytes = header.row_bytes(header.width) + kSlack;
+    const std::size_t zero_bytes = header.row_bytes(header.width) + slack;
     const std::size_t sample_bytes = std::size_t{header.width} * 4;
     zeros = memory.reserve(zero_bytes + 2 * sample_bytes);
     if (zeros == nullptr) return;
@@ -100,7 +100,7 @@ Status PngDecoder::decode(Bytes file, const Picture& out, bool verify_crc) noexc
 
 Status PngDecoder::inflate(std::size_t size, std::uint8_t*& filtered) noexcept {
   if (!inflater_) inflater_.reset(libdeflate_alloc_decompressor());
-  filtered = filtered_.reserve(size + kSlack);
+  filtered = filtered_.reserve(size + slack);
   Bytes stream = chunks_.data.front();
   if (chunks_.data.size() > 1) {
     std::uint8_t* joined = joined_.reserve(std::max<std::size_t>(chunks_.data_size, 1));
@@ -116,7 +116,7 @@ Status PngDecoder::inflate(std::size_t size, std::uint8_t*& filtered) noexcept {
   const libdeflate_result result = libdeflate_zlib_decompress(
       inflater_.get(), stream.data(), stream.size(), filtered, size, nullptr);
   if (result != LIBDEFLATE_SUCCESS) return Status::corrupt;
-  std::memset(filtered + size, 0, kSlack);
+  std::memset(filtered + size, 0, slack);
   return Status::ok;
 }
 
@@ -143,7 +143,7 @@ Status PngDecoder::decode_interlaced(std::uint8_t* filtered, const Picture& out)
   const WorkingRows working(header, rows_);
   if (working.zeros == nullptr) return Status::unsupported;
   const auto channels = static_cast<std::size_t>(out.channels);
-  for (const Pass& pass : kAdam7) {
+  for (const Pass& pass : adam7_passes) {
     const std::size_t columns = pass.columns(out.width);
     const std::size_t lines = pass.lines(out.height);
     if (columns == 0 || lines == 0) continue;

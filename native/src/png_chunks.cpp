@@ -8,14 +8,14 @@
 namespace fastio {
 namespace {
 
-constexpr std::array<std::uint8_t, 8> kSignature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
-constexpr std::size_t kChunkOverhead = 12;  // length, type, CRC
-constexpr std::size_t kHeaderBytes = 13;
-constexpr std::uint32_t kLargest = 0x7FFFFFFF;
+constexpr std::array<std::uint8_t, 8> signature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+constexpr std::size_t chunk_overhead = 12;  // length, type, CRC
+constexpr std::size_t header_bytes = 13;
+constexpr std::uint32_t largest = 0x7FFFFFFF;
 
 std::uint32_t read_u32(const std::uint8_t* from) noexcept {
-  return std::uint32_t{from[0]} << 24 | std::uint32_t{from[1]} << 16 |
-         std::uint32_t{from[2]} << 8 | from[3];
+  return std::uint32_t{from[0]} << 24 | std::uint32_t{from[1]} << 16 | std::uint32_t{from[2]} << 8 |
+         from[3];
 }
 
 constexpr std::uint32_t name(const char (&text)[5]) noexcept {
@@ -39,8 +39,8 @@ bool is_allowed(int depth, int color) noexcept {
 Status read_header(const std::uint8_t* data, PngHeader& header) noexcept {
   header.width = read_u32(data);
   header.height = read_u32(data + 4);
-  const bool sizes_good = header.width > 0 && header.height > 0 && header.width <= kLargest &&
-                          header.height <= kLargest;
+  const bool sizes_good =
+      header.width > 0 && header.height > 0 && header.width <= largest && header.height <= largest;
   if (!sizes_good || !is_allowed(data[8], data[9])) return Status::corrupt;
   if (data[10] != 0 || data[11] != 0 || data[12] > 1) return Status::corrupt;
   header.depth = data[8];
@@ -136,12 +136,12 @@ int PngHeader::samples() const noexcept {
 }
 
 Status read_png_header(Bytes file, PngHeader& header) noexcept {
-  const std::size_t common = std::min(file.size(), kSignature.size());
+  const std::size_t common = std::min(file.size(), signature.size());
   if (common == 0) return Status::truncated;
-  if (std::memcmp(file.data(), kSignature.data(), common) != 0) return Status::not_image;
-  if (file.size() < kSignature.size() + kChunkOverhead + kHeaderBytes) return Status::truncated;
-  const std::uint8_t* chunk = file.data() + kSignature.size();
-  if (read_u32(chunk) != kHeaderBytes || read_u32(chunk + 4) != name("IHDR")) {
+  if (std::memcmp(file.data(), signature.data(), common) != 0) return Status::not_image;
+  if (file.size() < signature.size() + chunk_overhead + header_bytes) return Status::truncated;
+  const std::uint8_t* chunk = file.data() + signature.size();
+  if (read_u32(chunk) != header_bytes || read_u32(chunk + 4) != name("IHDR")) {
     return Status::corrupt;
   }
   return read_header(chunk + 8, header);
@@ -155,16 +155,16 @@ Status read_png_chunks(Bytes file, bool verify_crc, PngChunks& chunks) noexcept 
   chunks.data.clear();
   chunks.data_size = 0;
   ChunkReader reader(chunks);
-  Bytes rest = file.subspan(kSignature.size());
+  Bytes rest = file.subspan(signature.size());
   for (bool first = true;; first = false) {
-    if (rest.size() < kChunkOverhead) return Status::truncated;
+    if (rest.size() < chunk_overhead) return Status::truncated;
     const std::uint32_t length = read_u32(rest.data());
     const std::uint32_t type = read_u32(rest.data() + 4);
-    if (length > kLargest) return Status::corrupt;
-    if (length > rest.size() - kChunkOverhead) return Status::truncated;
+    if (length > largest) return Status::corrupt;
+    if (length > rest.size() - chunk_overhead) return Status::truncated;
     const Bytes payload = rest.subspan(8, length);
-    if (verify_crc && crc32(rest.subspan(4, 4 + std::size_t{length})) !=
-                          read_u32(payload.data() + length)) {
+    if (verify_crc &&
+        crc32(rest.subspan(4, 4 + std::size_t{length})) != read_u32(payload.data() + length)) {
       return Status::corrupt;
     }
     if (type == name("IEND")) return reader.finish();
@@ -172,7 +172,7 @@ Status read_png_chunks(Bytes file, bool verify_crc, PngChunks& chunks) noexcept 
       const Status taken = reader.take(type, payload);
       if (taken != Status::ok) return taken;
     }
-    rest = rest.subspan(kChunkOverhead + length);
+    rest = rest.subspan(chunk_overhead + length);
   }
 }
 

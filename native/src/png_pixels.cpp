@@ -26,16 +26,16 @@ void take_high(const std::uint8_t* row, std::size_t samples, std::uint8_t* out) 
 }
 
 /// Writes one pixel of the wanted channels.
-template <int kChannels>
+template <int channel_count>
 void put(std::uint8_t* out, std::uint8_t r, std::uint8_t g, std::uint8_t b,
          std::uint8_t a) noexcept {
-  if constexpr (kChannels == 1) {
+  if constexpr (channel_count == 1) {
     out[0] = luma(r, g, b);
   } else {
     out[0] = r;
     out[1] = g;
     out[2] = b;
-    if constexpr (kChannels == 4) out[3] = a;
+    if constexpr (channel_count == 4) out[3] = a;
   }
 }
 
@@ -46,71 +46,71 @@ std::uint8_t grey_key(const PngChunks& png) noexcept {
   return static_cast<std::uint8_t>(png.key[0]);
 }
 
-template <int kChannels>
+template <int channel_count>
 void from_grey(const PngChunks& png, const std::uint8_t* in, std::size_t width,
                std::uint8_t* out) noexcept {
   const std::uint8_t key = grey_key(png);
-  for (std::size_t x = 0; x < width; ++x, out += kChannels) {
+  for (std::size_t x = 0; x < width; ++x, out += channel_count) {
     const std::uint8_t v = in[x];
     const std::uint8_t alpha = png.has_key && v == key ? 0 : 255;
-    if constexpr (kChannels == 1) {
+    if constexpr (channel_count == 1) {
       out[0] = v;
     } else {
-      put<kChannels>(out, v, v, v, alpha);
+      put<channel_count>(out, v, v, v, alpha);
     }
   }
 }
 
-template <int kChannels>
+template <int channel_count>
 void from_grey_alpha(const std::uint8_t* in, std::size_t width, std::uint8_t* out) noexcept {
-  for (std::size_t x = 0; x < width; ++x, in += 2, out += kChannels) {
-    if constexpr (kChannels == 1) {
+  for (std::size_t x = 0; x < width; ++x, in += 2, out += channel_count) {
+    if constexpr (channel_count == 1) {
       out[0] = in[0];
     } else {
-      put<kChannels>(out, in[0], in[0], in[0], in[1]);
+      put<channel_count>(out, in[0], in[0], in[0], in[1]);
     }
   }
 }
 
-template <int kChannels>
+template <int channel_count>
 void from_rgb(const PngChunks& png, const std::uint8_t* in, std::size_t width,
               std::uint8_t* out) noexcept {
   const auto r = static_cast<std::uint8_t>(png.key[0]);
   const auto g = static_cast<std::uint8_t>(png.key[1]);
   const auto b = static_cast<std::uint8_t>(png.key[2]);
-  for (std::size_t x = 0; x < width; ++x, in += 3, out += kChannels) {
+  for (std::size_t x = 0; x < width; ++x, in += 3, out += channel_count) {
     const bool keyed = png.has_key && in[0] == r && in[1] == g && in[2] == b;
-    put<kChannels>(out, in[0], in[1], in[2], keyed ? 0 : 255);
+    put<channel_count>(out, in[0], in[1], in[2], keyed ? 0 : 255);
   }
 }
 
-template <int kChannels>
+template <int channel_count>
 void from_rgba(const std::uint8_t* in, std::size_t width, std::uint8_t* out) noexcept {
-  for (std::size_t x = 0; x < width; ++x, in += 4, out += kChannels) {
-    put<kChannels>(out, in[0], in[1], in[2], in[3]);
+  for (std::size_t x = 0; x < width; ++x, in += 4, out += channel_count) {
+    put<channel_count>(out, in[0], in[1], in[2], in[3]);
   }
 }
 
-template <int kChannels>
+template <int channel_count>
 bool from_palette(const PngChunks& png, const std::uint8_t* in, std::size_t width,
                   std::uint8_t* out) noexcept {
-  for (std::size_t x = 0; x < width; ++x, out += kChannels) {
+  for (std::size_t x = 0; x < width; ++x, out += channel_count) {
     if (in[x] >= png.palette_size) return false;
     const std::uint8_t* entry = &png.palette[std::size_t{4} * in[x]];
-    put<kChannels>(out, entry[0], entry[1], entry[2], entry[3]);
+    put<channel_count>(out, entry[0], entry[1], entry[2], entry[3]);
   }
   return true;
 }
 
-template <int kChannels>
+template <int channel_count>
 bool convert(const PngChunks& png, const std::uint8_t* in, std::size_t width,
              std::uint8_t* out) noexcept {
   switch (png.header.color) {
-    case PngColor::grey: from_grey<kChannels>(png, in, width, out); return true;
-    case PngColor::grey_alpha: from_grey_alpha<kChannels>(in, width, out); return true;
-    case PngColor::rgb: from_rgb<kChannels>(png, in, width, out); return true;
-    case PngColor::rgba: from_rgba<kChannels>(in, width, out); return true;
-    case PngColor::palette: return from_palette<kChannels>(png, in, width, out);
+    case PngColor::grey: from_grey<channel_count>(png, in, width, out); return true;
+    case PngColor::grey_alpha: from_grey_alpha<channel_count>(in, width, out); return true;
+    case PngColor::rgb: from_rgb<channel_count>(png, in, width, out); return true;
+    case PngColor::rgba: from_rgba<channel_count>(in, width, out); return true;
+    case PngColor::palette: return from_palette<channel_count>(png, in, width, out);
   }
   return false;
 }
@@ -125,8 +125,8 @@ bool can_convert(const PngChunks& png, int channels) noexcept {
   return !(header.color == PngColor::rgb && png.has_key && channels == 4);
 }
 
-bool convert_png_row(const PngChunks& png, const std::uint8_t* row, std::size_t width,
-                     int channels, std::uint8_t* samples, std::uint8_t* out) noexcept {
+bool convert_png_row(const PngChunks& png, const std::uint8_t* row, std::size_t width, int channels,
+                     std::uint8_t* samples, std::uint8_t* out) noexcept {
   const PngHeader& header = png.header;
   const std::uint8_t* in = row;
   if (header.depth == 16) {

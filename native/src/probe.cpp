@@ -34,7 +34,7 @@ Size probe_size(Bytes file, ImageKind kind) noexcept {
     case ImageKind::pnm: return probe_pnm(file);
     case ImageKind::unknown: break;
   }
-  return {file.size() < kSignatureBytes ? Status::truncated : Status::not_image, 0, 0, 0};
+  return {file.size() < signature_bytes ? Status::truncated : Status::not_image, 0, 0, 0};
 }
 
 class ProbeTask final : public Task {
@@ -76,13 +76,13 @@ ImageInfo probe_image(Bytes file) noexcept {
   const ImageKind kind = image_kind(file);
   const Size size = probe_size(file, kind);
   if (size.status != Status::ok) return {size.status, 0, 0, 0, kind};
-  constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
   const bool positive = size.height > 0 && size.width > 0;
-  if (!positive || size.height > kLargest || size.width > kLargest) {
+  if (!positive || size.height > largest || size.width > largest) {
     return {Status::corrupt, 0, 0, 0, kind};
   }
-  return {Status::ok, static_cast<std::int32_t>(size.height),
-          static_cast<std::int32_t>(size.width), size.channels, kind};
+  return {Status::ok, static_cast<std::int32_t>(size.height), static_cast<std::int32_t>(size.width),
+          size.channels, kind};
 }
 
 std::unique_ptr<Task> probe_task(std::unique_ptr<Bytes[]> spans, std::int32_t* out) noexcept {

@@ -7,8 +7,8 @@
 namespace fastio {
 namespace {
 
-constexpr Size kTruncated{Status::truncated, 0, 0, 0};
-constexpr Size kCorrupt{Status::corrupt, 0, 0, 0};
+constexpr Size truncated_size{Status::truncated, 0, 0, 0};
+constexpr Size corrupt_size{Status::corrupt, 0, 0, 0};
 
 /// Numbers at places of a file, in either byte order. The caller has checked the size.
 class Reader {
@@ -84,15 +84,15 @@ Size probe_jpeg(Bytes file) noexcept {
     // Before a marker anything may lie; fill bytes 0xFF are part of it.
     while (read.has(at, 1) && read.u8(at) != 0xFF) ++at;
     while (read.has(at, 1) && read.u8(at) == 0xFF) ++at;
-    if (!read.has(at, 1)) return kTruncated;
+    if (!read.has(at, 1)) return truncated_size;
     const std::uint32_t marker = read.u8(at++);
     if (marker == 0 || marker == 1 || (marker >= 0xD0 && marker <= 0xD7)) continue;
-    if (marker == 0xD8 || marker == 0xD9 || marker == 0xDA) return kCorrupt;
-    if (!read.has(at, 2)) return kTruncated;
+    if (marker == 0xD8 || marker == 0xD9 || marker == 0xDA) return corrupt_size;
+    if (!read.has(at, 2)) return truncated_size;
     const std::size_t length = read.u16(at);
-    if (length < 2) return kCorrupt;
+    if (length < 2) return corrupt_size;
     if (is_start_of_frame(marker)) {
-      if (!read.has(at, 8)) return kTruncated;
+      if (!read.has(at, 8)) return truncated_size;
       return {Status::ok, read.u16(at + 3), read.u16(at + 5),
               static_cast<std::int32_t>(read.u8(at + 7))};
     }
@@ -102,17 +102,17 @@ Size probe_jpeg(Bytes file) noexcept {
 
 Size probe_gif(Bytes file) noexcept {
   const Reader read(file, true);
-  if (!read.has(6, 4)) return kTruncated;
+  if (!read.has(6, 4)) return truncated_size;
   return {Status::ok, read.u16(8), read.u16(6), 3};
 }
 
 Size probe_bmp(Bytes file) noexcept {
   const Reader read(file, true);
   if (read.u32(14) == 12) {
-    if (!read.has(18, 8)) return kTruncated;
+    if (!read.has(18, 8)) return truncated_size;
     return {Status::ok, read.u16(20), read.u16(18), read.u16(24) == 32 ? 4 : 3};
   }
-  if (!read.has(18, 12)) return kTruncated;
+  if (!read.has(18, 12)) return truncated_size;
   // A negative height means rows from the top.
   const auto height = static_cast<std::int32_t>(read.u32(22));
   const auto width = static_cast<std::int32_t>(read.u32(18));
@@ -121,7 +121,7 @@ Size probe_bmp(Bytes file) noexcept {
 
 Size probe_webp(Bytes file) noexcept {
   const Reader read(file, true);
-  if (!read.has(12, 18)) return kTruncated;
+  if (!read.has(12, 18)) return truncated_size;
   const char* kind = reinterpret_cast<const char*>(file.data()) + 12;
   if (std::memcmp(kind, "VP8X", 4) == 0) {
     const bool alpha = (read.u8(20) & 0x10) != 0;
@@ -129,22 +129,22 @@ Size probe_webp(Bytes file) noexcept {
   }
   if (std::memcmp(kind, "VP8L", 4) == 0) {
     const std::uint32_t bits = read.u32(21);
-    if (read.u8(20) != 0x2F) return kCorrupt;
+    if (read.u8(20) != 0x2F) return corrupt_size;
     const bool alpha = (bits >> 28 & 1) != 0;
     return {Status::ok, (bits >> 14 & 0x3FFF) + 1, (bits & 0x3FFF) + 1, alpha ? 4 : 3};
   }
-  if (std::memcmp(kind, "VP8 ", 4) != 0) return kCorrupt;
-  if (read.u24(23) != 0x2A019D) return kCorrupt;  // the start code of a key frame
+  if (std::memcmp(kind, "VP8 ", 4) != 0) return corrupt_size;
+  if (read.u24(23) != 0x2A019D) return corrupt_size;  // the start code of a key frame
   return {Status::ok, read.u16(28) & 0x3FFF, read.u16(26) & 0x3FFF, 3};
 }
 
 Size probe_tiff(Bytes file) noexcept {
   const Reader read(file, file[0] == 'I');
-  if (!read.has(4, 4)) return kTruncated;
+  if (!read.has(4, 4)) return truncated_size;
   const std::size_t directory = read.u32(4);
-  if (!read.has(directory, 2)) return kTruncated;
+  if (!read.has(directory, 2)) return truncated_size;
   const std::size_t entries = read.u16(directory);
-  if (!read.has(directory + 2, entries * 12)) return kTruncated;
+  if (!read.has(directory + 2, entries * 12)) return truncated_size;
   std::int64_t width = 0;
   std::int64_t height = 0;
   std::int64_t samples = 1;
@@ -160,7 +160,7 @@ Size probe_tiff(Bytes file) noexcept {
       default: break;
     }
   }
-  if (samples < 1 || samples > 255) return kCorrupt;
+  if (samples < 1 || samples > 255) return corrupt_size;
   return {Status::ok, height, width, palette ? 3 : static_cast<std::int32_t>(samples)};
 }
 
@@ -168,7 +168,7 @@ Size probe_pnm(Bytes file) noexcept {
   std::size_t at = 2;
   const std::int64_t width = pnm_number(file, at);
   const std::int64_t height = pnm_number(file, at);
-  if (at >= file.size()) return kTruncated;
+  if (at >= file.size()) return truncated_size;
   return {Status::ok, height, width, file[1] == '3' || file[1] == '6' ? 3 : 1};
 }
 

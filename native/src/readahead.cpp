@@ -12,7 +12,7 @@ namespace {
 
 /// Spans with at most this much between them are one request: reading it costs less than
 /// asking again.
-constexpr std::uintptr_t kGap = 128 * 1024;
+constexpr std::uintptr_t mergeable_gap = 128 * 1024;
 
 class WillNeedTask final : public Task {
  public:
@@ -27,7 +27,7 @@ class WillNeedTask final : public Task {
     for (std::size_t i = 0; i < count_; ++i) {
       if (spans_[i].empty()) continue;
       const auto start = reinterpret_cast<std::uintptr_t>(spans_[i].data());
-      if (last != 0 && start <= last + kGap) {
+      if (last != 0 && start <= last + mergeable_gap) {
         last = std::max(last, start + spans_[i].size());
         continue;
       }

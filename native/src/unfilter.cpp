@@ -27,52 +27,52 @@ void up_row(const std::uint8_t* in, const std::uint8_t* above, std::uint8_t* out
   for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<std::uint8_t>(in[i] + above[i]);
 }
 
-template <std::size_t kPixel>
+template <std::size_t pixel_bytes>
 void sub_row(const std::uint8_t* in, const std::uint8_t*, std::uint8_t* out,
              std::size_t n) noexcept {
   for (std::size_t i = 0; i < n; ++i) {
-    out[i] = static_cast<std::uint8_t>(in[i] + (i < kPixel ? 0 : out[i - kPixel]));
+    out[i] = static_cast<std::uint8_t>(in[i] + (i < pixel_bytes ? 0 : out[i - pixel_bytes]));
   }
 }
 
-template <std::size_t kPixel>
+template <std::size_t pixel_bytes>
 void average_row(const std::uint8_t* in, const std::uint8_t* above, std::uint8_t* out,
                  std::size_t n) noexcept {
   for (std::size_t i = 0; i < n; ++i) {
-    const int left = i < kPixel ? 0 : out[i - kPixel];
+    const int left = i < pixel_bytes ? 0 : out[i - pixel_bytes];
     out[i] = static_cast<std::uint8_t>(in[i] + ((left + above[i]) >> 1));
   }
 }
 
-template <std::size_t kPixel>
+template <std::size_t pixel_bytes>
 void paeth_row(const std::uint8_t* in, const std::uint8_t* above, std::uint8_t* out,
                std::size_t n) noexcept {
   for (std::size_t i = 0; i < n; ++i) {
-    const int left = i < kPixel ? 0 : out[i - kPixel];
-    const int corner = i < kPixel ? 0 : above[i - kPixel];
+    const int left = i < pixel_bytes ? 0 : out[i - pixel_bytes];
+    const int corner = i < pixel_bytes ? 0 : above[i - pixel_bytes];
     out[i] = static_cast<std::uint8_t>(in[i] + paeth(left, above[i], corner));
   }
 }
 
-template <std::size_t kPixel>
-constexpr RowFilters kScalar{none_row, sub_row<kPixel>, up_row, average_row<kPixel>,
-                             paeth_row<kPixel>};
+template <std::size_t pixel_bytes>
+constexpr RowFilters scalar_filters{none_row, sub_row<pixel_bytes>, up_row,
+                                    average_row<pixel_bytes>, paeth_row<pixel_bytes>};
 
 /// The filters for one pixel size; nullptr for a size that PNG does not have.
 const RowFilters* filters_for(std::size_t pixel_bytes, SimdLevel level) noexcept {
 #if defined(__x86_64__)
-  if (level == SimdLevel::sse41 && pixel_bytes == 3) return &kSse41Filters3;
-  if (level == SimdLevel::sse41 && pixel_bytes == 4) return &kSse41Filters4;
+  if (level == SimdLevel::sse41 && pixel_bytes == 3) return &sse41_filters3;
+  if (level == SimdLevel::sse41 && pixel_bytes == 4) return &sse41_filters4;
 #else
   (void)level;
 #endif
   switch (pixel_bytes) {
-    case 1: return &kScalar<1>;
-    case 2: return &kScalar<2>;
-    case 3: return &kScalar<3>;
-    case 4: return &kScalar<4>;
-    case 6: return &kScalar<6>;
-    case 8: return &kScalar<8>;
+    case 1: return &scalar_filters<1>;
+    case 2: return &scalar_filters<2>;
+    case 3: return &scalar_filters<3>;
+    case 4: return &scalar_filters<4>;
+    case 6: return &scalar_filters<6>;
+    case 8: return &scalar_filters<8>;
     default: return nullptr;
   }
 }

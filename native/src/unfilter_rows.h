@@ -19,8 +19,8 @@ struct RowFilters {
 };
 
 #if defined(__x86_64__)
-extern const RowFilters kSse41Filters3;
-extern const RowFilters kSse41Filters4;
+extern const RowFilters sse41_filters3;
+extern const RowFilters sse41_filters4;
 #endif
 
 }  // namespace fastio

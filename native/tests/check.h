@@ -5,10 +5,10 @@
 
 inline int failures = 0;
 
-#define EXPECT(condition)                                                      \
-  do {                                                                         \
-    if (!(condition)) {                                                        \
+#define EXPECT(condition)                                                          \
+  do {                                                                             \
+    if (!(condition)) {                                                            \
       std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      ++failures;                                                              \
-    }                                                                          \
+      ++failures;                                                                  \
+    }                                                                              \
   } while (false)

@@ -15,7 +15,7 @@ void test_memory_is_used_again() {
   BufferRing ring(2);
   auto lease = ring.acquire(1000);
   const std::uint8_t* first = lease->data();
-  EXPECT(reinterpret_cast<std::uintptr_t>(first) % BufferRing::kAlignment == 0);
+  EXPECT(reinterpret_cast<std::uintptr_t>(first) % BufferRing::alignment == 0);
   lease.reset();
   EXPECT(ring.acquire(1000)->data() == first);
 }

@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
 
 void test_fits() {
   EXPECT(fastio::fits(0, 10, 10));
@@ -16,8 +16,8 @@ void test_fits() {
   EXPECT(!fastio::fits(11, 0, 10));
   EXPECT(!fastio::fits(-1, 1, 10));
   EXPECT(!fastio::fits(1, -1, 10));
-  EXPECT(!fastio::fits(kHuge, kHuge, 10));
-  EXPECT(!fastio::fits(1, kHuge, 10));
+  EXPECT(!fastio::fits(huge, huge, 10));
+  EXPECT(!fastio::fits(1, huge, 10));
 }
 
 void test_first_bad_span_is_named() {

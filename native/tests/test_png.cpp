@@ -17,8 +17,8 @@ using fastio::Status;
 using File = std::vector<std::uint8_t>;
 
 // 2 x 2 grey: rows 1 2 and 3 4, the second filtered by Up.
-constexpr std::array<std::uint8_t, 6> kFiltered{0, 1, 2, 2, 2, 2};
-constexpr std::array<std::uint8_t, 4> kPixels{1, 2, 3, 4};
+constexpr std::array<std::uint8_t, 6> filtered_rows{0, 1, 2, 2, 2, 2};
+constexpr std::array<std::uint8_t, 4> expected_pixels{1, 2, 3, 4};
 
 void put_u32(File& file, std::uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) {
@@ -60,9 +60,9 @@ Status decode(const File& file, std::array<std::uint8_t, 4>& pixels) {
 
 int main() {
   std::array<std::uint8_t, 4> pixels{};
-  const File good = picture(kFiltered);
+  const File good = picture(filtered_rows);
   EXPECT(decode(good, pixels) == Status::ok);
-  EXPECT(pixels == kPixels);
+  EXPECT(pixels == expected_pixels);
 
   for (std::size_t size = 0; size < good.size(); ++size) {
     const File prefix(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size));
@@ -73,7 +73,7 @@ int main() {
     flipped[bit / 8] ^= static_cast<std::uint8_t>(1U << bit % 8);
     EXPECT(decode(flipped, pixels) != Status::ok);
   }
-  EXPECT(decode(picture(fastio::Bytes(kFiltered).first(5)), pixels) == Status::corrupt);
+  EXPECT(decode(picture(fastio::Bytes(filtered_rows).first(5)), pixels) == Status::corrupt);
   const std::array<std::uint8_t, 7> too_much{};
   EXPECT(decode(picture(too_much), pixels) == Status::corrupt);
   const std::array<std::uint8_t, 6> bad_filter{9, 1, 2, 2, 2, 2};

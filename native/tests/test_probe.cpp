@@ -11,14 +11,16 @@ namespace {
 using fastio::ImageKind;
 using fastio::Status;
 
-const std::vector<std::uint8_t> kJpeg{0xFF, 0xD8, 0xFF, 0xC0, 0, 11, 8, 0, 5, 0, 7, 1, 1, 0x11, 0};
-const std::vector<std::uint8_t> kPnm{'P', '6', '\n', '#', 'x', '\n', '7', ' ', '5', '\n', '2'};
+const std::vector<std::uint8_t> jpeg_header{0xFF, 0xD8, 0xFF, 0xC0, 0, 11,   8, 0,
+                                            5,    0,    7,    1,    1, 0x11, 0};
+const std::vector<std::uint8_t> pnm_header{'P', '6', '\n', '#',  'x', '\n',
+                                           '7', ' ', '5',  '\n', '2'};
 
 void test_sizes() {
-  const fastio::ImageInfo jpeg = fastio::probe_image(kJpeg);
+  const fastio::ImageInfo jpeg = fastio::probe_image(jpeg_header);
   EXPECT(jpeg.status == Status::ok && jpeg.kind == ImageKind::jpeg);
   EXPECT(jpeg.height == 5 && jpeg.width == 7 && jpeg.channels == 1);
-  const fastio::ImageInfo pnm = fastio::probe_image(kPnm);
+  const fastio::ImageInfo pnm = fastio::probe_image(pnm_header);
   EXPECT(pnm.status == Status::ok && pnm.kind == ImageKind::pnm);
   EXPECT(pnm.height == 5 && pnm.width == 7 && pnm.channels == 3);
 }
@@ -26,7 +28,7 @@ void test_sizes() {
 void test_every_prefix_of_the_header() {
   for (std::size_t size = 0; size < 12; ++size) {  // in memory of its own: a sanitizer sees more
     const auto prefix = std::make_unique<std::uint8_t[]>(size);
-    for (std::size_t i = 0; i < size; ++i) prefix[i] = kJpeg[i];
+    for (std::size_t i = 0; i < size; ++i) prefix[i] = jpeg_header[i];
     EXPECT(fastio::probe_image({prefix.get(), size}).status != Status::ok);
   }
 }

@@ -120,8 +120,8 @@ void test_child_of_a_fork_starts_anew() {
     alarm(20);  // a hang is a failure
     Counts counts(50);
     const auto job = counting(counts, 1);
-    const bool good = blocked->foreign() && !blocked->done() && pool.submit(job) &&
-                      job->wait(-1) && counts == Counts(50, 1);
+    const bool good = blocked->foreign() && !blocked->done() && pool.submit(job) && job->wait(-1) &&
+                      counts == Counts(50, 1);
     pool.close();
     _exit(good ? 0 : 1);
   }

@@ -11,11 +11,11 @@ namespace {
 using fastio::SimdLevel;
 using Buffer = std::vector<std::uint8_t>;
 
-constexpr std::size_t kGuard = 16;
-constexpr std::uint8_t kUntouched = 0xA5;
+constexpr std::size_t guard = 16;
+constexpr std::uint8_t untouched = 0xA5;
 
 Buffer filtered(std::size_t rows, std::size_t row_bytes, std::mt19937& random) {
-  Buffer data(rows * (row_bytes + 1) + kGuard);
+  Buffer data(rows * (row_bytes + 1) + guard);
   for (auto& byte : data) byte = static_cast<std::uint8_t>(random());
   for (std::size_t y = 0; y < rows; ++y) data[y * (row_bytes + 1)] %= 5;
   return data;
@@ -28,14 +28,14 @@ void test_levels_agree() {
       const std::size_t rows = 7;
       const std::size_t row_bytes = width * pixel;
       Buffer data = filtered(rows, row_bytes, random);
-      const Buffer zeros(row_bytes + kGuard);
+      const Buffer zeros(row_bytes + guard);
       const fastio::FilteredRows in{data.data(), rows, row_bytes, pixel};
-      Buffer scalar(rows * row_bytes + kGuard, kUntouched);
+      Buffer scalar(rows * row_bytes + guard, untouched);
       Buffer simd = scalar;
       EXPECT(fastio::unfilter(in, zeros.data(), scalar.data(), SimdLevel::none));
       EXPECT(fastio::unfilter(in, zeros.data(), simd.data(), fastio::simd_level()));
       EXPECT(scalar == simd);
-      for (std::size_t i = 0; i < kGuard; ++i) EXPECT(simd[rows * row_bytes + i] == kUntouched);
+      for (std::size_t i = 0; i < guard; ++i) EXPECT(simd[rows * row_bytes + i] == untouched);
 
       EXPECT(fastio::unfilter(in, zeros.data(), data.data(), fastio::simd_level()));  // in place
       data.resize(rows * row_bytes);
@@ -46,9 +46,9 @@ void test_levels_agree() {
 }
 
 void test_unknown_filter_is_refused() {
-  const Buffer data(4 + kGuard, 5);
-  const Buffer zeros(3 + kGuard);
-  Buffer out(3 + kGuard);
+  const Buffer data(4 + guard, 5);
+  const Buffer zeros(3 + guard);
+  Buffer out(3 + guard);
   const fastio::FilteredRows in{data.data(), 1, 3, 3};
   EXPECT(!fastio::unfilter(in, zeros.data(), out.data(), SimdLevel::none));
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,7 @@ def write_png(recipe: PngRecipe) -> bytes:
             chunk(b"IHDR", struct.pack(">IIBBBBB", *header)),
             chunk(b"PLTE", recipe.palette) if recipe.palette else b"",
             chunk(b"tRNS", recipe.transparency) if recipe.transparency else b"",
-            *(chunk(b"IDAT", stream[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)),
+            *(chunk(b"IDAT", stream[a:b]) for a, b in pairwise(cuts)),
             chunk(b"IEND", b""),
         ]
     )

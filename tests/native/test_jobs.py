@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,12 +121,12 @@ def test_a_closed_pool_refuses() -> None:
 
 def test_threads_leave() -> None:
     """A pool's threads are gone with it."""
-    before = len(os.listdir("/proc/self/task"))
+    before = len(list(Path("/proc/self/task").iterdir()))
     for _ in range(20):
         pool = ThreadPool(3)
         Rows(10).begin(pool).wait()
         pool.close()
-    assert before == len(os.listdir("/proc/self/task"))
+    assert before == len(list(Path("/proc/self/task").iterdir()))
 
 
 @forks

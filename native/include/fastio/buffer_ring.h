@@ -13,7 +13,7 @@ class BufferRing {
   struct State;
 
  public:
-  static constexpr std::size_t kAlignment = 64;
+  static constexpr std::size_t alignment = 64;
 
   /// The right to use one buffer; gives it back to the ring when destroyed.
   class Lease {

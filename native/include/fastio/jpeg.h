@@ -31,7 +31,7 @@ class JpegDecoder {
   class Handle;  // everything of libjpeg
 
   std::unique_ptr<Handle> handle_;  // made with the first file
-  Scratch row_;                                 // one RGB row on its way to grey
+  Scratch row_;                     // one RGB row on its way to grey
 };
 
 }  // namespace fastio

@@ -13,8 +13,7 @@ namespace fastio {
 
 /// Converts `width` pixels of one unfiltered row. `samples` is working memory of 4 * width
 /// bytes. False where a pixel names a palette entry that does not exist.
-[[nodiscard]] bool convert_png_row(const PngChunks& png, const std::uint8_t* row,
-                                   std::size_t width, int channels, std::uint8_t* samples,
-                                   std::uint8_t* out) noexcept;
+[[nodiscard]] bool convert_png_row(const PngChunks& png, const std::uint8_t* row, std::size_t width,
+                                   int channels, std::uint8_t* samples, std::uint8_t* out) noexcept;
 
 }  // namespace fastio

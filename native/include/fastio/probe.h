@@ -23,7 +23,7 @@ enum class ImageKind : std::int32_t {
 };
 
 /// Bytes that are enough to tell every kind.
-inline constexpr std::size_t kSignatureBytes = 12;
+inline constexpr std::size_t signature_bytes = 12;
 
 [[nodiscard]] ImageKind image_kind(Bytes file) noexcept;
 
