@@ -41,11 +41,9 @@ import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
-from h5py import h5d, h5f, h5fd, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from fastio._native import crc32
@@ -54,6 +52,10 @@ from fastio.schema import RAW, Schema
 from fastio.store.atomic import PartialFile
 from fastio.store.format import Columns, Ending, Format, Place, Values
 from fastio.store.seal import SEAL_SIZE, unsealed_regions
+
+if TYPE_CHECKING:  # h5py is imported by those who write: a reader does without
+    import h5py
+    from h5py import h5p
 
 __all__ = ["FORMAT", "Hdf5Layout"]
 
@@ -137,6 +139,8 @@ class Hdf5Layout:
     def _describe(self, h5: h5py.File, shape: tuple[int, ...], size: int) -> None:
         start = _payload(h5, self._name, shape=shape, dtype=self._dtype)
         if size and start != self._base:
+            import h5py
+
             raise StoreError(
                 f"{self._file.path}: expected HDF5 to place the payload at byte {self._base}, got {start}; "
                 f"nothing was kept: report this with the version of libhdf5, {h5py.version.hdf5_version}"
@@ -205,6 +209,9 @@ def _rehearse(name: str, dtype: str, shape: tuple[int, ...]) -> int:
 
 def _create(target: Any) -> h5py.File:
     """A new HDF5 file on a Python file object: no times, metadata with checksums, arrays aligned."""
+    import h5py
+    from h5py import h5f, h5fd, h5p
+
     creation = h5p.create(h5p.FILE_CREATE)
     creation.set_userblock(USER_BLOCK)
     creation.set_obj_track_times(False)
@@ -218,6 +225,8 @@ def _create(target: Any) -> h5py.File:
 
 def _payload(h5: h5py.File, name: str, *, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     """Describe bytes that are there already; where libhdf5 takes them to be."""
+    from h5py import h5d, h5s, h5t
+
     space = h5s.create_simple(shape)
     dataset = h5d.create(h5.id, name.encode("ascii"), h5t.py_create(dtype), space, _contiguous())
     return int(dataset.get_offset() or 0)
@@ -225,6 +234,8 @@ def _payload(h5: h5py.File, name: str, *, shape: tuple[int, ...], dtype: np.dtyp
 
 def _dataset(h5: h5py.File, name: str, values: NDArray[Any]) -> int:
     """Write an index array; where it lies."""
+    from h5py import h5d, h5s, h5t
+
     kind = h5t.py_create(values.dtype)
     if name == "keys" and values.dtype.kind == "S":
         kind.set_cset(h5t.CSET_UTF8)
@@ -236,6 +247,8 @@ def _dataset(h5: h5py.File, name: str, values: NDArray[Any]) -> int:
 
 
 def _contiguous() -> h5p.PropDCID:
+    from h5py import h5d, h5p
+
     creation = h5p.create(h5p.DATASET_CREATE)
     creation.set_layout(h5d.CONTIGUOUS)
     creation.set_alloc_time(h5d.ALLOC_TIME_EARLY)

@@ -27,7 +27,8 @@ class SealedStore:
 
     Holds mappings and arrays, no descriptors and no handles of other libraries: threads share
     it, forks inherit it, and the same file may be opened any number of times. ``close`` lets
-    the mappings go; they end with the last array handed out.
+    the mappings go; they end with the last array handed out. A file that is cut off while it
+    is open ends the process by SIGBUS, as with every mapping: replace stores, never rewrite them.
     """
 
     def __init__(
@@ -107,9 +108,10 @@ class SealedStore:
 
     def shapes(self, field: str) -> NDArray[np.int32]:
         """``(len, 3)`` height, width, channels of an image field as stored; zeros where unknown. Read-only."""
+        shards = self._opened()
         if field not in self._starts:
             raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(self._starts)}")
-        return _join([s.shapes.get(field, _unknown(s.count)) for s in self._opened()])
+        return _join([shard.shapes.get(field, _unknown(shard.count)) for shard in shards])
 
     def close(self) -> None:
         """Let the mapping go; twice does no harm. Arrays and spans already handed out stay valid."""

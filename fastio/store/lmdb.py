@@ -78,6 +78,7 @@ PAGE_HEADER = 16
 NODE_HEADER = 8
 NODE_MAX = 2038  # liblmdb: ((4096 - 16) / 2 & ~1) - 2
 KEY_MAX = 511
+VALUE_MAX = (1 << 32) - 1
 MAX_SAMPLES = 10**10
 BRANCH, LEAF, OVERFLOW, META = 1, 2, 4, 8
 INTEGER_KEY = 8
@@ -197,6 +198,10 @@ class LmdbLayout:
 
     def _write_run(self, value: Any, size: int) -> int:
         """Write a value to a run of overflow pages of its own; its first page."""
+        if size > VALUE_MAX:
+            raise SchemaError(
+                f"{self._file.path}: expected values up to {VALUE_MAX} bytes in LMDB, got {size}; pack tar"
+            )
         page, pages = self._file.size // PAGE, (PAGE_HEADER - 1 + size) // PAGE + 1
         padding = _ZEROS[: pages * PAGE - PAGE_HEADER - size]
         parts = (_OVERFLOW.pack(page, 0, OVERFLOW, pages), value, padding) if size else (_empty_run(page),)

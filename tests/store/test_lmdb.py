@@ -10,11 +10,12 @@ import lmdb
 import numpy as np
 import pytest
 
-from fastio.errors import StoreError
+from fastio.errors import SchemaError, StoreError
 from fastio.schema import BYTES, Field, Schema
 from fastio.store import SampleBatch, create_store, open_store
-from fastio.store.lmdb import _groups
-from tests.store.build import make_samples, make_spans, read_all, write
+from fastio.store.atomic import PartialFile
+from fastio.store.lmdb import LmdbLayout, _groups
+from tests.store.build import LABELLED, make_samples, make_spans, read_all, write
 from tests.store.conformance import StoreConformance
 
 _EDGES = [0, 1, 2, *range(2010, 2060), 4079, 4080, 4081, 8175, 8176, 8177, 1 << 20]
@@ -148,6 +149,14 @@ def test_index_is_aligned(tmp_path: Path) -> None:
         assert np.shares_memory(shard.starts["image"], shard.data)
         assert np.shares_memory(store.column("label"), shard.data)
         assert samples == read_all(store)
+
+
+def test_values_beyond_the_format(tmp_path: Path) -> None:
+    """LMDB counts a value's bytes in 32 bits; more is refused, not cut off."""
+    file = PartialFile(str(tmp_path / "out.lmdb"))
+    with pytest.raises(SchemaError, match="up to 4294967295 bytes"):
+        LmdbLayout(file, LABELLED)._write_run(b"", 1 << 32)
+    file.discard()
 
 
 def test_folder_of_an_environment(tmp_path: Path) -> None:
