@@ -1,8 +1,7 @@
 // The Python face of fastio_core; the only file that knows Python.
 //
-// Every batch function checks shapes and spans, builds a task and hands it to the pool (or
-// runs it right here without one). Python references live in PyJob, which dies with the GIL
-// held; the threads see raw pointers only.
+// Every batch function checks shapes and spans, builds a task and begins it. Python references
+// live in PyJob, which dies with the GIL held; the threads see raw pointers only.
 #include <libdeflate.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -154,8 +153,20 @@ class PyJob {
   Kept kept_;
 };
 
+/// A pool whose end is waited for without the GIL.
+class PyPool : public fastio::ThreadPool {
+ public:
+  using ThreadPool::ThreadPool;
+  ~PyPool() { close(); }
+
+  void close() {
+    const nb::gil_scoped_release released;
+    ThreadPool::close();
+  }
+};
+
 /// Where a batch is worked on: a pool, or the calling thread.
-using PoolHandle = std::optional<nb::handle_t<fastio::ThreadPool>>;
+using PoolHandle = std::optional<nb::handle_t<PyPool>>;
 
 /// The calling thread's decoders, for work without a pool.
 fastio::Worker& own_worker() {
@@ -177,7 +188,7 @@ struct Cut {
 
 /// Begins the task on the pool, or does it here when there is none.
 PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handle, Kept kept) {
-  auto* pool = handle ? nb::cast<fastio::ThreadPool*>(*handle) : nullptr;
+  auto* pool = handle ? nb::cast<PyPool*>(*handle) : nullptr;
   bool begun = true;
   std::shared_ptr<fastio::Job> job;
   {
@@ -358,13 +369,8 @@ void shuffle(const Array<std::int64_t, 1>& values, std::uint64_t seed, std::uint
   fastio::shuffle({values.data(), values.size()}, seed, stream);
 }
 
-void close_pool(fastio::ThreadPool& pool) {
-  const nb::gil_scoped_release released;
-  pool.close();
-}
-
 nb::dict build_info() {
-  const int jpeg = LIBJPEG_TURBO_VERSION_NUMBER;
+  constexpr int jpeg = LIBJPEG_TURBO_VERSION_NUMBER;
   nb::dict info;
   info["libjpeg-turbo"] = std::to_string(jpeg / 1000000) + "." +
                           std::to_string(jpeg / 1000 % 1000) + "." + std::to_string(jpeg % 1000);
@@ -401,13 +407,13 @@ void bind_classes(nb::module_& m) {
            nb::sig("def view(self, shard: int, start: int, size: int) -> NDArray[np.uint8]"),
            "The bytes of one span, without a copy; IndexError when they leave their buffer.");
 
-  nb::class_<fastio::ThreadPool>(
+  nb::class_<PyPool>(
       m, "ThreadPool",
       "Native threads that work on jobs in the order of submission, without the GIL.\n\n"
       "They start with the first job. In the child after a fork the pool starts anew.")
       .def(nb::init<std::size_t>(), "threads"_a)
-      .def_prop_ro("threads", &fastio::ThreadPool::threads, "How many threads there are.")
-      .def("close", &close_pool, "Finish the jobs under way, join; twice does no harm.");
+      .def_prop_ro("threads", &PyPool::threads, "How many threads there are.")
+      .def("close", &PyPool::close, "Finish the jobs under way, join; twice does no harm.");
 
   nb::class_<PyJob>(m, "Job",
                     "One batch under way. Keeps its inputs and outputs alive until it is done.")

@@ -91,7 +91,6 @@ Status PngDecoder::decode(Bytes file, const Picture& out, bool verify_crc) noexc
   if (status != Status::ok) return status;
   const PngHeader& header = chunks_.header;
   if (header.height != out.height || header.width != out.width) return Status::bad_shape;
-  if (!can_convert(chunks_, out.channels)) return Status::unsupported;
   std::uint8_t* filtered = nullptr;
   status = inflate(filtered_bytes(header), filtered);
   if (status != Status::ok) return status;

@@ -20,9 +20,15 @@ void unpack(const PngHeader& header, const std::uint8_t* row, std::size_t width,
   }
 }
 
-/// The high byte of every 16-bit sample.
-void take_high(const std::uint8_t* row, std::size_t samples, std::uint8_t* out) noexcept {
-  for (std::size_t i = 0; i < samples; ++i) out[i] = row[2 * i];
+/// The high byte of every 16-bit sample; but grey is clipped, as Pillow does: 256 is white.
+void narrow(const PngHeader& header, const std::uint8_t* row, std::size_t width,
+            std::uint8_t* out) noexcept {
+  const bool clip = header.color == PngColor::grey;
+  const std::size_t samples = width * static_cast<std::size_t>(header.samples());
+  for (std::size_t i = 0; i < samples; ++i) {
+    const std::uint8_t high = row[2 * i];
+    out[i] = clip ? (high != 0 ? 255 : row[2 * i + 1]) : high;
+  }
 }
 
 /// Writes one pixel of the wanted channels.
@@ -40,7 +46,7 @@ void put(std::uint8_t* out, std::uint8_t r, std::uint8_t g, std::uint8_t b,
 }
 
 /// The key that grey samples are compared with: Pillow maps that of 1 bit and takes the
-/// low byte of all others as it is.
+/// low byte of all others, even when the samples have been stretched or narrowed.
 std::uint8_t grey_key(const PngChunks& png) noexcept {
   if (png.header.depth == 1) return png.key[0] != 0 ? 255 : 0;
   return static_cast<std::uint8_t>(png.key[0]);
@@ -117,20 +123,12 @@ bool convert(const PngChunks& png, const std::uint8_t* in, std::size_t width,
 
 }  // namespace
 
-bool can_convert(const PngChunks& png, int channels) noexcept {
-  const PngHeader& header = png.header;
-  if (header.depth != 16) return true;
-  // Pillow keeps 16-bit grey as a mode of its own, whose conversions changed over versions.
-  if (header.color == PngColor::grey) return false;
-  return !(header.color == PngColor::rgb && png.has_key && channels == 4);
-}
-
 bool convert_png_row(const PngChunks& png, const std::uint8_t* row, std::size_t width, int channels,
                      std::uint8_t* samples, std::uint8_t* out) noexcept {
   const PngHeader& header = png.header;
   const std::uint8_t* in = row;
   if (header.depth == 16) {
-    take_high(row, width * static_cast<std::size_t>(header.samples()), samples);
+    narrow(header, row, width, samples);
     in = samples;
   } else if (header.depth < 8) {
     unpack(header, row, width, samples);

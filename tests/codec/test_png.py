@@ -69,15 +69,11 @@ def recipes(draw: st.DrawFn) -> PngRecipe:
 @settings(max_examples=300, deadline=None)
 @given(recipes(), st.sampled_from(sorted(CHANNELS)), st.booleans())
 def test_pixels_are_pillows(recipe: PngRecipe, mode: str, checksums: bool) -> None:
-    """Every kind of PNG gives Pillow's pixels to the bit, or is left to Pillow by name."""
+    """Every kind of PNG gives Pillow's pixels to the bit."""
     file = write_png(recipe)
     status, pixels = decode(file, (recipe.height, recipe.width), CHANNELS[mode], checksums=checksums)
-    is_left = recipe.depth == 16 and (
-        recipe.color == 0 or (recipe.color == 2 and recipe.transparency and mode == "RGBA")
-    )
-    assert status == (_native.UNSUPPORTED if is_left else _native.OK)
-    if not is_left:
-        np.testing.assert_array_equal(by_pillow(file, mode), pixels)
+    assert status == _native.OK
+    np.testing.assert_array_equal(by_pillow(file, mode), pixels)
 
 
 @settings(max_examples=60, deadline=None)
@@ -93,6 +89,19 @@ def test_pillows_own_files(width: int, height: int, mode: str, seed: int) -> Non
         status, found = decode(buffer.getvalue(), (height, width), channels)
         assert status == _native.OK
         np.testing.assert_array_equal(by_pillow(buffer.getvalue(), wanted), found)
+
+
+@pytest.mark.parametrize("key", [b"", b"\0\5", b"\1\0", b"\0\xff"])
+def test_grey_of_16_bits(key: bytes) -> None:
+    """16-bit grey is clipped, and its transparent colour compared afterwards, as Pillow does both."""
+    header = struct.pack(">IIBBBBB", 5, 1, 16, 0, 0, 0, 0)
+    row = b"\0" + struct.pack(">5H", 0, 5, 255, 256, 65535)
+    transparency = chunk(b"tRNS", key) if key else b""
+    file = SIGNATURE + chunk(b"IHDR", header) + transparency + chunk(b"IDAT", zlib.compress(row)) + chunk(b"IEND", b"")
+    for mode, channels in CHANNELS.items():
+        status, pixels = decode(file, (1, 5), channels)
+        assert status == _native.OK
+        np.testing.assert_array_equal(by_pillow(file, mode), pixels)
 
 
 def test_golden_pixels() -> None:

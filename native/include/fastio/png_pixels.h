@@ -8,9 +8,6 @@
 
 namespace fastio {
 
-/// Whether `convert_png_row` equals Pillow for this file and these channels (1, 3 or 4).
-[[nodiscard]] bool can_convert(const PngChunks& png, int channels) noexcept;
-
 /// Converts `width` pixels of one unfiltered row. `samples` is working memory of 4 * width
 /// bytes. False where a pixel names a palette entry that does not exist.
 [[nodiscard]] bool convert_png_row(const PngChunks& png, const std::uint8_t* row, std::size_t width,
