@@ -131,6 +131,7 @@ class LmdbLayout:
             for suffix, each, starts in fields:
                 self._put(number + suffix, each[i], starts)
             self._count += 1
+        self._entries += len(keys) * len(fields)
 
     def starts(self) -> dict[str, NDArray[np.int64]]:
         """End the payload; where each sample's value lies."""
@@ -177,24 +178,24 @@ class LmdbLayout:
 
     def _put(self, key: bytes, value: NDArray[np.uint8], starts: array[int]) -> None:
         size = value.nbytes
-        self._entries += 1
         inline = NODE_HEADER + len(key) + size <= NODE_MAX
         if inline:
             node = _NODE.pack(size, 0, len(key)) + key + value.tobytes()
             node += b"\0" * (len(node) & 1)
-            starts.append(-1)
+            starts.append(-1)  # known when the leaf is written
         else:
             page = self._write_run(value, size)
             node = _big_node(key, size, page)
             starts.append(page * PAGE + PAGE_HEADER)
-        if len(node) + 2 > self._free:
+        taken = len(node) + 2
+        if taken > self._free:
             self._flush_leaf()
         if not self._nodes:
             self._first_key = key
         if inline:
             self._inline.append((len(self._nodes), NODE_HEADER + len(key), starts, len(starts) - 1))
         self._nodes.append(node)
-        self._free -= len(node) + 2
+        self._free -= taken
 
     def _write_run(self, value: Any, size: int) -> int:
         """Write a value to a run of overflow pages of its own; its first page."""
