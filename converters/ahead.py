@@ -1,4 +1,4 @@
-"""Runs a bounded number of pieces ahead on threads and hands the results over in order."""
+"""Works a bounded number of pieces ahead, on threads, and hands the results over in order."""
 
 from __future__ import annotations
 
@@ -7,10 +7,30 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["in_order"]
+from fastio._native import ThreadPool
+from fastio.converters.base import Chunk, Source
+
+__all__ = ["in_order", "read_ahead"]
+
+DEPTH = 3  # pieces that native threads read while one is being used
 
 _Piece = TypeVar("_Piece")
 _Result = TypeVar("_Result")
+
+
+def read_ahead(source: Source, pieces: Iterable[range], pool: ThreadPool) -> Generator[Chunk, None, None]:
+    """
+    The chunks of a source in order, ``DEPTH`` of them being read by the native threads meanwhile.
+
+    No Python thread: one would fight with the writer for the GIL, which costs more than it brings.
+    """
+    waiting: deque[Callable[[], Chunk]] = deque()
+    for piece in pieces:
+        waiting.append(source.begin(piece, pool))
+        if len(waiting) > DEPTH:
+            yield waiting.popleft()()
+    while waiting:
+        yield waiting.popleft()()
 
 
 def in_order(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fastio._native import ThreadPool
 from fastio.schema import Schema
 from fastio.store.base import SampleBatch
 
@@ -82,6 +83,10 @@ class Source(Protocol):
         """The samples that are not already problems, cut into pieces of bounded size."""
         ...
 
-    def read(self, chunk: range) -> Chunk:
-        """Read one piece; safe to call from several threads at once. SourceError names the file."""
+    def begin(self, chunk: range, pool: ThreadPool | None = None) -> Callable[[], Chunk]:
+        """
+        Begin to read one piece on the native threads of ``pool``; the result waits for it and gives it.
+
+        Without a pool it is read at once. What cannot be read is a problem of the chunk, not an error.
+        """
         ...

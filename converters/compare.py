@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.converters.ahead import in_order
+from fastio._native import ThreadPool
+from fastio.converters.ahead import read_ahead
 from fastio.converters.base import Chunk, Problem, Source
 from fastio.errors import SourceError
 from fastio.store import SampleStore
@@ -30,7 +31,7 @@ class Comparison:
 
 
 def compare(
-    store: SampleStore, source: Source, *, jobs: int, progress: Callable[[int, int], object] | None = None
+    store: SampleStore, source: Source, *, pool: ThreadPool, progress: Callable[[int, int], object] | None = None
 ) -> Comparison:
     """
     Read the source again and compare each sample, by its key, with the store.
@@ -49,7 +50,7 @@ def compare(
     places = {key: i for i, key in enumerate(keys)}
     skipped = {str(entry.get("key")) for entry in store.metadata.get("skipped") or ()}
     problems = list(source.problems)
-    with closing(in_order(source.read, source.chunks(_CHUNK_BYTES, _CHUNK_SAMPLES), jobs=jobs)) as chunks:
+    with closing(read_ahead(source, source.chunks(_CHUNK_BYTES, _CHUNK_SAMPLES), pool)) as chunks:
         for chunk in chunks:
             problems += chunk.problems
             _compare_chunk(store, source, chunk, (fields, places, result))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from fastio import _native
 from fastio.converters.base import Chunk, Problem
 from fastio.converters.cut import cut
 from fastio.converters.probe import KIND_NAMES, image_problem, probe
+from fastio.converters.scan import Folder
 from fastio.schema import COLUMN, IMAGE, Field, Schema
 from fastio.spans import Spans
 from fastio.store.base import SampleBatch
@@ -45,6 +46,21 @@ class FileSource:
     problems: Sequence[Problem]
     disk_bytes: int
 
+    @classmethod
+    def of(cls, path: str, found: Folder, labels: NDArray[np.int64] | None, metadata: Mapping[str, Any]) -> FileSource:
+        """The source of what a scan found below ``path``; ``labels`` belong to ``found.keys``."""
+        return cls(
+            path=path,
+            layout=metadata["source"]["layout"],
+            metadata=metadata,
+            keys=found.keys,
+            sizes=np.array(found.sizes, np.int64),
+            kinds=np.array(found.kinds, np.int32),
+            labels=labels,
+            problems=sorted(found.problems, key=lambda problem: problem.key),
+            disk_bytes=found.disk_bytes,
+        )
+
     @property
     def schema(self) -> Schema:
         """An image, and its label where there are labels."""
@@ -67,24 +83,41 @@ class FileSource:
         """Cut the files that are not problems already."""
         return cut(self.sizes, max_bytes, max_samples)
 
-    def read(self, chunk: range) -> Chunk:
-        """Read one piece in the calling thread, the GIL released."""
+    def begin(self, chunk: range, pool: _native.ThreadPool | None = None) -> Callable[[], Chunk]:
+        """Begin to read one piece; see ``fastio.converters.Source``."""
         part = slice(chunk.start, chunk.stop)
         keys, sizes = self.keys[part], self.sizes[part]
         starts = np.cumsum(sizes) - sizes
         data = np.empty(int(sizes.sum()), np.uint8)
         status, errno = np.zeros(len(keys), np.int32), np.zeros(len(keys), np.int32)
-        folder = f"{self.path}/"
-        paths = [os.fsencode(folder + key) for key in keys]
-        _native.read_files(paths, sizes, data, starts, status, errno).wait()
+        folder = os.fsencode(self.path) + b"/"
+        paths = [folder + key.encode() for key in keys]
+        job = _native.read_files(paths, sizes, data, starts, status, errno, pool)
 
+        def finish() -> Chunk:
+            job.wait()
+            return self._chunk(chunk, data, (starts, status, errno), pool)
+
+        return finish
+
+    def _chunk(
+        self,
+        chunk: range,
+        data: NDArray[np.uint8],
+        read: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]],
+        pool: _native.ThreadPool | None,
+    ) -> Chunk:
+        """What was read as a batch of the good samples and sentences about the others."""
+        part = slice(chunk.start, chunk.stop)
+        keys, sizes = self.keys[part], self.sizes[part]
+        starts, status, errno = read
         buffers = _native.Buffers([data])
         shapes = np.zeros((len(keys), 3), np.int32)
         problems: dict[int, str] = {
             i: _read_problem(int(status[i]), int(errno[i])) for i in np.flatnonzero(status).tolist()
         }
         good = np.flatnonzero(status == _native.OK)
-        seen = probe(Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good]))
+        seen = probe(Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good]), pool)
         shapes[good] = seen[:, 1:4]
         odd = (seen[:, 0] != _native.OK) | (seen[:, 4] != self.kinds[part][good])
         for row in np.flatnonzero(odd):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
@@ -15,15 +16,16 @@ from fastio.converters.scan import Folder, require_folder, scan_folder, shown
 __all__ = ["open_flat"]
 
 
-def open_flat(path: str, labels: str | None = None) -> FileSource:
+def open_flat(path: str, labels: str | None = None, top: Folder | None = None) -> FileSource:
     """
     All images of one folder, sorted by name; their labels, where ``labels`` names a label file.
 
     Names in the label file may carry folders, which do not count. A label without a file and a
-    file without a label are problems. Without a label file the source has no labels.
+    file without a label are problems. Without a label file the source has no labels. ``top`` is the scan of
+    ``path``, where there is one already.
     """
     require_folder(path)
-    found = scan_folder(path)
+    found = top or scan_folder(path)
     for key in found.folders:
         found.problems.append(Problem(shown(key), "is a folder, which a flat source has none of; pack it by itself"))
     said = None if labels is None else read_labels(labels)
@@ -34,19 +36,9 @@ def open_flat(path: str, labels: str | None = None) -> FileSource:
         values = _assign(found, said)
     else:
         _hint_at_labels(found)
-    name = Path(path).resolve().name
-    source = {"layout": "flat", "name": name, "labels": None if labels is None else Path(labels).name}
-    return FileSource(
-        path=path,
-        layout="flat",
-        metadata={"classes": None if said is None or said.classes is None else list(said.classes), "source": source},
-        keys=[key for key, _, _ in found.files],
-        sizes=np.array([size for _, size, _ in found.files], np.int64),
-        kinds=np.array([kind for _, _, kind in found.files], np.int32),
-        labels=values,
-        problems=sorted(found.problems, key=lambda problem: problem.key),
-        disk_bytes=found.disk_bytes,
-    )
+    classes = None if said is None or said.classes is None else list(said.classes)
+    source = {"layout": "flat", "name": Path(path).resolve().name, "labels": labels and Path(labels).name}
+    return FileSource.of(path, found, values, {"classes": classes, "source": source})
 
 
 def _leave_out(found: Folder, name: str) -> None:
@@ -61,23 +53,25 @@ def _hint_at_labels(found: Folder) -> None:
             found.problems[i] = Problem(problem.key, "is no image; if it holds the labels, say --labels with its path")
 
 
-def _assign(found: Folder, labels: Labels) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _assign(found: Folder, labels: Labels) -> NDArray[np.int64]:
     """Labels in the order of the files; whatever has only one of the two moves to the problems."""
     file = Path(labels.path).name
     by_name, contradictions = _by_basename(labels)
-    names = {key for key, _, _ in found.files}
+    names = set(found.keys)
     known = names.union(problem.key for problem in found.problems)
     for name, sentence in contradictions.items():
         if name in names:
             found.problems.append(Problem(shown(name), f"{sentence}, in {file}"))
         elif name not in known:
             found.problems.append(Problem(shown(name), f"{sentence}, in {file}, and there is no such file"))
-    values = [by_name.get(key) for key, _, _ in found.files]
+    values = list(map(by_name.get, found.keys))
     if None in values:
-        for (key, _, _), value in zip(found.files, values, strict=True):
-            if value is None and key not in contradictions:
-                found.problems.append(Problem(shown(key), f"has no label in {file}"))
-        found.files = [entry for entry, value in zip(found.files, values, strict=True) if value is not None]
+        found.problems += [
+            Problem(shown(key), f"has no label in {file}")
+            for key, value in zip(found.keys, values, strict=True)
+            if value is None and key not in contradictions
+        ]
+        found.keep([value is not None for value in values])
     found.problems += [
         Problem(shown(name), f"has a label in {file}, but there is no such file")
         for name in by_name.keys() - names

@@ -14,45 +14,33 @@ from fastio.errors import SourceError
 __all__ = ["open_imagefolder"]
 
 
-def open_imagefolder(path: str, labels: str | None = None) -> FileSource:
+def open_imagefolder(path: str, labels: str | None = None, top: Folder | None = None) -> FileSource:
     """
     ``path/class/.../file``: classes sorted by name, files in the order of their folders and names, links followed.
 
-    A class folder without any image is an error, as it is there. Files
-    beside the class folders have no class: problems.
+    A class folder without any image is an error, as it is there. Files beside the class folders have no class:
+    problems. ``top`` is the scan of ``path``, where there is one already.
     """
     if labels is not None:
         raise SourceError(
             f"{path}: class folders name the classes; --labels {labels} would contradict them, leave it out"
         )
     require_folder(path)
-    top = scan_folder(path)
+    top = top or scan_folder(path)
     if not top.folders:
         raise SourceError(f"{path}: has no class folders; is it --layout flat?")
-    problems = top.problems + [
-        Problem(key, "lies beside the class folders and so has no class; move it into one") for key, _, _ in top.files
+    found = Folder(problems=top.problems, disk_bytes=top.disk_bytes)
+    found.problems += [
+        Problem(key, "lies beside the class folders and so has no class; move it into one") for key in top.keys
     ]
-    found = Folder(problems=problems, disk_bytes=top.disk_bytes)
-    labels_of_files: list[int] = []
-    for index, name in enumerate(top.folders):
+    counts = []
+    for name in top.folders:
         part = scan_tree(path, name)
-        if not part.files and not any(image_kind(problem.key) for problem in part.problems):
+        if not part.keys and not any(image_kind(problem.key) for problem in part.problems):
             raise SourceError(f"{path}/{shown(name)}: this class folder holds no image; remove it or fill it")
-        found.files += part.files
-        found.problems += part.problems
-        found.disk_bytes += part.disk_bytes
-        labels_of_files += [index] * len(part.files)
-    return FileSource(
-        path=path,
-        layout="imagefolder",
-        metadata={
-            "classes": [shown(name) for name in top.folders],
-            "source": {"layout": "imagefolder", "name": Path(path).resolve().name, "labels": None},
-        },
-        keys=[key for key, _, _ in found.files],
-        sizes=np.array([size for _, size, _ in found.files], np.int64),
-        kinds=np.array([kind for _, _, kind in found.files], np.int32),
-        labels=np.array(labels_of_files, np.int64),
-        problems=sorted(found.problems, key=lambda problem: problem.key),
-        disk_bytes=found.disk_bytes,
-    )
+        found.add(part)
+        counts.append(len(part.keys))
+    source = {"layout": "imagefolder", "name": Path(path).resolve().name, "labels": None}
+    classes = [shown(name) for name in top.folders]
+    values = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    return FileSource.of(path, found, values, {"classes": classes, "source": source})

@@ -1,4 +1,4 @@
-"""Writes a store from a source: threads read ahead, one writer takes the pieces in their order."""
+"""Writes a store from a source: native threads read ahead, one writer takes the pieces in their order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fastio.converters.ahead import in_order
+from fastio import _native
+from fastio.converters.ahead import read_ahead
 from fastio.converters.base import Chunk, Problem, Source
 from fastio.converters.describe import store_bytes
 from fastio.converters.scan import shown
@@ -20,7 +21,7 @@ from fastio.store import create_store, open_store
 __all__ = ["PackReport", "pack"]
 
 # A piece of work: large enough that Python costs nothing beside it, small enough that memory stays small:
-# at most (jobs + 2) pieces are held, 144 MiB with 16 jobs, plus what a single larger file needs.
+# a handful of pieces is held, see ``read_ahead``, plus what a single larger file needs.
 CHUNK_BYTES = 8 << 20
 CHUNK_SAMPLES = 512
 MAX_JOBS = 16  # more readers than this only fight for the one writer
@@ -61,7 +62,7 @@ def pack(
     """
     Pack all samples of ``source`` into the store ``out``, whose format its suffix names.
 
-    ``jobs`` threads read ahead (default: the CPUs this process may use). A bad sample stops the run
+    ``jobs`` native threads read ahead (default: the CPUs this process may use, 16 at most). A bad sample stops the run
     (``raise``) or is left out and kept in the store's ledger, ``metadata["skipped"]``
     (``skip``). The result does not depend on ``jobs``. Whatever fails, nothing lies
     under the final name. ``progress(samples, bytes)`` is told of every piece written.
@@ -115,7 +116,10 @@ def pack(
 def _read(source: Source, jobs: int | None) -> Iterator[Chunk]:
     """The source's chunks in order; when the packer leaves early, the threads end before its files are removed."""
     pieces = source.chunks(CHUNK_BYTES, CHUNK_SAMPLES)
-    with closing(in_order(source.read, pieces, jobs=jobs or min(available_cpus(), MAX_JOBS))) as chunks:
+    with (
+        closing(_native.ThreadPool(jobs or min(available_cpus(), MAX_JOBS))) as pool,
+        closing(read_ahead(source, pieces, pool)) as chunks,
+    ):
         yield from chunks
 
 

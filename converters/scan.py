@@ -6,7 +6,8 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from operator import itemgetter
+from itertools import compress
+from operator import attrgetter
 from pathlib import Path
 
 from fastio.converters.base import Problem
@@ -31,14 +32,31 @@ class Folder:
     """
     What lies in one folder, sorted by name.
 
-    ``files`` are (key, size in bytes, content kind by extension), ``folders`` are keys. Keys
-    are paths from the root of the source, with ``/`` between. ``problems`` are entries that cannot be packed.
+    ``keys`` are the files that may be packed, as paths from the root of the source with ``/`` between; ``sizes``
+    their bytes and ``kinds`` the content that their extensions promise. ``folders`` are keys as well.
+    ``problems`` are entries that cannot be packed.
     """
 
-    files: list[tuple[str, int, int]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     disk_bytes: int = 0
+
+    def add(self, other: Folder) -> None:
+        """Take over everything of another folder but the names of its folders."""
+        self.keys += other.keys
+        self.sizes += other.sizes
+        self.kinds += other.kinds
+        self.problems += other.problems
+        self.disk_bytes += other.disk_bytes
+
+    def keep(self, good: list[bool]) -> None:
+        """Drop the files that are not marked as good."""
+        self.keys = list(compress(self.keys, good))
+        self.sizes = list(compress(self.sizes, good))
+        self.kinds = list(compress(self.kinds, good))
 
 
 def image_kind(name: str) -> int:
@@ -53,35 +71,48 @@ def shown(key: str) -> str:
 
 
 def scan_folder(root: str, prefix: str = "") -> Folder:
-    """One folder, ``root/prefix``, without those below it. An unreadable root raises SourceError."""
+    """One folder, ``root/prefix``, without those below it. OSError where it cannot be listed."""
     found = Folder()
-    files = []
+    above = f"{prefix}/" if prefix else ""
+    names: list[str] = []
+    size_of: dict[str, int] = {}
+    blocks = 0
     with os.scandir(f"{root}/{prefix}" if prefix else root) as entries:
         for entry in entries:
-            key = f"{prefix}/{entry.name}" if prefix else entry.name
             try:
                 status = entry.stat()
             except OSError as exc:
-                found.problems.append(Problem(shown(key), _stat_problem(exc, link=entry.is_symlink())))
+                found.problems.append(Problem(shown(above + entry.name), _stat_problem(exc, link=entry.is_symlink())))
                 continue
             if stat.S_ISREG(status.st_mode):
-                files.append((key, status.st_size))
-                found.disk_bytes += status.st_blocks * 512
+                name = entry.name
+                names.append(name)
+                size_of[name] = status.st_size
+                blocks += status.st_blocks
             elif stat.S_ISDIR(status.st_mode):
-                found.folders.append(key)
+                found.folders.append(above + entry.name)
             else:
                 what = _SPECIAL.get(stat.S_IFMT(status.st_mode), "no regular file")
-                found.problems.append(Problem(shown(key), f"is {what}, expected a regular file"))
-    files.sort(key=itemgetter(0))
+                found.problems.append(Problem(shown(above + entry.name), f"is {what}, expected a regular file"))
+    names.sort()
     found.folders.sort()
-    for key, size in files:
-        problem, kind = _file_problem(key, size)
-        if problem:
-            found.problems.append(Problem(shown(key), problem))
-        else:
-            found.files.append((key, size, kind))
-    found.problems.sort(key=lambda problem: problem.key)
+    found.disk_bytes = blocks * 512
+    found.keys = [above + name for name in names] if above else names
+    found.sizes = [size_of[name] for name in names]
+    found.kinds = [_KINDS.get(name[name.rfind(".") + 1 :]) or image_kind(name) for name in names]
+    if not all(found.kinds) or not all(found.sizes) or not all(map(str.isascii, names)):
+        _drop_bad_files(found)
+    found.problems.sort(key=attrgetter("key"))
     return found
+
+
+def _drop_bad_files(found: Folder) -> None:
+    """Move the files whose names or sizes tell that they cannot be packed to the problems."""
+    sentences = [_file_problem(key, size) for key, size in zip(found.keys, found.sizes, strict=True)]
+    found.problems += [
+        Problem(shown(key), sentence) for key, sentence in zip(found.keys, sentences, strict=True) if sentence
+    ]
+    found.keep([not sentence for sentence in sentences])
 
 
 def scan_tree(root: str, top: str) -> Folder:
@@ -91,15 +122,11 @@ def scan_tree(root: str, top: str) -> Folder:
     Links to folders are followed; a link that leads back to a folder above it is a problem.
     ``folders`` of the result is empty: all of them have been walked.
     """
-    parts = []
     result = Folder()
-    for key, part in _walk(root, top, (), result.problems):
-        parts.append((key, part))
-    for _, part in sorted(parts, key=itemgetter(0)):
-        result.files += part.files
-        result.problems += part.problems
-        result.disk_bytes += part.disk_bytes
-    result.problems.sort(key=lambda problem: problem.key)
+    parts = dict(_walk(root, top, (), result.problems))
+    for key in sorted(parts):
+        result.add(parts[key])
+    result.problems.sort(key=attrgetter("key"))
     return result
 
 
@@ -128,19 +155,18 @@ def require_folder(path: str) -> None:
         raise SourceError(f"{path}: expected a folder of images, found {what}")
 
 
-def _file_problem(key: str, size: int) -> tuple[str, int]:
-    """One sentence on why a regular file cannot be packed (or ""), and its kind."""
+def _file_problem(key: str, size: int) -> str:
+    """One sentence on why a regular file cannot be packed, or nothing."""
     if not key.isascii():
         try:
             key.encode()
         except UnicodeEncodeError:
-            return "has a name that is not UTF-8; rename it", 0
-    kind = image_kind(key)
-    if not kind:
+            return "has a name that is not UTF-8; rename it"
+    if not image_kind(key):
         extension = Path(key).suffix
         what = f"has the extension {extension!r}" if extension else "has no extension"
-        return f"{what}, which is none of an image ({', '.join('.' + name for name in _KINDS)})", 0
-    return ("is empty (0 bytes)" if size == 0 else ""), kind
+        return f"{what}, which is none of an image ({', '.join('.' + name for name in _KINDS)})"
+    return "is empty (0 bytes)" if size == 0 else ""
 
 
 def _stat_problem(exc: OSError, *, link: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from fastio.converters.base import Chunk, Problem
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
 from fastio.converters.probe import image_problem, probe
-from fastio.converters.scan import shown
+from fastio.converters.scan import Folder, shown
 from fastio.errors import SourceError
 from fastio.schema import IMAGE, Schema
 from fastio.spans import Spans
@@ -31,7 +31,7 @@ def is_tar(path: str) -> bool:
     return path.endswith(".tar") and not Path(path).is_dir()
 
 
-def open_tar(path: str, labels: str | None = None) -> TarSource:
+def open_tar(path: str, labels: str | None = None, _top: Folder | None = None) -> TarSource:
     """The samples of one tar file, of shards, or of a folder of shards, in the order of the shards."""
     if labels is not None:
         raise SourceError(f"{path}: tar shards bring their labels along; leave --labels {labels} out")
@@ -96,20 +96,30 @@ class TarSource:
         """Cut by the bytes of all payload fields together."""
         return cut(self._sizes(), max_bytes, max_samples)
 
-    def read(self, chunk: range) -> Chunk:
-        """Spans over the mapped shards; nothing is copied here."""
+    def begin(self, chunk: range, pool: _native.ThreadPool | None = None) -> Callable[[], Chunk]:
+        """Spans over the mapped shards, read ahead by the kernel; nothing is copied here."""
         indices = np.arange(chunk.start, chunk.stop)
-        keys = self.store.keys(indices)
         spans = {field.name: self.store.spans(field.name, indices) for field in self.schema.payload}
+        jobs = [_native.will_need(s.buffers, s.shard, s.starts, s.sizes, pool) for s in spans.values()]
+
+        def finish() -> Chunk:
+            for job in jobs:
+                job.wait()
+            return self._chunk(indices, spans, pool)
+
+        return finish
+
+    def _chunk(self, indices: NDArray[np.int64], spans: Mapping[str, Spans], pool: _native.ThreadPool | None) -> Chunk:
+        keys = self.store.keys(indices)
         shapes: dict[str, NDArray[np.int32]] = {}
         problems: dict[int, str] = {}
         for field in self.schema.payload:
             if field.codec == IMAGE:
-                seen = probe(spans[field.name])
+                seen = probe(spans[field.name], pool)
                 shapes[field.name] = np.ascontiguousarray(seen[:, 1:4])
                 problems |= {int(i): image_problem(seen[i]) for i in np.flatnonzero(seen[:, 0] != _native.OK)}
         for name, part in spans.items():
-            problems |= {int(i): f"has a field {name!r} that differs from its checksum" for i in damaged(part)}
+            problems |= {int(i): f"has a field {name!r} that differs from its checksum" for i in damaged(part, pool)}
         columns = {field.name: self.store.column(field.name)[indices] for field in self.schema.columns}
         batch = SampleBatch(keys, spans, columns, shapes)
         if problems:

@@ -79,7 +79,7 @@ def verify(
                 decoded += len(store)
         labels_compared = False
         if against is not None:
-            result = compare(store, against, jobs=jobs, progress=progress)
+            result = compare(store, against, pool=pool, progress=progress)
             problems += result.problems
             compared, labels_compared = result.samples, result.labels
         return VerifyReport(

@@ -209,11 +209,11 @@ def test_a_signal_leaves_nothing(tmp_path, suffix, number):
     script = (
         "import os, sys; from fastio.converters import packer, files; from fastio.cli import main\n"
         "packer.CHUNK_SAMPLES = 1\n"
-        "read = files.FileSource.read\n"
-        "def stop(self, chunk):\n"
+        "begin = files.FileSource.begin\n"
+        "def stop(self, chunk, pool):\n"
         f"    if chunk.start == 15: os.kill(os.getpid(), {int(number)})\n"
-        "    return read(self, chunk)\n"
-        "files.FileSource.read = stop\n"
+        "    return begin(self, chunk, pool)\n"
+        "files.FileSource.begin = stop\n"
         f"sys.argv = ['fastio', 'pack', 'pngs', 's.{suffix}', '--jobs', '1']; main()"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -38,7 +38,7 @@ def read_all(source: Source, max_bytes: int, max_samples: int) -> list[tuple[str
     """Key, image and label of every sample, by chunks."""
     found = []
     for piece in source.chunks(max_bytes, max_samples):
-        batch = source.read(piece).batch
+        batch = source.begin(piece)().batch
         views = [batch.spans["image"].view(i).tobytes() for i in range(len(batch.keys))]
         found += list(zip(batch.keys, views, batch.columns["label"].tolist(), strict=True))
     return found
@@ -54,7 +54,7 @@ class SourceConformance:
     def test_chunks_are_bounded(self, source: Source) -> None:
         """No chunk has more samples than asked for, nor more bytes unless one sample has."""
         for piece in source.chunks(300, 2):
-            batch = source.read(piece).batch
+            batch = source.begin(piece)().batch
             size = int(batch.spans["image"].sizes.sum())
 
             assert len(piece) <= 2
@@ -68,12 +68,12 @@ class SourceConformance:
         """A writer made for the source's schema takes its batches."""
         with create_store(tmp_path / "out.lmdb", source.schema) as writer:
             for piece in source.chunks(1000, 4):
-                writer.append(source.read(piece).batch)
+                writer.append(source.begin(piece)().batch)
 
     def test_shapes_are_those_of_the_headers(self, source: Source) -> None:
         """Every image's height, width and channels are known."""
         for piece in source.chunks(1000, 4):
-            assert np.all(source.read(piece).batch.shapes["image"] > 0)
+            assert np.all(source.begin(piece)().batch.shapes["image"] > 0)
 
     def test_metadata_is_json(self, source: Source) -> None:
         """What goes into the store can be written there, and says where it came from."""

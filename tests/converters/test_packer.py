@@ -184,16 +184,16 @@ def test_an_interrupt_leaves_nothing(tmp_path, out, small_chunks):
     assert threads == threading.active_count()
 
 
-def test_an_error_in_a_thread_arrives(tmp_path, out, monkeypatch, small_chunks):
-    """What a reading thread raises is raised by pack; nothing is left."""
+def test_an_error_while_reading_arrives(tmp_path, out, monkeypatch, small_chunks):
+    """What a source raises is raised by pack; nothing is left."""
     from fastio.converters.files import FileSource
 
     class_folders(tmp_path / "c", 5)
 
-    def fail(self, chunk):
+    def fail(self, chunk, pool):
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(FileSource, "read", fail)
+    monkeypatch.setattr(FileSource, "begin", fail)
     with pytest.raises(OSError, match="the disk is gone"):
         pack(open_source(tmp_path / "c"), out)
 

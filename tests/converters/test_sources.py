@@ -27,7 +27,7 @@ def problems(source):
     """Key and sentence of every problem, those of scanning and those of reading."""
     found = list(source.problems)
     for piece in source.chunks(1 << 20, 100):
-        found += source.read(piece).problems
+        found += source.begin(piece)().problems
     return {problem.key: problem.problem for problem in found}
 
 
