@@ -8,6 +8,7 @@ import numpy as np
 
 from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
+from fastio.converters.labels import LABEL_SUFFIXES
 from fastio.converters.scan import Folder, image_kind, require_folder, scan_folder, scan_tree, shown
 from fastio.errors import SourceError
 
@@ -29,7 +30,7 @@ def open_imagefolder(path: str, labels: str | None = None, top: Folder | None = 
     top = top or scan_folder(path)
     if not top.folders:
         raise SourceError(f"{path}: has no class folders; is it --layout flat?")
-    found = Folder(problems=top.problems, disk_bytes=top.disk_bytes)
+    found = Folder(problems=[_with_hint(problem) for problem in top.problems], disk_bytes=top.disk_bytes)
     found.problems += [
         Problem(key, "lies beside the class folders and so has no class; move it into one") for key in top.keys
     ]
@@ -44,3 +45,11 @@ def open_imagefolder(path: str, labels: str | None = None, top: Folder | None = 
     classes = [shown(name) for name in top.folders]
     values = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     return FileSource.of(path, found, values, {"classes": classes, "source": source})
+
+
+def _with_hint(problem: Problem) -> Problem:
+    """A label file beside folders: rather a flat folder of images and its labels, one level further up than meant."""
+    if problem.key.lower().endswith(LABEL_SUFFIXES):
+        sentence = "lies beside the class folders; if it labels a flat folder, pack that folder with --labels"
+        return Problem(problem.key, sentence)
+    return problem

@@ -40,6 +40,7 @@ for _package in ("numpy.core", "numpy._core"):
     _NAMES[_package + ".multiarray", "_reconstruct"] = "reconstruct"
     _NAMES[_package + ".numeric", "_frombuffer"] = "frombuffer"
 
+_U32 = struct.Struct("<I")
 _KEY_TYPES = (str, bytes, int)
 _OPCODE_NAMES = {ord(op.code): op.name for op in pickletools.opcodes}
 
@@ -139,19 +140,26 @@ class _Machine:
         at, stack = self.at, self.stack
         while True:
             op = data[at]
-            if op in (0x8C, 0x58):  # SHORT_BINUNICODE, BINUNICODE
-                start = at + (2 if op == 0x8C else 5)
-                stop = start + (data[at + 1] if op == 0x8C else int.from_bytes(data[at + 1 : start], "little"))
+            if op in (0x58, 0x8C):  # BINUNICODE, SHORT_BINUNICODE
+                if op == 0x58:
+                    start = at + 5
+                    stop = start + _U32.unpack_from(data, at + 1)[0]
+                else:
+                    start = at + 2
+                    stop = start + data[at + 1]
                 if stop > size:
                     raise IndexError("string beyond the end")
-                text = data[start:stop]
-                stack.append(text.decode() if text.isascii() else _utf8(text))
+                try:
+                    text = data[start:stop].decode()
+                except UnicodeDecodeError:
+                    text = _utf8(data[start:stop])
+                stack.append(text)
                 at = stop
             elif op == 0x71:  # BINPUT
                 memo[data[at + 1]] = stack[-1]
                 at += 2
             elif op == 0x72:  # LONG_BINPUT
-                memo[int.from_bytes(data[at + 1 : at + 5], "little")] = stack[-1]
+                memo[_U32.unpack_from(data, at + 1)[0]] = stack[-1]
                 at += 5
             elif op == 0x94:  # MEMOIZE
                 memo[len(memo)] = stack[-1]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -242,6 +245,45 @@ def test_every_kind_of_bad_file_is_named(tmp_path, layout):
     assert expected.keys() == found.keys()
     assert [] == [(key, found[key]) for key, text in expected.items() if text not in found[key]]
     assert good + len(expected) == len(source)
+
+
+@contextmanager
+def as_nobody():
+    """Without the rights of root, who may read everything."""
+    me = os.geteuid()
+    if me == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if me == 0:
+            os.seteuid(me)
+
+
+def test_unreadable_files_and_folders():
+    """What may not be read is named, with the system's reason."""
+    root = Path(tempfile.mkdtemp())
+    root.chmod(0o755)
+    try:
+        class_folders(root / "c")
+        (root / "c" / "bee" / "0.png").chmod(0)
+        (root / "c" / "cat" / "deep").chmod(0)
+        with as_nobody():
+            found = problems(open_source(root / "c"))
+    finally:
+        shutil.rmtree(root)
+
+    assert {
+        "bee/0.png": "cannot be read: Permission denied",
+        "cat/deep": "is a folder that cannot be listed: Permission denied",
+    } == found
+
+
+def test_label_file_beside_folders(tmp_path):
+    """A flat folder named one level too high is pointed at."""
+    pickled(tmp_path / "labels.pkl", flat(tmp_path / "png"))
+
+    assert "--labels" in problems(open_source(tmp_path))["labels.pkl"]
 
 
 def test_folder_in_a_flat_source(tmp_path):
