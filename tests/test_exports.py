@@ -1,0 +1,64 @@
+"""The public face: what ``import fastio`` offers, and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+import fastio
+
+PUBLIC = {
+    "FastDataset",
+    "FastLoader",
+    "FastioError",
+    "MockTrainer",
+    "SampleError",
+    "SchemaError",
+    "SourceError",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreIncomplete",
+    "StoreNotFound",
+    "__version__",
+    "create_store",
+    "open_store",
+}
+
+
+def test_the_public_names() -> None:
+    """Adding or removing a name is a decision, made here."""
+    assert set(fastio.__all__) == PUBLIC
+    assert set(dir(fastio)) == PUBLIC
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_every_public_name_is_there(name: str) -> None:
+    """Each name can be had, and says where it comes from."""
+    value = getattr(fastio, name)
+
+    assert value == version("fastio") if name == "__version__" else value.__module__.startswith("fastio.")
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    """A misspelt name is told what there is."""
+    with pytest.raises(AttributeError, match="FastLoader"):
+        _ = fastio.Fastloader
+
+
+def test_the_import_brings_neither_torch_nor_h5py() -> None:
+    """The command line's help must not wait for libraries that it does not use."""
+    program = "import sys, fastio; print(sorted({'torch', 'h5py', 'PIL', 'numpy'} & set(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+
+    assert ended.stdout.strip() == "[]"
+
+
+def test_a_store_is_opened_without_torch() -> None:
+    """Packing and looking into a store need no torch."""
+    program = "import sys, fastio; fastio.open_store, fastio.create_store; print('torch' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+
+    assert ended.stdout.strip() == "False"
