@@ -11,10 +11,10 @@ from fastio.spans import Spans
 __all__ = ["damaged"]
 
 
-def damaged(spans: Spans, pool: _native.ThreadPool | None = None) -> NDArray[np.int64]:
+def damaged(spans: Spans) -> NDArray[np.int64]:
     """Positions of damaged values; none where the store has no checksums (tar shards of others)."""
     if spans.checksums is None:
         return np.empty(0, np.int64)
     found = np.empty(len(spans), np.uint32)
-    _native.checksum(spans.buffers, spans.shard, spans.starts, spans.sizes, found, pool).wait()
+    _native.checksum(spans.buffers, spans.shard, spans.starts, spans.sizes, found).wait()
     return np.flatnonzero(found != spans.checksums)

@@ -96,7 +96,7 @@ class FileSource:
 
         def finish() -> Chunk:
             job.wait()
-            return self._chunk(chunk, data, (starts, status, errno), pool)
+            return self._chunk(chunk, data, (starts, status, errno))
 
         return finish
 
@@ -105,9 +105,12 @@ class FileSource:
         chunk: range,
         data: NDArray[np.uint8],
         read: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]],
-        pool: _native.ThreadPool | None,
     ) -> Chunk:
-        """What was read as a batch of the good samples and sentences about the others."""
+        """
+        What was read as a batch of the good samples and sentences about the others.
+
+        Headers are probed in this thread: on the pool they would wait behind the reading ahead.
+        """
         part = slice(chunk.start, chunk.stop)
         keys, sizes = self.keys[part], self.sizes[part]
         starts, status, errno = read
@@ -117,7 +120,7 @@ class FileSource:
             i: _read_problem(int(status[i]), int(errno[i])) for i in np.flatnonzero(status).tolist()
         }
         good = np.flatnonzero(status == _native.OK)
-        seen = probe(Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good]), pool)
+        seen = probe(Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good]))
         shapes[good] = seen[:, 1:4]
         odd = (seen[:, 0] != _native.OK) | (seen[:, 4] != self.kinds[part][good])
         for row in np.flatnonzero(odd):

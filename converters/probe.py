@@ -18,14 +18,14 @@ KIND_NAMES = ("unknown", "JPEG", "PNG", "GIF", "BMP", "WebP", "TIFF", "PNM")
 _CHANNELS = {"1": 1, "L": 1, "I;16": 1, "I": 1, "F": 1, "LA": 2, "RGBA": 4, "CMYK": 4, "PA": 2}
 
 
-def probe(spans: Spans, pool: _native.ThreadPool | None = None) -> NDArray[np.int32]:
+def probe(spans: Spans) -> NDArray[np.int32]:
     """
     ``(n, 5)`` status, height, width, channels and kind of encoded images, from their headers.
 
     Kinds that the native core only recognises get their size from Pillow; what Pillow cannot open is CORRUPT.
     """
     out = np.zeros((len(spans), 5), np.int32)
-    _native.probe_images(spans.buffers, spans.shard, spans.starts, spans.sizes, out, pool).wait()
+    _native.probe_images(spans.buffers, spans.shard, spans.starts, spans.sizes, out).wait()
     for i in np.flatnonzero((out[:, 0] == _native.UNSUPPORTED) & (out[:, 1] == 0)):
         out[i, :4] = _pillow_header(spans.view(int(i)))
     out[out[:, 0] == _native.UNSUPPORTED, 0] = _native.OK

@@ -105,21 +105,21 @@ class TarSource:
         def finish() -> Chunk:
             for job in jobs:
                 job.wait()
-            return self._chunk(indices, spans, pool)
+            return self._chunk(indices, spans)
 
         return finish
 
-    def _chunk(self, indices: NDArray[np.int64], spans: Mapping[str, Spans], pool: _native.ThreadPool | None) -> Chunk:
+    def _chunk(self, indices: NDArray[np.int64], spans: Mapping[str, Spans]) -> Chunk:
         keys = self.store.keys(indices)
         shapes: dict[str, NDArray[np.int32]] = {}
         problems: dict[int, str] = {}
         for field in self.schema.payload:
             if field.codec == IMAGE:
-                seen = probe(spans[field.name], pool)
+                seen = probe(spans[field.name])
                 shapes[field.name] = np.ascontiguousarray(seen[:, 1:4])
                 problems |= {int(i): image_problem(seen[i]) for i in np.flatnonzero(seen[:, 0] != _native.OK)}
         for name, part in spans.items():
-            problems |= {int(i): f"has a field {name!r} that differs from its checksum" for i in damaged(part, pool)}
+            problems |= {int(i): f"has a field {name!r} that differs from its checksum" for i in damaged(part)}
         columns = {field.name: self.store.column(field.name)[indices] for field in self.schema.columns}
         batch = SampleBatch(keys, spans, columns, shapes)
         if problems:
