@@ -97,9 +97,16 @@ def pack(
         assert packed + len(skipped) == len(source)
         writer.close(_metadata(source, skipped))
     seconds = time.perf_counter() - begun
+    return _report(source, os.fspath(out), skipped, packed=packed, payload_bytes=payload_bytes, seconds=seconds)
+
+
+def _report(
+    source: Source, out: str, skipped: Sequence[Problem], *, packed: int, payload_bytes: int, seconds: float
+) -> PackReport:
+    """What was done, and the size of the store as it now lies there and opens."""
     with open_store(out) as store:
         return PackReport(
-            path=os.fspath(out),
+            path=out,
             format=store.format,
             found=len(source),
             packed=packed,

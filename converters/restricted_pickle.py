@@ -107,8 +107,8 @@ class _Array:
 
     __slots__ = ("array",)
 
-    def __init__(self) -> None:
-        self.array: np.ndarray[Any, Any] | None = None
+    def __init__(self, array: np.ndarray[Any, Any] | None = None) -> None:
+        self.array = array
 
     def set_state(self, state: object) -> None:
         """``(version, shape, dtype, fortran, bytes)``."""
@@ -313,13 +313,6 @@ class _Machine:
         elif state not in (None, ()):
             raise SourceError(f"the pickle sets attributes of a {_kind(target)} at byte {self.at}; that is not allowed")
 
-    def refuse_instance(self) -> None:
-        """INST: protocol 0's way to make an object."""
-        _Global(_utf8(self.line()), _utf8(self.line()))
-        raise SourceError(
-            f"the pickle holds opcode INST at byte {self.at}; only containers, strings and numbers are read"
-        )
-
     def text_int(self) -> None:
         """INT: a decimal number, or 00 and 01 for False and True."""
         line = self.line()
@@ -347,38 +340,26 @@ class _Machine:
 
 def _meaning(function: _Global, args: tuple[Any, ...]) -> Any:
     """What a pickled call of an allowed name stands for."""
-    result: Any = _MISSING
     match function.role, args:
         case "dtype", (code, *_):
-            result = _DType(code)
+            return _DType(code)
         case "scalar", (_DType() as kind, bytes() | str() as raw):
-            result = _array(raw, kind, (), "C").item()
+            return _array(raw, kind, (), "C").item()
         case "reconstruct", (_Global(role="ndarray"), *_):
-            result = _Array()
+            return _Array()
         case "frombuffer", (bytes() as raw, _DType() as kind, tuple() as shape, *order):
-            result = _Array()
-            result.array = _array(raw, kind, shape, "F" if order == ["F"] else "C")
+            return _Array(_array(raw, kind, shape, "F" if order == ["F"] else "C"))
         case "dict", ():
-            result = {}
-        case "dict", (list() as pairs,) if all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
-            if all(isinstance(p[0], _KEY_TYPES) for p in pairs):
-                result = {p[0]: p[1] for p in pairs}
-        case "encode", (str() as text, ("latin1" | "latin-1")):
-            result = _latin1(text)
+            return {}
+        case "encode" | "bytes", (str() as text, ("latin1" | "latin-1")):
+            return _latin1(text)
         case "bytes", ():
-            result = b""
+            return b""
         case "bytes", (bytes() as raw,):
-            result = raw
-        case "bytes", (str() as text, ("latin1" | "latin-1")):
-            result = _latin1(text)
-    if result is _MISSING:
-        raise SourceError(
-            f"the pickle calls {function.title} with {_short(args)}, which is not how a number or container is saved"
-        )
-    return result
-
-
-_MISSING = object()
+            return raw
+    raise SourceError(
+        f"the pickle calls {function.title} with {_short(args)}, which is not how a number or container is saved"
+    )
 
 
 def _array(raw: object, kind: object, shape: object, order: str) -> np.ndarray[Any, Any]:
@@ -464,7 +445,7 @@ def _signed(raw: bytes) -> int:
 
 
 # Each opcode by its byte; what is missing here (persistent ids, extension codes, sets, out-of-band buffers,
-# NEWOBJ_EX) is refused by name.
+# INST, OBJ, NEWOBJ_EX) is refused by name.
 _HANDLERS: dict[int, Callable[[_Machine], object]] = {
     ord("("): _Machine.mark,
     ord("0"): lambda m: m.stack.pop(),
@@ -512,7 +493,6 @@ _HANDLERS: dict[int, Callable[[_Machine], object]] = {
     ord("R"): _Machine.reduce,
     0x81: _Machine.reduce,  # NEWOBJ
     ord("b"): _Machine.build,
-    ord("i"): _Machine.refuse_instance,
     0x80: lambda m: m.take(1),  # PROTO
     0x95: lambda m: m.take(8),  # FRAME: its length says nothing that the opcodes do not
 }
