@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import tarfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -314,3 +316,21 @@ def test_an_open_store_reads_on(png_store: Path) -> None:
             assert torch.equal(images, other_images)
         one.close()
         other.close()
+
+
+def test_foreign_shards_of_unknown_sizes(tmp_path: Path) -> None:
+    """A tar that others wrote says nothing of its pictures' sizes: they are probed, and the batches are the same."""
+    path = tmp_path / "foreign.tar"
+    with tarfile.open(path, "w") as tar:
+        for index, pixels in enumerate(pictures(10)):
+            for name, value in ((f"{index:04d}.png", encode(pixels)), (f"{index:04d}.cls", str(index % 4).encode())):
+                member = tarfile.TarInfo(name)
+                member.size = len(value)
+                tar.addfile(member, io.BytesIO(value))
+    dataset = FastDataset(path, to_tensor)
+    expected = torch.stack([dataset[index][0] for index in range(10)])
+    with FastLoader(path, 4) as loader:
+        for _ in range(2):
+            batches = list(loader)
+            assert torch.equal(expected, torch.cat([images for images, _ in batches]))
+            assert torch.cat([labels for _, labels in batches]).tolist() == [index % 4 for index in range(10)]
