@@ -22,8 +22,14 @@ $(VENV)/installed: pyproject.toml constraints.txt native/install_codecs.sh $(NAT
 demo: setup ## Make 10,000 PNGs, pack them into three formats, compare reading them
 	$(BIN)/python -m benchmarks.demo
 
-test: setup ## Run the whole test suite
+test: native-test ## Run the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+native-test: setup ## Build the C++ core without Python under ASan and UBSan, run its tests
+	$(BIN)/cmake -S native -B build/native -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+	    -DFASTIO_MODULE=OFF -DFASTIO_TESTS=ON -DFASTIO_SANITIZE=address,undefined >/dev/null
+	$(BIN)/cmake --build build/native
+	$(BIN)/ctest --test-dir build/native --output-on-failure
 
 lint: setup ## ruff, mypy --strict, clang-format
 	$(BIN)/ruff check .

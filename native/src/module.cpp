@@ -492,6 +492,9 @@ void bind_functions(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_native, m) {
+  // At interpreter exit live objects are usual (a dataset in a global, a spawned worker that just
+  // ends): nobody wants a report about them on stderr.
+  nb::set_leak_warnings(false);
   m.doc() = "The native core: batches of encoded samples to arrays, on threads, without the GIL.";
   bind_status(m);
   bind_classes(m);
