@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.synthetic import make_photos, make_pngs
 
-__all__ = ["LOADING", "PACKING", "Data", "prepare", "remove_outputs"]
+__all__ = ["LOADING", "OPENING", "PACKING", "Data", "prepare", "remove_outputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ def prepare(root: Path, *, pngs: Path | None = None, labels: Path | None = None)
         _pack(data.pngs, data.store(f"png.{suffix}"), labels=data.labels, overwrite=True)
         _pack(data.photos, data.store(f"jpeg.{suffix}"), overwrite=True)
         _pack_raw(data.store("png.lmdb"), data.store(f"raw.{suffix}"))
+        _pack_many(data.store(f"million.{suffix}"))
     return data
 
 
@@ -68,6 +69,26 @@ def _pack_raw(png_store: Path, out: Path) -> None:
         spans = Spans(Buffers([pixels.reshape(-1)]), np.zeros(len(store), np.int32), starts, np.full_like(starts, 3072))
         with create_store(out, schema, overwrite=True) as writer:
             writer.append(SampleBatch(store.keys(indices), {"image": spans}, {"label": store.column("label")}))
+
+
+def _pack_many(out: Path, count: int = 1_000_000) -> None:
+    """A store of many tiny samples, to be opened only."""
+    if out.exists():
+        return
+    from fastio._native import Buffers
+    from fastio.schema import BYTES, COLUMN, Field, Schema
+    from fastio.spans import Spans
+    from fastio.store import SampleBatch, create_store
+
+    size, step = 16, 10_000
+    data = np.arange(step * size, dtype=np.int64).astype(np.uint8)
+    starts = np.arange(step, dtype=np.int64) * size
+    spans = Spans(Buffers([data]), np.zeros(step, np.int32), starts, np.full(step, size, np.int64))
+    schema = Schema((Field("blob", BYTES, "|u1", (None,)), Field("label", COLUMN, "<i8", ())))
+    with create_store(out, schema) as writer:
+        for first in range(0, count, step):
+            keys = [f"folder/{index:09d}.bin" for index in range(first, first + step)]
+            writer.append(SampleBatch(keys, {"blob": spans}, {"label": starts}))
 
 
 def _fast(name: str, batch_size: int, **options: Any) -> Callable[[Data, int], Iterable[Any]]:
@@ -116,6 +137,24 @@ LOADING: dict[str, Callable[[Data, int], Iterable[Any]]] = {
     "raw fastio hdf5, full shuffle": _fast("raw.h5", 256, shuffle="full"),
     "jpeg fastio lmdb": _fast("jpeg.lmdb", 32),
     "jpeg fastio lmdb, unverified": _fast("jpeg.lmdb", 32, verify=False),
+}
+
+
+def _open(suffix: str) -> Callable[[Data], int]:
+    def open_once(data: Data) -> int:
+        from fastio.store import open_store
+
+        with open_store(data.store(f"million.{suffix}")) as store:
+            return len(store)
+
+    return open_once
+
+
+# name -> data -> opens a store of a million samples once, and says how many there are
+OPENING: dict[str, Callable[[Data], int]] = {
+    "open 1M samples, fastio lmdb": _open("lmdb"),
+    "open 1M samples, fastio hdf5": _open("h5"),
+    "open 1M samples, fastio tar": _open("tar"),
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import LOADING, PACKING, Data, remove_outputs
+from benchmarks.cases import LOADING, OPENING, PACKING, Data, remove_outputs
 
 __all__ = ["main"]
 
@@ -76,12 +76,26 @@ def measure_packing(name: str, data: Data, *, seconds: float) -> dict[str, Any]:
     return {"samples": total * (runs - 1), "epochs": runs - 1, "wall_s": wall_s, "cpu_s": cpu_s}
 
 
+def measure_opening(name: str, data: Data, *, seconds: float) -> dict[str, Any]:
+    """Openings until ``seconds`` have passed, after one that is not counted; a "sample" of the rates is one opening."""
+    opened = OPENING[name](data)
+    openings = 0
+    cpu, wall = cpu_seconds(), time.perf_counter()
+    while time.perf_counter() - wall < seconds:
+        OPENING[name](data)
+        openings += 1
+    wall_s = time.perf_counter() - wall
+    return {"samples": openings, "epochs": openings, "wall_s": wall_s, "cpu_s": cpu_seconds() - cpu, "opened": opened}
+
+
 def main(arguments: list[str]) -> None:
     """``measure_case NAME PNGS LABELS PHOTOS PACKED THREADS SECONDS``."""
     name, pngs, labels, photos, packed, threads, seconds = arguments
     data = Data(Path(pngs), Path(labels), Path(photos), Path(packed))
     if name in LOADING:
         result = measure_loading(name, data, threads=int(threads), seconds=float(seconds))
+    elif name in OPENING:
+        result = measure_opening(name, data, seconds=float(seconds))
     else:
         result = measure_packing(name, data, seconds=float(seconds))
     print(json.dumps({"case": name, **result}))

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.cases import LOADING, PACKING, Data, prepare
+from benchmarks.cases import LOADING, OPENING, PACKING, Data, prepare
 
 HERE = Path(__file__).parent
 PACKAGES = ("torch", "numpy", "pillow", "lmdb", "h5py", "webdataset")
@@ -44,7 +44,7 @@ def main(
     """Run every case ROUNDS times, in turn, and print medians."""
     # Folders apart: stores packed from other pictures must not be mistaken for these.
     data = prepare(HERE / ".data" / ("given" if pngs else "made"), pngs=pngs, labels=labels)
-    names = [name for name in (*LOADING, BARE_JPEG, *PACKING) if only in name]
+    names = [name for name in (*LOADING, BARE_JPEG, *PACKING, *OPENING) if only in name]
     results: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for _ in track(range(rounds), description="rounds", console=Console(stderr=True)):
         for name in names:
@@ -101,7 +101,7 @@ def table(results: dict[str, list[dict[str, Any]]]) -> Table:
     """Medians per case, with the spread of the rate per CPU-second."""
     out = Table(title="samples per second (median of rounds)")
     for heading in ("case", "per CPU-second", "min - max", "wall", "us CPU / sample", "first batch ms"):
-        out.add_column(heading, justify="left" if heading == "case" else "right")
+        out.add_column(heading, justify="left" if heading == "case" else "right", no_wrap=heading == "case")
     for name, runs in results.items():
         cpu = sorted(run["samples"] / run["cpu_s"] for run in runs)
         wall = statistics.median(run["samples"] / run["wall_s"] for run in runs)
