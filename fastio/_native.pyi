@@ -119,6 +119,31 @@ def read_files(paths: Sequence[bytes], sizes: NDArray[np.int64], out: NDArray[np
     was none. Regular files only (through links too); a FIFO never blocks.
     """
 
+class LmdbPages:
+    """
+    Turns samples, in order, into the leaf and overflow pages of an LMDB file, from page 2 on.
+
+    A key is the sample's number in ten digits and the field's suffix; suffixes are sorted.
+    """
+
+    def __init__(self, suffixes: Sequence[bytes]) -> None: ...
+
+    def append(self, fields: Sequence[tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.uint8]:
+        """
+        Add samples, given as buffers, shard, starts and sizes of each field; the pages that are
+        finished, without the GIL. IndexError for a span that leaves its buffer.
+        """
+
+    def finish(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+        """
+        The last page; where the values begin in the file, (samples, fields); first entry and
+        page of every leaf, (n, 2), entries counted over samples and fields. It ends there.
+        """
+
+    @property
+    def overflow_pages(self) -> int:
+        """Pages of long values so far."""
+
 def crc32(data: Any, value: int = 0) -> int:
     """
     CRC-32 of a contiguous buffer, as zlib.crc32; large ones without the GIL.

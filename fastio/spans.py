@@ -39,3 +39,16 @@ class Spans:
     def view(self, position: int) -> NDArray[np.uint8]:
         """The encoded bytes of one value, without a copy; IndexError where they would leave their buffer."""
         return self.buffers.view(int(self.shard[position]), int(self.starts[position]), int(self.sizes[position]))
+
+    def views(self) -> list[NDArray[np.uint8]]:
+        """All values, as ``view`` gives them."""
+        view = self.buffers.view
+        places = zip(self.shard.tolist(), self.starts.tolist(), self.sizes.tolist(), strict=True)
+        return [view(shard, start, size) for shard, start, size in places]
+
+    def part(self, start: int, stop: int) -> Spans:
+        """The spans of the positions from ``start`` up to ``stop``."""
+        if (start, stop) == (0, len(self)):
+            return self
+        checksums = None if self.checksums is None else self.checksums[start:stop]
+        return Spans(self.buffers, self.shard[start:stop], self.starts[start:stop], self.sizes[start:stop], checksums)

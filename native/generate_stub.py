@@ -12,7 +12,7 @@ __all__ = ["STUB", "generate"]
 
 STUB = Path(__file__).parents[1] / "fastio" / "_native.pyi"
 
-# The signatures are written by hand in module.cpp; stubgen cannot know what their names stand for.
+# The signatures are written by hand beside the bindings; stubgen cannot know what their names stand for.
 _IMPORTS = """\
 from collections.abc import Sequence
 from typing import Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +20,15 @@ __all__ = ["CheckedBatch", "check_batch"]
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """A batch that fits: one view per value, and its part of the index arrays."""
+    """A batch that fits: spans that lie in their buffers, and its part of the index arrays."""
 
     keys: Sequence[str]
     encoded_keys: list[bytes]
-    values: dict[str, list[NDArray[np.uint8]]]
+    values: dict[str, Spans]
     arrays: dict[str, NDArray[Any]]  # sizes, checksums, shapes, columns
 
 
-def check_batch(schema: Schema, batch: SampleBatch, *, seen: Container[str], path: str) -> CheckedBatch:
+def check_batch(schema: Schema, batch: SampleBatch, *, seen: Set[str], path: str) -> CheckedBatch:
     """
     Refuse with SchemaError whatever does not fit the schema or was ``seen`` before.
 
@@ -42,11 +42,10 @@ def check_batch(schema: Schema, batch: SampleBatch, *, seen: Container[str], pat
     images = {f.name for f in schema.payload if f.codec == IMAGE}
     if not set(batch.shapes) <= images:
         raise SchemaError(f"shapes given for {sorted(set(batch.shapes) - images)}, image fields are {sorted(images)}")
-    values: dict[str, list[NDArray[np.uint8]]] = {}
     arrays: dict[str, NDArray[Any]] = {}
     for field in schema.payload:
         spans = batch.spans[field.name]
-        values[field.name] = _views(field, spans, batch.keys)
+        _check_sizes(field, spans, batch.keys)
         arrays[f"{field.name}_sizes"] = np.array(spans.sizes, np.int64)
         arrays[f"{field.name}_checksums"] = _checksums(field, spans, batch.keys, path=path)
         if field.codec == IMAGE:
@@ -55,24 +54,36 @@ def check_batch(schema: Schema, batch: SampleBatch, *, seen: Container[str], pat
     for field in schema.columns:
         shape = (count, *field.shape)
         arrays[field.name] = _exact(field.name, batch.columns[field.name], dtype=field.dtype, shape=shape)
+    values = {field.name: batch.spans[field.name] for field in schema.payload}
     return CheckedBatch(batch.keys, encoded, values, arrays)
 
 
-def _check_keys(keys: Sequence[str], seen: Container[str]) -> list[bytes]:
-    new: set[str] = set()
-    for key in keys:
-        if key in new or key in seen:
-            raise SchemaError(f"key {key!r} comes twice; keys must be unique")
-        new.add(key)
+def _check_keys(keys: Sequence[str], seen: Set[str]) -> list[bytes]:
+    """The keys in UTF-8: unique, not empty, without NUL."""
+    new = set(keys)
+    if len(new) < len(keys) or not seen.isdisjoint(new):
+        twice = next(key for i, key in enumerate(keys) if key in seen or key in keys[:i])
+        raise SchemaError(f"key {twice!r} comes twice; keys must be unique")
+    if not keys:
+        return []
     try:
         # Names of files that are not UTF-8 reach us with surrogates (os.fsdecode) and leave as they came.
-        encoded = [key.encode("utf-8", "surrogateescape") for key in keys]
+        encoded = "\0".join(keys).encode("utf-8", "surrogateescape").split(b"\0")
     except UnicodeEncodeError as exc:
-        raise SchemaError(f"key {exc.object!r} cannot be written as UTF-8; rename it") from exc
-    if b"" in encoded or b"\0" in b"".join(encoded):
+        bad = next(key for key in keys if not _is_encodable(key))
+        raise SchemaError(f"key {bad!r} cannot be written as UTF-8; rename it") from exc
+    if len(encoded) != len(keys) or b"" in encoded:
         bad = next(key for key in keys if not key or "\0" in key)
         raise SchemaError(f"key {bad!r}: expected at least one character and no NUL")
     return encoded
+
+
+def _is_encodable(key: str) -> bool:
+    try:
+        key.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _same_names(what: str, expected: set[str], got: set[str]) -> None:
@@ -80,7 +91,7 @@ def _same_names(what: str, expected: set[str], got: set[str]) -> None:
         raise SchemaError(f"{what}: expected fields {sorted(expected)}, got {sorted(got)}")
 
 
-def _views(field: Field, spans: Spans, keys: Sequence[str]) -> list[NDArray[np.uint8]]:
+def _check_sizes(field: Field, spans: Spans, keys: Sequence[str]) -> None:
     if not len(keys) == len(spans) == len(spans.sizes) == len(spans.shard):
         raise SchemaError(f"field {field.name!r}: expected {len(keys)} values, one per key, got {len(spans)}")
     if field.codec == RAW and len(keys) and not (spans.sizes == field.nbytes).all():
@@ -89,17 +100,14 @@ def _views(field: Field, spans: Spans, keys: Sequence[str]) -> list[NDArray[np.u
             f"field {field.name!r} of {keys[bad]!r}: expected {field.nbytes} bytes "
             f"({field.dtype} {field.shape}), got {spans.sizes[bad]}"
         )
-    view = spans.buffers.view
-    try:
-        places = zip(spans.shard.tolist(), spans.starts.tolist(), spans.sizes.tolist(), strict=True)
-        return [view(shard, start, size) for shard, start, size in places]
-    except IndexError as exc:
-        raise SchemaError(f"field {field.name!r}: a span lies outside its buffer ({exc})") from exc
 
 
 def _checksums(field: Field, spans: Spans, keys: Sequence[str], *, path: str) -> NDArray[np.uint32]:
     found = np.empty(len(keys), np.uint32)
-    checksum(spans.buffers, spans.shard, spans.starts, spans.sizes, found).wait()
+    try:
+        checksum(spans.buffers, spans.shard, spans.starts, spans.sizes, found).wait()
+    except IndexError as exc:
+        raise SchemaError(f"field {field.name!r}: a span lies outside its buffer ({exc})") from exc
     if spans.checksums is not None and not np.array_equal(found, spans.checksums):
         index = int(np.flatnonzero(found != spans.checksums)[0])
         raise SampleError(

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.schema import Schema
+from fastio.spans import Spans
 from fastio.store.atomic import PartialFile
 
 __all__ = ["Columns", "Ending", "Format", "Layout", "Place", "Sizes", "Values"]
 
-Values = Mapping[str, Sequence[NDArray[np.uint8]]]  # per payload field, one value per sample
+Values = Mapping[str, Spans]  # per payload field, one value per sample
 Columns = Mapping[str, NDArray[Any]]
 Sizes = Mapping[str, NDArray[np.int64]]  # bytes of every sample's value, per payload field
 

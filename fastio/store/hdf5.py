@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import io
 import os
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -49,6 +48,7 @@ from numpy.typing import NDArray
 from fastio._native import crc32
 from fastio.errors import StoreError
 from fastio.schema import RAW, Schema
+from fastio.spans import Spans
 from fastio.store.atomic import PartialFile
 from fastio.store.format import Columns, Ending, Format, Place, Values
 from fastio.store.seal import SEAL_SIZE, unsealed_regions
@@ -75,7 +75,7 @@ class Hdf5Layout:
         self._dtype = np.dtype(raw.dtype if raw else "|u1")
         self._shape = tuple(int(size or 0) for size in raw.shape) if raw else ()
         self._fields = [f.name for f in payload]
-        self._starts: dict[str, array[int]] = {name: array("q") for name in self._fields}
+        self._starts: dict[str, list[NDArray[np.int64]]] = {name: [np.zeros(0, np.int64)] for name in self._fields}
         self._count = 0
         self._base = _rehearse(self._name, self._dtype.str, self._shape)
         file.skip(self._base)
@@ -87,19 +87,24 @@ class Hdf5Layout:
 
     def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
         """Write samples: the payload fields one after the other."""
-        at = self._file.size - self._base
-        fields = [(values[name], self._starts[name]) for name in self._fields]
-        for i in range(len(keys)):
-            for each, starts in fields:
-                value = each[i]
-                starts.append(at)
-                at += value.nbytes
-                self._file.write(value)
+        fields = [values[name] for name in self._fields]
         self._count += len(keys)
+        if not fields or not keys:
+            return
+        sizes = np.stack([spans.sizes for spans in fields], axis=1)
+        ends = self._file.size - self._base + np.cumsum(sizes).reshape(sizes.shape)
+        for name, starts in zip(self._fields, (ends - sizes).T, strict=True):
+            self._starts[name].append(starts)
+        if len(fields) == 1:
+            views = _runs(fields[0]).views()
+        else:
+            views = [value for sample in zip(*(spans.views() for spans in fields), strict=True) for value in sample]
+        for value in views:
+            self._file.write(value)
 
     def starts(self) -> dict[str, NDArray[np.int64]]:
         """Where each sample's value lies within ``data``."""
-        return {name: np.array(starts, np.int64) for name, starts in self._starts.items()}
+        return {name: np.concatenate(starts) for name, starts in self._starts.items()}
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Let h5py write its metadata and the index around the payload."""
@@ -147,6 +152,14 @@ class Hdf5Layout:
             )
 
 
+def _runs(spans: Spans) -> Spans:
+    """Values that lie side by side merged into one, so that they are written at once."""
+    stops = spans.starts + spans.sizes
+    cuts = np.flatnonzero((spans.starts[1:] != stops[:-1]) | (spans.shard[1:] != spans.shard[:-1])) + 1
+    first, last = np.concatenate(([0], cuts)), np.concatenate((cuts, [len(spans)])) - 1
+    return Spans(spans.buffers, spans.shard[first], spans.starts[first], stops[last] - spans.starts[first])
+
+
 class _AroundPayload(io.RawIOBase):
     """
     A file as libhdf5 sees it: empty at first (it would look for a superblock otherwise), the payload out of reach.
@@ -189,6 +202,11 @@ class _AroundPayload(io.RawIOBase):
         os.ftruncate(self._fd, size)
         self._end = size
         return size
+
+    # Spelled out, not inherited: h5py asks for it while an error is pending, when Python finds in a class's own
+    # names only, and the error that the user sees would be about this name.
+    def flush(self) -> None:
+        pass
 
     def readable(self) -> bool:
         return True

@@ -56,17 +56,18 @@ here are zeros, the index arrays on pages 4 to 8, and the rest of the header on 
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import crc32
+from fastio._native import LmdbPages, crc32
 from fastio.errors import SchemaError
 from fastio.schema import Schema
+from fastio.spans import Spans
 from fastio.store.atomic import PartialFile
 from fastio.store.format import Columns, Ending, Format, Place, Values
 from fastio.store.seal import SEAL_SIZE
@@ -76,13 +77,13 @@ __all__ = ["FORMAT", "LmdbLayout"]
 PAGE = 4096
 PAGE_HEADER = 16
 NODE_HEADER = 8
-NODE_MAX = 2038  # liblmdb: ((4096 - 16) / 2 & ~1) - 2
 KEY_MAX = 511
 VALUE_MAX = (1 << 32) - 1
 MAX_SAMPLES = 10**10
 BRANCH, LEAF, OVERFLOW, META = 1, 2, 4, 8
 INTEGER_KEY = 8
 NO_PAGE = (1 << 64) - 1
+PIECE_BYTES = 4 << 20
 
 _PAGE = struct.Struct("<QHHHH")
 _OVERFLOW = struct.Struct("<QHHI")
@@ -97,10 +98,9 @@ _ZEROS = bytes(PAGE)
 
 class LmdbLayout:
     """
-    Fills leaf pages as samples come; the branch levels are built at the end.
+    Has native code fill the pages of the samples; the index and the branch levels are built at the end.
 
-    Overflow runs are written at once, a leaf when it is full: so no byte is written twice and
-    only the first key of each leaf is kept in memory.
+    No byte is written twice, and only the first key of each leaf is kept in memory.
     """
 
     base = 0
@@ -110,14 +110,10 @@ class LmdbLayout:
         if longest > KEY_MAX - 16:
             raise SchemaError(f"{file.path}: field names may have {KEY_MAX - 16} characters in LMDB, got {longest}")
         self._file = file
-        names = sorted(f.name for f in schema.payload)  # the order of their keys
-        self._fields = [(name, b"/" + name.encode("ascii")) for name in names]
-        self._starts: dict[str, array[int]] = {name: array("q") for name in names}
-        self._count = self._entries = self._overflow_pages = 0
-        self._nodes: list[bytes] = []  # of the leaf being filled
-        self._free = PAGE - PAGE_HEADER
-        self._first_key = b""
-        self._inline: list[tuple[int, int, array[int], int]] = []  # node, its value's place in it, who wants to know
+        self._names = sorted(f.name for f in schema.payload)  # the order of their keys
+        self._suffixes = [b"/" + name.encode("ascii") for name in self._names]
+        self._pages = LmdbPages(self._suffixes)
+        self._count = self._overflow_pages = 0
         self._leaves: list[tuple[bytes, int]] = []  # first key and page of each
         file.skip(2 * PAGE)
 
@@ -125,18 +121,23 @@ class LmdbLayout:
         """Write samples: one value per key of every payload field."""
         if self._count + len(keys) > MAX_SAMPLES:
             raise SchemaError(f"{self._file.path}: an LMDB store holds up to {MAX_SAMPLES} samples; pack tar shards")
-        fields = [(suffix, values[name], self._starts[name]) for name, suffix in self._fields]
-        for i in range(len(keys)):
-            number = b"%010d" % self._count
-            for suffix, each, starts in fields:
-                self._put(number + suffix, each[i], starts)
-            self._count += 1
-        self._entries += len(keys) * len(fields)
+        fields = [values[name] for name in self._names]
+        for spans in fields:
+            self._check_size(int(spans.sizes.max(initial=0)))
+        for start, stop in _pieces(fields):
+            parts = [spans.part(start, stop) for spans in fields]
+            self._file.write(self._pages.append([(p.buffers, p.shard, p.starts, p.sizes) for p in parts]))
+        self._count += len(keys)
 
     def starts(self) -> dict[str, NDArray[np.int64]]:
         """End the payload; where each sample's value lies."""
-        self._flush_leaf()
-        return {name: np.array(self._starts[name], np.int64) for name, _ in self._fields}
+        last, starts, leaves = self._pages.finish()
+        self._file.write(last)
+        for entry, page in leaves.tolist():
+            number, field = divmod(entry, len(self._suffixes))
+            self._leaves.append((b"%010d" % number + self._suffixes[field], page))
+        self._overflow_pages = self._pages.overflow_pages
+        return {name: np.ascontiguousarray(starts[:, i]) for i, name in enumerate(self._names)}
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Write the index behind the payload, the branch pages, the seal's page and the meta pages."""
@@ -150,7 +151,7 @@ class LmdbLayout:
         encoded = header(places)
         header_page = self._write_run(encoded, len(encoded))
         nodes[b"_header"] = header_page, len(encoded)
-        self._entries += len(nodes) + 1
+        entries = self._count * len(self._names) + len(nodes) + 1
         first = self._file.size // PAGE
         # How many pages the tail takes does not depend on what they say.
         seal_page = first + len(self._tail(nodes, first, seal_page=0).pages)
@@ -163,7 +164,7 @@ class LmdbLayout:
         self._file.write(bytes(PAGE - PAGE_HEADER - SEAL_SIZE))
         self._file.flush()
         self._overflow_pages += 1
-        meta = _meta_pages(tail, entries=self._entries, overflow_pages=self._overflow_pages, last_page=seal_page)
+        meta = _meta_pages(tail, entries=entries, overflow_pages=self._overflow_pages, last_page=seal_page)
         self._file.overwrite(0, meta)
         return Ending(
             file_size=self._file.size,
@@ -176,33 +177,9 @@ class LmdbLayout:
             file_crc=crc32(meta, self._file.crc),
         )
 
-    def _put(self, key: bytes, value: NDArray[np.uint8], starts: array[int]) -> None:
-        size = value.nbytes
-        inline = NODE_HEADER + len(key) + size <= NODE_MAX
-        if inline:
-            node = _NODE.pack(size, 0, len(key)) + key + value.tobytes()
-            node += b"\0" * (len(node) & 1)
-            starts.append(-1)  # known when the leaf is written
-        else:
-            page = self._write_run(value, size)
-            node = _big_node(key, size, page)
-            starts.append(page * PAGE + PAGE_HEADER)
-        taken = len(node) + 2
-        if taken > self._free:
-            self._flush_leaf()
-        if not self._nodes:
-            self._first_key = key
-        if inline:
-            self._inline.append((len(self._nodes), NODE_HEADER + len(key), starts, len(starts) - 1))
-        self._nodes.append(node)
-        self._free -= taken
-
     def _write_run(self, value: Any, size: int) -> int:
         """Write a value to a run of overflow pages of its own; its first page."""
-        if size > VALUE_MAX:
-            raise SchemaError(
-                f"{self._file.path}: expected values up to {VALUE_MAX} bytes in LMDB, got {size}; pack tar"
-            )
+        self._check_size(size)
         page, pages = self._file.size // PAGE, (PAGE_HEADER - 1 + size) // PAGE + 1
         padding = _ZEROS[: pages * PAGE - PAGE_HEADER - size]
         parts = (_OVERFLOW.pack(page, 0, OVERFLOW, pages), value, padding) if size else (_empty_run(page),)
@@ -210,16 +187,11 @@ class LmdbLayout:
         self._overflow_pages += pages
         return page
 
-    def _flush_leaf(self) -> None:
-        if not self._nodes:
-            return
-        page = self._file.size // PAGE
-        places, content = _node_page(page, LEAF, self._nodes)
-        for number, value_place, starts, position in self._inline:
-            starts[position] = page * PAGE + places[number] + value_place
-        self._file.write(content)
-        self._leaves.append((self._first_key, page))
-        self._nodes, self._inline, self._free = [], [], PAGE - PAGE_HEADER
+    def _check_size(self, size: int) -> None:
+        if size > VALUE_MAX:
+            raise SchemaError(
+                f"{self._file.path}: expected values up to {VALUE_MAX} bytes in LMDB, got {size}; pack tar"
+            )
 
     def _tail(self, nodes: Mapping[bytes, tuple[int, int]], first: int, *, seal_page: int) -> _Tail:
         """The leaves of the index and all branch pages, from page ``first`` on."""
@@ -229,7 +201,7 @@ class LmdbLayout:
         items = [(key, _big_node(key, size, page)) for key, (page, size) in sorted(sealed.items())]
         for group in _groups([len(node) + 2 for _, node in items]):
             leaves.append((items[group.start][0], first + len(pages)))
-            pages.append(_node_page(first + len(pages), LEAF, [node for _, node in items[group]])[1])
+            pages.append(_node_page(first + len(pages), LEAF, [node for _, node in items[group]]))
         level, depth, branches = leaves, 1, 0
         while len(level) > 1:
             upper: list[tuple[bytes, int]] = []
@@ -237,7 +209,7 @@ class LmdbLayout:
                 page = first + len(pages)
                 upper.append((level[group.start][0], page))
                 below = [_branch_node(key if i else b"", child) for i, (key, child) in enumerate(level[group])]
-                pages.append(_node_page(page, BRANCH, below)[1])
+                pages.append(_node_page(page, BRANCH, below))
             branches += len(upper)
             level, depth = upper, depth + 1
         return _Tail(pages, root=level[0][1], depth=depth, branches=branches, leaves=len(leaves))
@@ -250,6 +222,16 @@ class _Tail:
     depth: int
     branches: int
     leaves: int
+
+
+def _pieces(fields: Sequence[Spans]) -> list[tuple[int, int]]:
+    """Cut a batch into runs of samples of about PIECE_BYTES, so that their pages take bounded memory."""
+    if not fields:
+        return []
+    sizes = np.sum([spans.sizes + NODE_HEADER for spans in fields], axis=0)
+    filled = np.cumsum(sizes) // PIECE_BYTES
+    cuts = (np.flatnonzero(np.diff(filled)) + 1).tolist()
+    return list(pairwise([0, *cuts, len(sizes)]))
 
 
 def _groups(sizes: Sequence[int]) -> list[slice]:
@@ -267,15 +249,15 @@ def _groups(sizes: Sequence[int]) -> list[slice]:
     return [*groups, slice(start, len(sizes))]
 
 
-def _node_page(page: int, flags: int, nodes: Sequence[bytes]) -> tuple[list[int], bytes]:
-    """A branch or leaf page, and the place of each node in it."""
+def _node_page(page: int, flags: int, nodes: Sequence[bytes]) -> bytes:
+    """A branch or leaf page."""
     places, upper = [], PAGE
     for node in nodes:
         upper -= len(node)
         places.append(upper)
     lower = PAGE_HEADER + 2 * len(nodes)
     head = _PAGE.pack(page, 0, flags, lower, upper) + struct.pack(f"<{len(nodes)}H", *places)
-    return places, b"".join((head, _ZEROS[: upper - lower], *reversed(nodes)))
+    return b"".join((head, _ZEROS[: upper - lower], *reversed(nodes)))
 
 
 def _big_node(key: bytes, size: int, page: int) -> bytes:

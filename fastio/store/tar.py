@@ -102,10 +102,11 @@ class TarLayout:
     def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
         """Write samples: payload fields in the schema's order, then the columns as text."""
         texts = [(suffix, _texts(columns[name], suffix)) for name, suffix in self._columns]
+        views = {name: spans.views() for name, spans in values.items()}
         for i, key in enumerate(keys):
             stem, extension = self._split(key)
             for field in self._payload:
-                name, value = field.name, values[field.name][i]
+                name, value = field.name, views[field.name][i]
                 suffix = extension if name == self._image else self._suffixes[name]
                 prefix = self._prefixes.get(name, b"")
                 start = self._member(f"{stem}.{suffix}", value, value.nbytes, prefix=prefix)

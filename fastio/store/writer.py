@@ -128,7 +128,7 @@ class SealedWriter:
     def _write(self, batch: CheckedBatch, start: int, stop: int) -> None:
         shard = self._shards[-1]
         columns = {f.name: batch.arrays[f.name][start:stop] for f in self.schema.columns}
-        values = {name: views[start:stop] for name, views in batch.values.items()}
+        values = {name: spans.part(start, stop) for name, spans in batch.values.items()}
         shard.layout.append(batch.keys[start:stop], values, columns)
         shard.keys += batch.encoded_keys[start:stop]
         for name, array in batch.arrays.items():

@@ -1,342 +1,23 @@
-// The Python face of fastio_core; the only file that knows Python.
-//
-// Every batch function checks shapes and spans, builds a task and begins it. Python references
-// live in PyJob, which dies with the GIL held; the threads see raw pointers only.
+// The module: its classes, and the functions that are no batches.
 #include <libdeflate.h>
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <new>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 // clang-format off
 #include <jpeglib.h>  // needs cstdio before it
 // clang-format on
 
-#include "fastio/buffer_ring.h"
-#include "fastio/bytes.h"
 #include "fastio/crc32.h"
-#include "fastio/decode.h"
-#include "fastio/gather.h"
 #include "fastio/philox.h"
-#include "fastio/probe.h"
-#include "fastio/read_files.h"
-#include "fastio/readahead.h"
-#include "fastio/thread_pool.h"
+#include "fastio/status.h"
 #include "fastio/unfilter.h"
-#include "fastio/worker.h"
+#include "module.h"
 
-namespace nb = nanobind;
+namespace fastio::python {
+
 using namespace nb::literals;
-
-namespace {
-
-using fastio::Bytes;
-
-template <typename T, int dimensions>
-using Array = nb::ndarray<T, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
-using ByteArray = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
-using ReadOnlyByteArray = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
-
-// ---------------------------------------------------------------------- buffers
-
-/// Arrays that spans point into.
-class Buffers {
- public:
-  explicit Buffers(const nb::sequence& arrays) {
-    for (nb::handle array : arrays) {
-      arrays_.push_back(nb::cast<Array<const std::uint8_t, 1>>(array));
-      bytes_.emplace_back(arrays_.back().data(), arrays_.back().size());
-    }
-  }
-
-  [[nodiscard]] std::size_t size() const { return bytes_.size(); }
-  [[nodiscard]] std::span<const Bytes> bytes() const { return bytes_; }
-
-  /// The bytes of one span; IndexError, beginning with `where`, when they are not there.
-  [[nodiscard]] Bytes at(const std::string& where, std::int64_t shard, std::int64_t start,
-                         std::int64_t size) const {
-    if (shard < 0 || static_cast<std::size_t>(shard) >= bytes_.size()) {
-      throw nb::index_error((where + "buffer " + std::to_string(shard) +
-                             " does not exist, there are " + std::to_string(bytes_.size()))
-                                .c_str());
-    }
-    const Bytes buffer = bytes_[static_cast<std::size_t>(shard)];
-    if (!fastio::fits(start, size, buffer.size())) {
-      throw nb::index_error((where + std::to_string(size) + " bytes from " + std::to_string(start) +
-                             " leave buffer " + std::to_string(shard) + " of " +
-                             std::to_string(buffer.size()) + " bytes")
-                                .c_str());
-    }
-    return buffer.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(size));
-  }
-
- private:
-  std::vector<Array<const std::uint8_t, 1>> arrays_;
-  std::vector<Bytes> bytes_;
-};
-
-ReadOnlyByteArray view(nb::handle_t<Buffers> self, std::int64_t shard, std::int64_t start,
-                       std::int64_t size) {
-  const Bytes bytes = nb::cast<const Buffers&>(self).at("", shard, start, size);
-  return ReadOnlyByteArray(bytes.data(), {bytes.size()}, self);
-}
-
-// ------------------------------------------------------------------ pool and job
-
-using Kept = std::shared_ptr<void>;
-
-/// Holds references to Python objects, whatever they are; let go with the GIL held.
-template <typename... T>
-Kept keep(T... objects) {
-  return std::make_shared<std::tuple<T...>>(std::move(objects)...);
-}
-
-/// A job and the Python objects whose memory it uses.
-class PyJob {
- public:
-  PyJob(std::shared_ptr<fastio::Job> job, Kept kept)
-      : job_(std::move(job)), kept_(std::move(kept)) {}
-  PyJob(PyJob&&) = default;
-
-  ~PyJob() {
-    if (!job_) return;
-    if (job_->foreign()) {  // its mutex may be locked for ever: it leaks, see Job
-      new std::shared_ptr<fastio::Job>(std::move(job_));
-      return;
-    }
-    if (job_->done()) return;
-    const nb::gil_scoped_release released;
-    job_->cancel();
-    (void)job_->wait(-1);
-  }
-
-  [[nodiscard]] bool done() const { return job_->done(); }
-  void cancel() {
-    if (!job_->foreign()) job_->cancel();
-  }
-
-  bool wait(double timeout_s) {
-    constexpr double slice_s = 0.1;  // seconds until Ctrl-C is looked for
-    while (!job_->done()) {
-      if (job_->foreign()) {
-        throw std::runtime_error(
-            "this job was begun before a fork and its threads live in the parent: begin it anew "
-            "in the child");
-      }
-      const double slice = timeout_s < 0 ? slice_s : std::min(timeout_s, slice_s);
-      if (wait_released(slice)) break;
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-      if (timeout_s >= 0 && (timeout_s -= slice) <= 0) return false;
-    }
-    kept_.reset();  // the arrays may go now, the job itself may stay
-    return true;
-  }
-
- private:
-  bool wait_released(double timeout_s) {
-    const nb::gil_scoped_release released;
-    return job_->wait(timeout_s);
-  }
-
-  std::shared_ptr<fastio::Job> job_;
-  Kept kept_;
-};
-
-/// A pool whose end is waited for without the GIL.
-class PyPool : public fastio::ThreadPool {
- public:
-  using ThreadPool::ThreadPool;
-  ~PyPool() { close(); }
-
-  void close() {
-    const nb::gil_scoped_release released;
-    ThreadPool::close();
-  }
-};
-
-/// Where a batch is worked on: a pool, or the calling thread.
-using PoolHandle = std::optional<nb::handle_t<PyPool>>;
-
-/// The calling thread's decoders, for work without a pool.
-fastio::Worker& own_worker() {
-  thread_local fastio::Worker worker;
-  return worker;
-}
-
-/// How many samples of about `bytes` each a thread grabs at a time.
-std::size_t grain_for(std::size_t bytes) {
-  constexpr std::size_t grab_bytes = 64 * 1024;
-  return std::clamp<std::size_t>(grab_bytes / std::max<std::size_t>(bytes, 1), 1, 64);
-}
-
-/// How a batch is cut up.
-struct Cut {
-  std::size_t count;
-  std::size_t grain;
-};
-
-/// Begins the task on the pool, or does it here when there is none.
-PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handle, Kept kept) {
-  auto* pool = handle ? nb::cast<PyPool*>(*handle) : nullptr;
-  bool begun = true;
-  std::shared_ptr<fastio::Job> job;
-  {
-    const nb::gil_scoped_release released;
-    if (pool != nullptr) {  // leave something to grab for every thread
-      cut.grain = std::min(cut.grain, cut.count / (4 * pool->threads()) + 1);
-    }
-    job = std::make_shared<fastio::Job>(std::move(task), cut.count, cut.grain);
-    if (pool != nullptr) {
-      begun = pool->submit(job);
-    } else {
-      job->work(own_worker());
-    }
-  }
-  if (!begun) throw std::runtime_error("the thread pool is closed or cannot start a thread");
-  return PyJob(std::move(job), std::move(kept));
-}
-
-// ------------------------------------------------------------------------- spans
-
-using Int32s = Array<const std::int32_t, 1>;
-using Int64s = Array<const std::int64_t, 1>;
-using Checksums = std::optional<Array<const std::uint32_t, 1>>;
-using StatusArray = Array<std::int32_t, 1>;
-using BuffersHandle = nb::handle_t<Buffers>;
-
-void expect_length(const char* name, std::size_t found, std::size_t expected) {
-  if (found == expected) return;
-  throw nb::value_error((std::string(name) + " has " + std::to_string(found) +
-                         " entries, expected " + std::to_string(expected) + " as starts has")
-                            .c_str());
-}
-
-/// Pointers for all spans; IndexError naming the first that leaves its buffer.
-std::unique_ptr<Bytes[]> resolve(BuffersHandle handle, const Int32s& shard, const Int64s& starts,
-                                 const Int64s& sizes) {
-  const auto& buffers = nb::cast<const Buffers&>(handle);
-  const std::size_t count = starts.size();
-  expect_length("shard", shard.size(), count);
-  expect_length("sizes", sizes.size(), count);
-  auto spans = std::make_unique<Bytes[]>(count);
-  const fastio::SpanTable table{
-      buffers.bytes(), {shard.data(), count}, {starts.data(), count}, {sizes.data(), count}};
-  const std::size_t bad = fastio::resolve(table, {spans.get(), count});
-  if (bad < count) {
-    const std::string where = "span " + std::to_string(bad) + ": ";
-    (void)buffers.at(where, shard.data()[bad], starts.data()[bad], sizes.data()[bad]);
-  }
-  return spans;
-}
-
-const std::uint32_t* checked(const Checksums& checksums, std::size_t count) {
-  if (!checksums) return nullptr;
-  expect_length("checksums", checksums->size(), count);
-  return checksums->data();
-}
-
-// ----------------------------------------------------------------- batch functions
-
-PyJob checksum(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-               const Int64s& sizes, const Array<std::uint32_t, 1>& out, const PoolHandle& pool) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  expect_length("out", out.size(), starts.size());
-  return begin(fastio::checksum_task(std::move(spans), out.data()), {starts.size(), 16}, pool,
-               keep(nb::borrow(buffers), out));
-}
-
-PyJob probe_images(
-    BuffersHandle buffers, const Int32s& shard, const Int64s& starts, const Int64s& sizes,
-    const nb::ndarray<std::int32_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>& out,
-    const PoolHandle& pool) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  expect_length("out", out.shape(0), starts.size());
-  return begin(fastio::probe_task(std::move(spans), out.data()), {starts.size(), 16}, pool,
-               keep(nb::borrow(buffers), out));
-}
-
-PyJob decode_images(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                    const Int64s& sizes, const Checksums& checksums,
-                    const Array<std::uint8_t, 4>& out, const StatusArray& status,
-                    const PoolHandle& pool) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  const std::size_t count = starts.size();
-  expect_length("out", out.shape(0), count);
-  expect_length("status", status.size(), count);
-  const std::size_t channels = out.shape(3);
-  if (channels != 1 && channels != 3 && channels != 4) {
-    throw nb::value_error(("out has " + std::to_string(channels) +
-                           " channels, expected 1 (grey), 3 (RGB) or 4 (RGBA)")
-                              .c_str());
-  }
-  const fastio::Picture first{out.data(), out.shape(1), out.shape(2), static_cast<int>(channels)};
-  const fastio::Pictures pictures{first, checked(checksums, count), status.data()};
-  // Decoding is some ten times the work of copying.
-  const std::size_t grain = grain_for(8 * first.height * first.row_bytes());
-  return begin(fastio::decode_task(std::move(spans), pictures), {count, grain}, pool,
-               keep(nb::borrow(buffers), checksums, out, status));
-}
-
-PyJob gather(BuffersHandle buffers, const Int32s& shard, const Int64s& starts, const Int64s& sizes,
-             const Checksums& checksums, const Array<std::uint8_t, 2>& out,
-             const StatusArray& status, const PoolHandle& pool) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  const std::size_t count = starts.size();
-  expect_length("out", out.shape(0), count);
-  expect_length("status", status.size(), count);
-  const fastio::Rows rows{out.data(), out.shape(1), checked(checksums, count), status.data()};
-  return begin(fastio::gather_task(std::move(spans), rows), {count, grain_for(rows.row_bytes)},
-               pool, keep(nb::borrow(buffers), checksums, out, status));
-}
-
-PyJob will_need(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                const Int64s& sizes, const PoolHandle& pool) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  return begin(fastio::will_need_task(std::move(spans), starts.size()),
-               {std::size_t{starts.size() > 0}, 1}, pool, keep(nb::borrow(buffers)));
-}
-
-PyJob read_files(const nb::sequence& paths, const Int64s& sizes, const Array<std::uint8_t, 1>& out,
-                 const Int64s& starts, const StatusArray& status, const StatusArray& error,
-                 const PoolHandle& pool) {
-  const std::size_t count = starts.size();
-  nb::object kept_paths = nb::steal(PySequence_Tuple(paths.ptr()));
-  if (!kept_paths.is_valid()) throw nb::python_error();
-  expect_length("paths", nb::len(kept_paths), count);
-  expect_length("sizes", sizes.size(), count);
-  expect_length("status", status.size(), count);
-  expect_length("errno", error.size(), count);
-  auto names = std::make_unique<const char*[]>(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    char* name = nullptr;  // PyBytes_AsStringAndSize refuses what is not bytes or holds a NUL
-    PyObject* path = PyTuple_GET_ITEM(kept_paths.ptr(), static_cast<Py_ssize_t>(i));
-    if (PyBytes_AsStringAndSize(path, &name, nullptr) != 0) throw nb::python_error();
-    names[i] = name;
-    if (!fastio::fits(starts.data()[i], sizes.data()[i], out.size())) {
-      throw nb::index_error(("file " + std::to_string(i) + ": " + std::to_string(sizes.data()[i]) +
-                             " bytes from " + std::to_string(starts.data()[i]) + " leave out of " +
-                             std::to_string(out.size()) + " bytes")
-                                .c_str());
-    }
-  }
-  fastio::FileReads reads{std::move(names), sizes.data(),  starts.data(),
-                          out.data(),       status.data(), error.data()};
-  return begin(fastio::read_files_task(std::move(reads)), {count, 16}, pool,
-               keep(std::move(kept_paths), sizes, out, starts, status, error));
-}
-
-// -------------------------------------------------------------- what is no batch
 
 ByteArray acquire(fastio::BufferRing& ring, std::size_t nbytes) {
   auto lease = ring.acquire(nbytes);
@@ -346,6 +27,14 @@ ByteArray acquire(fastio::BufferRing& ring, std::size_t nbytes) {
     delete static_cast<fastio::BufferRing::Lease*>(raw);
   });
   return ByteArray(data, {nbytes}, owner);
+}
+
+namespace {
+
+ReadOnlyByteArray view(nb::handle_t<Buffers> self, std::int64_t shard, std::int64_t start,
+                       std::int64_t size) {
+  const Bytes bytes = nb::cast<const Buffers&>(self).at("", shard, start, size);
+  return ReadOnlyByteArray(bytes.data(), {bytes.size()}, self);
 }
 
 std::uint32_t crc32(const nb::object& data, std::uint32_t value) {
@@ -379,8 +68,6 @@ nb::dict build_info() {
   info["compiler"] = __VERSION__;
   return info;
 }
-
-// ----------------------------------------------------------------------- binding
 
 void bind_status(nb::module_& m) {
   const std::pair<const char*, fastio::Status> names[] = {
@@ -435,48 +122,6 @@ void bind_classes(nb::module_& m) {
                    "Bytes handed out and bytes free.");
 }
 
-#define SPANS                                                               \
-  "buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], " \
-  "sizes: NDArray[np.int64], "
-#define POOL_TO_JOB "pool: ThreadPool | None = None) -> Job"
-
-void bind_batches(nb::module_& m) {
-  m.def("checksum", &checksum, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "out"_a.noconvert(), "pool"_a = nb::none(),
-        nb::sig("def checksum(" SPANS "out: NDArray[np.uint32], " POOL_TO_JOB),
-        "Write each span's CRC-32 to ``out[i]``.");
-  m.def("probe_images", &probe_images, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "out"_a.noconvert(), "pool"_a = nb::none(),
-        nb::sig("def probe_images(" SPANS "out: NDArray[np.int32], " POOL_TO_JOB),
-        "Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, kind\n"
-        "(0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM).");
-  m.def("decode_images", &decode_images, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "checksums"_a.noconvert().none(), "out"_a.noconvert(),
-        "status"_a.noconvert(), "pool"_a = nb::none(),
-        nb::sig("def decode_images(" SPANS "checksums: NDArray[np.uint32] | None, "
-                "out: NDArray[np.uint8], status: NDArray[np.int32], " POOL_TO_JOB),
-        "Decode each span into ``out[i]``; ``out`` is (n, H, W, C), C 1 (as Pillow's \"L\"),\n"
-        "3 (\"RGB\") or 4 (\"RGBA\"). ``status`` is (n,). Rows whose status is not OK are\n"
-        "unspecified. Without a pool the calling thread decodes, and the job is done.");
-  m.def("gather", &gather, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "checksums"_a.noconvert().none(), "out"_a.noconvert(),
-        "status"_a.noconvert(), "pool"_a = nb::none(),
-        nb::sig("def gather(" SPANS "checksums: NDArray[np.uint32] | None, "
-                "out: NDArray[np.uint8], status: NDArray[np.int32], " POOL_TO_JOB),
-        "Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.");
-  m.def("will_need", &will_need, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "pool"_a = nb::none(), nb::sig("def will_need(" SPANS POOL_TO_JOB),
-        "Ask the kernel to read these spans ahead, neighbours merged.");
-  m.def("read_files", &read_files, "paths"_a, "sizes"_a.noconvert(), "out"_a.noconvert(),
-        "starts"_a.noconvert(), "status"_a.noconvert(), "errno"_a.noconvert(),
-        "pool"_a = nb::none(),
-        nb::sig("def read_files(paths: Sequence[bytes], sizes: NDArray[np.int64], "
-                "out: NDArray[np.uint8], starts: NDArray[np.int64], status: NDArray[np.int32], "
-                "errno: NDArray[np.int32], " POOL_TO_JOB),
-        "Read whole files to ``out[starts[i]:starts[i] + sizes[i]]``; ``errno`` is 0 where there\n"
-        "was none. Regular files only (through links too); a FIFO never blocks.");
-}
-
 void bind_functions(nb::module_& m) {
   m.def("crc32", &crc32, "data"_a, "value"_a = 0,
         nb::sig("def crc32(data: Any, value: int = 0) -> int"),
@@ -490,14 +135,16 @@ void bind_functions(nb::module_& m) {
 }
 
 }  // namespace
+}  // namespace fastio::python
 
 NB_MODULE(_native, m) {
   // At interpreter exit live objects are usual (a dataset in a global, a spawned worker that just
   // ends): nobody wants a report about them on stderr.
-  nb::set_leak_warnings(false);
+  nanobind::set_leak_warnings(false);
   m.doc() = "The native core: batches of encoded samples to arrays, on threads, without the GIL.";
-  bind_status(m);
-  bind_classes(m);
-  bind_batches(m);
-  bind_functions(m);
+  fastio::python::bind_status(m);
+  fastio::python::bind_classes(m);
+  fastio::python::bind_batches(m);
+  fastio::python::bind_lmdb_pages(m);
+  fastio::python::bind_functions(m);
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import lmdb
@@ -157,6 +159,55 @@ def test_values_beyond_the_format(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="up to 4294967295 bytes"):
         LmdbLayout(file, LABELLED)._write_run(b"", 1 << 32)
     file.discard()
+
+
+def test_samples_beyond_the_format(tmp_path: Path) -> None:
+    """A sample's value is refused by its size, before its bytes are looked at."""
+    file = PartialFile(str(tmp_path / "out.lmdb"))
+    spans = replace(make_spans([b"", b""]), sizes=np.array([0, 1 << 32]))
+    with pytest.raises(SchemaError, match="up to 4294967295 bytes"):
+        LmdbLayout(file, LABELLED).append(["a", "b"], {"image": spans}, {})
+    file.discard()
+
+
+_LONG = [4079, 4080, 4081, 8175, 8176, 8177, 100_000, 0, 3]
+
+
+# CRC-32 of whole files as the first version of the writer wrote them, one value and one leaf at a time in Python.
+@pytest.mark.parametrize(
+    ("sizes", "fields", "batch_size", "crc"),
+    [
+        ([], ["image"], 16, 0x46324C8C),
+        ([], [], 4, 0x6D5E7BE8),
+        ([0, 1, 2, *range(2000, 2032), *range(2008, 2020), 0, 5000], ["image"], 16, 0x924AD672),
+        (_LONG, ["image"], 4, 0x58610C12),
+        ([0, 1, 2, *range(2000, 2032), *range(2008, 2020), 0, 5000, *_LONG], ["image"], 1000, 0x3AD8E712),
+        ([0, 1, 2, *range(2000, 2032), *range(2008, 2020), 0, 5000, *_LONG], ["b", "a", "c"], 7, 0x6886FD1F),
+        (list(range(0, 4000, 37)), ["x" * 400], 10, 0x17CE9113),
+        ([4] * 3000, ["z", "f" * 489], 999, 0x64C53E5E),
+        ([3000, 10] * 500, ["image"], 64, 0xFB02D3E9),
+    ],
+)
+def test_golden_files(tmp_path: Path, sizes: list[int], fields: list[str], batch_size: int, crc: int) -> None:
+    """The same samples give the same file in every version, to the bit, however they are cut into batches."""
+    rng = random.Random(7)
+    values = {name: [rng.randbytes(size) for size in (sizes[::-1] if i else sizes)] for i, name in enumerate(fields)}
+    schema = Schema(tuple(Field(name, BYTES, "|u1", (None,)) for name in fields))
+    for name, step in (("a.lmdb", batch_size), ("b.lmdb", 11)):
+        with create_store(tmp_path / name, schema) as writer:
+            for at in range(0, len(sizes), step):
+                keys = [f"{i}" for i in range(at, min(at + step, len(sizes)))]
+                spans = {field: make_spans(each[at : at + step]) for field, each in values.items()}
+                writer.append(SampleBatch(keys, spans))
+        assert crc == zlib.crc32((tmp_path / name).read_bytes())
+
+
+def test_pieces_of_a_large_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is turned into pages piece by piece, which nobody sees in the file."""
+    samples = make_samples(300)
+    whole = Path(write(tmp_path / "whole.lmdb", samples, batch_size=300)).read_bytes()
+    monkeypatch.setattr("fastio.store.lmdb.PIECE_BYTES", 5000)
+    assert whole == Path(write(tmp_path / "pieces.lmdb", samples, batch_size=300)).read_bytes()
 
 
 def test_folder_of_an_environment(tmp_path: Path) -> None:

@@ -1,0 +1,159 @@
+/// What the files that bind the core share; the only files that know Python.
+///
+/// Every batch function checks shapes and spans, builds a task and begins it. Python references
+/// live in PyJob, which dies with the GIL held; the threads see raw pointers only.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "fastio/buffer_ring.h"
+#include "fastio/bytes.h"
+#include "fastio/job.h"
+#include "fastio/thread_pool.h"
+
+namespace fastio::python {
+
+namespace nb = nanobind;
+
+template <typename T, int dimensions>
+using Array = nb::ndarray<T, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
+using ByteArray = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
+using ReadOnlyByteArray = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
+using Int32s = Array<const std::int32_t, 1>;
+using Int64s = Array<const std::int64_t, 1>;
+
+/// Arrays that spans point into.
+class Buffers {
+ public:
+  explicit Buffers(const nb::sequence& arrays) {
+    for (nb::handle array : arrays) {
+      arrays_.push_back(nb::cast<Array<const std::uint8_t, 1>>(array));
+      bytes_.emplace_back(arrays_.back().data(), arrays_.back().size());
+    }
+  }
+
+  [[nodiscard]] std::size_t size() const { return bytes_.size(); }
+  [[nodiscard]] std::span<const Bytes> bytes() const { return bytes_; }
+
+  /// The bytes of one span; IndexError, beginning with `where`, when they are not there.
+  [[nodiscard]] Bytes at(const std::string& where, std::int64_t shard, std::int64_t start,
+                         std::int64_t size) const {
+    if (shard < 0 || static_cast<std::size_t>(shard) >= bytes_.size()) {
+      throw nb::index_error((where + "buffer " + std::to_string(shard) +
+                             " does not exist, there are " + std::to_string(bytes_.size()))
+                                .c_str());
+    }
+    const Bytes buffer = bytes_[static_cast<std::size_t>(shard)];
+    if (!fastio::fits(start, size, buffer.size())) {
+      throw nb::index_error((where + std::to_string(size) + " bytes from " + std::to_string(start) +
+                             " leave buffer " + std::to_string(shard) + " of " +
+                             std::to_string(buffer.size()) + " bytes")
+                                .c_str());
+    }
+    return buffer.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(size));
+  }
+
+ private:
+  std::vector<Array<const std::uint8_t, 1>> arrays_;
+  std::vector<Bytes> bytes_;
+};
+
+using Kept = std::shared_ptr<void>;
+
+/// Holds references to Python objects, whatever they are; let go with the GIL held.
+template <typename... T>
+Kept keep(T... objects) {
+  return std::make_shared<std::tuple<T...>>(std::move(objects)...);
+}
+
+/// A job and the Python objects whose memory it uses.
+class PyJob {
+ public:
+  PyJob(std::shared_ptr<fastio::Job> job, Kept kept)
+      : job_(std::move(job)), kept_(std::move(kept)) {}
+  PyJob(PyJob&&) = default;
+
+  ~PyJob() {
+    if (!job_) return;
+    if (job_->foreign()) {  // its mutex may be locked for ever: it leaks, see Job
+      new std::shared_ptr<fastio::Job>(std::move(job_));
+      return;
+    }
+    if (job_->done()) return;
+    const nb::gil_scoped_release released;
+    job_->cancel();
+    (void)job_->wait(-1);
+  }
+
+  [[nodiscard]] bool done() const { return job_->done(); }
+  void cancel() {
+    if (!job_->foreign()) job_->cancel();
+  }
+
+  bool wait(double timeout_s) {
+    constexpr double slice_s = 0.1;  // seconds until Ctrl-C is looked for
+    while (!job_->done()) {
+      if (job_->foreign()) {
+        throw std::runtime_error(
+            "this job was begun before a fork and its threads live in the parent: begin it anew "
+            "in the child");
+      }
+      const double slice = timeout_s < 0 ? slice_s : std::min(timeout_s, slice_s);
+      if (wait_released(slice)) break;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (timeout_s >= 0 && (timeout_s -= slice) <= 0) return false;
+    }
+    kept_.reset();  // the arrays may go now, the job itself may stay
+    return true;
+  }
+
+ private:
+  bool wait_released(double timeout_s) {
+    const nb::gil_scoped_release released;
+    return job_->wait(timeout_s);
+  }
+
+  std::shared_ptr<fastio::Job> job_;
+  Kept kept_;
+};
+
+/// A pool whose end is waited for without the GIL.
+class PyPool : public fastio::ThreadPool {
+ public:
+  using ThreadPool::ThreadPool;
+  ~PyPool() { close(); }
+
+  void close() {
+    const nb::gil_scoped_release released;
+    ThreadPool::close();
+  }
+};
+
+using BuffersHandle = nb::handle_t<Buffers>;
+
+/// ValueError where an array is not as long as `starts`.
+void expect_length(const char* name, std::size_t found, std::size_t expected);
+
+/// Pointers for all spans; IndexError naming the first that leaves its buffer.
+std::unique_ptr<Bytes[]> resolve(BuffersHandle handle, const Int32s& shard, const Int64s& starts,
+                                 const Int64s& sizes);
+
+/// Writable bytes of a ring, which get them back when the array dies.
+ByteArray acquire(BufferRing& ring, std::size_t nbytes);
+
+void bind_batches(nb::module_& m);
+void bind_lmdb_pages(nb::module_& m);
+
+}  // namespace fastio::python
