@@ -44,7 +44,7 @@ class Field:
             raise SchemaError(f"field name {self.name!r}: expected lower-case letters, digits and _, a letter first")
         try:
             dtype = np.dtype(self.dtype)
-        except TypeError as exc:
+        except (TypeError, ValueError, SyntaxError) as exc:  # SyntaxError: "(,)f4" is parsed as Python
             raise SchemaError(f"field {self.name!r}: {self.dtype!r} is not a dtype") from exc
         if dtype.kind not in "biufcSU" or not dtype.itemsize or dtype.str != self.dtype or dtype.str.startswith(">"):
             raise SchemaError(f"field {self.name!r}: expected a plain little-endian dtype as '<i8', got {self.dtype!r}")

@@ -57,7 +57,23 @@ def test_bad_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype", ["", "u1", "i8", ">i4", "=i8", "|O", "|V4", "<M8[s]", "|S0", "<i4,<i4", "nonsense", "None"]
+    "dtype",
+    [
+        "",
+        "u1",
+        "i8",
+        ">i4",
+        "=i8",
+        "|O",
+        "|V4",
+        "<M8[s]",
+        "|S0",
+        "<i4,<i4",
+        "nonsense",
+        "None",
+        "(,)f4",
+        "<U" + "9" * 5000,
+    ],
 )
 def test_bad_dtypes(dtype: str) -> None:
     """Dtypes are plain, little endian, and spelt as numpy spells them."""

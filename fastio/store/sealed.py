@@ -116,7 +116,7 @@ def _array(path: str, data: NDArray[np.uint8], header: Header, name: str) -> NDA
     place: Place = header.places[name]
     try:
         dtype = np.dtype(place.dtype)
-    except (TypeError, ValueError) as exc:
+    except (TypeError, ValueError, SyntaxError) as exc:  # SyntaxError: "(,)f4" is parsed as Python
         raise StoreCorrupt(f"{path}: index array {name!r}: {place.dtype!r} is not a dtype; pack again") from exc
     size = dtype.itemsize
     for length in place.shape:
@@ -134,7 +134,10 @@ def _array(path: str, data: NDArray[np.uint8], header: Header, name: str) -> NDA
             f"expected {place.crc32:08x}; damaged: copy or pack again"
         )
     array: NDArray[Any] = np.frombuffer(raw, np.uint8).view(dtype) if size else np.empty(0, dtype)
-    array = array.reshape(place.shape)
+    try:
+        array = array.reshape(place.shape)
+    except ValueError as exc:  # an empty one of too many or too long dimensions
+        raise StoreCorrupt(f"{path}: index array {name!r}: no array has the shape {place.shape}; pack again") from exc
     if not array.flags.aligned:
         array = array.copy()
     array.setflags(write=False)
