@@ -167,10 +167,10 @@ def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
             other = by_number[seal.shard].path
             raise StoreCorrupt(f"{path}: {shard.path} and {other} are both shard {seal.shard}; remove one")
         by_number[seal.shard] = shard
-    missing = sorted(set(range(first.shards)) - set(by_number))
-    if missing:
+    missing = next((i for i in range(first.shards) if i not in by_number), None)
+    if missing is not None:
         raise StoreCorrupt(
-            f"{path}: expected {first.shards} shards, got {len(shards)}; shard {missing[0]} is missing: "
+            f"{path}: expected {first.shards} shards, got {len(shards)}; shard {missing} is missing: "
             f"open the whole set, e.g. by name-*.tar, or copy the missing ones"
         )
     ordered = [by_number[i] for i in range(first.shards)]

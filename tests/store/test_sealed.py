@@ -93,6 +93,11 @@ HEADERS: dict[str, Edit] = {
     "objects": _place(dtype="|O"),
     "no dtype": _place(dtype="what"),
     "another dtype": _place(dtype="<u8"),
+    "dtype that is no Python": _place(dtype="(,)f4"),
+    "dtype of too many bytes": _place(dtype="<U" + "9" * 12),
+    "dtype of too many digits": _place(dtype="<U" + "9" * 3000),
+    "too many dimensions": _place(shape=[0] * 70, crc32=0),
+    "a dimension too long": _place(shape=[0, (1 << 63) - 1, (1 << 63) - 1], crc32=0),
     "structured dtype": _place(dtype="<i4,<i4"),
     "empty dtype": _place(dtype="|V0"),
     "array missing": lambda header: header["arrays"].pop("image_starts"),
@@ -106,6 +111,8 @@ HEADERS: dict[str, Edit] = {
     "newer schema": lambda header: header["schema"].update(version=9),
     "schema no object": lambda header: header.update(schema=[]),
     "field of another name": lambda header: header["schema"]["fields"][0].update(name="picture"),
+    "field with a dtype that is no Python": lambda header: header["schema"]["fields"][0].update(dtype="(,)f4"),
+    "field with a dtype of too many digits": lambda header: header["schema"]["fields"][0].update(dtype="<U" + "9" * 99),
     "raw field of another size": lambda header: header["schema"]["fields"][0].update(codec="raw", shape=[7]),
 }
 
@@ -177,3 +184,10 @@ def test_metadata_that_is_no_json(path: Path) -> None:
     _edit_array(path, "metadata", lambda array: array.__setitem__(0, ord("x")))
     with open_store(path) as store, pytest.raises(StoreCorrupt, match="metadata"):
         assert store.metadata
+
+
+def test_seal_of_billions_of_shards(path: Path) -> None:
+    """A seal that claims four billion shards is refused as soon as one of them is missing."""
+    _reseal(path, bytearray(path.read_bytes()), shards=4_000_000_000)
+    with pytest.raises(StoreCorrupt, match="expected 4000000000 shards, got 1; shard 1 is missing"):
+        open_store(path)
