@@ -44,10 +44,12 @@ _FORMAT = "tari"
 _ALIGNMENT = 64
 _BOUND_HEADERS = 256
 _IMAGES = frozenset(["bmp", "gif", "jpeg", "jpg", "pbm", "pgm", "png", "ppm", "tif", "tiff", "webp"])
-_STEM = re.compile(r"((?:.*/)?[^./][^.]*)\.([^/]*)", re.DOTALL)
 _META = re.compile(r"__[^/]*__($|/)")
 _LABEL = "label"
+_MAX_LABEL = 64  # bytes of a .cls member
 _LOG = logging.getLogger(__name__)
+
+_LEDGER = ("skipped", "left_out")
 
 Skipped = list[dict[str, str]]
 
@@ -81,16 +83,33 @@ def open_foreign(path: str) -> Shard:
 
 
 def check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
-    """The shards in order of their names, with one ledger; StoreError where their fields differ."""
+    """
+    The shards in order of their names, with one ledger; StoreError where their fields differ.
+
+    What the ledger holds is not seen by who only counts samples, so one warning says that there is something.
+    """
     first = shards[0]
     for shard in shards:
         if shard.schema != first.schema:
             names, others = ([f.name for f in s.schema.fields] for s in (first, shard))
             raise StoreError(f"{path}: {first.path} has fields {names}, {shard.path} {others}; open them one by one")
     ledgers = [json.loads(shard.metadata) for shard in shards]
-    merged = {name: [entry for each in ledgers for entry in each[name]] for name in ("skipped", "left_out")}
+    merged = {name: [entry for each in ledgers for entry in each[name]] for name in _LEDGER}
     metadata = {**ledgers[0], **merged}
+    _warn(path, sum(shard.count for shard in shards), **merged)
     return [replace(first, metadata=json.dumps(metadata).encode("ascii")), *shards[1:]]
+
+
+def _warn(path: str, count: int, *, skipped: Skipped, left_out: Skipped) -> None:
+    """One line on what the archive holds beyond its samples, if anything."""
+    said = []
+    if skipped:
+        said.append(f"{len(skipped)} more are no samples, e.g. {skipped[0]['key']!r} {skipped[0]['problem']}")
+    if left_out:
+        example = next((each for each in left_out if repr(_LABEL) in each["problem"]), left_out[0])  # labels first
+        said.append(f"{len(left_out)} members are left out, e.g. {example['key']!r} {example['problem']}")
+    if said:
+        _LOG.warning("%s: %d samples; %s; all are listed in the store's metadata", path, count, "; ".join(said))
 
 
 # Grouping
@@ -109,6 +128,8 @@ def _build(path: str, data: NDArray[np.uint8]) -> Shard:
         why = f"; e.g. {skipped[0]['key']!r} {skipped[0]['problem']}" if skipped else ""
         raise StoreError(f"{path}: no sample in {len(members)} members{why}")
     payload = [name for name in names if name != _LABEL]
+    if not payload:
+        raise StoreError(f"{path}: has labels, and nothing that they belong to; check what was packed")
     fields = [
         Field(n, IMAGE, "|u1", (None, None, None)) if _is_image(n) else Field(n, BYTES, "|u1", (None,)) for n in payload
     ]
@@ -138,7 +159,7 @@ def _files(members: Sequence[Member], skipped: Skipped) -> Iterator[tuple[str, s
         name = member.name.removeprefix("./")
         if member.kind == "a directory":
             continue
-        found = _STEM.fullmatch(name)
+        found = _split(name)
         if member.kind:
             skipped.append({"key": name, "problem": f"is {member.kind}"})
         elif _META.match(name):
@@ -146,7 +167,15 @@ def _files(members: Sequence[Member], skipped: Skipped) -> Iterator[tuple[str, s
         elif found is None or "\0" in name:
             skipped.append({"key": name, "problem": "has no extension"})
         else:
-            yield name, found[1], found[2].lower(), member
+            yield name, found[0], found[1].lower(), member
+
+
+def _split(name: str) -> tuple[str, str] | None:
+    """Stem and extension: the path up to the first dot of its last part, which must leave a name; None without."""
+    folder, slash, last = name.rpartition("/")
+    plain, dot, extension = last.partition(".")
+    owner = plain or folder.rstrip("/").rpartition("/")[2]  # WebDataset takes "a/.png" for a sample "a/"
+    return (folder + slash + plain, extension) if dot and owner and "." not in owner else None
 
 
 def _is_plain(files: Sequence[tuple[str, str, str, Member]]) -> bool:
@@ -215,8 +244,8 @@ def _complete(
             group.problem = f"lacks {', '.join(missing)}"
         if _LABEL in names and not group.problem:
             member = group.members[_LABEL]
-            text = data[member.start : member.start + member.size].tobytes().strip()
-            if re.fullmatch(rb"-?\d{1,18}", text):
+            text = data[member.start : member.start + min(member.size, _MAX_LABEL)].tobytes().strip()
+            if member.size <= _MAX_LABEL and re.fullmatch(rb"-?\d{1,18}", text):
                 label = int(text)
             else:
                 group.problem = f"has the label {text[:40]!r}, expected an integer"
@@ -268,14 +297,23 @@ def _read_sidecar(path: str, data: NDArray[np.uint8], stamp: dict[str, int]) -> 
     sidecar = path + SIDECAR_SUFFIX
     try:
         kept = read_shard(sidecar, map_file(sidecar), data, format_name=_FORMAT, seal_start=-SEAL_SIZE)
-        metadata: dict[str, Any] = json.loads(kept.metadata)
+        metadata: dict[str, Any] = dict(json.loads(kept.metadata))
         bound = metadata.pop("archive")
-    except (StoreError, ValueError, KeyError, AttributeError) as exc:
+        _check_ledger(metadata)
+    except (StoreError, ValueError, KeyError, TypeError, RecursionError) as exc:
         _LOG.debug("%s: scanned, because its index cannot be used: %s", path, exc)
         return None
     if bound != {**stamp, "headers_crc": _headers_crc(kept)}:
         return None
     return replace(kept, path=path, metadata=json.dumps(metadata).encode("ascii"), seal=None)
+
+
+def _check_ledger(metadata: dict[str, Any]) -> None:
+    """Raise where the ledger is not as ``_build`` makes it."""
+    for name in _LEDGER:
+        for entry in metadata[name]:
+            if not isinstance(entry["key"] + entry["problem"], str):
+                raise TypeError(f"{name}: {entry!r}")
 
 
 def _write_sidecar(shard: Shard, bound: dict[str, int]) -> None:

@@ -15,6 +15,8 @@ BLOCK = 512
 _ZEROS = bytes(BLOCK)
 _SUM_HEADERS = 4096  # checked at a time
 _MAX_EXTENDED = 1 << 20  # bytes of a PAX header or a long name
+_MAX_DIGITS = 20  # of a number in a PAX header
+_SPARSE = "GNU.sparse."
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _KINDS = {
     b"1": "a hard link",
@@ -47,7 +49,7 @@ def scan(path: str, data: NDArray[np.uint8]) -> list[Member]:
     raw = data.data
     members: list[Member] = []
     headers: list[int] = []
-    overall: dict[str, str] = {}  # of global PAX headers
+    overall: dict[str, str] = {}  # of global PAX headers; like ``pax``, only the few records that matter here
     pax: dict[str, str] = {}
     long_name: str | None = None
     at = 0
@@ -94,7 +96,7 @@ def _member(path: str, block: bytes, *, start: int, size: int, name: str | None,
         if block[257:263] == b"ustar\0" and block[345]:
             name = f"{_text(block[345:500])}/{name}"
     name = pax.get("path", name)
-    if kind == b"S" or any(record.startswith("GNU.sparse.") for record in pax):
+    if kind == b"S" or _SPARSE in pax:
         raise StoreError(f"{path}: {name!r} is sparse; pack the archive again without --sparse")
     if kind == b"M":
         raise StoreError(f"{path}: {name!r} continues from another volume; join the archive first")
@@ -114,21 +116,28 @@ def _number(path: str, at: int, digits: bytes, *, base: int = 8) -> int:
     text = digits.split(b"\0")[0].strip()
     if not text:
         return 0
-    if not text.isdigit() or (base == 8 and (b"8" in text or b"9" in text)):
-        raise StoreCorrupt(f"{path}: no tar header at byte {at}: expected a size, got {text!r}; damaged, copy again")
+    if not text.isdigit() or len(text) > _MAX_DIGITS or (base == 8 and (b"8" in text or b"9" in text)):
+        raise StoreCorrupt(
+            f"{path}: no tar header at byte {at}: expected a size, got {text[:40]!r}; damaged, copy again"
+        )
     return int(text, base)
 
 
 def _pax_records(path: str, at: int, data: bytes) -> dict[str, str]:
-    """``<length> <keyword>=<value>\\n`` records."""
+    """``<length> <keyword>=<value>\\n`` records: ``path``, ``size``, and whether any says that the member is sparse."""
     records: dict[str, str] = {}
-    while data.rstrip(b"\0"):
-        digits, blank, _ = data.partition(b" ")
-        if not blank or not digits.isdigit() or not len(digits) + 1 < int(digits) <= len(data):
+    start, stop = 0, len(data.rstrip(b"\0"))
+    while start < stop:
+        blank = data.find(b" ", start, start + _MAX_DIGITS + 1)
+        digits = data[start : max(start, blank)]
+        if not digits.isdigit() or not len(digits) + 1 < int(digits) <= len(data) - start:
             raise StoreCorrupt(f"{path}: the PAX header at byte {at} is malformed; damaged, copy again")
-        record, data = data[len(digits) + 1 : int(digits)], data[int(digits) :]
-        keyword, _, value = record.removesuffix(b"\n").partition(b"=")
-        records[keyword.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
+        keyword, _, value = data[blank + 1 : start + int(digits)].removesuffix(b"\n").partition(b"=")
+        if keyword in (b"path", b"size"):
+            records[keyword.decode("ascii")] = value.decode("utf-8", "surrogateescape")
+        elif keyword.startswith(_SPARSE.encode("ascii")):
+            records[_SPARSE] = ""
+        start += int(digits)
     return records
 
 

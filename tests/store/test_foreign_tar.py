@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
+import json
+import logging
 import os
 import random
+import re
 import shutil
 import subprocess
 import tarfile
@@ -14,10 +18,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import webdataset
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store import open_store
-from fastio.store.foreign_tar import SIDECAR_SUFFIX
+from fastio.store.foreign_tar import SIDECAR_SUFFIX, _split, _write_sidecar, open_foreign
 from fastio.store.tar_scan import scan
 from tests.store.build import make_samples, read_all, write
 
@@ -306,3 +312,121 @@ def test_gzip_of_ours(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="gzip"):
         open_store(path)
     shutil.rmtree(tmp_path)
+
+
+def _warnings(path: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What is logged while a store opens, by scanning and then from its index."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="fastio"):
+        open_store(path).close()
+        first = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        open_store(path).close()
+    assert first == [record.getMessage() for record in caplog.records]
+    return first
+
+
+def test_samples_without_label_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where most samples have a label, those without are no samples, and one line says so."""
+    members = {f"{i}.png": b"x" for i in range(10)} | {f"{i}.cls": b"%d" % i for i in range(6)}
+    archive(tmp_path / "s.tar", dict(sorted(members.items())))
+    (said,) = _warnings(tmp_path / "s.tar", caplog)
+    assert "6 samples; 4 more are no samples, e.g. '6' lacks label" in said
+
+
+def test_labels_that_most_samples_lack_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Labels of a minority are left out, and one line says so before anything else."""
+    members = {f"{i}.png": b"x" for i in range(10)} | {"1.txt": b""} | {f"{i}.cls": b"7" for i in (3, 5)}
+    archive(tmp_path / "s.tar", dict(sorted(members.items())))
+    (said,) = _warnings(tmp_path / "s.tar", caplog)
+    assert "10 samples; 3 members are left out, e.g. '3' has a field 'label' that most samples lack" in said
+
+
+def test_one_warning_a_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The ledgers of all shards are one warning; a set without ledger is opened without a word."""
+    for i in range(3):
+        archive(tmp_path / f"s-{i}.tar", {f"{i}.png": b"1", f"{i}.cls": b"7", f"lonely{i}.png": b""})
+        archive(tmp_path / f"good-{i}.tar", {f"{i}.png": b"1", f"{i}.cls": b"7"})
+    (said,) = _warnings(tmp_path / "s-*.tar", caplog)
+    assert "3 samples; 3 more" in said
+    assert _warnings(tmp_path / "good-*.tar", caplog) == []
+
+
+def test_labels_alone(tmp_path: Path) -> None:
+    """Labels without anything that they belong to are refused by name."""
+    archive(tmp_path / "l.tar", {"a.cls": b"1"})
+    with pytest.raises(StoreError, match=r"l\.tar: has labels"):
+        open_store(tmp_path / "l.tar")
+
+
+@pytest.mark.parametrize("metadata", [[], 7, {}, {"skipped": [], "left_out": [{"key": 1, "problem": ""}]}])
+def test_index_with_strange_metadata(wds: Path, metadata: object) -> None:
+    """A sealed index whose ledger is not one is built anew."""
+    shard = open_foreign(str(wds))
+    sidecar = Path(f"{wds}{SIDECAR_SUFFIX}")
+    good = sidecar.read_bytes()
+    kept = {"archive": {}, **metadata} if isinstance(metadata, dict) else metadata
+    real = json.dumps
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            json,
+            "dumps",
+            lambda *args, **options: real(kept, **options) if "archive" in args[0] else real(*args, **options),
+        )
+        _write_sidecar(dataclasses.replace(shard, metadata=b"{}"), {})
+    assert sidecar.read_bytes() != good
+    with open_store(wds) as store:
+        assert len(store) == 20
+    assert sidecar.read_bytes() == good
+
+
+# Slow or greedy on purpose
+
+
+@given(st.text(alphabet="ab./\n", max_size=12))
+def test_stems_as_webdataset_cuts_them(name: str) -> None:
+    """Stem and extension are those of WebDataset's own expression, which takes quadratic time."""
+    found = re.fullmatch(r"((?:.*/)?[^./][^.]*)\.([^/]*)", name, re.DOTALL)
+    assert (found and found.groups()) == _split(name)
+
+
+def test_name_of_many_folders() -> None:
+    """A name as long as a header allows is split at once: the expression would take hours."""
+    assert _split("a/" * 500_000) is None
+    assert _split("a/" * 500_000 + "b.png") == ("a/" * 500_000 + "b", "png")
+
+
+def _pax(path: Path, header: bytes) -> Path:
+    """An archive whose one member has this PAX header."""
+    archive(path, {"x": header, "a.png": b"1"})
+    data = bytearray(path.read_bytes())
+    data[156:157] = b"x"
+    data[148:156] = b" " * 8
+    data[148:156] = b"%06o\0 " % sum(data[:512])
+    path.write_bytes(data)
+    return path
+
+
+def test_many_pax_records(tmp_path: Path) -> None:
+    """A PAX header of 200,000 records is read in one pass, and none of them is kept."""
+    with open_store(_pax(tmp_path / "p.tar", b"5 a=\n" * 200_000)) as store:
+        assert read_all(store) == {"a.png": b"1"}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"9" * 5000 + b" a=1\n",
+        b"9" * 5000,
+        b" a=1\n",
+        b"x",
+        b"5 a=\n9 b",
+        b"5013 size=" + b"9" * 5002 + b"\n",
+        b"17 size=12x45678\n",
+        b"-5 a=\n",
+    ],
+)
+def test_damaged_pax_headers(tmp_path: Path, header: bytes) -> None:
+    """Lengths and sizes that are none are damage, however many digits they have."""
+    with pytest.raises(StoreCorrupt, match=r"p\.tar"):
+        open_store(_pax(tmp_path / "p.tar", header))
