@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ __all__ = ["IMAGE_FIELD", "LABEL_FIELD", "FileSource"]
 IMAGE_FIELD = Field("image", IMAGE, "|u1", (None, None, None))
 LABEL_FIELD = Field("label", COLUMN, "<i8", ())
 
+_ROUND_BYTES = 1 << 20  # chunks of nearly the same size can use the same memory
+
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
@@ -45,6 +47,8 @@ class FileSource:
     labels: NDArray[np.int64] | None
     problems: Sequence[Problem]
     disk_bytes: int
+    # Memory that the kernel has zeroed once already: fresh pages for every chunk cost as much as checking its bytes.
+    _ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2), repr=False, compare=False)
 
     @classmethod
     def of(cls, path: str, found: Folder, labels: NDArray[np.int64] | None, metadata: Mapping[str, Any]) -> FileSource:
@@ -88,11 +92,10 @@ class FileSource:
         part = slice(chunk.start, chunk.stop)
         keys, sizes = self.keys[part], self.sizes[part]
         starts = np.cumsum(sizes) - sizes
-        data = np.empty(int(sizes.sum()), np.uint8)
+        total = int(sizes.sum())
+        data = self._ring.acquire(-(-total // _ROUND_BYTES) * _ROUND_BYTES)[:total]
         status, errno = np.zeros(len(keys), np.int32), np.zeros(len(keys), np.int32)
-        folder = os.fsencode(self.path) + b"/"
-        paths = [folder + key.encode() for key in keys]
-        job = _native.read_files(paths, sizes, data, starts, status, errno, pool)
+        job = _native.read_files(os.fsencode(self.path), keys, sizes, data, starts, status, errno, pool)
 
         def finish() -> Chunk:
             job.wait()

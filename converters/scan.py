@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -11,6 +12,10 @@ from itertools import compress
 from operator import attrgetter
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
 from fastio.converters.base import Problem
 from fastio.errors import SourceError
 
@@ -20,6 +25,7 @@ __all__ = ["Folder", "image_kind", "require_folder", "scan_folder", "scan_tree",
 # they promise, as fastio._native.probe_images numbers it.
 _KINDS = {"jpg": 1, "jpeg": 1, "png": 2, "bmp": 4, "webp": 5, "tif": 6, "tiff": 6, "ppm": 7, "pgm": 7}
 
+_TYPE_BITS = 0o170000  # of a mode: S_IFMT
 _SPECIAL = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -75,31 +81,18 @@ def scan_folder(root: str, prefix: str = "") -> Folder:
     """One folder, ``root/prefix``, without those below it. OSError where it cannot be listed."""
     found = Folder()
     above = f"{prefix}/" if prefix else ""
-    names: list[str] = []
-    size_of: dict[str, int] = {}
-    blocks = 0
-    with _listing(f"{root}/{prefix}" if prefix else root) as entries:
-        for entry in entries:
-            try:
-                status = entry.stat()
-            except OSError as exc:
-                found.problems.append(Problem(shown(above + entry.name), _stat_problem(exc, link=entry.is_symlink())))
-                continue
-            if stat.S_ISREG(status.st_mode):
-                name = entry.name
-                names.append(name)
-                size_of[name] = status.st_size
-                blocks += status.st_blocks
-            elif stat.S_ISDIR(status.st_mode):
-                found.folders.append(above + entry.name)
-            else:
-                what = _SPECIAL.get(stat.S_IFMT(status.st_mode), "no regular file")
-                found.problems.append(Problem(shown(above + entry.name), f"is {what}, expected a regular file"))
-    names.sort()
-    found.folders.sort()
-    found.disk_bytes = blocks * 512
+    with _opened(f"{root}/{prefix}" if prefix else root) as handle:
+        names = sorted(os.listdir(handle))  # noqa: PTH208 - pathlib knows no descriptors
+        seen = np.empty((len(names), 4), np.int64)  # errno, mode, bytes, blocks
+        _native.stat_files(handle, names, seen)
+        regular = (seen[:, 1] & _TYPE_BITS) == stat.S_IFREG
+        if not regular.all():
+            for i in np.flatnonzero(~regular).tolist():
+                _add_no_file(found, handle, above, names[i], seen[i])
+            names, seen = list(compress(names, regular)), seen[regular]
+    found.disk_bytes = int(seen[:, 3].sum()) * 512
     found.keys = [above + name for name in names] if above else names
-    found.sizes = [size_of[name] for name in names]
+    found.sizes = seen[:, 2].tolist()
     found.kinds = [_KINDS.get(name[name.rfind(".") + 1 :]) or image_kind(name) for name in names]
     if not all(found.kinds) or not all(found.sizes) or not all(map(str.isascii, names)):
         _drop_bad_files(found)
@@ -108,14 +101,32 @@ def scan_folder(root: str, prefix: str = "") -> Folder:
 
 
 @contextmanager
-def _listing(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """The entries of a folder, held open: looking at 10,000 files by name alone takes a fifth less than by path."""
+def _opened(folder: str) -> Iterator[int]:
+    """A folder's descriptor: looking at 10,000 files by name alone takes a fifth less than by path."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with os.scandir(handle) as entries:
-            yield entries
+        yield handle
     finally:
         os.close(handle)
+
+
+def _add_no_file(found: Folder, handle: int, above: str, name: str, seen: NDArray[np.int64]) -> None:
+    """Take an entry that is no regular file to the folders or the problems."""
+    error, mode = int(seen[0]), int(seen[1])
+    if stat.S_ISDIR(mode):
+        found.folders.append(above + name)
+    elif error:
+        found.problems.append(Problem(shown(above + name), _stat_problem(error, link=_is_link(handle, name))))
+    else:
+        what = _SPECIAL.get(stat.S_IFMT(mode), "no regular file")
+        found.problems.append(Problem(shown(above + name), f"is {what}, expected a regular file"))
+
+
+def _is_link(handle: int, name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode)
+    except OSError:
+        return False  # gone, or out of reach: the errno of following it says more
 
 
 def _drop_bad_files(found: Folder) -> None:
@@ -181,9 +192,9 @@ def _file_problem(key: str, size: int) -> str:
     return "is empty (0 bytes)" if size == 0 else ""
 
 
-def _stat_problem(exc: OSError, *, link: bool) -> str:
-    if link and isinstance(exc, FileNotFoundError):
+def _stat_problem(error: int, *, link: bool) -> str:
+    if link and error == errno.ENOENT:
         return "is a link that leads nowhere"
     if link:
-        return f"is a link that cannot be followed: {exc.strerror or exc}"
-    return f"cannot be looked at: {exc.strerror or exc}"
+        return f"is a link that cannot be followed: {os.strerror(error)}"
+    return f"cannot be looked at: {os.strerror(error)}"

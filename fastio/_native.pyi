@@ -113,10 +113,17 @@ def gather(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64]
 def will_need(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], pool: ThreadPool | None = None) -> Job:
     """Ask the kernel to read these spans ahead, neighbours merged."""
 
-def read_files(paths: Sequence[bytes], sizes: NDArray[np.int64], out: NDArray[np.uint8], starts: NDArray[np.int64], status: NDArray[np.int32], errno: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
+def stat_files(folder: int, names: Sequence[str | bytes], out: NDArray[np.int64]) -> None:
     """
-    Read whole files to ``out[starts[i]:starts[i] + sizes[i]]``; ``errno`` is 0 where there
-    was none. Regular files only (through links too); a FIFO never blocks.
+    Look at files of the folder open as ``folder``, links followed. ``out`` is (n, 4): errno
+    (0 where there was none), mode, bytes, blocks of 512 bytes.
+    """
+
+def read_files(folder: bytes, names: Sequence[str | bytes], sizes: NDArray[np.int64], out: NDArray[np.uint8], starts: NDArray[np.int64], status: NDArray[np.int32], errno: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
+    """
+    Read whole files, named from ``folder`` on, to ``out[starts[i]:starts[i] + sizes[i]]``;
+    ``errno`` is 0 where there was none. Regular files only (through links too); a FIFO never
+    blocks.
     """
 
 class LmdbPages:

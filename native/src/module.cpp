@@ -145,6 +145,7 @@ NB_MODULE(_native, m) {
   fastio::python::bind_status(m);
   fastio::python::bind_classes(m);
   fastio::python::bind_batches(m);
+  fastio::python::bind_files(m);
   fastio::python::bind_lmdb_pages(m);
   fastio::python::bind_functions(m);
 }

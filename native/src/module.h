@@ -6,11 +6,13 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -142,6 +144,19 @@ class PyPool : public fastio::ThreadPool {
 };
 
 using BuffersHandle = nb::handle_t<Buffers>;
+using StatusArray = Array<std::int32_t, 1>;
+
+/// Where a batch is worked on: a pool, or the calling thread.
+using PoolHandle = std::optional<nb::handle_t<PyPool>>;
+
+/// How a batch is cut up.
+struct Cut {
+  std::size_t count;
+  std::size_t grain;
+};
+
+/// Begins the task on the pool, or does it here when there is none.
+PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handle, Kept kept);
 
 /// ValueError where an array is not as long as `starts`.
 void expect_length(const char* name, std::size_t found, std::size_t expected);
@@ -154,6 +169,7 @@ std::unique_ptr<Bytes[]> resolve(BuffersHandle handle, const Int32s& shard, cons
 ByteArray acquire(BufferRing& ring, std::size_t nbytes);
 
 void bind_batches(nb::module_& m);
+void bind_files(nb::module_& m);
 void bind_lmdb_pages(nb::module_& m);
 
 }  // namespace fastio::python

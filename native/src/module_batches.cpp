@@ -1,13 +1,8 @@
 // Batches: functions that check their arrays, build a task and begin it.
-#include <nanobind/stl/optional.h>
-
-#include <optional>
-
 #include "fastio/crc32.h"
 #include "fastio/decode.h"
 #include "fastio/gather.h"
 #include "fastio/probe.h"
-#include "fastio/read_files.h"
 #include "fastio/readahead.h"
 #include "fastio/worker.h"
 #include "module.h"
@@ -17,9 +12,6 @@ namespace fastio::python {
 using namespace nb::literals;
 
 namespace {
-
-/// Where a batch is worked on: a pool, or the calling thread.
-using PoolHandle = std::optional<nb::handle_t<PyPool>>;
 
 /// The calling thread's decoders, for work without a pool.
 fastio::Worker& own_worker() {
@@ -33,35 +25,7 @@ std::size_t grain_for(std::size_t bytes) {
   return std::clamp<std::size_t>(grab_bytes / std::max<std::size_t>(bytes, 1), 1, 64);
 }
 
-/// How a batch is cut up.
-struct Cut {
-  std::size_t count;
-  std::size_t grain;
-};
-
-/// Begins the task on the pool, or does it here when there is none.
-PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handle, Kept kept) {
-  auto* pool = handle ? nb::cast<PyPool*>(*handle) : nullptr;
-  bool begun = true;
-  std::shared_ptr<fastio::Job> job;
-  {
-    const nb::gil_scoped_release released;
-    if (pool != nullptr) {  // leave something to grab for every thread
-      cut.grain = std::min(cut.grain, cut.count / (4 * pool->threads()) + 1);
-    }
-    job = std::make_shared<fastio::Job>(std::move(task), cut.count, cut.grain);
-    if (pool != nullptr) {
-      begun = pool->submit(job);
-    } else {
-      job->work(own_worker());
-    }
-  }
-  if (!begun) throw std::runtime_error("the thread pool is closed or cannot start a thread");
-  return PyJob(std::move(job), std::move(kept));
-}
-
 using Checksums = std::optional<Array<const std::uint32_t, 1>>;
-using StatusArray = Array<std::int32_t, 1>;
 
 const std::uint32_t* checked(const Checksums& checksums, std::size_t count) {
   if (!checksums) return nullptr;
@@ -128,35 +92,6 @@ PyJob will_need(BuffersHandle buffers, const Int32s& shard, const Int64s& starts
                {std::size_t{starts.size() > 0}, 1}, pool, keep(nb::borrow(buffers)));
 }
 
-PyJob read_files(const nb::sequence& paths, const Int64s& sizes, const Array<std::uint8_t, 1>& out,
-                 const Int64s& starts, const StatusArray& status, const StatusArray& error,
-                 const PoolHandle& pool) {
-  const std::size_t count = starts.size();
-  nb::object kept_paths = nb::steal(PySequence_Tuple(paths.ptr()));
-  if (!kept_paths.is_valid()) throw nb::python_error();
-  expect_length("paths", nb::len(kept_paths), count);
-  expect_length("sizes", sizes.size(), count);
-  expect_length("status", status.size(), count);
-  expect_length("errno", error.size(), count);
-  auto names = std::make_unique<const char*[]>(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    char* name = nullptr;  // PyBytes_AsStringAndSize refuses what is not bytes or holds a NUL
-    PyObject* path = PyTuple_GET_ITEM(kept_paths.ptr(), static_cast<Py_ssize_t>(i));
-    if (PyBytes_AsStringAndSize(path, &name, nullptr) != 0) throw nb::python_error();
-    names[i] = name;
-    if (!fastio::fits(starts.data()[i], sizes.data()[i], out.size())) {
-      throw nb::index_error(("file " + std::to_string(i) + ": " + std::to_string(sizes.data()[i]) +
-                             " bytes from " + std::to_string(starts.data()[i]) + " leave out of " +
-                             std::to_string(out.size()) + " bytes")
-                                .c_str());
-    }
-  }
-  fastio::FileReads reads{std::move(names), sizes.data(),  starts.data(),
-                          out.data(),       status.data(), error.data()};
-  return begin(fastio::read_files_task(std::move(reads)), {count, 16}, pool,
-               keep(std::move(kept_paths), sizes, out, starts, status, error));
-}
-
 }  // namespace
 
 void expect_length(const char* name, std::size_t found, std::size_t expected) {
@@ -181,6 +116,26 @@ std::unique_ptr<Bytes[]> resolve(BuffersHandle handle, const Int32s& shard, cons
     (void)buffers.at(where, shard.data()[bad], starts.data()[bad], sizes.data()[bad]);
   }
   return spans;
+}
+
+PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handle, Kept kept) {
+  auto* pool = handle ? nb::cast<PyPool*>(*handle) : nullptr;
+  bool begun = true;
+  std::shared_ptr<fastio::Job> job;
+  {
+    const nb::gil_scoped_release released;
+    if (pool != nullptr) {  // leave something to grab for every thread
+      cut.grain = std::min(cut.grain, cut.count / (4 * pool->threads()) + 1);
+    }
+    job = std::make_shared<fastio::Job>(std::move(task), cut.count, cut.grain);
+    if (pool != nullptr) {
+      begun = pool->submit(job);
+    } else {
+      job->work(own_worker());
+    }
+  }
+  if (!begun) throw std::runtime_error("the thread pool is closed or cannot start a thread");
+  return PyJob(std::move(job), std::move(kept));
 }
 
 #define SPANS                                                               \
@@ -215,14 +170,6 @@ void bind_batches(nb::module_& m) {
   m.def("will_need", &will_need, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
         "sizes"_a.noconvert(), "pool"_a = nb::none(), nb::sig("def will_need(" SPANS POOL_TO_JOB),
         "Ask the kernel to read these spans ahead, neighbours merged.");
-  m.def("read_files", &read_files, "paths"_a, "sizes"_a.noconvert(), "out"_a.noconvert(),
-        "starts"_a.noconvert(), "status"_a.noconvert(), "errno"_a.noconvert(),
-        "pool"_a = nb::none(),
-        nb::sig("def read_files(paths: Sequence[bytes], sizes: NDArray[np.int64], "
-                "out: NDArray[np.uint8], starts: NDArray[np.int64], status: NDArray[np.int32], "
-                "errno: NDArray[np.int32], " POOL_TO_JOB),
-        "Read whole files to ``out[starts[i]:starts[i] + sizes[i]]``; ``errno`` is 0 where there\n"
-        "was none. Regular files only (through links too); a FIFO never blocks.");
 }
 
 }  // namespace fastio::python

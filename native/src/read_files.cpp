@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,7 +14,8 @@ namespace {
 /// A file descriptor that closes itself.
 class File {
  public:
-  explicit File(const char* path) noexcept : fd_(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  File(int folder, const char* name, int flags) noexcept
+      : fd_(openat(folder, name, flags | O_CLOEXEC)) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() {
@@ -25,24 +27,30 @@ class File {
   const int fd_;
 };
 
-/// Reads up to `size` bytes; the number read, or -1 with errno set.
-std::int64_t read_up_to(int fd, std::uint8_t* out, std::int64_t size) noexcept {
+/// Reads up to `size` bytes and tries for one more; the number read, or -1 with errno set.
+std::int64_t read_and_one_more(int fd, std::uint8_t* out, std::int64_t size) noexcept {
+  std::uint8_t more = 0;
   std::int64_t total = 0;
-  while (total < size) {
-    const ssize_t got = read(fd, out + total, static_cast<std::size_t>(size - total));
+  while (total <= size) {
+    const iovec parts[] = {{out + total, static_cast<std::size_t>(size - total)}, {&more, 1}};
+    const ssize_t got = readv(fd, parts, 2);
     if (got == 0) break;
     if (got < 0) {
       if (errno == EINTR) continue;
       return -1;
     }
     total += got;
+    if (total == size) break;  // it stopped short of the byte beyond: the file ends here
   }
   return total;
 }
 
 class ReadFilesTask final : public Task {
  public:
-  explicit ReadFilesTask(FileReads reads) noexcept : reads_(std::move(reads)) {}
+  ReadFilesTask(const char* folder, FileReads reads) noexcept
+      : reads_(std::move(reads)),
+        folder_(AT_FDCWD, folder, O_PATH | O_DIRECTORY),
+        folder_error_(folder_.fd() < 0 ? errno : 0) {}
 
   void run(Worker&, std::size_t first, std::size_t last) noexcept override {
     for (std::size_t i = first; i < last; ++i) {
@@ -55,9 +63,13 @@ class ReadFilesTask final : public Task {
 
  private:
   [[nodiscard]] Status read_one(std::size_t i) const noexcept {
-    const File file(reads_.paths[i]);
+    if (folder_error_ != 0) {
+      errno = folder_error_;
+      return Status::io_error;
+    }
+    const File file(folder_.fd(), reads_.names[i], O_RDONLY | O_NONBLOCK);
     if (file.fd() < 0) return Status::io_error;
-    // The size is asked for before and proven by one byte more after: a file that is being
+    // The size is asked for before and proven by trying for one byte more: a file that is being
     // written to is `changed`, never half a sample.
     struct stat about;
     if (fstat(file.fd(), &about) != 0) return Status::io_error;
@@ -67,22 +79,20 @@ class ReadFilesTask final : public Task {
     }
     const std::int64_t size = reads_.sizes[i];
     if (about.st_size != size) return Status::changed;
-    const std::int64_t got = read_up_to(file.fd(), reads_.out + reads_.starts[i], size);
+    const std::int64_t got = read_and_one_more(file.fd(), reads_.out + reads_.starts[i], size);
     if (got < 0) return Status::io_error;
-    if (got < size) return Status::changed;
-    std::uint8_t more = 0;
-    const std::int64_t beyond = read_up_to(file.fd(), &more, 1);
-    if (beyond < 0) return Status::io_error;
-    return beyond == 0 ? Status::ok : Status::changed;
+    return got == size ? Status::ok : Status::changed;
   }
 
   const FileReads reads_;
+  const File folder_;
+  const int folder_error_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> read_files_task(FileReads reads) noexcept {
-  return std::make_unique<ReadFilesTask>(std::move(reads));
+std::unique_ptr<Task> read_files_task(const char* folder, FileReads reads) noexcept {
+  return std::make_unique<ReadFilesTask>(folder, std::move(reads));
 }
 
 }  // namespace fastio

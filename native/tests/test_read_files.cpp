@@ -29,11 +29,11 @@ Result read_one(const std::string& path, std::int64_t size) {
   const std::int64_t start = 1;
   std::int32_t status = -1;
   std::int32_t error = -1;
-  auto paths = std::make_unique<const char*[]>(1);
-  paths[0] = path.c_str();
+  auto names = std::make_unique<const char*[]>(1);
+  names[0] = path.c_str();
   auto* data = reinterpret_cast<std::uint8_t*>(out.data());
   const auto task =
-      fastio::read_files_task({std::move(paths), &size, &start, data, &status, &error});
+      fastio::read_files_task("/", {std::move(names), &size, &start, data, &status, &error});
   fastio::Worker worker;
   task->run(worker, 0, 1);
   return {static_cast<Status>(status), error, out};

@@ -24,7 +24,7 @@ def read(paths: list[bytes], sizes: list[int]) -> tuple[NDArray[np.int32], NDArr
     starts = np.cumsum(size) - size
     out = np.zeros(int(size.sum()), np.uint8)
     status, error = np.full(len(paths), -1, np.int32), np.full(len(paths), -1, np.int32)
-    _native.read_files(paths, size, out, starts, status, error, ThreadPool(2)).wait()
+    _native.read_files(b"/", paths, size, out, starts, status, error, ThreadPool(2)).wait()
     return status, error, [out[a : a + n].tobytes() for a, n in zip(starts, size, strict=True)]
 
 
@@ -43,16 +43,55 @@ def test_read_files(tmp_path: Path) -> None:
     assert data[:3] == [b"hello", b"hello", b""]
 
 
+def test_read_files_of_a_folder(tmp_path: Path) -> None:
+    """Names are str or bytes, of any bytes, and relative; a folder that is not there fails every file."""
+    names: list[str | bytes] = ["a", b"b", "\xe4", os.fsdecode(b"\xff")]
+    for name in names:
+        (tmp_path / os.fsdecode(name)).write_bytes(os.fsencode(name))
+    sizes = np.array([len(os.fsencode(name)) for name in names], np.int64)
+    starts, out = np.cumsum(sizes) - sizes, np.zeros(int(sizes.sum()), np.uint8)
+    status, error = np.full(4, -1, np.int32), np.full(4, -1, np.int32)
+    _native.read_files(os.fsencode(tmp_path), names, sizes, out, starts, status, error).wait()
+    assert ([0] * 4, [0] * 4, b"ab\xc3\xa4\xff") == (status.tolist(), error.tolist(), out.tobytes())
+    for folder, number in (("none", errno.ENOENT), ("a", errno.ENOTDIR)):
+        _native.read_files(os.fsencode(tmp_path / folder), names, sizes, out, starts, status, error).wait()
+        assert ([_native.IO_ERROR] * 4, [number] * 4) == (status.tolist(), error.tolist())
+
+
+def test_stat_files(tmp_path: Path) -> None:
+    """What lies under each name, through links; errno where that cannot be said."""
+    (tmp_path / "file").write_bytes(bytes(5000))
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "lost").symlink_to("nowhere")
+    names = ["file", "link", "lost", ".", "missing"]
+    out = np.full((5, 4), -1, np.int64)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    _native.stat_files(folder, names, out)
+    os.close(folder)
+    for name, row in zip(names, out.tolist(), strict=True):
+        if name in ("lost", "missing"):
+            assert row == [errno.ENOENT, 0, 0, 0]
+        else:
+            about = (tmp_path / name).stat()
+            assert row == [0, about.st_mode, about.st_size, about.st_blocks]
+    _native.stat_files(-1, names, out)
+    assert [errno.EBADF] * 5 == out[:, 0].tolist()
+    with pytest.raises(ValueError, match="length"):
+        _native.stat_files(-1, names[1:], out)
+    with pytest.raises(ValueError, match="NUL"):
+        _native.stat_files(-1, ["a\0b"], out[:1])
+
+
 def test_read_files_checks_its_arguments(tmp_path: Path) -> None:
     """A place outside the output, and a path that is not bytes, are refused before anything is read."""
     out = np.zeros(4, np.uint8)
     one, status = np.zeros(1, np.int64), np.zeros(1, np.int32)
     with pytest.raises(IndexError, match="file 0"):
-        _native.read_files([b"x"], one + 5, out, one, status, status.copy())
+        _native.read_files(b".", [b"x"], one + 5, out, one, status, status.copy())
     with pytest.raises(TypeError):
-        _native.read_files(["x"], one, out, one, status, status.copy())  # type: ignore[list-item]
+        _native.read_files(b".", [1], one, out, one, status, status.copy())  # type: ignore[list-item]
     with pytest.raises(ValueError, match="null byte"):
-        _native.read_files([b"x\0y"], one, out, one, status, status.copy())
+        _native.read_files(b".", [b"x\0y"], one, out, one, status, status.copy())
 
 
 def test_will_need(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ namespace fastio {
 
 /// Files to read and where to. `starts[i]` and `sizes[i]` have been checked against `out`.
 struct FileReads {
-  std::unique_ptr<const char*[]> paths;  ///< NUL-terminated; owned by the caller
+  std::unique_ptr<const char*[]> names;  ///< NUL-terminated; owned by the caller
   const std::int64_t* sizes;
   const std::int64_t* starts;
   std::uint8_t* out;
@@ -19,10 +19,11 @@ struct FileReads {
   std::int32_t* error;  ///< errno, 0 where there was none
 };
 
-/// A task that reads file i to `out + starts[i]`.
+/// A task that reads file i, named from `folder` on, to `out + starts[i]`. The folder is opened
+/// at once; where that fails, reading fails as it did.
 ///
 /// `io_error` where it cannot be opened or read or is no regular file (a FIFO never
 /// blocks), `changed` where it is shorter or longer than `sizes[i]`.
-[[nodiscard]] std::unique_ptr<Task> read_files_task(FileReads reads) noexcept;
+[[nodiscard]] std::unique_ptr<Task> read_files_task(const char* folder, FileReads reads) noexcept;
 
 }  // namespace fastio
