@@ -98,7 +98,11 @@ def format_labels(path: str | os.PathLike[str], labels: Mapping[str, int | str])
 
 def _collect(rows: Iterable[_Row]) -> tuple[dict[str, Any], dict[str, str]]:
     """Rows to a mapping; a name that comes again with another label is a contradiction."""
-    labels: dict[str, Any] = {}
+    rows = list(rows)
+    labels: dict[str, Any] = {name: label for name, label, _ in rows if type(name) is str and name}
+    if len(labels) == len(rows):
+        return labels, {}  # the usual file: every name is a string, and comes once
+    labels = {}
     places: dict[str, str] = {}
     contradictions: dict[str, str] = {}
     for name, label, where in rows:
@@ -136,9 +140,9 @@ def _numbers(labels: Mapping[str, Any]) -> tuple[dict[str, int], tuple[str, ...]
         labels = {name: _scalar(name, label) for name, label in labels.items()}
         kinds = set(map(type, labels.values()))
     if kinds <= {int}:
-        for name, label in labels.items():
-            if label not in _INT64:
-                raise SourceError(f"{name!r}: label {label} does not fit in 64 bits")
+        if labels and (min(labels.values()) not in _INT64 or max(labels.values()) not in _INT64):
+            name, label = next(item for item in labels.items() if item[1] not in _INT64)
+            raise SourceError(f"{name!r}: label {label} does not fit in 64 bits")
         return dict(labels), None
     if kinds == {str}:
         classes = sorted(set(labels.values()))
