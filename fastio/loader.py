@@ -93,6 +93,7 @@ class FastLoader:
         self.seed = seed
         self.rank, self.world_size = rank_and_world(rank, world_size)
         self.division = Division(len(self.dataset), batch_size, self.world_size, uneven, drop_last)
+        _check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
         self._depth = prefetch_batches
         self._on_error = on_error
         self._producer = _producer(
@@ -175,7 +176,7 @@ class FastLoader:
         """This rank's samples of an epoch, batch after batch."""
         if self._sizes is None:
             store = self.dataset.store
-            every = np.arange(len(store), dtype=np.int64)
+            every = np.arange(self.division.count, dtype=np.int64)
             self._sizes = store.spans(self.dataset.reader.field.name, every).sizes if self.shuffle is True else every
         order = epoch_order(self._sizes, shuffle=self.shuffle, seed=self.seed, epoch=epoch)
         return self.division.share(order, self.rank)
@@ -305,6 +306,22 @@ def _check_choices(*, shuffle: object, seed: int, threads: int, prefetch_batches
         raise ValueError(f"prefetch_batches={prefetch_batches}: expected 1 or more")
     if on_error not in get_args(OnError):
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))}")
+
+
+def _check_subclass(dataset: FastDataset, *, shuffle: Shuffle, on_error: OnError) -> None:
+    """ValueError where the loader would take the store's samples for those that a subclass makes of them."""
+    path, kind = dataset.store.path, type(dataset)
+    overrides = kind.__getitem__ is not FastDataset.__getitem__ or kind.__getitems__ is not FastDataset.__getitems__
+    if on_error == "zero" and overrides and kind.blank is FastDataset.blank:
+        raise ValueError(
+            f"{path}: on_error='zero' cannot know the label of a sample that {kind.__name__} makes itself; "
+            f"use on_error='skip' or 'raise', or give {kind.__name__} a blank(index) of its own"
+        )
+    if shuffle is True and len(dataset) != len(dataset.store):
+        raise ValueError(
+            f"{path}: shuffle=True goes by the places of the store's {len(dataset.store)} samples, but "
+            f"{kind.__name__} has {len(dataset)}; use shuffle='full'"
+        )
 
 
 def _check_epoch(epoch: int) -> None:

@@ -306,7 +306,7 @@ class PlainProducer:
         samples = []
         for index in indices:
             try:
-                samples.append(self._dataset[index])
+                samples += self._dataset.__getitems__([index])
             except SampleError as exc:
                 errors.append(exc)
                 if self._on_error == "zero":

@@ -153,6 +153,8 @@ class Division:
 
     def share(self, order: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
         """The indices of one rank, batch after batch: ``(samples,)`` int64."""
+        if len(order) != self.count:
+            raise ValueError(f"an order of {len(order)} samples: expected {self.count}, as the division has")
         if self.samples == 0:
             return np.empty(0, np.int64)
         # np.resize starts anew at the order's beginning as often as needed: more ranks than samples still works.

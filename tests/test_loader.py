@@ -191,6 +191,46 @@ def test_stored_channels_must_agree(tmp_path: Path) -> None:
         assert next(iter(loader)).shape == (2, 1, 8, 8)
 
 
+class Numbered(FastDataset):
+    """Samples that are their own index, as many as asked for, whatever the store has."""
+
+    count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        return index
+
+
+@pytest.mark.parametrize("count", [5, COUNT, 2 * COUNT])
+@pytest.mark.parametrize("shuffle", [False, "full"])
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_subclass_length_is_the_epochs(
+    png_stores: dict[str, Path], count: int, shuffle: Shuffle, world_size: int
+) -> None:
+    """Each index of a dataset that is shorter or longer than its store comes once, and no other."""
+    dataset = Numbered(png_stores["h5"])
+    dataset.count = count
+    got: list[int] = []
+    for rank in range(world_size):
+        with FastLoader(dataset, 4, shuffle=shuffle, rank=rank, world_size=world_size) as loader:
+            got += [index for batch in loader for index in batch.tolist()]
+            repeated = loader.division.repeated
+
+    assert set(got) == set(range(count))
+    assert len(got) == count + repeated
+
+
+def test_block_shuffle_needs_the_stores_samples(png_store: Path) -> None:
+    """shuffle=True goes by the sizes of the store's samples: a dataset of another length is refused."""
+    dataset = Numbered(png_store)
+    dataset.count = 10
+
+    with pytest.raises(ValueError, match=r"store's 50 samples, but Numbered has 10; use shuffle='full'"):
+        FastLoader(dataset, 4, shuffle=True)
+
+
 def test_an_empty_store_has_no_batches(tmp_path: Path) -> None:
     """No samples, no batches, no error."""
     store = write_store(tmp_path / "a.h5", [], np.empty(0, np.int64))

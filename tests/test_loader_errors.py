@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,48 @@ def test_zero_is_a_black_picture(tmp_path: Path) -> None:
         for index, pixels in enumerate(pictures(10)):
             expected = np.zeros_like(pixels) if index in BAD else pixels
             assert np.array_equal(expected.transpose(2, 0, 1), images[index].numpy())
+
+
+class Reversed(FastDataset):
+    """Sample i is the store's sample 9-i."""
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(9 - index)
+
+
+class ReversedInBatches(FastDataset):
+    """The same by the method that hands out several."""
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        return super().__getitems__([9 - index for index in indices])
+
+
+@pytest.mark.parametrize("kind", [Reversed, ReversedInBatches])
+def test_zero_is_refused_where_the_label_is_a_subclass_matter(dataset: FastDataset, kind: type[FastDataset]) -> None:
+    """A subclass with samples of its own would get the store's label under the black picture: it is told so."""
+    changed = kind(dataset.store.path, to_tensor)
+    with pytest.raises(ValueError, match=rf"'zero' .* {kind.__name__} .* use on_error='skip' or 'raise'"):
+        FastLoader(changed, 4, on_error="zero")
+
+
+@pytest.mark.parametrize("kind", [Reversed, ReversedInBatches])
+def test_skip_keeps_a_subclass_samples(dataset: FastDataset, kind: type[FastDataset]) -> None:
+    """The good neighbours of a bad sample are the subclass' own too."""
+    with FastLoader(kind(dataset.store.path, to_tensor), 5, on_error="skip") as loader:
+        assert [labels.tolist() for _, labels in loader] == [[9, 8, 7, 5], [4, 3, 2, 0]]
+
+
+def test_zero_with_a_blank_of_its_own(dataset: FastDataset) -> None:
+    """A subclass that says what its black sample is gets it."""
+
+    class WithBlank(Reversed):
+        def blank(self, index: int) -> Any:
+            return torch.zeros(3, 8, 8, dtype=torch.uint8), 9 - index
+
+    with FastLoader(WithBlank(dataset.store.path, to_tensor), 10, on_error="zero") as loader:
+        images, labels = next(iter(loader))
+    assert labels.tolist() == list(range(9, -1, -1))
+    assert [9 - index for index in range(10) if not images[index].any()] == [6, 1]
 
 
 def test_zero_in_a_native_batch_needs_no_header(dataset: FastDataset) -> None:

@@ -119,6 +119,13 @@ def test_a_step_does_not_depend_on_the_rank(division: Division) -> None:
     assert steps == (np.resize(order, len(steps)).tolist() if steps else [])
 
 
+@pytest.mark.parametrize("length", [0, 9, 11, 20])
+def test_an_order_of_another_length_is_refused(length: int) -> None:
+    """What is no order of the division's samples is not stretched or cut until it fits."""
+    with pytest.raises(ValueError, match=rf"an order of {length} samples: expected 10"):
+        Division(10, 4).share(np.arange(length), 0)
+
+
 @pytest.mark.parametrize(
     ("division", "batches", "repeated", "dropped"),
     [
