@@ -42,7 +42,10 @@ def open_tar(path: str, labels: str | None = None, _top: Folder | None = None) -
         raise SourceError(f"{path}: expected tar shards, got a {store.format} store")
     skipped = [] if _sealed(store) else store.metadata["skipped"]  # members that are no samples
     problems = [Problem(shown(entry["key"]), entry["problem"]) for entry in skipped]
-    return TarSource(path, store, sorted(problems, key=lambda problem: problem.key))
+    repeated = {} if _sealed(store) else _repeated(store)
+    problems += repeated.values()
+    kept = np.setdiff1d(np.arange(len(store)), np.fromiter(repeated, np.int64, len(repeated)))
+    return TarSource(path, store, sorted(problems, key=lambda problem: problem.key), kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class TarSource:
     path: str
     store: SealedStore
     problems: Sequence[Problem]
+    kept: NDArray[np.int64]  # the store's samples that are not problems already
     layout: str = "tar"
 
     @property
@@ -90,7 +94,7 @@ class TarSource:
         return len(self.store.shard_paths)
 
     def __len__(self) -> int:
-        return len(self.store) + len(self.problems)
+        return len(self.kept) + len(self.problems)
 
     def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
         """Cut by the bytes of all payload fields together."""
@@ -98,7 +102,7 @@ class TarSource:
 
     def begin(self, chunk: range, pool: _native.ThreadPool | None = None) -> Callable[[], Chunk]:
         """Spans over the mapped shards, read ahead by the kernel; nothing is copied here."""
-        indices = np.arange(chunk.start, chunk.stop)
+        indices = self.kept[chunk.start : chunk.stop]
         spans = {field.name: self.store.spans(field.name, indices) for field in self.schema.payload}
         jobs = [_native.will_need(s.buffers, s.shard, s.starts, s.sizes, pool) for s in spans.values()]
 
@@ -127,15 +131,29 @@ class TarSource:
         return Chunk(batch, [Problem(keys[i], problems[i]) for i in sorted(problems)])
 
     def _sizes(self) -> NDArray[np.int64]:
-        indices = np.arange(len(self.store))
-        total = np.zeros(len(indices), np.int64)
+        total = np.zeros(len(self.kept), np.int64)
         for field in self.schema.payload:
-            total += self.store.spans(field.name, indices).sizes
+            total += self.store.spans(field.name, self.kept).sizes
         return total
 
 
 def _sealed(store: SealedStore) -> bool:
     return all(shard.seal is not None for shard in store.shards)
+
+
+def _repeated(store: SealedStore) -> dict[int, Problem]:
+    """Samples whose key an earlier shard has already, by index: within one shard the scan has found them."""
+    repeated: dict[int, Problem] = {}
+    first_in: dict[str, str] = {}
+    start = 0
+    for shard in store.shards if len(store.shards) > 1 else ():
+        name = Path(shard.path).name
+        for index, key in enumerate(store.keys(np.arange(start, start + shard.count)), start):
+            first = first_in.setdefault(key, name)
+            if first != name:
+                repeated[index] = Problem(shown(key), f"comes again in {name}, after {first}")
+        start += shard.count
+    return repeated
 
 
 def _without(batch: SampleBatch, good: NDArray[np.int64]) -> SampleBatch:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fastio.converters import open_source, pack, packer
+from fastio.converters.verify import verify
 from fastio.errors import SourceError, StoreError
 from fastio.store import open_store
 from tests.converters.trees import class_folders, flat, foreign_tar, pickled, picture
@@ -219,7 +220,7 @@ def test_arguments_are_checked(tmp_path, wrong):
 
 @pytest.mark.parametrize("kind", ["WEBP", "BMP", "TIFF", "PPM", "GIF"])
 def test_kinds_that_the_native_core_leaves_to_pillow(tmp_path, kind):
-    """They are packed as they are, their size by Pillow; GIF is no extension of ImageFolder."""
+    """They are packed as they are, their size from their header; GIF is no extension of ImageFolder."""
     extension = {"WEBP": "webp", "BMP": "bmp", "TIFF": "tif", "PPM": "ppm", "GIF": "gif"}[kind]
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / f"a.{extension}").write_bytes(picture(1, kind=kind))
@@ -231,3 +232,31 @@ def test_kinds_that_the_native_core_leaves_to_pillow(tmp_path, kind):
 
     with open_store(tmp_path / "out.lmdb") as store:
         assert [[5, 6, 3]] == store.shapes("image").tolist()
+
+
+def test_a_source_that_loses_samples_is_not_packed(tmp_path, out, small_chunks):
+    """Found is packed and skipped together, or nothing is kept."""
+    flat(tmp_path / "f")
+    source = open_source(tmp_path / "f")
+    whole = type(source).chunks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(source), "chunks", lambda *args: whole(*args)[1:])
+        with pytest.raises(SourceError, match="7 samples were found, 5 packed and 0 skipped"):
+            pack(source, out)
+
+    assert [] == visible(tmp_path)
+
+
+def test_keys_that_come_again_in_another_shard(tmp_path, out):
+    """The first of two samples with one key is packed, the second is skipped and named with its shard."""
+    (tmp_path / "s").mkdir()
+    foreign_tar(tmp_path / "s" / "a.tar", 2)
+    foreign_tar(tmp_path / "s" / "b.tar", 3)
+    with pytest.raises(SourceError, match=r"0000: comes again in b\.tar, after a\.tar"):
+        pack(open_source(tmp_path / "s"), out)
+    report = pack(open_source(tmp_path / "s"), out, on_error="skip")
+
+    assert (5, 3) == (report.found, report.packed)
+    assert ["0000", "0001"] == [problem.key for problem in report.skipped]
+    assert [("0000", picture(0), 0), ("0001", picture(1), 1), ("0002", picture(2), 2)] == contents(out)
+    assert [] == verify(out, against=open_source(tmp_path / "s")).problems
