@@ -94,7 +94,11 @@ def pack(
         skipped.sort(key=lambda problem: problem.key)
         if not packed:
             raise _nothing_left(source, skipped)
-        assert packed + len(skipped) == len(source)
+        if packed + len(skipped) != len(source):
+            raise SourceError(
+                f"{shown(source.path)}: {len(source)} samples were found, {packed} packed and {len(skipped)} skipped; "
+                f"it gave others than it announced: nothing is kept, report this"
+            )
         writer.close(_metadata(source, skipped))
     seconds = time.perf_counter() - begun
     return _report(source, os.fspath(out), skipped, packed=packed, payload_bytes=payload_bytes, seconds=seconds)
