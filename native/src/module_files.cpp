@@ -26,10 +26,8 @@ class Names {
   }
 
   [[nodiscard]] std::size_t size() const { return size_; }
-  [[nodiscard]] std::unique_ptr<const char* []> take_pointers() { return std::move(pointers_); }
-  [[nodiscard]] std::vector<nb::object> take_objects() {
-    return std::move(kept_);
-  }
+  [[nodiscard]] std::unique_ptr<const char*[]> take_pointers() { return std::move(pointers_); }
+  [[nodiscard]] std::vector<nb::object> take_objects() { return std::move(kept_); }
 
  private:
   const char* read(PyObject* name) {
@@ -76,18 +74,22 @@ PyJob read_files(const nb::bytes& folder, const nb::sequence& names, const Int64
   expect_length("sizes", sizes.size(), count);
   expect_length("status", status.size(), count);
   expect_length("errno", error.size(), count);
+  // Copied before they are checked: the caller may change its arrays while the job runs.
+  auto places = std::make_unique<FilePlace[]>(count);
   for (std::size_t i = 0; i < count; ++i) {
-    if (!fits(starts.data()[i], sizes.data()[i], out.size())) {
-      throw nb::index_error(("file " + std::to_string(i) + ": " + std::to_string(sizes.data()[i]) +
-                             " bytes from " + std::to_string(starts.data()[i]) + " leave out of " +
+    places[i] = {starts.data()[i], sizes.data()[i]};
+    const auto [start, size] = places[i];
+    if (!fits(start, size, out.size())) {
+      throw nb::index_error(("file " + std::to_string(i) + ": " + std::to_string(size) +
+                             " bytes from " + std::to_string(start) + " leave out of " +
                              std::to_string(out.size()) + " bytes")
                                 .c_str());
     }
   }
-  FileReads reads{found.take_pointers(), sizes.data(), starts.data(), out.data(),
-                  status.data(),         error.data()};
+  FileReads reads{found.take_pointers(), std::move(places), out.data(), status.data(),
+                  error.data()};
   return begin(read_files_task(folder.c_str(), std::move(reads)), {count, 16}, pool,
-               keep(found.take_objects(), sizes, out, starts, status, error));
+               keep(found.take_objects(), out, status, error));
 }
 
 }  // namespace

@@ -77,9 +77,9 @@ class ReadFilesTask final : public Task {
       errno = S_ISDIR(about.st_mode) ? EISDIR : EINVAL;
       return Status::io_error;
     }
-    const std::int64_t size = reads_.sizes[i];
+    const auto [start, size] = reads_.places[i];
     if (about.st_size != size) return Status::changed;
-    const std::int64_t got = read_and_one_more(file.fd(), reads_.out + reads_.starts[i], size);
+    const std::int64_t got = read_and_one_more(file.fd(), reads_.out + start, size);
     if (got < 0) return Status::io_error;
     return got == size ? Status::ok : Status::changed;
   }

@@ -26,14 +26,15 @@ struct Result {
 
 Result read_one(const std::string& path, std::int64_t size) {
   std::string out(static_cast<std::size_t>(size) + 1, '.');
-  const std::int64_t start = 1;
   std::int32_t status = -1;
   std::int32_t error = -1;
   auto names = std::make_unique<const char*[]>(1);
   names[0] = path.c_str();
+  auto places = std::make_unique<fastio::FilePlace[]>(1);
+  places[0] = {1, size};
   auto* data = reinterpret_cast<std::uint8_t*>(out.data());
   const auto task =
-      fastio::read_files_task("/", {std::move(names), &size, &start, data, &status, &error});
+      fastio::read_files_task("/", {std::move(names), std::move(places), data, &status, &error});
   fastio::Worker worker;
   task->run(worker, 0, 1);
   return {static_cast<Status>(status), error, out};

@@ -82,6 +82,22 @@ def test_stat_files(tmp_path: Path) -> None:
         _native.stat_files(-1, ["a\0b"], out[:1])
 
 
+def test_read_files_keeps_to_what_was_checked(tmp_path: Path) -> None:
+    """Arrays that change while the job runs move no byte."""
+    (tmp_path / "a").write_bytes(b"A" * 1000)
+    count = 5000
+    out, status = np.zeros((count + 1) * 1000, np.uint8), np.zeros(count, np.int32)
+    sizes, starts = np.full(count, 1000, np.int64), np.arange(count, dtype=np.int64) * 1000
+    names = [str(tmp_path / "a")] * count
+    pool = ThreadPool(1)  # ends its jobs when it goes
+    job = _native.read_files(b"/", names, sizes, out, starts, status, status.copy(), pool)
+    starts[:] = count * 1000
+    sizes[:] = 7
+    job.wait()
+    assert [1000 * count, 0] == [int((part == ord("A")).sum()) for part in (out[:-1000], out[-1000:])]
+    assert not status.any()
+
+
 def test_read_files_checks_its_arguments(tmp_path: Path) -> None:
     """A place outside the output, and a path that is not bytes, are refused before anything is read."""
     out = np.zeros(4, np.uint8)
