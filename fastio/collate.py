@@ -25,6 +25,10 @@ _MODES = {channels: mode for mode, channels in _CHANNELS.items()}
 
 Shape = tuple[int, ...]
 
+# What an index or a header says beyond these is not believed: memory for it would be asked for.
+_MOST_PIXELS = 1 << 30
+_MOST_CHANNELS = 4
+
 
 class RowReader:
     """
@@ -40,6 +44,11 @@ class RowReader:
             raise ValueError(f"mode={mode!r}: expected one of {', '.join(map(repr, _CHANNELS))} or None (as stored)")
         self.store = store
         self.field = store.schema[field]
+        if self.field.codec not in CODECS:
+            raise SchemaError(
+                f"{store.path}: field {field!r} has the codec {self.field.codec!r}, this fastio knows "
+                f"{', '.join(map(repr, CODECS))}: upgrade fastio"
+            )
         self.codec = CODECS[self.field.codec]
         self.mode = mode
         self.has_rows = self.field.codec != BYTES  # plain bytes have a size of their own each
@@ -53,20 +62,24 @@ class RowReader:
         """
         The shape of each row, ``(n, ndim)``; a picture whose header is bad has zeros.
 
-        Pictures of a store without sizes (foreign tar shards) are probed once, and remembered.
+        Pictures of a store without sizes (foreign tar shards), or with sizes that cannot be, are probed once, and
+        remembered.
         """
         if self._shapes is None:
             return np.tile(np.array(self.row_shape, np.int64), (len(indices), 1))
         shapes = self._shapes[indices]
-        if not shapes[:, 0].all():
+        if not _are_possible(shapes):
             shapes = self._probe(indices, spans, shapes)
         return self._as_mode(shapes)
 
     def _probe(self, indices: NDArray[np.int64], spans: Spans, shapes: NDArray[np.int32]) -> NDArray[np.int32]:
         assert self._shapes is not None
-        missing = np.flatnonzero(shapes[:, 0] == 0)
+        missing = np.flatnonzero(~_possible(shapes))
+        shapes[missing] = 0
         probed = self.codec.probe(pick(spans, missing))
+        probed[:, 3] = probed[:, 3].clip(1, _MOST_CHANNELS)  # a TIFF may have more: of the three modes, RGBA keeps most
         readable = np.isin(probed[:, 0], (_native.OK, _native.UNSUPPORTED))
+        readable &= _possible(probed[:, 1:4])
         shapes[missing[readable]] = probed[readable, 1:4]
         if not self._shapes.flags.writeable:
             self._shapes = self._shapes.copy()
@@ -183,6 +196,23 @@ class RowReader:
             key=key,
             field=self.field.name,
         )
+
+
+def _are_possible(shapes: NDArray[np.int32]) -> bool:
+    """Whether all shapes can surely be pictures', at the cost of two passes."""
+    if len(shapes) == 0:
+        return True
+    height, width, channels = shapes.max(axis=0).tolist()
+    return bool(shapes.min() > 0) and channels <= _MOST_CHANNELS and height * width <= _MOST_PIXELS
+
+
+def _possible(shapes: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which of the shapes can be a picture's; zeros say that nobody knows."""
+    wide = shapes.astype(np.int64)
+    possible: NDArray[np.bool_] = (
+        (wide > 0).all(axis=1) & (wide[:, 2] <= _MOST_CHANNELS) & (wide[:, 0] * wide[:, 1] <= _MOST_PIXELS)
+    )
+    return possible
 
 
 def _is_raw_picture(field: Field) -> bool:

@@ -48,14 +48,16 @@ def write_store(
     *,
     field: Field | None = None,
     metadata: Mapping[str, Any] | None = None,
+    shapes: NDArray[np.int32] | None = None,
 ) -> Path:
     """Pack values under keys ``a/0000.png``, ...; ``field`` says what they are (a picture of any size)."""
     field = field or Field("image", IMAGE, "|u1", (None, None, None))
     columns = {} if labels is None else {"label": labels}
     fields = [field] + [Field(name, COLUMN, column.dtype.str, column.shape[1:]) for name, column in columns.items()]
+    sizes = {} if shapes is None else {field.name: shapes}
     keys = [f"a/{index:04d}.png" for index in range(len(values))]
     with create_store(path, Schema(tuple(fields))) as writer:
-        writer.append(SampleBatch(keys, {field.name: as_spans(values)}, columns))
+        writer.append(SampleBatch(keys, {field.name: as_spans(values)}, columns, sizes))
         writer.close(metadata)
     return path
 

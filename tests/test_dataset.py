@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from fastio import FastDataset, SampleError, open_store
+from fastio import FastDataset, SampleError, SchemaError, open_store
 from fastio.schema import BYTES, RAW, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
 
@@ -154,6 +154,14 @@ def test_raw_arrays(tmp_path: Path, shape: tuple[int, ...], dtype: str, kind: st
     for sample, array in zip(dataset.__getitems__([0, 1, 2]), arrays, strict=True):
         assert (sample.mode if kind else sample.dtype) == (kind or np.dtype(dtype))
         assert np.array_equal(array.reshape(np.array(sample).shape), np.array(sample))
+
+
+def test_an_unknown_codec_is_one_clear_error(tmp_path: Path) -> None:
+    """A store of a later fastio is refused with its field, its codec and the way out."""
+    store = write_store(tmp_path / "a.lmdb", [b"abc"], field=Field("x", "tokens", "|u1", (None,)))
+
+    with pytest.raises(SchemaError, match=r"a\.lmdb: field 'x' has the codec 'tokens', .*: upgrade fastio"):
+        FastDataset(store)
 
 
 def test_plain_bytes(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,63 @@ def test_raw_bits_are_checked_on_request(tmp_path: Path, verify: bool) -> None:
                 list(loader)
         else:
             assert len(next(iter(loader))) == 4
+
+
+IMPOSSIBLE = [(-8, -8, 3), (2**31 - 1, 2**31 - 1, 3), (8, 8, 5), (8, 8, -1), (8, 8, 0), (1 << 23, 1 << 23, 3)]
+
+
+@pytest.mark.parametrize("shape", IMPOSSIBLE)
+@pytest.mark.parametrize("mode", ["RGB", None])
+@pytest.mark.parametrize("transform", [None, to_tensor])
+def test_an_impossible_size_in_the_index_is_none(
+    tmp_path: Path, shape: tuple[int, int, int], mode: str | None, transform: Any
+) -> None:
+    """What an index says of a picture's size and cannot be is not believed: the picture's header is asked."""
+    shapes = np.array([(8, 8, 3), shape, (8, 8, 3)], np.int32)
+    store = write_store(tmp_path / "a.lmdb", [encode(pixels) for pixels in pictures(3)], shapes=shapes)
+    with FastLoader(FastDataset(store, transform, mode=mode), 3) as loader:
+        assert np.array_equal(np.stack(pictures(3)).transpose(0, 3, 1, 2), next(iter(loader)).numpy())
+
+
+@pytest.mark.parametrize("mode", ["RGB", None])
+@pytest.mark.parametrize("transform", [None, to_tensor])
+@pytest.mark.parametrize("index_has_it", [False, True])
+def test_an_impossible_header_is_one_bad_sample(
+    tmp_path: Path, mode: str | None, transform: Any, index_has_it: bool
+) -> None:
+    """A header of 2**31-1 pixels a side is that sample's error, alone in its batch or not, and asks for no memory."""
+    values = [encode(pixels) for pixels in pictures(4)]
+    values[1] = values[1][:16] + b"\x7f\xff\xff\xff" * 2 + values[1][24:]
+    shapes = np.array([(8, 8, 3)] * 4, np.int32)
+    shapes[1] = (2**31 - 1, 2**31 - 1, 3) if index_has_it else (0, 0, 0)
+    store = write_store(tmp_path / "a.lmdb", values, shapes=shapes)
+    for batch_size, lengths in ((2, [1, 2]), (1, [1, 1, 1])):
+        with FastLoader(FastDataset(store, transform, mode=mode), batch_size, on_error="skip") as loader:
+            assert [len(images) for images in loader] == lengths
+            assert [error.key for error in loader.skipped] == ["a/0001.png"]
+
+
+def test_grey_with_alpha_in_the_index_is_rgba(tmp_path: Path) -> None:
+    """Two channels are a size that can be: as stored, they come as RGBA."""
+    pixels = pictures(2, (8, 8, 2))
+    values = [encode(each) for each in pixels]
+    store = write_store(tmp_path / "a.lmdb", values, shapes=np.array([(8, 8, 2)] * 2, np.int32))
+    with FastLoader(FastDataset(store, mode=None), 2) as loader:
+        images = next(iter(loader)).numpy().transpose(0, 2, 3, 1)
+    assert np.array_equal(np.stack(pixels)[..., [0, 0, 0, 1]], images)
+
+
+def test_more_than_four_channels_are_rgba(tmp_path: Path) -> None:
+    """A TIFF may say more channels than any mode has: it comes as Pillow makes RGB or RGBA of it."""
+    value = bytearray(encode(pictures(1)[0], "TIFF"))
+    at = value.index(struct.pack("<HHI", 277, 3, 1)) + 8  # the entry of SamplesPerPixel
+    value[at : at + 2] = struct.pack("<H", 5)
+    store = write_store(tmp_path / "a.lmdb", [bytes(value)], shapes=np.array([(8, 8, 5)], np.int32))
+
+    for mode, channels in (("RGB", 3), (None, 4)):
+        reader = FastDataset(store, mode=mode).reader
+        index = np.array([0])
+        assert reader.shapes(index, reader.store.spans("image", index)).tolist() == [[8, 8, channels]]
 
 
 def test_a_failing_transform_is_handed_over(png_store: Path) -> None:
