@@ -57,6 +57,9 @@ def _assign(found: Folder, labels: Labels) -> NDArray[np.int64]:
     """Labels in the order of the files; whatever has only one of the two moves to the problems."""
     file = Path(labels.path).name
     by_name, contradictions = _by_basename(labels)
+    values = list(map(by_name.get, found.keys))
+    if len(values) == len(by_name) and not contradictions and None not in values:
+        return np.array(values, np.int64)  # the usual folder: every file has a label, every label a file
     names = set(found.keys)
     known = names.union(problem.key for problem in found.problems)
     for name, sentence in contradictions.items():
@@ -64,7 +67,6 @@ def _assign(found: Folder, labels: Labels) -> NDArray[np.int64]:
             found.problems.append(Problem(shown(name), f"{sentence}, in {file}"))
         elif name not in known:
             found.problems.append(Problem(shown(name), f"{sentence}, in {file}, and there is no such file"))
-    values = list(map(by_name.get, found.keys))
     if None in values:
         found.problems += [
             Problem(shown(key), f"has no label in {file}")
@@ -82,7 +84,7 @@ def _assign(found: Folder, labels: Labels) -> NDArray[np.int64]:
 
 def _by_basename(labels: Labels) -> tuple[Mapping[str, int], Mapping[str, str]]:
     """The mapping without folders in its names; names that become equal must agree."""
-    if not any("/" in name for name in labels.by_name) and not any("/" in name for name in labels.contradictions):
+    if "/" not in "".join(labels.by_name) and "/" not in "".join(labels.contradictions):
         return labels.by_name, labels.contradictions
     by_name: dict[str, int] = {}
     origin: dict[str, str] = {}

@@ -251,10 +251,11 @@ class _Machine:
         """Fill a dict from alternating keys and values; keys of any other type than str, bytes, int are refused."""
         if not isinstance(target, dict) or len(values) % 2:
             raise SourceError(f"malformed pickle at byte {self.at}: items for something that is not a dict")
-        for key, value in zip(values[::2], values[1::2], strict=True):
+        keys = values[::2]
+        for key in keys:
             if not isinstance(key, _KEY_TYPES):
                 raise SourceError(f"the pickle has a dict key of type {_kind(key)}; expected str, bytes or int")
-            target[key] = value
+        target.update(zip(keys, values[1::2], strict=True))
 
     def extend(self, target: object, values: list[Any]) -> None:
         """Append to a list."""
