@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.probe import KIND_NAMES, probe
-from fastio.schema import IMAGE, Field
+from fastio.schema import IMAGE, RAW, Field
 from fastio.store import SampleStore
 
-__all__ = ["class_counts", "describe", "overhead_reason", "plain_snippet", "store_bytes"]
+__all__ = ["class_counts", "describe", "overhead_reason", "plain_snippet", "snippet_of", "store_bytes"]
 
 _PROBED = 10_000  # headers looked at for the kinds of images: all of a million would read the whole file
 
@@ -40,6 +41,23 @@ labels = [int(sample["cls"]) for sample in samples]
 """,
 }
 
+# One raw field of a fixed shape is the classical dataset, decoded as it lies there.
+_RAW_HDF5 = """\
+import h5py
+with h5py.File(path) as f:
+    images = f["image"][:]
+    labels = f["label"][:]
+"""
+_BYTES_TAR = """\
+import webdataset
+samples = list(webdataset.WebDataset(path, shardshuffle=False, empty_check=False))
+images = [sample["image"] for sample in samples]
+labels = [int(sample["cls"]) for sample in samples]
+"""
+_RAW_TAR = _BYTES_TAR.replace('sample["image"]', 'np.load(io.BytesIO(sample["image.npy"]))').replace(
+    "import webdataset", "import io, numpy as np, webdataset"
+)
+
 _OVERHEAD = {
     "lmdb": "LMDB rounds values of more than about 2 kB up to pages of 4 KiB",
     "hdf5": "index and key of each sample; HDF5 keeps the bytes themselves without gaps",
@@ -49,12 +67,31 @@ _OVERHEAD = {
 
 def plain_snippet(format_name: str) -> str:
     """
-    Python that reads a store of this format without fastio.
+    Python that reads a packed folder of pictures in this format without fastio.
 
-    It expects ``path`` and leaves the encoded ``images`` and the ``labels``, in order. Without labels in the
-    store the last line is to be left out.
+    It expects ``path`` and leaves the encoded ``images`` and the ``labels``, in order.
     """
     return _SNIPPETS[format_name]
+
+
+def snippet_of(store: SampleStore) -> str:
+    """The same for this very store: the values of its first payload field, and labels only where it has them."""
+    field = store.schema.payload[0]
+    snippet = _SNIPPETS[store.format]
+    if store.format == "hdf5" and len(store.schema.payload) == 1 and field.codec == RAW:
+        snippet = _RAW_HDF5
+    elif store.format == "tar" and field.codec != IMAGE:
+        snippet = _RAW_TAR if field.codec == RAW else _BYTES_TAR
+    snippet = re.sub('(["/])image', rf"\1{field.name}", snippet)
+    if "label" not in store.schema:
+        return "".join(line for line in snippet.splitlines(keepends=True) if not line.lstrip().startswith("labels"))
+    label = store.schema["label"]
+    reshaped = f".reshape({(-1, *label.shape)})" if label.shape else ""
+    snippet = snippet.replace('"<i8")', f'"{label.dtype}"){reshaped}')
+    if store.format == "tar" and (label.shape or np.dtype(label.dtype).kind not in "iu"):  # no .cls
+        snippet = snippet.replace('int(sample["cls"])', 'json.loads(sample["label.json"])')
+        snippet = snippet.replace("import ", "import json, ", 1)
+    return snippet
 
 
 def overhead_reason(format_name: str) -> str:
@@ -68,9 +105,6 @@ def describe(store: SampleStore) -> dict[str, Any]:
     sizes = {field.name: store.spans(field.name, every).sizes for field in store.schema.payload}
     payload_bytes = sum(int(each.sum()) for each in sizes.values())
     size_bytes = store_bytes(store)
-    snippet = plain_snippet(store.format)
-    if "label" not in store.schema:
-        snippet = "".join(line for line in snippet.splitlines(keepends=True) if not line.lstrip().startswith("labels"))
     return {
         "path": store.path,
         "format": store.format,
@@ -85,7 +119,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "fields": {field.name: _payload(store, field, sizes[field.name]) for field in store.schema.payload},
         "source": store.metadata.get("source"),
         "skipped": len(store.metadata.get("skipped") or ()),
-        "read_without_fastio": snippet,
+        "read_without_fastio": snippet_of(store) if store.schema.payload else "",
     }
 
 

@@ -77,8 +77,9 @@ def _print(said: dict[str, Any]) -> None:
     if said["classes"] is not None:
         click.echo()
         _print_classes(said["classes"])
-    click.echo("\nwithout fastio:\n")
-    click.echo("    " + said["read_without_fastio"].rstrip().replace("\n", "\n    "))
+    if said["read_without_fastio"]:
+        click.echo("\nwithout fastio:\n")
+        click.echo("    " + said["read_without_fastio"].rstrip().replace("\n", "\n    "))
 
 
 def _print_field(name: str, field: dict[str, Any]) -> None:

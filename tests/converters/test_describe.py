@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from fastio.converters import open_source, pack
-from fastio.converters.describe import describe, overhead_reason, plain_snippet
+from fastio.converters.describe import describe, overhead_reason, plain_snippet, snippet_of
+from fastio.schema import BYTES, RAW, Field
 from fastio.store import FORMATS, open_store
+from tests.conftest import write_store
 from tests.converters.trees import class_folders, flat, foreign_tar, pickled, picture
 
 
@@ -76,6 +79,44 @@ def test_five_lines_without_fastio(tmp_path, name):
     assert [picture(i) for i in range(7)] == [bytes(image) for image in names["images"]]
     assert list(labels.values()) == list(names["labels"])
     assert len(plain_snippet(name).splitlines()) <= 5
+
+
+PIXELS = np.arange(4 * 8 * 6 * 3, dtype=np.uint8).reshape(4, 8, 6, 3)
+COLUMNS = {
+    "no": None,
+    "integer": np.array([3, 1, -4, 1], np.int64),
+    "small": np.array([3, 1, 4, 1], np.uint8),
+    "box": np.arange(16, dtype=np.float32).reshape(4, 4),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("labels", COLUMNS)
+@pytest.mark.parametrize("codec", [RAW, BYTES])
+@pytest.mark.parametrize("suffix", ["lmdb", "h5", "tar"])
+def test_lines_for_other_fields_than_image(tmp_path, suffix, codec, labels):
+    """What is printed for a store runs on that store, whatever its field is called and however it is kept."""
+    values = [row.tobytes() for row in PIXELS]
+    field = Field("pixels", codec, "|u1", PIXELS.shape[1:] if codec == RAW else (None,))
+    path = write_store(tmp_path / f"s.{suffix}", values, COLUMNS[labels], field=field)
+    with open_store(path) as store:
+        snippet = snippet_of(store)
+    names = {"path": str(path)}
+    exec(snippet, names)
+
+    assert values == [bytes(image) if isinstance(image, bytes) else image.tobytes() for image in names["images"]]
+    assert ("labels" in names) == (labels != "no")
+    if labels != "no":
+        assert COLUMNS[labels].tolist() == np.asarray(names["labels"]).tolist()
+    assert len(snippet.splitlines()) <= 5
+
+
+def test_three_lines_for_the_classical_dataset(tmp_path):
+    """A raw HDF5 store is one array: nothing else is printed."""
+    path = write_store(tmp_path / "s.h5", [b"123456"] * 2, field=Field("image", RAW, "|u1", (1, 2, 3)))
+    with open_store(path) as store:
+        expected = 'import h5py\nwith h5py.File(path) as f:\n    images = f["image"][:]\n'
+        assert expected == describe(store)["read_without_fastio"]
 
 
 def test_every_format_has_its_reason():
