@@ -60,10 +60,11 @@ class SampleError(FastioError, ValueError):
     One sample cannot be decoded.
 
     ``path`` is the shard, ``index`` the sample's position in the store, ``key`` its
-    name in the source, ``field`` the value that is bad.
+    name in the source, ``field`` the value that is bad. Out of a DataLoader worker come the type
+    and the message, which says it all; torch does not carry the attributes, and they have these defaults.
     """
 
-    def __init__(self, message: str, *, path: str, index: int, key: str, field: str) -> None:
+    def __init__(self, message: str, *, path: str = "", index: int = -1, key: str = "", field: str = "") -> None:
         super().__init__(message)
         self.path = path
         self.index = index
@@ -71,7 +72,7 @@ class SampleError(FastioError, ValueError):
         self.field = field
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Survive the trip from a DataLoader worker to its parent."""
+        """Survive pickling, attributes and all."""
         return _rebuild, (str(self), self.path, self.index, self.key, self.field)
 
 

@@ -193,6 +193,40 @@ def test_a_bad_picture_is_named(tmp_path: Path) -> None:
     assert str(error).startswith(f"{path}[1] ('a/0001.png'), field 'image': ")
 
 
+def flipped_in_3(path: Path, field: Field) -> Path:
+    """Six labelled values of 192 bytes; one bit of number 3 is not as it was packed."""
+    values = [pixels.tobytes() for pixels in pictures(6)]
+    write_store(path, values, np.arange(6), field=field)
+    content = bytearray(path.read_bytes())
+    content[content.find(values[3]) + 5] ^= 1
+    path.write_bytes(content)
+    return path
+
+
+RAW_PICTURE = Field("image", RAW, "|u1", (8, 8, 3))
+
+
+@pytest.mark.parametrize("field", [RAW_PICTURE, Field("text", BYTES, "|u1", (None,))])
+def test_one_flipped_bit_is_a_sample_error(tmp_path: Path, suffix: str, field: Field) -> None:
+    """Where only the checksum can tell, a changed bit is SampleError, and the samples beside it are read."""
+    dataset = FastDataset(flipped_in_3(tmp_path / f"a.{suffix}", field))
+
+    assert [label for _, label in dataset.__getitems__([0, 1, 2, 4, 5])] == [0, 1, 2, 4, 5]
+    with pytest.raises(SampleError, match=r"a/0003\.png.* checksum") as caught:
+        dataset[3]
+    assert (caught.value.index, caught.value.key, caught.value.field) == (3, "a/0003.png", field.name)
+
+
+def test_one_flipped_bit_comes_out_of_a_worker(tmp_path: Path) -> None:
+    """SampleError stays SampleError on its way from a DataLoader worker, and names the sample."""
+    dataset = FastDataset(flipped_in_3(tmp_path / "a.lmdb", RAW_PICTURE), to_tensor)
+    batches = iter(DataLoader(dataset, batch_size=2, num_workers=2))
+
+    assert next(batches)[1].tolist() == [0, 1]
+    with pytest.raises(SampleError, match=r"a/0003\.png.* checksum"):
+        next(batches)
+
+
 def test_a_transform_that_fails_learns_the_sample(png_store: Path) -> None:
     """The user's exception stays what it is, with a note that names the sample."""
     with pytest.raises(ZeroDivisionError) as caught:
