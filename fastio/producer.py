@@ -174,16 +174,16 @@ class NativeProducer:
         return rows, torch.from_numpy(rows)
 
     def _batch(self, rows: torch.Tensor, labels: NDArray[Any] | None) -> Any:
-        """What the training loop gets."""
+        """What the training loop gets: a list, as of torch's default collate."""
         # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: another view, no copy.
         images = rows.permute(0, 3, 1, 2) if self._reader.is_picture else rows
         if labels is None:
             return images
         target_transform = self._dataset.target_transform
         if target_transform is not None:
-            return images, default_collate([target_transform(label) for label in labels.tolist()])
+            return [images, default_collate([target_transform(label) for label in labels.tolist()])]
         tensor = torch.from_numpy(labels)
-        return images, tensor.pin_memory() if self._pin_memory else tensor
+        return [images, tensor.pin_memory() if self._pin_memory else tensor]
 
 
 class _NativeBatch:

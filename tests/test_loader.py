@@ -81,6 +81,27 @@ def test_a_batch_is_that_of_a_dataloader(png_store: Path) -> None:
         assert images.is_contiguous(memory_format=torch.channels_last)
 
 
+@pytest.mark.parametrize("target_transform", [None, float])
+@pytest.mark.parametrize("has_labels", [True, False])
+def test_a_batch_has_the_types_of_a_dataloader(tmp_path: Path, target_transform: Any, has_labels: bool) -> None:
+    """Both paths hand out the containers, tensors and dtypes that torch's DataLoader does."""
+    values = [encode(pixels) for pixels in pictures(4)]
+    store = write_store(tmp_path / "a.lmdb", values, np.arange(4) if has_labels else None)
+    plain = FastDataset(store, to_tensor, target_transform)
+    expected = kinds(next(iter(DataLoader(plain, batch_size=2))))
+
+    for dataset in (plain, FastDataset(store, target_transform=target_transform)):
+        with FastLoader(dataset, 2) as loader:
+            assert expected == kinds(next(iter(loader)))
+
+
+def kinds(batch: Any) -> Any:
+    """The types of a batch and of what is in it."""
+    if isinstance(batch, torch.Tensor):
+        return type(batch), batch.dtype, batch.shape
+    return type(batch), [kinds(part) for part in batch]
+
+
 def test_no_copy_between_decoder_and_tensor(png_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each batch's memory is the ring's own, and the whole epoch takes no more buffers than were promised."""
     lent = set()
