@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from fastio.codec.pillow import PLUGIN_ERRORS
+from fastio.converters.base import Problem
+from fastio.converters.checksum import damaged
 from fastio.errors import FastioError
 from fastio.schema import IMAGE
 from fastio.store import SampleStore
@@ -20,13 +23,13 @@ _BACKGROUND, _INK, _FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
 
 def contact_sheet(
     store: SampleStore, *, count: int = 40, columns: int = 8, size: int = 128, seed: int | None = None
-) -> Image.Image:
+) -> tuple[Image.Image, list[Problem]]:
     """
     A sheet of ``count`` samples, ``columns`` in a row, each fitted into ``size`` x ``size`` pixels.
 
     Without a ``seed`` the samples are spread evenly over the store, so that every class of a sorted one has its
-    chance; with one they are drawn at random. A sample that
-    cannot be decoded is shown as a crossed box with the reason.
+    chance; with one they are drawn at random. A sample whose bytes differ from their checksum, or that
+    cannot be decoded, is shown as a crossed box with the reason, and is among the problems given back.
     """
     field = next((f.name for f in store.schema.payload if f.codec == IMAGE), None)
     if field is None or len(store) == 0:
@@ -43,19 +46,22 @@ def contact_sheet(
     heading = f"{store.path}: {len(indices)} of {len(store)} samples"
     draw.text((_GAP, line // 2), _fitted(heading, fonts[0], sheet.width - 2 * _GAP), _INK, fonts[0])
     spans, keys = store.spans(field, indices), store.keys(indices)
+    problems: list[Problem] = []
+    changed = set(damaged(spans).tolist())
     for i, (label, key) in enumerate(zip(_labels(store, indices), keys, strict=True)):
         x, y = _GAP + i % columns * cell, title + i // columns * (cell + 2 * line)
-        below = label
-        try:
-            picture = _picture(spans.view(i).tobytes(), size)
-            sheet.paste(picture, (x + (size - picture.width) // 2, y + (size - picture.height) // 2))
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as exc:
+        picture = "damaged: differs from its checksum" if i in changed else _picture(spans.view(i).tobytes(), size)
+        if isinstance(picture, str):
             draw.rectangle((x, y, x + size - 1, y + size - 1), outline=_FAINT)
             draw.line((x, y, x + size - 1, y + size - 1), _FAINT)
-            below = f"cannot be decoded: {exc}"
+            problems.append(Problem(key, picture))
+            below = picture
+        else:
+            below = label
+            sheet.paste(picture, (x + (size - picture.width) // 2, y + (size - picture.height) // 2))
         draw.text((x, y + size + 1), _fitted(below, fonts[0], size), _INK, fonts[0])
         draw.text((x, y + size + line), _fitted(key.rpartition("/")[2], fonts[1], size), _FAINT, fonts[1])
-    return sheet
+    return sheet, problems
 
 
 def _chosen(length: int, count: int, seed: int | None) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -73,11 +79,14 @@ def _labels(store: SampleStore, indices: np.ndarray[tuple[int], np.dtype[np.int6
     return [str(names[v]) if 0 <= v < len(names) else f"label {v}" for v in values]
 
 
-def _picture(data: bytes, size: int) -> Image.Image:
-    """The image, fitted into the cell: small ones enlarged by whole factors, so that their pixels show."""
-    with Image.open(io.BytesIO(data)) as image:
-        image.draft("RGB", (2 * size, 2 * size))
-        picture = image.convert("RGB")
+def _picture(data: bytes, size: int) -> Image.Image | str:
+    """The image, fitted into the cell, small ones enlarged by whole factors so that their pixels show; or why not."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            image.draft("RGB", (2 * size, 2 * size))
+            picture = image.convert("RGB")
+    except PLUGIN_ERRORS as exc:
+        return f"cannot be decoded: {exc}"
     if max(picture.size) * 2 <= size:
         factor = size // max(picture.size)
         return picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)

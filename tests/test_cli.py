@@ -164,6 +164,17 @@ def test_show(folder):
     run("show", folder / "s.lmdb", "-o", target, "--overwrite")
 
 
+def test_show_counts_what_is_damaged(folder):
+    """The sheet is written, and standard error says how many of its pictures are damaged."""
+    data = bytearray((folder / "s.lmdb").read_bytes())
+    data[data.index((folder / "pngs" / "0003.png").read_bytes()) + 60] ^= 1
+    (folder / "s.lmdb").write_bytes(data)
+    done = run("show", folder / "s.lmdb", "-o", folder / "sheet.png")
+
+    assert "1 of the samples shown are damaged, e.g. 0003.png: damaged: differs from its checksum" in done.stderr
+    assert "damaged" not in done.stdout
+
+
 def test_verify_says_what_is_wrong(folder):
     """Exit code 1, the sample's key in the table and in the JSON."""
     data = bytearray((folder / "s.lmdb").read_bytes())

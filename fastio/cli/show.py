@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from fastio.cli.screen import printable
 from fastio.errors import FastioError
 
 __all__ = ["show"]
@@ -34,7 +35,7 @@ def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int 
     if os.path.lexists(out) and not overwrite:
         raise FastioError(f"{out}: exists; choose another name with -o, or --overwrite")
     with open_store(path) as store:
-        sheet = contact_sheet(store, count=count, columns=columns, size=size, seed=seed)
+        sheet, problems = contact_sheet(store, count=count, columns=columns, size=size, seed=seed)
     partial = Path(out).with_name(f".{Path(out).name}.partial-{os.getpid()}")
     try:
         sheet.save(partial, format="PNG")
@@ -42,3 +43,9 @@ def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int 
     finally:
         partial.unlink(missing_ok=True)
     click.echo(f"{out}: {sheet.width} x {sheet.height} pixels")
+    if problems:
+        first = f"{printable(problems[0].key)}: {printable(problems[0].problem)}"
+        click.echo(
+            f"warning: {len(problems)} of the samples shown are damaged, e.g. {first}; `fastio verify` lists all",
+            err=True,
+        )

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-__all__ = ["decode_with_pillow"]
+__all__ = ["PLUGIN_ERRORS", "decode_with_pillow"]
 
 Encoded = bytes | memoryview | NDArray[np.uint8]
 
 # What Pillow's plugins are known to raise for bytes that are not what they should be.
-_PLUGIN_ERRORS = (
+PLUGIN_ERRORS = (
     Image.DecompressionBombError,
     EOFError,
     IndexError,
@@ -49,6 +49,6 @@ def _decode(data: Encoded, mode: str) -> NDArray[np.uint8]:
             return np.array(picture.convert(mode))
     except UnidentifiedImageError as exc:
         raise ValueError("it is not recognised as a picture, not by Pillow either") from exc
-    except _PLUGIN_ERRORS as exc:
+    except PLUGIN_ERRORS as exc:
         words = " ".join(str(exc).split()) or type(exc).__name__
         raise ValueError(f"Pillow cannot decode it: {words}") from exc

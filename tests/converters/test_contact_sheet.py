@@ -35,7 +35,7 @@ def share(sheet, colour):
 
 def test_every_picture_is_there(store):
     """Half of the pictures' area is red, half is blue."""
-    sheet = contact_sheet(store, count=6, columns=3, size=64)
+    sheet, _ = contact_sheet(store, count=6, columns=3, size=64)
     area = 3 * 64 * 64 / (sheet.width * sheet.height)
 
     assert area == pytest.approx(share(sheet, RED), rel=0.01)
@@ -44,21 +44,21 @@ def test_every_picture_is_there(store):
 
 def test_without_a_seed_the_store_is_covered(store):
     """Two of a sorted store are its first and its last."""
-    sheet = contact_sheet(store, count=2, size=64)
+    sheet, _ = contact_sheet(store, count=2, size=64)
 
     assert share(sheet, RED) > 0 < share(sheet, BLUE)
 
 
 def test_a_seed_repeats(store):
     """The same seed draws the same sheet."""
-    first, second = (contact_sheet(store, count=3, seed=5).tobytes() for _ in range(2))
+    first, second = (contact_sheet(store, count=3, seed=5)[0].tobytes() for _ in range(2))
 
     assert first == second
 
 
 def test_labels_are_drawn(store):
     """The text below a picture depends on its label."""
-    tall = contact_sheet(store, count=1, size=64)
+    tall, _ = contact_sheet(store, count=1, size=64)
     below = np.asarray(tall)[-40:]
 
     assert (below < 100).any()
@@ -68,9 +68,30 @@ def test_bad_pictures_are_boxes(tmp_path):
     """A picture that cannot be decoded does not stop the others."""
     values = [plain(RED), b"nothing", plain(RED)[:40], plain(BLUE)]
     with open_store(write_store(tmp_path / "s.lmdb", values)) as opened:
-        sheet = contact_sheet(opened, size=64)
+        sheet, problems = contact_sheet(opened, size=64)
 
     assert share(sheet, RED) > 0 < share(sheet, BLUE)
+    assert ["a/0001.png", "a/0002.png"] == [problem.key for problem in problems]
+
+
+def test_damage_is_not_drawn(tmp_path):
+    """A picture that differs from its checksum is a box with words, although it would still decode."""
+    path = write_store(tmp_path / "s.h5", [encode(np.full((8, 8, 3), RED, np.uint8), "BMP"), plain(BLUE)])
+    with open_store(path) as opened:
+        at = int(opened.spans("image", np.array([0])).starts[0])
+    data = bytearray(path.read_bytes())
+    data[at + 100] ^= 1
+    path.write_bytes(data)
+    with open_store(path) as opened:
+        sheet, problems = contact_sheet(opened, size=64)
+
+    assert 0 == share(sheet, RED) < share(sheet, BLUE)
+    assert [("a/0000.png", "damaged: differs from its checksum")] == [(p.key, p.problem) for p in problems]
+
+
+def test_a_whole_store_has_no_problems(store):
+    """Nothing is said of whole pictures."""
+    assert [] == contact_sheet(store)[1]
 
 
 def test_nothing_to_show(tmp_path):
