@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -168,11 +167,10 @@ _DECODE_PROBLEMS = {
 
 def _pillow_problem(data: NDArray[np.uint8]) -> str:
     """Whether Pillow can decode what the native decoders leave to it."""
-    from PIL import Image
+    from fastio.codec.pillow import decode_with_pillow  # imports Pillow, needed for rare kinds only
 
     try:
-        with Image.open(io.BytesIO(data.tobytes())) as image:
-            image.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as exc:
-        return f"cannot be decoded: {exc}"
+        decode_with_pillow(data, "RGB")
+    except ValueError as exc:
+        return f"is damaged: {exc}"
     return ""

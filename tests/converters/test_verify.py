@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
+from PIL import Image
 
 from fastio.converters import open_source, pack
 from fastio.converters.verify import verify
@@ -62,6 +65,20 @@ def test_kinds_for_pillow(tmp_path, kind):
     path = write_store(tmp_path / "s.lmdb", [whole, whole[: len(whole) // 2]])
 
     assert ["a/0001.png"] == keys(verify(path, decode=True))
+
+
+def test_whatever_pillow_raises_is_a_problem(tmp_path, monkeypatch):
+    """A plugin that trips over its input does not end the run."""
+    path = write_store(tmp_path / "s.lmdb", [picture(1, kind="WEBP")])
+
+    def trip(self, mode):
+        raise struct.error("unpack requires a buffer of 4 bytes")
+
+    monkeypatch.setattr(Image.Image, "convert", trip)
+    monkeypatch.setattr(Image.Image, "load", trip)
+    (problem,) = verify(path, decode=True).problems
+
+    assert "is damaged: Pillow cannot decode it: unpack requires a buffer of 4 bytes" in problem.problem
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGBA", "P", "1"])
