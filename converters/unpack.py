@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,12 +80,20 @@ def check_key(key: str) -> str:
 @contextmanager
 def _partial_folder(target: Path) -> Iterator[Path]:
     """A fresh folder beside the target, gone at the end unless it was renamed."""
-    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
-    partial.mkdir()
+    partial = _new_folder(target)
     try:
         yield partial
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _new_folder(target: Path) -> Path:
+    for attempt in range(1000):  # one of our pid may have died here, or be at work on another host
+        partial = target.with_name(f".{target.name}.partial-{os.getpid()}-{attempt}")
+        with suppress(FileExistsError):
+            partial.mkdir()
+            return partial
+    raise StoreError(f"{target}: 1000 partial folders lie beside it, e.g. {partial}: remove them")
 
 
 def _write_all(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -193,3 +195,14 @@ def test_other_payload_fields_lie_beside(tmp_path):
         unpack(store, tmp_path / "out")
 
     assert {"a.png": picture(1), "a.png.caption": b"a bee"} == files_below(tmp_path / "out")
+
+
+def test_a_stale_partial_folder_is_no_hindrance(tmp_path, packed):
+    """What a dead process of the same pid left is neither used nor removed."""
+    stale = tmp_path / f".again.partial-{os.getpid()}-0"
+    (stale / "x").mkdir(parents=True)
+    with open_store(packed) as store:
+        unpack(store, tmp_path / "again")
+
+    assert files_below(tmp_path / "c") == files_below(tmp_path / "again")
+    assert [stale.name] == [p.name for p in tmp_path.iterdir() if p.name.startswith(".")]
