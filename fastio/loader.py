@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -83,16 +84,16 @@ class FastLoader:
         verify: bool | Literal["auto"] = "auto",
         pin_memory: bool | None = None,
     ) -> None:
-        _check_choices(
-            shuffle=shuffle, seed=seed, threads=threads, prefetch_batches=prefetch_batches, on_error=on_error
-        )
+        _check_choices(shuffle=shuffle, on_error=on_error)
+        threads = _whole("threads", threads, "0 (as many as available) or more", least=0)
+        prefetch_batches = _whole("prefetch_batches", prefetch_batches, "1 or more", least=1)
         self._owns_dataset = not isinstance(dataset, FastDataset)
         self.dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
-        self.batch_size = batch_size
+        self.batch_size = _whole("batch_size", batch_size, "a whole number from 1", least=1)
         self.shuffle = shuffle
-        self.seed = seed
+        self.seed = _whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
         self.rank, self.world_size = rank_and_world(rank, world_size)
-        self.division = Division(len(self.dataset), batch_size, self.world_size, uneven, drop_last)
+        self.division = Division(len(self.dataset), self.batch_size, self.world_size, uneven, drop_last)
         _check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
         self._depth = prefetch_batches
         self._on_error = on_error
@@ -188,7 +189,7 @@ class FastLoader:
         After ``load_state_dict``, naming the epoch of the state keeps the position within it, so that the usual
         ``for epoch in range(...): loader.set_epoch(epoch)`` resumes too; another epoch begins at its beginning.
         """
-        _check_epoch(epoch)
+        epoch = _whole_epoch(epoch)
         if epoch != self._next.epoch:
             self._next = self._seen = _Position(epoch, 0)
 
@@ -217,10 +218,8 @@ class FastLoader:
             raise ValueError(
                 f"the state belongs to another loader: {'; '.join(differences)}; build the loader as it was"
             )
-        epoch, batch = state["epoch"], state["batch"]
-        _check_epoch(epoch)
-        if not 0 <= batch <= len(self):
-            raise ValueError(f"state names batch {batch!r}, an epoch has {len(self)}")
+        epoch = _whole_epoch(state.get("epoch", -1))
+        batch = _whole("batch", state.get("batch", -1), f"0 to {len(self)} in the state", least=0, below=len(self) + 1)
         self._next = self._seen = _Position(epoch, batch)
 
     def _configuration(self) -> dict[str, Any]:
@@ -294,18 +293,24 @@ def _producer(
     )
 
 
-def _check_choices(*, shuffle: object, seed: int, threads: int, prefetch_batches: int, on_error: object) -> None:
+def _check_choices(*, shuffle: object, on_error: object) -> None:
     """ValueError for an argument that would only fail later, and elsewhere."""
-    if shuffle not in (False, True, "full"):
+    # By identity: 1 and numpy's True equal True and would be another configuration in a saved state.
+    if not (shuffle is False or shuffle is True or (isinstance(shuffle, str) and shuffle == "full")):
         raise ValueError(f"shuffle={shuffle!r}: expected False, True (block shuffle) or 'full'")
-    if not 0 <= seed < 1 << 64:
-        raise ValueError(f"seed={seed}: expected 0 <= seed < 2**64")
-    if threads < 0:
-        raise ValueError(f"threads={threads}: expected 0 (as many as available) or more")
-    if prefetch_batches < 1:
-        raise ValueError(f"prefetch_batches={prefetch_batches}: expected 1 or more")
     if on_error not in get_args(OnError):
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))}")
+
+
+def _whole(name: str, number: int, expected: str, *, least: int, below: int = 1 << 63) -> int:
+    """The number as Python's int, of numpy's integers too; ValueError for any other number."""
+    try:
+        whole = operator.index(number)
+    except TypeError:
+        whole = least - 1
+    if not least <= whole < below:
+        raise ValueError(f"{name}={number!r}: expected {expected}")
+    return whole
 
 
 def _check_subclass(dataset: FastDataset, *, shuffle: Shuffle, on_error: OnError) -> None:
@@ -324,6 +329,5 @@ def _check_subclass(dataset: FastDataset, *, shuffle: Shuffle, on_error: OnError
         )
 
 
-def _check_epoch(epoch: int) -> None:
-    if not 0 <= epoch < 1 << 32:
-        raise ValueError(f"epoch={epoch}: expected 0 <= epoch < 2**32")
+def _whole_epoch(epoch: int) -> int:
+    return _whole("epoch", epoch, "0 <= epoch < 2**32", least=0, below=1 << 32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import tarfile
 from pathlib import Path
@@ -327,7 +328,16 @@ def test_statistics(png_store: Path) -> None:
     [
         {"batch_size": 0},
         {"batch_size": 1, "shuffle": "yes"},
+        {"batch_size": 4.0},
+        {"batch_size": "4"},
+        {"batch_size": 1, "shuffle": 1},
+        {"batch_size": 1, "shuffle": 0},
+        {"batch_size": 1, "shuffle": np.True_},
         {"batch_size": 1, "seed": -1},
+        {"batch_size": 1, "seed": 1.5},
+        {"batch_size": 1, "seed": 1 << 64},
+        {"batch_size": 1, "threads": 1.5},
+        {"batch_size": 1, "prefetch_batches": 2.0},
         {"batch_size": 1, "threads": -1},
         {"batch_size": 1, "prefetch_batches": 0},
         {"batch_size": 1, "on_error": "ignore"},
@@ -339,6 +349,14 @@ def test_nonsense_is_refused(png_stores: dict[str, Path], arguments: dict[str, A
     """An argument that cannot be is refused at once."""
     with pytest.raises(ValueError, match=r"expected|both"):
         FastLoader(FastDataset(png_stores["h5"]), **arguments)
+
+
+def test_numpys_integers_are_integers(png_stores: dict[str, Path]) -> None:
+    """They are taken, and a saved state holds plain numbers that JSON can write."""
+    with FastLoader(png_stores["h5"], np.int64(20), seed=np.uint64(3), threads=np.int8(1)) as loader:  # type: ignore[arg-type]
+        loader.set_epoch(np.int64(2))  # type: ignore[arg-type]
+        assert [len(images) for images, _ in loader] == [20, 20, 10]
+        assert json.loads(json.dumps(loader.state_dict())) == loader.state_dict()
 
 
 def test_a_closed_loader_says_so(png_store: Path) -> None:

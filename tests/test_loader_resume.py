@@ -146,7 +146,10 @@ def test_another_configuration_is_refused(numbered: FastDataset, options: dict[s
         other.load_state_dict(state)
 
 
-@pytest.mark.parametrize("change", [{"batch": 7}, {"batch": -1}, {"epoch": -1}, {"version": 2}])
+@pytest.mark.parametrize(
+    "change",
+    [{"batch": 7}, {"batch": -1}, {"batch": 1.0}, {"batch": None}, {"epoch": -1}, {"epoch": 0.5}, {"version": 2}],
+)
 def test_a_position_that_cannot_be_is_refused(numbered: FastDataset, change: dict[str, Any]) -> None:
     """A damaged state does not become a silent start from the beginning."""
     with loader_of(numbered) as loader, pytest.raises(ValueError, match=r"batch|epoch|version"):
