@@ -14,7 +14,7 @@ from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.schema import RAW, Field, Schema
 from fastio.spans import Spans
 from fastio.store import SampleBatch, create_store, open_store
-from fastio.store.hdf5 import USER_BLOCK, _create, _payload
+from fastio.store.hdf5 import USER_BLOCK, _AroundPayload, _create, _payload
 from fastio.store.seal import SEAL_SIZE
 from tests.store.build import METADATA, make_samples, make_spans, write
 from tests.store.conformance import StoreConformance
@@ -141,3 +141,9 @@ def test_metadata_are_readable(tmp_path: Path) -> None:
         assert h5["metadata"][:].tobytes().startswith(b'{"classes":["cat"')
     with open_store(path) as store:
         assert dict(store.metadata) == METADATA
+
+
+def test_own_names_for_h5py() -> None:
+    """What h5py calls is in the class itself: while an error is pending, Python finds nothing in its bases."""
+    called = {"seek", "tell", "readinto", "write", "truncate", "flush"}
+    assert called <= set(vars(_AroundPayload))
