@@ -233,8 +233,15 @@ def pick(spans: Spans, positions: NDArray[np.int64] | slice) -> Spans:
     return Spans(spans.buffers, spans.shard[positions], spans.starts[positions], spans.sizes[positions], checksums)
 
 
-def label_values(column: NDArray[Any]) -> NDArray[Any]:
+def label_values(column: NDArray[Any], *, where: str) -> NDArray[Any]:
     """A column of labels with the dtype that torch's default collate gives Python numbers: int64 or float64."""
+    if column.dtype.kind not in "biuf":
+        raise SchemaError(f"{where}: expected numbers as labels, got {column.dtype}; pack class numbers instead")
+    if column.dtype == np.uint64 and column.size and column.max() > np.iinfo(np.int64).max:
+        raise SchemaError(
+            f"{where}: a label is {column.max()}, but labels are int64, below 2**63; pack numbers that fit, or pack "
+            f"the bits as '<i8'"
+        )
     if column.ndim > 1:
         return column
     return column.astype(np.int64 if column.dtype.kind in "biu" else np.float64)

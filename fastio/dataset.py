@@ -134,7 +134,9 @@ class FastDataset(Dataset[Any]):
     @cached_property
     def labels(self) -> NDArray[Any] | None:
         """The label of every sample, int64 or float64 (or an array each); None without a label column."""
-        return label_values(self.store.column(_LABEL)) if _LABEL in self.store.schema else None
+        if _LABEL not in self.store.schema:
+            return None
+        return label_values(self.store.column(_LABEL), where=f"{self.store.path}: column {_LABEL!r}")
 
     @cached_property
     def targets(self) -> list[Any]:

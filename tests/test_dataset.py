@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from fastio import FastDataset, SampleError, SchemaError, open_store
+from fastio import FastDataset, FastLoader, SampleError, SchemaError, open_store
 from fastio.schema import BYTES, RAW, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
 
@@ -125,6 +125,28 @@ def test_sizes_may_differ(tmp_path: Path) -> None:
     for image, rgb, each in zip(as_stored, in_rgb, pixels, strict=True):
         assert np.array_equal(each, np.array(image))
         assert np.array_equal(np.array(Image.fromarray(each).convert("RGB")), np.array(rgb))
+
+
+def test_labels_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    """Text is one clear error, wherever labels are first asked for."""
+    store = write_store(tmp_path / "a.lmdb", [encode(pixels) for pixels in pictures(2)], np.array(["cat", "dog"]))
+
+    for use in (lambda: FastDataset(store)[0], lambda: FastDataset(store).targets, lambda: list(FastLoader(store, 1))):
+        with pytest.raises(SchemaError, match=r"a\.lmdb: column 'label': expected numbers as labels, got <U3"):
+            use()
+
+
+@pytest.mark.parametrize("largest", [2**63 - 1, 2**63])
+def test_labels_beyond_int64_are_refused(tmp_path: Path, largest: int) -> None:
+    """A label that int64 cannot hold does not become a negative one."""
+    values = [encode(pixels) for pixels in pictures(2)]
+    dataset = FastDataset(write_store(tmp_path / "a.lmdb", values, np.array([1, largest], np.uint64)))
+
+    if largest < 2**63:
+        assert dataset.targets == [1, largest]
+    else:
+        with pytest.raises(SchemaError, match="a label is 9223372036854775808"):
+            dataset[0]
 
 
 def test_without_labels_the_picture_alone(tmp_path: Path) -> None:
