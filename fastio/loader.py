@@ -87,6 +87,11 @@ class FastLoader:
         _check_choices(shuffle=shuffle, on_error=on_error)
         threads = _whole("threads", threads, "0 (as many as available) or more", least=0)
         prefetch_batches = _whole("prefetch_batches", prefetch_batches, "1 or more", least=1)
+        if not isinstance(dataset, (FastDataset, str, Path)):
+            raise TypeError(
+                f"FastLoader needs a FastDataset or the path of a store, got {type(dataset).__name__}; for a part of "
+                f"one, pass a subclass of FastDataset with its own __len__ and __getitem__, or use torch's DataLoader"
+            )
         self._owns_dataset = not isinstance(dataset, FastDataset)
         self.dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
         self.batch_size = _whole("batch_size", batch_size, "a whole number from 1", least=1)
@@ -131,6 +136,11 @@ class FastLoader:
 
     def __iter__(self) -> Iterator[Any]:
         self._check_open()
+        if self.dataset.transform is not None and isinstance(self._producer, NativeProducer):
+            raise ValueError(
+                f"{self.dataset.store.path}: the dataset got its transform after this FastLoader was built, which "
+                f"decodes without one; set it before, or build the loader anew"
+            )
         position = self._seen = self._next
         self._next = _Position(position.epoch + 1, 0)
         return self._batches(position)

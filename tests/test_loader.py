@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 
 from fastio import FastDataset, FastLoader, SchemaError, open_store
 from fastio.sampler import Division, Shuffle, Uneven, epoch_order
@@ -357,6 +357,27 @@ def test_numpys_integers_are_integers(png_stores: dict[str, Path]) -> None:
         loader.set_epoch(np.int64(2))  # type: ignore[arg-type]
         assert [len(images) for images, _ in loader] == [20, 20, 10]
         assert json.loads(json.dumps(loader.state_dict())) == loader.state_dict()
+
+
+def test_what_is_no_fast_dataset_is_refused(png_store: Path) -> None:
+    """A Subset, and whatever else torch's DataLoader takes: the message says what to pass."""
+    dataset = FastDataset(png_store)
+    for other in (Subset(dataset, [1, 2]), dataset.store, [1, 2]):
+        with pytest.raises(TypeError, match=rf"got {type(other).__name__}; .* a subclass of FastDataset"):
+            FastLoader(other, 2)  # type: ignore[arg-type]
+
+
+def test_a_transform_set_later_is_not_passed_over(png_store: Path) -> None:
+    """A transform that comes or changes after the loader was built is applied, or refused when the epoch starts."""
+    dataset = FastDataset(png_store)
+    with FastLoader(dataset, 4) as loader:
+        list(loader)
+        dataset.transform = to_tensor
+        with pytest.raises(ValueError, match="got its transform after this FastLoader was built"):
+            iter(loader)
+    with FastLoader(dataset, 4) as loader:
+        dataset.transform = lambda image: 7
+        assert next(iter(loader))[0].tolist() == [7] * 4
 
 
 def test_a_closed_loader_says_so(png_store: Path) -> None:
