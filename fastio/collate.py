@@ -58,6 +58,16 @@ class RowReader:
         self._shapes = store.shapes(field) if self.field.codec == IMAGE else None
         self._said = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the sizes that the store, pickled by path, hands out again; those that were probed travel."""
+        can_be_had = self._shapes is not None and not self._shapes.flags.writeable
+        return {name: value for name, value in self.__dict__.items() if name != "_shapes" or not can_be_had}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_shapes" not in state:
+            self._shapes = self.store.shapes(self.field.name)
+
     def shapes(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[np.int64]:
         """
         The shape of each row, ``(n, ndim)``; a picture whose header is bad has zeros.

@@ -75,6 +75,16 @@ def test_classes_without_names_are_numbers(tmp_path: Path) -> None:
     assert dataset.classes == ["0", "1", "2", "3", "4"]
 
 
+@pytest.mark.parametrize("labels", [[10**12, 7, 10**12], [-1, 0, -1], [65_536, 1, 1]])
+def test_classes_of_labels_that_are_no_positions(tmp_path: Path, labels: list[int]) -> None:
+    """Labels without names that are huge or negative are listed as they occur, and nothing is made for the gaps."""
+    values = [encode(pixels) for pixels in pictures(3)]
+    dataset = FastDataset(write_store(tmp_path / "s.lmdb", values, np.array(labels)))
+
+    assert dataset.classes == [str(label) for label in sorted(set(labels))]
+    assert dataset.class_to_idx == {str(label): label for label in labels}
+
+
 def test_transforms_are_applied(png_store: Path) -> None:
     """transform gets a PIL image, target_transform the int."""
     dataset = FastDataset(png_store, lambda image: image.size, lambda label: label + 10)
@@ -277,6 +287,21 @@ def test_it_is_pickled_by_path(png_store: Path) -> None:
 
     assert empty == len(pickle.dumps(dataset)) < 4000
     assert np.array_equal(dataset[5][0], copy[5][0])
+
+
+def test_a_pickle_does_not_grow_with_the_store(tmp_path: Path) -> None:
+    """The sizes of pictures are in the store and do not travel; those that had to be probed do."""
+    values = [encode(pixels) for pixels in pictures(1)] * 1000
+    sizes = np.full((1000, 3), (8, 8, 3), np.int32)
+    known = FastDataset(write_store(tmp_path / "a.lmdb", values, shapes=sizes))
+    probed = FastDataset(write_store(tmp_path / "b.lmdb", values))
+    assert known[7].size == probed[7].size
+    copies = [pickle.loads(pickle.dumps(dataset)) for dataset in (known, probed)]
+
+    assert len(pickle.dumps(known)) < 4000
+    for copy in copies:
+        assert copy.reader._shapes[7].tolist() == [8, 8, 3]
+        assert np.array_equal(pictures(1)[0], np.array(copy[999]))
 
 
 def test_an_open_store_is_taken(png_store: Path) -> None:
