@@ -94,6 +94,7 @@ class FastLoader:
             )
         self._owns_dataset = not isinstance(dataset, FastDataset)
         self.dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
+        self._store = self.dataset.store.identity  # kept, for a state is asked for after close() too
         self.batch_size = _whole("batch_size", batch_size, "a whole number from 1", least=1)
         self.shuffle = shuffle
         self.seed = _whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
@@ -235,6 +236,7 @@ class FastLoader:
     def _configuration(self) -> dict[str, Any]:
         """What must be equal for a position to mean the same samples."""
         return {
+            "store": self._store,
             "samples": self.division.count,
             "batch_size": self.batch_size,
             "shuffle": self.shuffle,

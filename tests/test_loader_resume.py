@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,27 @@ def test_another_configuration_is_refused(numbered: FastDataset, options: dict[s
         state = loader.state_dict()
     with loader_of(numbered, **options) as other, pytest.raises(ValueError, match=named):
         other.load_state_dict(state)
+
+
+def test_another_dataset_is_refused(numbered: FastDataset, tmp_path: Path) -> None:
+    """A position means nothing in other samples, were they as many: the state knows its store, whatever its path."""
+    values = [np.int32(index + 1).tobytes() for index in range(COUNT)]
+    other = write_store(tmp_path / "a.h5", values, np.arange(COUNT), field=numbered.reader.field)
+    moved = tmp_path / "b.h5"
+    moved.write_bytes(Path(numbered.store.path).read_bytes())
+    with loader_of(numbered) as loader:
+        state = loader.state_dict()
+    with loader_of(FastDataset(other)) as loader, pytest.raises(ValueError, match=r"store is \d+ in the state and \d+"):
+        loader.load_state_dict(state)
+    with loader_of(FastDataset(moved)) as loader:
+        loader.load_state_dict(state)
+
+
+def test_a_closed_loader_still_has_its_state(numbered: FastDataset) -> None:
+    """A state may be asked for after the epoch's ``with``, also where the loader opened the store itself."""
+    with FastLoader(numbered.store.path, 4) as loader:
+        before = loader.state_dict()
+    assert loader.state_dict() == before
 
 
 @pytest.mark.parametrize(

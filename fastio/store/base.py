@@ -59,6 +59,11 @@ class SampleStore(Protocol):
     @property
     def shard_paths(self) -> Sequence[str]: ...
 
+    @property
+    def identity(self) -> int:
+        """Names the content, whatever its path: of each file's count, size and seal (foreign shards have no seal)."""
+        ...
+
     def __len__(self) -> int: ...
 
     def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:

@@ -133,9 +133,11 @@ class SealedStore:
 
     def __reduce__(self) -> tuple[object, ...]:
         """By path; the process that receives it refuses another content under the same name."""
-        return _reopen, (self._opener, self.path, self._identity())
+        return _reopen, (self._opener, self.path, self.identity)
 
-    def _identity(self) -> int:
+    @property
+    def identity(self) -> int:
+        """A number that names the content: see SampleStore."""
         return set_checksum(_identity(shard) for shard in self._opened())
 
     def _opened(self) -> Sequence[Shard]:
@@ -188,7 +190,7 @@ def _identity(shard: Shard) -> tuple[int, int, int]:
 
 def _reopen(opener: Callable[[str], SealedStore], path: str, identity: int) -> SealedStore:
     store = opener(path)
-    if store._identity() != identity:
+    if store.identity != identity:
         raise StoreError(f"{path}: was replaced since it was opened; open it again everywhere")
     return store
 
