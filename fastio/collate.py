@@ -16,7 +16,7 @@ from fastio.schema import BYTES, IMAGE, RAW, Field
 from fastio.spans import Spans
 from fastio.store.base import SampleStore
 
-__all__ = ["RowReader", "Shape", "label_values", "pick"]
+__all__ = ["RowReader", "Shape", "label_values", "one_by_one", "pick"]
 
 log = logging.getLogger(__name__)
 
@@ -255,3 +255,8 @@ def label_values(column: NDArray[Any], *, where: str) -> NDArray[Any]:
     if column.ndim > 1:
         return column
     return column.astype(np.int64 if column.dtype.kind in "biu" else np.float64)
+
+
+def one_by_one(labels: NDArray[Any]) -> list[Any]:
+    """Each sample's label: a Python number, or an array, which default_collate stacks as a list it would not."""
+    return list(labels) if labels.ndim > 1 else list(labels.tolist())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import Dataset
 
-from fastio.collate import RowReader, label_values, pick
+from fastio.collate import RowReader, label_values, one_by_one, pick
 from fastio.errors import SchemaError
 from fastio.iterable import SequentialDataset
 from fastio.machine import rank_and_world
@@ -25,6 +25,7 @@ from fastio.store.base import SampleStore
 __all__ = ["FastDataset"]
 
 _LABEL = "label"
+_MAX_POSITION = 65_535  # labels without names up to here are taken for positions in a list of classes
 
 
 class FastDataset(Dataset[Any]):
@@ -75,7 +76,7 @@ class FastDataset(Dataset[Any]):
     def _read(self, indices: Sequence[int]) -> list[Any]:
         chosen = self._checked(indices)
         values = self._values(chosen)
-        labels = None if self.labels is None else self.labels[chosen].tolist()
+        labels = None if self.labels is None else one_by_one(self.labels[chosen])
         return [
             self._transformed(index, value, None if labels is None else labels[position])
             for position, (index, value) in enumerate(zip(chosen.tolist(), values, strict=True))
@@ -123,7 +124,7 @@ class FastDataset(Dataset[Any]):
         """
         chosen = self._checked([index])
         value = self.reader.blank(chosen, self.store.spans(self.reader.field.name, chosen))
-        label = None if self.labels is None else self.labels[chosen].tolist()[0]
+        label = None if self.labels is None else one_by_one(self.labels[chosen])[0]
         return self._transformed(int(chosen[0]), _picture(value) if self.reader.is_picture else value, label)
 
     def iterable(self, *, rank: int | None = None, world_size: int | None = None) -> SequentialDataset:
@@ -156,20 +157,25 @@ class FastDataset(Dataset[Any]):
     @cached_property
     def classes(self) -> list[str]:
         """
-        Class names by label; where the source had none, the labels' numbers as text.
+        Class names by label; where the source had none, the numbers from 0 to the largest label as text.
 
-        ``len(classes)`` is what the last layer of a classifier needs.
+        ``len(classes)`` is what the last layer of a classifier needs. Labels that no layer could have as
+        positions (negative, or above 65,535) are listed as they occur, sorted: number them before training.
         """
         names = self.store.metadata.get("classes")
         if names is not None:
             return [str(name) for name in names]
         if self.labels is None or self.labels.dtype != np.int64 or self.labels.ndim != 1 or len(self) == 0:
             return []
-        return [str(number) for number in range(int(self.labels.max()) + 1)]
+        low, high = int(self.labels.min()), int(self.labels.max())
+        numbers = range(high + 1) if low >= 0 and high <= _MAX_POSITION else np.unique(self.labels).tolist()
+        return [str(number) for number in numbers]
 
     @property
     def class_to_idx(self) -> dict[str, int]:
         """Label by class name."""
+        if self.store.metadata.get("classes") is None:
+            return {name: int(name) for name in self.classes}
         return {name: label for label, name in enumerate(self.classes)}
 
     def close(self) -> None:

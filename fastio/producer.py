@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
 from fastio import _native
-from fastio.collate import RowReader, Shape, pick
+from fastio.collate import RowReader, Shape, one_by_one, pick
 from fastio.dataset import FastDataset
 from fastio.errors import SampleError, SchemaError
 from fastio.spans import Spans
@@ -181,7 +181,7 @@ class NativeProducer:
             return images
         target_transform = self._dataset.target_transform
         if target_transform is not None:
-            return [images, default_collate([target_transform(label) for label in labels.tolist()])]
+            return [images, default_collate([target_transform(label) for label in one_by_one(labels)])]
         tensor = torch.from_numpy(labels)
         return [images, tensor.pin_memory() if self._pin_memory else tensor]
 
