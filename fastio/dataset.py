@@ -84,10 +84,14 @@ class FastDataset(Dataset[Any]):
 
     def _checked(self, indices: Sequence[int]) -> NDArray[np.int64]:
         chosen = np.array([operator.index(index) for index in indices], np.int64)
-        chosen[chosen < 0] += len(self)
-        outside = (chosen < 0) | (chosen >= len(self))
+        kind = type(self)
+        is_own = kind.__getitem__ is FastDataset.__getitem__ and kind.__getitems__ is FastDataset.__getitems__
+        # What a subclass asks its parent for are samples of the store, whatever length it has itself.
+        count = len(self) if is_own else len(self.store)
+        chosen[chosen < 0] += count
+        outside = (chosen < 0) | (chosen >= count)
         if outside.any():
-            raise IndexError(f"{self.store.path}: index {indices[int(outside.argmax())]} of {len(self)} samples")
+            raise IndexError(f"{self.store.path}: index {indices[int(outside.argmax())]} of {count} samples")
         return chosen
 
     def _values(self, indices: NDArray[np.int64]) -> list[Any]:

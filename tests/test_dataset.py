@@ -278,6 +278,42 @@ def test_a_subclass_with_its_own_getitem_is_respected(png_store: Path) -> None:
     assert np.array_equal(pictures(50)[0].transpose(2, 0, 1) * 2, images[0].numpy())
 
 
+def test_a_subclass_may_be_a_part_of_its_store(png_store: Path) -> None:
+    """super().__getitem__ means the store's samples, also beyond the subclass' own length."""
+
+    class Even(FastDataset):
+        def __len__(self) -> int:
+            return 25
+
+        def __getitem__(self, index: int) -> Any:
+            if index >= 25:
+                raise IndexError(index)
+            return super().__getitem__(2 * index)
+
+    dataset = Even(png_store, to_tensor)
+    expected = [2 * index % 3 for index in range(25)]
+    assert expected == [label for _, label in dataset]  # type: ignore[attr-defined]
+    assert expected == [label for _, label in dataset.iterable()]
+    for batches in (DataLoader(dataset, batch_size=25), FastLoader(dataset, 25)):
+        images, labels = next(iter(batches))
+        assert expected == labels.tolist()
+        assert np.array_equal(pictures(50)[48].transpose(2, 0, 1), images[24].numpy())
+
+
+def test_a_shorter_subclass_ends_where_it_says(png_store: Path) -> None:
+    """A subclass that changes only its length has no samples beyond it, and counts from its own end."""
+
+    class First(FastDataset):
+        def __len__(self) -> int:
+            return 10
+
+    dataset = First(png_store)
+    assert len(list(dataset)) == 10  # type: ignore[call-overload]
+    assert np.array_equal(np.array(dataset[9][0]), np.array(dataset[-1][0]))
+    with FastLoader(dataset, 4, shuffle="full") as loader:
+        assert sorted(label for _, labels in loader for label in labels.tolist()) == [0] * 4 + [1] * 3 + [2] * 3
+
+
 def test_it_is_pickled_by_path(png_store: Path) -> None:
     """A pickle holds no samples and no lists made on demand, and gives the same samples."""
     dataset = FastDataset(png_store, np.array)
