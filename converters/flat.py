@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,9 +21,9 @@ def open_flat(path: str, labels: str | None = None, top: Folder | None = None) -
     """
     All images of one folder, sorted by name; their labels, where ``labels`` names a label file.
 
-    Names in the label file may carry folders, which do not count. A label without a file and a
-    file without a label are problems. Without a label file the source has no labels. ``top`` is the scan of
-    ``path``, where there is one already.
+    Names in the label file may carry folders, where these are the end of ``path`` ("train/a.png" for "data/train");
+    with others they are labels of other files. A label without a file and a file without a label are problems.
+    Without a label file the source has no labels. ``top`` is the scan of ``path``, where there is one already.
     """
     require_folder(path)
     found = top or scan_folder(path)
@@ -33,7 +34,7 @@ def open_flat(path: str, labels: str | None = None, top: Folder | None = None) -
         _leave_out(found, Path(labels).name)
     values = None
     if said is not None:
-        values = _assign(found, said)
+        values = _assign(found, said, path)
     else:
         _hint_at_labels(found)
     classes = None if said is None or said.classes is None else list(said.classes)
@@ -53,12 +54,12 @@ def _hint_at_labels(found: Folder) -> None:
             found.problems[i] = Problem(problem.key, "is no image; if it holds the labels, say --labels with its path")
 
 
-def _assign(found: Folder, labels: Labels) -> NDArray[np.int64]:
+def _assign(found: Folder, labels: Labels, path: str) -> NDArray[np.int64]:
     """Labels in the order of the files; whatever has only one of the two moves to the problems."""
     file = Path(labels.path).name
-    by_name, contradictions = _by_basename(labels)
+    by_name, contradictions, elsewhere = _by_basename(labels, path)
     values = list(map(by_name.get, found.keys))
-    if len(values) == len(by_name) and not contradictions and None not in values:
+    if len(values) == len(by_name) and not contradictions and not elsewhere and None not in values:
         return np.array(values, np.int64)  # the usual folder: every file has a label, every label a file
     names = set(found.keys)
     known = names.union(problem.key for problem in found.problems)
@@ -79,19 +80,53 @@ def _assign(found: Folder, labels: Labels) -> NDArray[np.int64]:
         for name in by_name.keys() - names
         if shown(name) not in known
     ]
+    found.problems += [
+        Problem(
+            shown(name),
+            f"has a label in {file}, but the folder in its name is not {Path(path).resolve().name!r}, which is "
+            f"packed; is it of another part of the dataset?",
+        )
+        for name in elsewhere
+    ]
     return np.array([value for value in values if value is not None], np.int64)
 
 
-def _by_basename(labels: Labels) -> tuple[Mapping[str, int], Mapping[str, str]]:
-    """The mapping without folders in its names; names that become equal must agree."""
+def _by_basename(labels: Labels, path: str) -> tuple[Mapping[str, int], Mapping[str, str], list[str]]:
+    """
+    What is said of the files in ``path``, by names without folders: labels, contradictions; and names of other folders.
+
+    Names that become equal must agree.
+    """
     if "/" not in "".join(labels.by_name) and "/" not in "".join(labels.contradictions):
-        return labels.by_name, labels.contradictions
+        return labels.by_name, labels.contradictions, []
+    roots = {str(Path(path).absolute()), str(Path(path).resolve())}
+    folders = {name.rpartition("/")[0] for name in (*labels.by_name, *labels.contradictions)}
+    here = {folder for folder in folders if not folder or _names_one_of(folder, roots)}
     by_name: dict[str, int] = {}
     origin: dict[str, str] = {}
-    contradictions = {name.rpartition("/")[2]: sentence for name, sentence in labels.contradictions.items()}
+    contradictions: dict[str, str] = {}
+    elsewhere: list[str] = []
+    for name, sentence in labels.contradictions.items():
+        folder, _, base = name.rpartition("/")
+        if folder in here:
+            contradictions[base] = sentence
+        else:
+            elsewhere.append(name)
     for name, value in labels.by_name.items():
-        base = name.rpartition("/")[2]
+        folder, _, base = name.rpartition("/")
+        if folder not in here:
+            elsewhere.append(name)
+            continue
         if by_name.setdefault(base, value) != value:
             contradictions[base] = f"has two labels that contradict each other, as {origin[base]!r} and as {name!r}"
         origin.setdefault(base, name)
-    return {base: value for base, value in by_name.items() if base not in contradictions}, contradictions
+    by_name = {base: value for base, value in by_name.items() if base not in contradictions}
+    return by_name, contradictions, elsewhere
+
+
+def _names_one_of(folder: str, roots: set[str]) -> bool:
+    """Whether the folder of a name is one of these folders, or the end of its path: "train" for "/data/train"."""
+    place = os.path.normpath(folder)
+    if place.startswith("/"):
+        return place in roots
+    return place == "." or any(root.endswith(f"/{place}") for root in roots)

@@ -70,22 +70,36 @@ def test_forgotten_label_file_is_pointed_at(tmp_path):
     assert "--labels" in problems(open_source(tmp_path / "f"))["labels.pkl"]
 
 
-def test_labels_by_relative_path(tmp_path):
-    """Folders in the names of a label file do not count."""
-    labels = {f"data/png/{name}": label for name, label in flat(tmp_path / "f").items()}
-    source = open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels))
+@pytest.mark.parametrize("folder", ["train/", "./train/", "./", "data/train/", "{root}/data/train/"])
+def test_labels_by_path(tmp_path, folder):
+    """A name may carry the end of the folder's own path, or all of it."""
+    (tmp_path / "data").mkdir()
+    said = flat(tmp_path / "data" / "train")
+    labels = {folder.format(root=tmp_path) + name: label for name, label in said.items()}
+    source = open_source(tmp_path / "data" / "train", labels=pickled(tmp_path / "l.pkl", labels))
 
     assert {} == problems(source)
     assert [0, 1, 2] == [label for *_, label in read_all(source, 1000, 9)][:3]
 
 
+@pytest.mark.parametrize("folder", ["test/", "rain/", "train/deep/", "other/train/", "/train/"])
+def test_labels_of_another_folder(tmp_path, folder):
+    """A label of another split is not taken for a file of the same name; both are named."""
+    said = flat(tmp_path / "train", 2)
+    labels = {f"{folder}0000.png": 2, "train/0001.png": said["0001.png"]}
+    found = problems(open_source(tmp_path / "train", labels=pickled(tmp_path / "l.pkl", labels)))
+
+    assert {"0000.png", f"{folder}0000.png"} == set(found)
+    assert "the folder in its name is not 'train'" in found[f"{folder}0000.png"]
+
+
 def test_labels_that_become_one_name_must_agree(tmp_path):
-    """train/0000.png and val/0000.png with two labels are a contradiction, named with both."""
-    labels = {**flat(tmp_path / "f"), "val/0000.png": 2, "train/0001.png": 1}
+    """f/0000.png and 0000.png with two labels are a contradiction, named with both."""
+    labels = {**flat(tmp_path / "f"), "f/0000.png": 2, "f/0001.png": 1}
     found = problems(open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels)))
 
     assert ["0000.png"] == list(found)
-    assert "val/0000.png" in found["0000.png"]
+    assert "f/0000.png" in found["0000.png"]
 
 
 def test_labels_and_files_that_miss_each_other(tmp_path):
