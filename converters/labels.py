@@ -4,7 +4,7 @@ Whole numbers stay as they are. Names become the positions in their sorted list,
 or fractions, are refused: they would have to be guessed at.
 
     .pkl    {name: label}, name as str or bytes; read as data, nothing in it is run
-    .csv    name and label by header (filename, file, image, path ... / label, class, target ...), else the first two
+    .csv    name and label by header (filename, file, image, path ... / label, class, target ...), or just the two
     .tsv    the same, tabs between
     .json   {name: label}, or a list of {"filename": name, "label": label} or of [name, label]
     .jsonl  one such record a line
@@ -197,21 +197,45 @@ def _rows_of_table(data: bytes, delimiter: str) -> list[_Row]:
     reader = csv.reader(io.StringIO(_utf8(data), newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     rows: list[tuple[str, str, str]] = []
     columns: tuple[int, int] | None = None
+    width = 0
     try:
         for row in reader:
             if not row:
                 continue
+            where = f"line {reader.line_num}"
             if columns is None:
-                columns = _header(row)
+                width, columns = len(row), _header(row)
                 if columns is not None:
                     continue
-                columns = (0, 1)
-            if len(row) <= max(columns):
-                raise SourceError(f"line {reader.line_num}: {len(row)} column(s), expected a file name and a label")
-            rows.append((row[columns[0]], row[columns[1]].strip(), f"line {reader.line_num}"))
+                columns = 0, 1
+                if width > 2:
+                    raise SourceError(_unnamed_columns(where, row, delimiter))
+            if len(row) <= max(columns) or len(row) > width:
+                raise SourceError(_unfit_row(where, row, width, delimiter))
+            label = row[columns[1]].strip()
+            if not label:
+                raise SourceError(f"{where} has no label")
+            rows.append((row[columns[0]], label, where))
     except csv.Error as exc:
         raise SourceError(f"line {reader.line_num}: {exc}") from exc
     return _typed(rows)
+
+
+def _unnamed_columns(where: str, row: list[str], delimiter: str) -> str:
+    seen = delimiter.join(row)
+    return (
+        f"{where}: {len(row)} columns ({seen:.100}), and no header that says which are the file name and the label; "
+        f"expected e.g. filename{delimiter}label as the first line, or only these two columns"
+    )
+
+
+def _unfit_row(where: str, row: list[str], width: int, delimiter: str) -> str:
+    """What to say of a row with too few cells, or too many."""
+    if len(row) > width > 1:
+        return f"{where}: {len(row)} columns, expected {width}; a name that contains {delimiter!r} needs quotes"
+    other = next((each for each in ("\t", ";", ",") if each != delimiter and each in row[0]), None)
+    hint = f"; {other!r} seems to be between its columns, expected {delimiter!r}" if len(row) == 1 and other else ""
+    return f"{where}: {len(row)} column(s), expected a file name and a label{hint}"
 
 
 def _header(row: list[str]) -> tuple[int, int] | None:
