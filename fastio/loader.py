@@ -58,13 +58,15 @@ class FastLoader:
     * ``threads=0``: as many as ``available_cpus``. ``prefetch_batches`` are decoded ahead; memory is that of
       ``prefetch_batches + 2`` batches and of what the loop keeps (``stats.estimated_bytes``, ``stats.buffer_bytes``).
     * ``on_error``: "raise" SampleError; "skip" leaves bad samples out of their (then shorter) batch; "zero" puts a
-      black picture under the sample's own label. ``skipped`` names them.
+      black picture under the sample's own label (a subclass with samples of its own says by ``blank`` what that is).
+      ``skipped`` names them.
     * ``verify``: compare with checksums; "auto" does so for encoded pictures, whose decoding costs far more, and not
       for raw arrays, which are only copied.
     * ``pin_memory``: pinned batches, by default where there is a CUDA device.
 
     Use it as a context manager or drop it: threads end with it. A forked child that goes on with an inherited
-    loader gets threads of its own.
+    loader gets threads of its own. Iterate in a thread that is joined before the program ends: CPython before 3.14
+    kills daemon threads inside native calls, and C++ ends the process ("terminate called").
     """
 
     def __init__(  # noqa: PLR0913 - torch's DataLoader is called like this, and its users are ours
