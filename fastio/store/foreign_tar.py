@@ -335,7 +335,7 @@ def _write_sidecar(shard: Shard, bound: dict[str, int]) -> None:
         return
     try:
         _fill_sidecar(file, shard, arrays)
-        publish([file], leftovers=list)
+        publish([file], leftovers=list, replace=True)
     except StoreError as exc:
         _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
     finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastio.errors import StoreError, StoreNotFound
-from fastio.store.atomic import remove_stale, writing
+from fastio.store.atomic import exists, remove_stale, writing
 from fastio.store.format import Format
 
 __all__ = ["Target", "expand", "match_format"]
@@ -56,7 +56,7 @@ class Target:
         """StoreError where something lies under a final name that must not be replaced."""
         existing = self.existing()
         if existing and not self.overwrite:
-            raise StoreError(f"{existing[0]}: exists; choose another name, remove it, or allow it to be overwritten")
+            raise exists(existing[0])
         for path in existing:
             if Path(path).is_dir():
                 raise StoreError(f"{path}: is a folder and will not be replaced; choose another name")
@@ -69,7 +69,9 @@ class Target:
         return sorted(str(folder / name) for name in _names(folder) if self._pattern().fullmatch(name))
 
     def leftovers(self, count: int) -> Sequence[str]:
-        """Shards of an older set that the new one, of ``count`` shards, does not replace."""
+        """Shards of an older set that the new one, of ``count`` shards, does not replace, but may remove."""
+        if not self.overwrite:
+            return []
         new = {self.shard(i) for i in range(count)}
         return [path for path in self.existing() if path not in new]
 

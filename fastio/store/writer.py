@@ -79,7 +79,11 @@ class SealedWriter:
                 endings = [self._finish(s, encoded if i == 0 else b"{}") for i, s in enumerate(self._shards)]
                 self._seal(endings)
                 self._target.check_free()
-                publish([s.file for s in self._shards], leftovers=lambda: self._target.leftovers(len(self._shards)))
+                publish(
+                    [s.file for s in self._shards],
+                    leftovers=lambda: self._target.leftovers(len(self._shards)),
+                    replace=self._target.overwrite,
+                )
         except BaseException:
             self.abort()
             raise
@@ -120,7 +124,7 @@ class SealedWriter:
             if filled and filled + cost > self._shard_bytes:
                 yield start, i
                 start = i
-                self._shards[-1].file.flush()
+                self._shards[-1].file.rest()
                 self._add_shard()
             self._shards[-1].size_bytes += cost
         yield start, count
@@ -135,7 +139,8 @@ class SealedWriter:
             shard.arrays[name].append(array[start:stop])
 
     def _add_shard(self) -> None:
-        file = PartialFile(self._target.shard(len(self._shards)))
+        first = self._shards[0].file if self._shards else None
+        file = PartialFile(self._target.shard(len(self._shards)), first=first)
         try:
             layout = self._target.format.layout(file, self.schema)
         except BaseException:
@@ -162,7 +167,9 @@ class SealedWriter:
         def header(places: Mapping[str, Place]) -> bytes:
             return Header(schema=self.schema, base=shard.layout.base, places=places).to_bytes()
 
-        return shard.layout.finish(arrays, header)
+        ending = shard.layout.finish(arrays, header)
+        shard.file.rest()
+        return ending
 
     def _seal(self, endings: list[Ending]) -> None:
         counts = [len(shard.keys) for shard in self._shards]
@@ -185,6 +192,7 @@ class SealedWriter:
                 set_crc=set_crc,
             )
             shard.file.overwrite(ending.seal_start, seal.pack())
+            shard.file.rest()
 
 
 def _encode_metadata(metadata: Mapping[str, Any] | None) -> bytes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,12 @@ import pytest
 from fastio.errors import StoreError
 from fastio.store import atomic, create_store, hdf5, open_store
 from fastio.store.atomic import PartialFile, publish, remove_stale
+from fastio.store.target import Target
 from fastio.store.verify import verify_store
 from tests.store.build import LABELLED, hidden, in_fork, make_batch, make_samples, read_all, visible, write
 
 SAMPLES = make_samples(20)
-CALLS = ("open", "write", "pwrite", "fsync", "ftruncate", "rename")
+CALLS = ("open", "write", "pwrite", "fsync", "ftruncate", "link", "rename")
 
 
 class _Fatal:
@@ -115,10 +118,111 @@ def test_write_and_publish(tmp_path: Path) -> None:
     file.write(b"d" * (3 << 20))
     file.overwrite(3, b"XY")
     assert file.size == 5 + (3 << 20)
-    publish([file], leftovers=list)
+    publish([file], leftovers=list, replace=True)
     file.discard()
     assert (tmp_path / "out").read_bytes() == b"abcXY" + b"d" * (3 << 20)
     assert atomic.crc32(b"abc" + b"d" * (3 << 20)) == file.crc
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["out.lmdb", "out.h5", "out.tar", "out-%06d.tar"])
+def test_synced_then_renamed_then_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, overwrite: bool
+) -> None:
+    """Every file is on the disk after its last byte and before any has its name; the folder comes last."""
+    calls: list[tuple[str, str]] = []
+
+    class Recorder:
+        def __getattr__(self, call: str) -> Any:
+            real = getattr(os, call)
+            if call not in ("fsync", "write", "pwrite", "link"):
+                return real
+
+            def record(first: Any, *rest: Any) -> Any:
+                calls.append((call, first if call == "link" else str(Path(f"/proc/self/fd/{first}").readlink())))
+                return real(first, *rest)
+
+            return record
+
+    real_rename = Path.rename
+
+    def rename(self: Path, target: str) -> Path:
+        calls.append(("rename", str(self)))
+        return real_rename(self, target)
+
+    monkeypatch.setattr(atomic, "os", Recorder())
+    monkeypatch.setattr(hdf5, "os", Recorder())
+    monkeypatch.setattr(Path, "rename", rename)
+    write(tmp_path / name, SAMPLES, overwrite=overwrite, shard_bytes=25_000 if "%" in name else None)
+
+    count = len(visible(tmp_path))
+    assert count == (4 if "%" in name else 1)
+    moves = ("rename",) if overwrite else ("link",)
+    moved = [i for i, (call, _) in enumerate(calls) if call in moves]
+    partials = {path for _, path in calls if ".partial-" in path}
+    assert count == len(moved) == len(partials)
+    for partial in partials:
+        mine = [(i, call) for i, (call, path) in enumerate(calls) if path == partial]
+        synced = max(i for i, call in mine if call == "fsync")
+        assert max(i for i, call in mine if call in ("write", "pwrite")) < synced < min(moved)
+    assert calls[-1] == ("fsync", str(tmp_path))
+    assert calls[moved[0] : -1] == [calls[i] for i in moved]
+
+
+def _pack_with_few_descriptors(path: str, samples: dict[str, bytes]) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    write(path, samples, batch_size=64, shard_bytes=1)
+
+
+def test_more_shards_than_descriptors(tmp_path: Path) -> None:
+    """200 shards are packed by a process that may open 64 files."""
+    samples = make_samples(200)
+    assert in_fork(lambda: _pack_with_few_descriptors(str(tmp_path / "out-%06d.tar"), samples)) == 0
+    with open_store(tmp_path / "out-%06d.tar") as store:
+        assert len(store.shard_paths) == 200
+        assert read_all(store) == samples
+        assert verify_store(store) == []
+    assert hidden(tmp_path) == []
+
+
+@pytest.mark.parametrize("other", ["out-%06d.tar", "out-000001.tar"])
+def test_resting_shards_are_not_stale(tmp_path: Path, other: str) -> None:
+    """A packer of the same names leaves the finished shards of a living one alone, though nobody has them open."""
+    with create_store(tmp_path / "out-%06d.tar", LABELLED, shard_bytes=1) as writer:
+        writer.append(make_batch(["a", "b", "c"], [b"1", b"2", b"3"]))
+        before = hidden(tmp_path)
+        assert len(before) == 3
+        create_store(tmp_path / other, LABELLED).abort()
+        assert before == hidden(tmp_path)
+    with open_store(tmp_path / "out-%06d.tar") as store:
+        assert read_all(store) == {"a": b"1", "b": b"2", "c": b"3"}
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize(
+    ("name", "fast", "slow"), [("out.lmdb", 1, 1), ("out.tar", 2, 1), ("out-%06d.tar", 1, 4), ("out-%06d.tar", 4, 2)]
+)
+def test_a_name_taken_at_the_last_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, fast: int, slow: int, links: bool
+) -> None:
+    """Of two packers that may not overwrite, the second to close replaces nothing, however late the first one came."""
+
+    def no_links(*_: str) -> None:
+        raise PermissionError(errno.EPERM, "no hard links here")
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(Target, "check_free", lambda self: None)
+    size = 1 if "%" in name else None
+    first, second = (create_store(tmp_path / name, LABELLED, shard_bytes=size) for _ in range(2))
+    first.append(make_batch([f"fast{i}" for i in range(fast)], [b"1"] * fast))
+    second.append(make_batch([f"slow{i}" for i in range(slow)], [b"2"] * slow))
+    first.close()
+    left = {each: (tmp_path / each).read_bytes() for each in visible(tmp_path)}
+    with pytest.raises(StoreError, match=r"out.*: exists; choose"):
+        second.close()
+    assert left == {each: (tmp_path / each).read_bytes() for each in visible(tmp_path)}
+    assert hidden(tmp_path) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
