@@ -86,14 +86,9 @@ class FastLoader:
         verify: bool | Literal["auto"] = "auto",
         pin_memory: bool | None = None,
     ) -> None:
-        _check_choices(shuffle=shuffle, on_error=on_error)
+        _check_choices(dataset, shuffle=shuffle, on_error=on_error)
         threads = _whole("threads", threads, "0 (as many as available) or more", least=0)
         prefetch_batches = _whole("prefetch_batches", prefetch_batches, "1 or more", least=1)
-        if not isinstance(dataset, (FastDataset, str, Path)):
-            raise TypeError(
-                f"FastLoader needs a FastDataset or the path of a store, got {type(dataset).__name__}; for a part of "
-                f"one, pass a subclass of FastDataset with its own __len__ and __getitem__, or use torch's DataLoader"
-            )
         self._owns_dataset = not isinstance(dataset, FastDataset)
         self.dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
         self._store = self.dataset.store.identity  # kept, for a state is asked for after close() too
@@ -307,8 +302,13 @@ def _producer(
     )
 
 
-def _check_choices(*, shuffle: object, on_error: object) -> None:
-    """ValueError for an argument that would only fail later, and elsewhere."""
+def _check_choices(dataset: object, *, shuffle: object, on_error: object) -> None:
+    """TypeError or ValueError for an argument that would only fail later, and elsewhere."""
+    if not isinstance(dataset, (FastDataset, str, Path)):
+        raise TypeError(
+            f"FastLoader needs a FastDataset or the path of a store, got {type(dataset).__name__}; for a part of "
+            f"one, pass a subclass of FastDataset with its own __len__ and __getitem__, or use torch's DataLoader"
+        )
     # By identity: 1 and numpy's True equal True and would be another configuration in a saved state.
     if not (shuffle is False or shuffle is True or (isinstance(shuffle, str) and shuffle == "full")):
         raise ValueError(f"shuffle={shuffle!r}: expected False, True (block shuffle) or 'full'")
