@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from fastio.cli.screen import printable
+from fastio.cli.screen import number, printable
 from fastio.errors import FastioError
 
 __all__ = ["show"]
@@ -32,6 +33,10 @@ def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int 
     from fastio.converters.contact_sheet import contact_sheet
     from fastio.store import open_store
 
+    if Path(out).suffix.lower() != ".png":
+        raise FastioError(f"{out}: the contact sheet is a PNG; choose a name that ends in .png")
+    if not Path(out).parent.is_dir():
+        raise FastioError(f"{out}: the folder {Path(out).parent} does not exist; create it first")
     if os.path.lexists(out) and not overwrite:
         raise FastioError(f"{out}: exists; choose another name with -o, or --overwrite")
     with open_store(path) as store:
@@ -40,12 +45,17 @@ def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int 
     try:
         sheet.save(partial, format="PNG")
         partial.replace(out)
+    except OSError as exc:
+        reason = exc.strerror or exc
+        raise FastioError(f"{out}: cannot be written ({reason}); free space, or choose another place with -o") from exc
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # a folder that takes no file has none to remove
+            partial.unlink(missing_ok=True)
     click.echo(f"{out}: {sheet.width} x {sheet.height} pixels")
     if problems:
         first = f"{printable(problems[0].key)}: {printable(problems[0].problem)}"
+        verb = "is" if len(problems) == 1 else "are"
         click.echo(
-            f"warning: {len(problems)} of the samples shown are damaged, e.g. {first}; `fastio verify` lists all",
+            f"warning: {number(len(problems))} of the samples shown {verb} damaged, e.g. {first}; `fastio verify` lists all",
             err=True,
         )
