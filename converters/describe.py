@@ -16,6 +16,7 @@ from fastio.store import SampleStore
 
 __all__ = ["class_counts", "describe", "overhead_reason", "plain_snippet", "snippet_of", "store_bytes"]
 
+_LEDGERS = ("skipped", "left_out", "skipped_before")  # lists of {"key", "problem"} in a store's metadata
 _PROBED = 10_000  # headers looked at for the kinds of images: all of a million would read the whole file
 
 _SNIPPETS = {
@@ -119,6 +120,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "fields": {field.name: _payload(store, field, sizes[field.name]) for field in store.schema.payload},
         "source": store.metadata.get("source"),
         "skipped": len(store.metadata.get("skipped") or ()),
+        "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
         "read_without_fastio": snippet_of(store) if store.schema.payload else "",
     }
 

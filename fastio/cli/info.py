@@ -7,24 +7,31 @@ from typing import Any
 
 import click
 
-from fastio.cli.screen import number, printable, size, table
+from fastio.cli.screen import counted, number, printable, problem_table, size, table
 
 __all__ = ["info"]
 
 _CLASSES_SHOWN = 20
+_LEDGERS = {
+    "skipped": "skipped",
+    "left_out": "left out of samples that are there",
+    "skipped_before": "skipped when the source of this store was packed",
+}
 
 
 @click.command()
 @click.argument("path", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Everything, for machines.")
+@click.option("--skipped", "only_skipped", is_flag=True, help="List what was left out when it was packed, and why.")
 @click.option("--build", is_flag=True, help="How the native core was built, instead of a store.")
-def info(path: str | None, *, as_json: bool, build: bool) -> None:
+def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) -> None:
     """
     Say what is in the store PATH: fields, classes, sizes, and how to read it without fastio.
 
     \b
     Example:
       fastio info train.lmdb
+      fastio info train.lmdb --skipped
       fastio info train.lmdb --json | jq .samples
     """
     if build:
@@ -41,15 +48,17 @@ def info(path: str | None, *, as_json: bool, build: bool) -> None:
     with open_store(path) as store:
         described = describe(store)
     if as_json:
-        click.echo(json.dumps(described, indent=2))
-        return
-    _print(described)
+        click.echo(json.dumps(described["ledger"] if only_skipped else described, indent=2))
+    elif only_skipped:
+        _print_ledger(described)
+    else:
+        _print(described)
 
 
 def _print(said: dict[str, Any]) -> None:
     shards = f" in {said['shards']} shards" if said["shards"] > 1 else ""
     click.echo(
-        f"{printable(said['path'])}: {said['format']}, {number(said['samples'])} samples, "
+        f"{printable(said['path'])}: {said['format']}, {counted(said['samples'], 'sample')}, "
         f"{size(said['size_bytes'])}{shards}"
     )
     click.echo(
@@ -61,8 +70,11 @@ def _print(said: dict[str, Any]) -> None:
         labels = f", labels from {printable(str(source['labels']))}" if source.get("labels") else ""
         click.echo(
             f"packed from {printable(str(source.get('name')))} ({source.get('layout')}){labels}; "
-            f"{said['skipped']} skipped"
+            f"{number(said['skipped'])} skipped" + (" (--skipped lists them)" if said["skipped"] else "")
         )
+    elif said["ledger"]:
+        left = ", ".join(f"{number(len(entries))} {_LEDGERS[name]}" for name, entries in said["ledger"].items())
+        click.echo(f"beside the samples: {left} (--skipped lists them)")
     click.echo()
     table(
         ("field", "codec", "dtype", "shape"),
@@ -80,6 +92,15 @@ def _print(said: dict[str, Any]) -> None:
     if said["read_without_fastio"]:
         click.echo("\nwithout fastio:\n")
         click.echo("    " + said["read_without_fastio"].rstrip().replace("\n", "\n    "))
+
+
+def _print_ledger(said: dict[str, Any]) -> None:
+    """Everything that is on record as left out, by when that was."""
+    for name, entries in said["ledger"].items():
+        click.echo(f"{number(len(entries))} {_LEDGERS[name]}:")
+        problem_table([(entry["key"], entry["problem"]) for entry in entries])
+    if not said["ledger"]:
+        click.echo(f"{printable(said['path'])}: nothing was skipped")
 
 
 def _print_field(name: str, field: dict[str, Any]) -> None:
