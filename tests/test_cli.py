@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import tarfile
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +15,7 @@ from PIL import Image
 
 from fastio.cli import cli
 from fastio.cli.screen import SIZE, printable, size
-from tests.converters.trees import class_folders, files_below, flat, pickled
+from tests.converters.trees import class_folders, files_below, flat, foreign_tar, pickled
 
 COMMANDS = ("pack", "info", "ls", "show", "unpack", "verify", "bench")
 
@@ -145,7 +147,8 @@ def test_ls(folder):
     assert ("5", "2", "0005.png") == (index, label, key)
     assert (folder / "pngs" / key).stat().st_size == int(size_bytes)
     assert 2 == len(run("ls", folder / "s.lmdb", "--limit", 2).output.splitlines())
-    assert "" == run("ls", folder / "s.lmdb", "none").output
+    nothing = run("ls", folder / "s.lmdb", "none", code=1)
+    assert ("", f"{folder / 's.lmdb'}: no key of 7 samples matches 'none'\n") == (nothing.stdout, nothing.stderr)
     record = json.loads(run("ls", folder / "s.lmdb", "0004*", "--json").output)
 
     assert {"index": 4, "key": "0004.png", "label": 1, "class": None} == {
@@ -164,6 +167,24 @@ def test_show(folder):
     run("show", folder / "s.lmdb", "-o", target, "--overwrite")
 
 
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("x.jpg", "x.jpg: the contact sheet is a PNG; choose a name that ends in .png"),
+        ("none/x.png", "none/x.png: the folder none does not exist; create it first"),
+        ("/proc/x.png", "/proc/x.png: cannot be written (No such file or directory); free space, or choose"),
+    ],
+)
+def test_show_where_it_cannot_write(folder, monkeypatch, out, message):
+    """One line with the path as it was given: no errno, no hidden name."""
+    monkeypatch.chdir(folder)
+    said = run("show", "s.lmdb", "-o", out, code=1).output
+
+    assert f"error: {message}" in said
+    assert 1 == len(said.splitlines())
+    assert not {".partial", "Errno"} & set(said.split())
+
+
 def test_show_counts_what_is_damaged(folder):
     """The sheet is written, and standard error says how many of its pictures are damaged."""
     data = bytearray((folder / "s.lmdb").read_bytes())
@@ -171,8 +192,32 @@ def test_show_counts_what_is_damaged(folder):
     (folder / "s.lmdb").write_bytes(data)
     done = run("show", folder / "s.lmdb", "-o", folder / "sheet.png")
 
-    assert "1 of the samples shown are damaged, e.g. 0003.png: damaged: differs from its checksum" in done.stderr
+    assert "1 of the samples shown is damaged, e.g. 0003.png: damaged: differs from its checksum" in done.stderr
     assert "damaged" not in done.stdout
+
+
+def test_info_lists_what_was_skipped(folder):
+    """The line of info points to the list; the list has every key with its sentence, for machines too."""
+    (folder / "pngs" / "empty.png").touch()
+    store = folder / "skipped.lmdb"
+    run("pack", folder / "pngs", store, "--on-error", "skip")
+
+    assert "1 skipped (--skipped lists them)" in run("info", store).output
+    assert "empty.png  is empty (0 bytes)" in run("info", store, "--skipped").output
+    ledger = {"skipped": [{"key": "empty.png", "problem": "is empty (0 bytes)"}]}
+    assert ledger == json.loads(run("info", store, "--json").output)["ledger"]
+    assert ledger == json.loads(run("info", store, "--json", "--skipped").output)
+    assert "nothing was skipped" in run("info", folder / "s.lmdb", "--skipped").output
+
+
+def test_info_of_a_foreign_tar_says_what_is_no_sample(tmp_path):
+    """Its ledger is printed as that of our own stores is."""
+    foreign_tar(tmp_path / "s.tar")
+    with tarfile.open(tmp_path / "s.tar", "a") as archive:
+        archive.addfile(tarfile.TarInfo("README"))
+
+    assert "beside the samples: 1 skipped (--skipped lists them)" in run("info", tmp_path / "s.tar").output
+    assert "README  has no extension" in run("info", tmp_path / "s.tar", "--skipped").output
 
 
 def test_verify_says_what_is_wrong(folder):
@@ -181,7 +226,9 @@ def test_verify_says_what_is_wrong(folder):
     data[data.index((folder / "pngs" / "0003.png").read_bytes()) + 60] ^= 1
     (folder / "s.lmdb").write_bytes(data)
 
-    assert "0003.png" in run("verify", folder / "s.lmdb", code=1).output
+    output = run("verify", folder / "s.lmdb", code=1).output
+    assert "0003.png" in output
+    assert "1 PROBLEM (listed above)" in output
     report = json.loads(run("verify", folder / "s.lmdb", "--json", code=1).output)
     assert (False, ["0003.png"]) == (report["ok"], [problem["key"] for problem in report["problems"]])
 
@@ -233,19 +280,38 @@ def test_a_signal_leaves_nothing(tmp_path, suffix, number):
     assert ["pngs"] == [path.name for path in tmp_path.iterdir()]
     assert "Traceback" not in done.stderr
     if number == signal.SIGINT:
-        assert "error: interrupted" in done.stderr.splitlines()[-1]
+        assert "error: interrupted; the new store is not there" in done.stderr.splitlines()[-1]
 
 
-def test_a_closed_pipe_is_no_error(tmp_path):
-    """fastio ls | head ends quietly."""
-    flat(tmp_path / "pngs", 10)
-    run("pack", tmp_path / "pngs", tmp_path / "s.lmdb")
-    script = "from fastio.cli import main; import sys; sys.argv = ['fastio', 'ls', 's.lmdb']; main()"
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [("ls", "interrupted"), ("verify", "interrupted"), ("unpack", "interrupted; a folder that existed before may")],
+)
+def test_what_an_interrupted_command_leaves(folder, monkeypatch, command, said):
+    """Each says what is true of itself; one that only looks says nothing of files."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fastio.store.open_store", interrupt)
+    output = run(command, folder / "s.lmdb", *([folder / "out"] if command == "unpack" else []), code=130).output
+
+    assert output.startswith(f"error: {said}")
+    assert (command == "unpack") == (";" in output)
+
+
+@pytest.mark.parametrize(("command", "code"), [("ls", 0), ("info", 0), ("verify", 1)])
+def test_a_closed_pipe_is_no_error(folder, command, code):
+    """fastio ls | head ends quietly; only verify does not, whose exit code is a verdict that nobody has seen."""
+    script = f"from fastio.cli import main; import sys; sys.argv = ['fastio', '{command}', 's.lmdb']; main()"
+    reader, writer = os.pipe()
+    os.close(reader)
     done = subprocess.run(
-        f'{sys.executable} -c "{script}" | true', shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", script], cwd=folder, stdout=writer, stderr=subprocess.PIPE, text=True, check=False
     )
+    os.close(writer)
 
-    assert "" == done.stderr
+    assert (code, "") == (done.returncode, done.stderr)
 
 
 @pytest.mark.parametrize(

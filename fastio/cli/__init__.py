@@ -5,8 +5,10 @@ Nothing but click is imported before a command runs: ``fastio --help`` answers a
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from typing import NoReturn
 
 import click
 
@@ -23,6 +25,13 @@ __all__ = ["cli", "main"]
 
 INTERRUPTED = 130  # what a shell makes of SIGINT
 TERMINATED = 143  # and of SIGTERM
+
+# What an interrupted command leaves; the others only look.
+_LEFT = {
+    "pack": "; the new store is not there, and one that lay under its name is as it was",
+    "unpack": "; a folder that existed before may hold some of the files already, otherwise nothing was written",
+    "show": "; nothing was written",
+}
 
 
 class _OneLine(click.ClickException):
@@ -47,12 +56,22 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # `fastio ls | head`: click ends quietly
-            raise
-        except (FastioError, OSError) as exc:
+        except BrokenPipeError:
+            _end_quietly(ctx)
+        except FastioError as exc:
             raise _OneLine(str(exc)) from exc
+        except OSError as exc:
+            raise _OneLine(f"{exc.filename or 'system'}: {exc.strerror or exc}") from exc
         except KeyboardInterrupt as exc:
-            raise _Interrupted("interrupted; nothing lies under the final name") from exc
+            raise _Interrupted(f"interrupted{_LEFT.get(ctx.invoked_subcommand or '', '')}") from exc
+
+
+def _end_quietly(ctx: click.Context) -> NoReturn:
+    """`fastio ls | head`: whoever read the output has enough of it. Only `verify` has a verdict to fall back on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())  # what is still buffered goes there when Python ends
+    os.close(nowhere)
+    ctx.exit(1 if ctx.invoked_subcommand == "verify" else 0)
 
 
 @click.group(

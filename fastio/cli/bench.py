@@ -6,7 +6,7 @@ import json
 
 import click
 
-from fastio.cli.screen import number, size
+from fastio.cli.screen import counted, number, size
 
 __all__ = ["bench"]
 
@@ -58,6 +58,6 @@ def io(path: str, *, batch_size: int, threads: int | None, shuffle: bool, epochs
         return
     click.echo(
         f"{path}: {number(result.samples_per_s // 1)} samples/s, {size(stored / result.seconds)}/s of the store; "
-        f"{number(result.samples)} samples in {result.seconds:.2f} s, {result.cpu_seconds:.2f} s of CPU; "
+        f"{counted(result.samples, 'sample')} in {result.seconds:.2f} s, {result.cpu_seconds:.2f} s of CPU; "
         f"first batch after {result.first_batch_s * 1e3:.1f} ms"
     )

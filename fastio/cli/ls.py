@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastio.cli.screen import printable
+from fastio.cli.screen import counted, printable
 
 if TYPE_CHECKING:
     from fastio.store import SampleStore
@@ -25,9 +25,12 @@ _STEP = 4096
 @click.argument("pattern", required=False)
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N lines.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def ls(path: str, pattern: str | None, *, limit: int | None, as_json: bool) -> None:
+@click.pass_context
+def ls(ctx: click.Context, path: str, pattern: str | None, *, limit: int | None, as_json: bool) -> None:
     """
     List the samples of the store PATH: index, bytes, label or class, key. PATTERN filters keys as a shell would.
+
+    Exit code 1 where no key matches PATTERN.
 
     \b
     Example:
@@ -37,8 +40,13 @@ def ls(path: str, pattern: str | None, *, limit: int | None, as_json: bool) -> N
     from fastio.store import open_store
 
     with open_store(path) as store:
+        any_line = False
         for lines in _lines(store, pattern, limit, as_json=as_json):
+            any_line = True
             click.echo("\n".join(lines))
+    if pattern and not any_line and limit != 0:
+        click.echo(f"{printable(path)}: no key of {counted(len(store), 'sample')} matches {pattern!r}", err=True)
+        ctx.exit(1)
 
 
 def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_json: bool) -> Iterator[list[str]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from fastio.cli.screen import SIZE, meter, number, printable, problem_table, size
+from fastio.cli.screen import SIZE, counted, meter, number, printable, problem_table, size
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Source
@@ -34,7 +34,10 @@ __all__ = ["pack"]
     help="Stop at the first bad sample, or leave it out and list it.",
 )
 @click.option(
-    "--shard-size", type=SIZE, metavar="SIZE", help="Bytes a shard, for OUT such as train-%06d.tar: 500MB, 1GB."
+    "--shard-size",
+    type=SIZE,
+    metavar="SIZE",
+    help="Bytes a shard, for OUT such as train-%06d.tar: 500MB, 1GB.  [default: 1GiB]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT where it exists.")
 def pack(
@@ -80,8 +83,10 @@ def _found(source: Source) -> str:
     if "label" not in source.schema:
         labels = "no labels" + (" (--labels names a file with them)" if source.layout == "flat" else "")
     else:
-        labels = f"{number(len(classes))} classes" if classes else "labels are numbers"
-    return f"{printable(source.path)}: {words}, {number(len(source))} samples, {size(source.size_bytes)}, {labels}"
+        labels = (
+            f"{number(len(classes))} {'class' if len(classes) == 1 else 'classes'}" if classes else "labels are numbers"
+        )
+    return f"{printable(source.path)}: {words}, {counted(len(source), 'sample')}, {size(source.size_bytes)}, {labels}"
 
 
 def _summary(report: PackReport) -> list[str]:
@@ -91,10 +96,8 @@ def _summary(report: PackReport) -> list[str]:
     shards = f" in {report.shards} shards" if report.shards > 1 else ""
     mean = number(report.payload_bytes / report.packed)
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
-    packed = (
-        f"packed {number(report.packed)} of {number(report.found)} samples{skipped} in {report.seconds:.2f} s ({rate})"
-    )
-    files = f"{size(report.source_disk_bytes)} on disk, {number(report.files_opened)} files opened"
+    packed = f"packed {number(report.packed)} of {counted(report.found, 'sample')}{skipped} in {report.seconds:.2f} s ({rate})"
+    files = f"{size(report.source_disk_bytes)} on disk, {counted(report.files_opened, 'file')} opened"
     above = f"{number(report.overhead_bytes)} B a sample on top ({overhead_reason(report.format)})"
     return [
         packed,

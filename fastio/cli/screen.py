@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # not generic before click 8.2
 
-__all__ = ["SIZE", "Meter", "meter", "number", "printable", "problem_table", "size", "table"]
+__all__ = ["SIZE", "Meter", "counted", "meter", "number", "printable", "problem_table", "size", "table"]
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\Z", re.IGNORECASE)
@@ -63,6 +63,16 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() or value >= 100 else f"{value:.1f}"
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """
+    A count with its noun; the plural ends in s unless it is given.
+
+    >>> counted(1, "file"), counted(2000, "file")
+    ('1 file', '2,000 files')
+    """
+    return f"{number(count)} {noun if count == 1 else plural or noun + 's'}"
+
+
 def printable(text: str) -> str:
     """Text that cannot move the cursor: control characters are shown, not sent."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -80,7 +90,9 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequen
         grid.add_column(title, justify="right" if i in right else "left", overflow="fold")
     for row in rows:
         grid.add_row(*(Text(printable(cell)) for cell in row))
-    console.print(grid)
+    with console.capture() as text:
+        console.print(grid)
+    click.echo(text.get(), nl=False)  # not by rich itself, for which a closed pipe is an error
 
 
 def problem_table(problems: Sequence[tuple[str, str]]) -> None:

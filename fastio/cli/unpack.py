@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fastio.cli.screen import meter, number, size
+from fastio.cli.screen import counted, meter, size
 
 __all__ = ["unpack"]
 
@@ -28,4 +28,4 @@ def unpack(path: str, out: str, *, labels: str | None, overwrite: bool) -> None:
 
     with open_store(path) as store, meter("unpacking", len(store)) as progress:
         report = run(store, out, overwrite=overwrite, labels=labels, progress=progress)
-    click.echo(f"{out}: {number(report.files)} files, {size(report.size_bytes)}")
+    click.echo(f"{out}: {counted(report.files, 'file')}, {size(report.size_bytes)}")

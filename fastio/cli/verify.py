@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastio.cli.screen import meter, number, problem_table, size
+from fastio.cli.screen import counted, meter, problem_table, size
 
 if TYPE_CHECKING:
     from fastio.converters.verify import VerifyReport
@@ -73,11 +73,15 @@ def verify(
 
 def _summary(report: VerifyReport, against: str | None) -> str:
     sums = "every checksum" if report.checksums else "no checksums in it (not packed by fastio)"
-    done = [f"{number(report.samples)} samples, {size(report.size_bytes)}: {sums}"]
+    done = [f"{counted(report.samples, 'sample')}, {size(report.size_bytes)}: {sums}"]
     if report.decoded:
-        done.append(f"{number(report.decoded)} images decoded")
+        done.append(f"{counted(report.decoded, 'image')} decoded")
     if against is not None:
         what = "keys, bytes and labels" if report.labels_compared else "keys and bytes (no labels on one side)"
-        done.append(f"{number(report.compared)} compared with {against}: {what}")
-    verdict = f"{number(len(report.problems))} PROBLEMS (listed above)" if report.problems else "all good"
+        done.append(f"{report.compared:,} compared with {against}: {what}")
+    verdict = (
+        f"{counted(len(report.problems), 'PROBLEM').replace('s', 'S')} (listed above)"
+        if report.problems
+        else "all good"
+    )
     return f"{report.path}: {'; '.join(done)}; {report.seconds:.2f} s: {verdict}"
