@@ -83,9 +83,7 @@ def _found(source: Source) -> str:
     if "label" not in source.schema:
         labels = "no labels" + (" (--labels names a file with them)" if source.layout == "flat" else "")
     else:
-        labels = (
-            f"{number(len(classes))} {'class' if len(classes) == 1 else 'classes'}" if classes else "labels are numbers"
-        )
+        labels = counted(len(classes), "class", "classes") if classes else "labels are numbers"
     return f"{printable(source.path)}: {words}, {counted(len(source), 'sample')}, {size(source.size_bytes)}, {labels}"
 
 
@@ -96,7 +94,8 @@ def _summary(report: PackReport) -> list[str]:
     shards = f" in {report.shards} shards" if report.shards > 1 else ""
     mean = number(report.payload_bytes / report.packed)
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
-    packed = f"packed {number(report.packed)} of {counted(report.found, 'sample')}{skipped} in {report.seconds:.2f} s ({rate})"
+    of = counted(report.found, "sample")
+    packed = f"packed {number(report.packed)} of {of}{skipped} in {report.seconds:.2f} s ({rate})"
     files = f"{size(report.source_disk_bytes)} on disk, {counted(report.files_opened, 'file')} opened"
     above = f"{number(report.overhead_bytes)} B a sample on top ({overhead_reason(report.format)})"
     return [

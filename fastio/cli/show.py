@@ -56,6 +56,7 @@ def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int 
         first = f"{printable(problems[0].key)}: {printable(problems[0].problem)}"
         verb = "is" if len(problems) == 1 else "are"
         click.echo(
-            f"warning: {number(len(problems))} of the samples shown {verb} damaged, e.g. {first}; `fastio verify` lists all",
+            f"warning: {number(len(problems))} of the samples shown {verb} damaged, "
+            f"e.g. {first}; `fastio verify` lists all",
             err=True,
         )

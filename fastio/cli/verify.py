@@ -79,9 +79,6 @@ def _summary(report: VerifyReport, against: str | None) -> str:
     if against is not None:
         what = "keys, bytes and labels" if report.labels_compared else "keys and bytes (no labels on one side)"
         done.append(f"{report.compared:,} compared with {against}: {what}")
-    verdict = (
-        f"{counted(len(report.problems), 'PROBLEM').replace('s', 'S')} (listed above)"
-        if report.problems
-        else "all good"
-    )
+    problems = counted(len(report.problems), "PROBLEM", "PROBLEMS")
+    verdict = f"{problems} (listed above)" if report.problems else "all good"
     return f"{report.path}: {'; '.join(done)}; {report.seconds:.2f} s: {verdict}"
