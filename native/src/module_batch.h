@@ -1,0 +1,230 @@
+/// What every batch function of the module needs: buffers, pools, jobs, spans.
+///
+/// Python references live in PyJob, which dies with the GIL held; the threads see raw pointers
+/// only.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "fastio/bytes.h"
+#include "fastio/thread_pool.h"
+#include "fastio/worker.h"
+
+namespace fastio::python {
+
+namespace nb = nanobind;
+
+template <typename T, int dimensions>
+using Array = nb::ndarray<T, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
+using ByteArray = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
+using ReadOnlyByteArray = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
+
+// ---------------------------------------------------------------------- buffers
+
+/// Arrays that spans point into.
+class Buffers {
+ public:
+  explicit Buffers(const nb::sequence& arrays) {
+    for (nb::handle array : arrays) {
+      arrays_.push_back(nb::cast<Array<const std::uint8_t, 1>>(array));
+      bytes_.emplace_back(arrays_.back().data(), arrays_.back().size());
+    }
+  }
+
+  [[nodiscard]] std::size_t size() const { return bytes_.size(); }
+  [[nodiscard]] std::span<const Bytes> bytes() const { return bytes_; }
+
+  /// The bytes of one span; IndexError, beginning with `where`, when they are not there.
+  [[nodiscard]] Bytes at(const std::string& where, std::int64_t shard, std::int64_t start,
+                         std::int64_t size) const {
+    if (shard < 0 || static_cast<std::size_t>(shard) >= bytes_.size()) {
+      throw nb::index_error((where + "buffer " + std::to_string(shard) +
+                             " does not exist, there are " + std::to_string(bytes_.size()))
+                                .c_str());
+    }
+    const Bytes buffer = bytes_[static_cast<std::size_t>(shard)];
+    if (!fastio::fits(start, size, buffer.size())) {
+      throw nb::index_error((where + std::to_string(size) + " bytes from " + std::to_string(start) +
+                             " leave buffer " + std::to_string(shard) + " of " +
+                             std::to_string(buffer.size()) + " bytes")
+                                .c_str());
+    }
+    return buffer.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(size));
+  }
+
+ private:
+  std::vector<Array<const std::uint8_t, 1>> arrays_;
+  std::vector<Bytes> bytes_;
+};
+
+// ------------------------------------------------------------------ pool and job
+
+using Kept = std::shared_ptr<void>;
+
+/// Holds references to Python objects, whatever they are; let go with the GIL held.
+template <typename... T>
+Kept keep(T... objects) {
+  return std::make_shared<std::tuple<T...>>(std::move(objects)...);
+}
+
+/// A job and the Python objects whose memory it uses.
+class PyJob {
+ public:
+  PyJob(std::shared_ptr<fastio::Job> job, Kept kept)
+      : job_(std::move(job)), kept_(std::move(kept)) {}
+  PyJob(PyJob&&) = default;
+
+  ~PyJob() {
+    if (!job_) return;
+    if (job_->foreign()) {  // its mutex may be locked for ever: it leaks, see Job
+      new std::shared_ptr<fastio::Job>(std::move(job_));
+      return;
+    }
+    if (job_->done()) return;
+    const nb::gil_scoped_release released;
+    job_->cancel();
+    (void)job_->wait(-1);
+  }
+
+  [[nodiscard]] bool done() const { return job_->done(); }
+  void cancel() {
+    if (!job_->foreign()) job_->cancel();
+  }
+
+  bool wait(double timeout_s) {
+    constexpr double slice_s = 0.1;  // seconds until Ctrl-C is looked for
+    while (!job_->done()) {
+      if (job_->foreign()) {
+        throw std::runtime_error(
+            "this job was begun before a fork and its threads live in the parent: begin it anew "
+            "in the child");
+      }
+      const double slice = timeout_s < 0 ? slice_s : std::min(timeout_s, slice_s);
+      if (wait_released(slice)) break;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (timeout_s >= 0 && (timeout_s -= slice) <= 0) return false;
+    }
+    kept_.reset();  // the arrays may go now, the job itself may stay
+    return true;
+  }
+
+ private:
+  bool wait_released(double timeout_s) {
+    const nb::gil_scoped_release released;
+    return job_->wait(timeout_s);
+  }
+
+  std::shared_ptr<fastio::Job> job_;
+  Kept kept_;
+};
+
+/// A pool whose end is waited for without the GIL.
+class PyPool : public fastio::ThreadPool {
+ public:
+  using ThreadPool::ThreadPool;
+  ~PyPool() { close(); }
+
+  void close() {
+    const nb::gil_scoped_release released;
+    ThreadPool::close();
+  }
+};
+
+/// Where a batch is worked on: a pool, or the calling thread.
+using PoolHandle = std::optional<nb::handle_t<PyPool>>;
+
+/// The calling thread's decoders, for work without a pool.
+inline fastio::Worker& own_worker() {
+  thread_local fastio::Worker worker;
+  return worker;
+}
+
+/// How many samples of about `bytes` each a thread grabs at a time.
+inline std::size_t grain_for(std::size_t bytes) {
+  constexpr std::size_t grab_bytes = 64 * 1024;
+  return std::clamp<std::size_t>(grab_bytes / std::max<std::size_t>(bytes, 1), 1, 64);
+}
+
+/// How a batch is cut up.
+struct Cut {
+  std::size_t count;
+  std::size_t grain;
+};
+
+/// Begins the task on the pool, or does it here when there is none.
+inline PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handle,
+                   Kept kept) {
+  auto* pool = handle ? nb::cast<PyPool*>(*handle) : nullptr;
+  bool begun = true;
+  std::shared_ptr<fastio::Job> job;
+  {
+    const nb::gil_scoped_release released;
+    if (pool != nullptr) {  // leave something to grab for every thread
+      cut.grain = std::min(cut.grain, cut.count / (4 * pool->threads()) + 1);
+    }
+    job = std::make_shared<fastio::Job>(std::move(task), cut.count, cut.grain);
+    if (pool != nullptr) {
+      begun = pool->submit(job);
+    } else {
+      job->work(own_worker());
+    }
+  }
+  if (!begun) throw std::runtime_error("the thread pool is closed or cannot start a thread");
+  return PyJob(std::move(job), std::move(kept));
+}
+
+// ------------------------------------------------------------------------- spans
+
+using Int32s = Array<const std::int32_t, 1>;
+using Int64s = Array<const std::int64_t, 1>;
+using Checksums = std::optional<Array<const std::uint32_t, 1>>;
+using StatusArray = Array<std::int32_t, 1>;
+using BuffersHandle = nb::handle_t<Buffers>;
+
+inline void expect_length(const char* name, std::size_t found, std::size_t expected) {
+  if (found == expected) return;
+  throw nb::value_error((std::string(name) + " has " + std::to_string(found) +
+                         " entries, expected " + std::to_string(expected) + " as starts has")
+                            .c_str());
+}
+
+/// Pointers for all spans; IndexError naming the first that leaves its buffer.
+inline std::unique_ptr<Bytes[]> resolve(BuffersHandle handle, const Int32s& shard,
+                                        const Int64s& starts, const Int64s& sizes) {
+  const auto& buffers = nb::cast<const Buffers&>(handle);
+  const std::size_t count = starts.size();
+  expect_length("shard", shard.size(), count);
+  expect_length("sizes", sizes.size(), count);
+  auto spans = std::make_unique<Bytes[]>(count);
+  const fastio::SpanTable table{
+      buffers.bytes(), {shard.data(), count}, {starts.data(), count}, {sizes.data(), count}};
+  const std::size_t bad = fastio::resolve(table, {spans.get(), count});
+  if (bad < count) {
+    const std::string where = "span " + std::to_string(bad) + ": ";
+    (void)buffers.at(where, shard.data()[bad], starts.data()[bad], sizes.data()[bad]);
+  }
+  return spans;
+}
+
+inline const std::uint32_t* checked(const Checksums& checksums, std::size_t count) {
+  if (!checksums) return nullptr;
+  expect_length("checksums", checksums->size(), count);
+  return checksums->data();
+}
+
+/// Adds what is in module_transforms.cpp.
+void bind_transforms(nb::module_& m);
+
+}  // namespace fastio::python

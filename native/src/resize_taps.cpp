@@ -1,0 +1,150 @@
+// The weights of resampling: the same sequence of double operations as Pillow's, because they are
+// rounded to integers in the end and must come out the same.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "fastio/resize.h"
+
+namespace fastio {
+namespace {
+
+/// A kernel and the distance from the centre at which it ends.
+struct Kernel {
+  double (*weight)(double);
+  double support;
+};
+
+double bilinear(double x) {
+  x = std::abs(x);
+  return x < 1.0 ? 1.0 - x : 0.0;
+}
+
+double bicubic(double x) {
+  constexpr double a = -0.5;
+  x = std::abs(x);
+  if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+  if (x < 2.0) return (((x - 5) * x + 8) * x - 4) * a;
+  return 0.0;
+}
+
+double box(double x) {
+  return x > -0.5 && x <= 0.5 ? 1.0 : 0.0;
+}
+
+double sinc(double x) {
+  if (x == 0.0) return 1.0;
+  x *= std::numbers::pi;
+  return std::sin(x) / x;
+}
+
+double lanczos(double x) {
+  return -3.0 <= x && x < 3.0 ? sinc(x) * sinc(x / 3) : 0.0;
+}
+
+double hamming(double x) {
+  x = std::abs(x);
+  if (x == 0.0) return 1.0;
+  if (x >= 1.0) return 0.0;
+  x *= std::numbers::pi;
+  return std::sin(x) / x * (0.54 + 0.46 * std::cos(x));
+}
+
+Kernel kernel_of(Filter filter) noexcept {
+  switch (filter) {
+    case Filter::bicubic: return {bicubic, 2.0};
+    case Filter::box: return {box, 0.5};
+    case Filter::lanczos: return {lanczos, 3.0};
+    case Filter::hamming: return {hamming, 1.0};
+    case Filter::bilinear:
+    case Filter::nearest: break;
+  }
+  return {bilinear, 1.0};
+}
+
+/// To fixed point, halves away from zero.
+std::int32_t rounded(double weight) noexcept {
+  const double scaled = weight * (1 << Taps::precision);
+  return static_cast<std::int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+}
+
+}  // namespace
+
+bool Taps::reserve(std::size_t count, std::size_t most) noexcept {
+  count_ = count;
+  most_ = most + most % 2;
+  auto* memory = reinterpret_cast<std::uint32_t*>(
+      memory_.reserve((2 + most_) * count * sizeof(std::uint32_t)));
+  if (memory == nullptr) return false;
+  starts_ = memory;
+  lengths_ = memory + count;
+  weights_ = reinterpret_cast<std::int32_t*>(memory + 2 * count);
+  return true;
+}
+
+bool Taps::prepare(const Axis& axis, Filter filter) noexcept {
+  const auto count = static_cast<std::size_t>(axis.count);
+  if (filter == Filter::nearest) {
+    if (!reserve(count, 1)) return false;
+    prepare_nearest(axis);
+    set_range();
+    return true;
+  }
+  const Kernel kernel = kernel_of(filter);
+  const double scale = axis.size / axis.virtual_size;
+  const double filter_scale = std::max(scale, 1.0);
+  const double support = kernel.support * filter_scale;
+  const double inverse = 1.0 / filter_scale;
+  // Not more than there are pixels.
+  const auto most = static_cast<std::size_t>(
+      std::min(std::ceil(support) * 2 + 1, static_cast<double>(axis.high - axis.low)));
+  auto* exact = reinterpret_cast<double*>(kernel_.reserve(most * sizeof(double)));
+  if (exact == nullptr || !reserve(count, most)) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t wanted = axis.mirrored ? count - 1 - i : i;
+    const double centre = axis.start + (axis.first + static_cast<double>(wanted) + 0.5) * scale;
+    const int low = std::max(static_cast<int>(centre - support + 0.5), axis.low);
+    const int high = std::min(static_cast<int>(centre + support + 0.5), axis.high);
+    const auto length = static_cast<std::size_t>(high - low);
+    double sum = 0.0;
+    for (std::size_t j = 0; j < length; ++j) {
+      exact[j] = kernel.weight((static_cast<double>(j) + low - centre + 0.5) * inverse);
+      sum += exact[j];
+    }
+    std::int32_t* weights = weights_ + i * most_;
+    for (std::size_t j = 0; j < length; ++j) {
+      weights[j] = rounded(sum != 0.0 ? exact[j] / sum : exact[j]);
+    }
+    std::fill(weights + length, weights + most_, 0);
+    starts_[i] = static_cast<std::uint32_t>(low);
+    lengths_[i] = static_cast<std::uint32_t>(length);
+  }
+  set_range();
+  return true;
+}
+
+void Taps::prepare_nearest(const Axis& axis) noexcept {
+  const double scale = axis.size / axis.virtual_size;
+  double centre = axis.start + scale * 0.5;
+  // Pillow sums up the steps, so all positions before the wanted ones are gone through too.
+  for (std::int32_t position = 0; position < axis.first; ++position) centre += scale;
+  for (std::size_t wanted = 0; wanted < count_; ++wanted, centre += scale) {
+    const std::size_t i = axis.mirrored ? count_ - 1 - wanted : wanted;
+    starts_[i] = static_cast<std::uint32_t>(
+        std::clamp(static_cast<std::int32_t>(centre), axis.low, axis.high - 1));
+    lengths_[i] = 1;
+    weights_[i * most_] = 1 << precision;
+    weights_[i * most_ + 1] = 0;
+  }
+}
+
+void Taps::set_range() noexcept {
+  low_ = starts_[0];
+  high_ = 0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    low_ = std::min<std::size_t>(low_, starts_[i]);
+    high_ = std::max<std::size_t>(high_, starts_[i] + lengths_[i]);
+  }
+}
+
+}  // namespace fastio

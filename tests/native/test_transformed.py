@@ -1,0 +1,194 @@
+"""Transforms in the decoders, compared with Pillow to the bit."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastio import _native
+from fastio._native import Buffers, ThreadPool
+
+Array = NDArray[np.uint8]
+
+# In the order of their numbers.
+FILTERS = [
+    Image.Resampling.BILINEAR,
+    Image.Resampling.BICUBIC,
+    Image.Resampling.BOX,
+    Image.Resampling.LANCZOS,
+    Image.Resampling.HAMMING,
+    Image.Resampling.NEAREST,
+]
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One row of a plan, and the size of the row of the batch."""
+
+    box: tuple[int, int, int, int]
+    virtual: tuple[int, int]
+    window: tuple[int, int, int, int]
+    place: tuple[int, int]
+    row: tuple[int, int]  # width, height
+    flip: int = 0
+
+    def numbers(self) -> list[int]:
+        return [*self.box, *self.virtual, *self.window, *self.place, self.flip]
+
+
+def whole(box: tuple[int, int, int, int], size: tuple[int, int]) -> Plan:
+    """A crop that is resized to the row."""
+    return Plan(box, size, (0, 0, *size), (0, 0), size)
+
+
+def expected(picture: Image.Image, plan: Plan, *, filter: int, fill: bytes, grey: bool) -> Array:
+    """The same by Pillow, step by step: (H, W, C)."""
+    x, y, width, height = plan.box
+    result = picture.crop((x, y, x + width, y + height)).resize(plan.virtual, FILTERS[filter])
+    if grey:
+        result = result.convert("L").convert(picture.mode)
+    left, top, width, height = plan.window
+    result = result.crop((left, top, left + width, top + height))
+    row = Image.new(picture.mode, plan.row, fill[0] if picture.mode == "L" else tuple(fill))
+    if width and height:
+        row.paste(result, plan.place)
+    if plan.flip:
+        row = row.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return np.asarray(row).reshape(plan.row[1], plan.row[0], -1)
+
+
+@dataclass
+class Batch:
+    """Values that go through plans of one row size."""
+
+    values: list[bytes]
+    plans: list[Plan]
+    channels: int = 3
+    filter: int = 0
+    planar: bool = False
+    grey: bool = False
+    checksums: NDArray[np.uint32] | None = None
+    pool: ThreadPool | None = None
+
+    @property
+    def fill(self) -> bytes:
+        return bytes([7, 100, 250, 30][: self.channels])
+
+    def _prepare(self) -> None:
+        width, height = self.plans[0].row
+        shape = (self.channels, height, width) if self.planar else (height, width, self.channels)
+        # Guard bytes around: nothing may be written there.
+        size = len(self.plans) * width * height * self.channels
+        self.guarded = np.full(size + 128, 0xA5, np.uint8)
+        self.out = self.guarded[64 : 64 + size].reshape(len(self.plans), *shape)
+        self.status = np.full(len(self.plans), -1, np.int32)
+        self.plan = np.array([plan.numbers() for plan in self.plans], np.int32)
+        data = np.frombuffer(b"".join(self.values), np.uint8)
+        self.sizes = np.array([len(value) for value in self.values], np.int64)
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        self.shard = np.zeros(len(self.values), np.int32)
+        self.buffers = Buffers([data])
+
+    def _finish(self) -> Array:
+        assert (self.guarded[:64] == 0xA5).all()
+        assert (self.guarded[-64:] == 0xA5).all()
+        return self.out.transpose(0, 2, 3, 1) if self.planar else self.out
+
+    def decode(self) -> Array:
+        """The pictures as (n, H, W, C)."""
+        self._prepare()
+        _native.decode_transformed(
+            self.buffers, self.shard, self.starts, self.sizes, self.checksums, self.plan, self.out, self.status,
+            self.pool, filter=self.filter, fill=self.fill, planar=self.planar, grey=self.grey,
+        ).wait()  # fmt: skip
+        return self._finish()
+
+    def gather(self, height: int, width: int) -> Array:
+        """The raw pixels as (n, H, W, C)."""
+        self._prepare()
+        _native.gather_transformed(
+            self.buffers, self.shard, self.starts, self.sizes, self.checksums, self.plan, self.out, self.status,
+            self.pool, filter=self.filter, fill=self.fill, planar=self.planar, grey=self.grey,
+            height=height, width=width,
+        ).wait()  # fmt: skip
+        return self._finish()
+
+
+def pixels(height: int, width: int, channels: int, seed: int = 0) -> Array:
+    """Noise with hard edges: every fault in a weight shows."""
+    noise = np.random.default_rng(seed).integers(0, 256, (height, width, channels), np.uint8)
+    noise[noise > 170] = 255
+    noise[noise < 60] = 0
+    return noise
+
+
+def picture_of(array: Array) -> Image.Image:
+    return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
+
+
+def png(array: Array) -> bytes:
+    file = io.BytesIO()
+    picture_of(array).save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
+sides = st.one_of(st.integers(1, 12), st.integers(1, 90))
+
+
+@st.composite
+def plans(draw: st.DrawFn, width: int, height: int) -> Plan:
+    """Any plan for a picture of this size."""
+    box_w, box_h = draw(st.integers(1, width)), draw(st.integers(1, height))
+    box = (draw(st.integers(0, width - box_w)), draw(st.integers(0, height - box_h)), box_w, box_h)
+    virtual = draw(st.one_of(st.just((box_w, box_h)), st.tuples(sides, sides)))
+    window_w, window_h = draw(st.integers(0, virtual[0])), draw(st.integers(0, virtual[1]))
+    window = (
+        draw(st.integers(0, virtual[0] - window_w)),
+        draw(st.integers(0, virtual[1] - window_h)),
+        window_w,
+        window_h,
+    )
+    right, bottom = draw(st.integers(0, 5)), draw(st.integers(0, 5))
+    place = (draw(st.integers(0, 5)), draw(st.integers(0, 5)))
+    row = (max(1, place[0] + window_w + right), max(1, place[1] + window_h + bottom))
+    return Plan(box, virtual, window, place, row, draw(st.integers(0, 1)))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_raw_equals_pillow(data: st.DataObject) -> None:
+    """Crop, resample, window, place and flip of raw pixels are Pillow's to the bit."""
+    width, height = data.draw(sides), data.draw(sides)
+    channels = data.draw(st.sampled_from([1, 3, 4]))
+    plan = data.draw(plans(width, height))
+    grey = channels != 4 and data.draw(st.booleans())
+    array = pixels(height, width, channels)
+    batch = Batch([array.tobytes()], [plan], channels, data.draw(st.integers(0, 5)), data.draw(st.booleans()), grey)
+    found = batch.gather(height, width)[0]
+    assert batch.status.tolist() == [_native.OK]
+    want = expected(picture_of(array), plan, filter=batch.filter, fill=batch.fill, grey=grey)
+    np.testing.assert_array_equal(want, found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_png_equals_pillow(data: st.DataObject) -> None:
+    """The same for PNG files."""
+    width, height = data.draw(sides), data.draw(sides)
+    channels = data.draw(st.sampled_from([1, 3, 4]))
+    plan = data.draw(plans(width, height))
+    array = pixels(height, width, channels)
+    batch = Batch([png(array)], [plan], channels, data.draw(st.integers(0, 5)))
+    found = batch.decode()[0]
+    assert batch.status.tolist() == [_native.OK]
+    want = expected(picture_of(array), plan, filter=batch.filter, fill=batch.fill, grey=False)
+    np.testing.assert_array_equal(want, found)
