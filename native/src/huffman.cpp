@@ -117,10 +117,10 @@ bool HuffmanDecoder::Reader::next_byte(std::uint8_t& byte) noexcept {
   if (next_ == stop_) return false;
   byte = *next_;
   if (byte == marker_start) {
-    // A zero behind it says that it is data. libjpeg lets it be repeated before.
-    const std::uint8_t* last = std::find_if(next_, stop_, [](auto b) { return b != marker_start; });
-    if (last == stop_ || *last != 0) return false;
-    next_ = last;
+    // A zero behind it says that it is data. After a repeated one libjpeg-turbo takes it for
+    // data too, but leaves coefficients of a first attempt in the block: here it is damage.
+    if (stop_ - next_ < 2 || next_[1] != 0) return false;
+    ++next_;
   }
   ++next_;
   return true;
