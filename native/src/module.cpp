@@ -32,7 +32,7 @@
 #include "fastio/probe.h"
 #include "fastio/read_files.h"
 #include "fastio/readahead.h"
-#include "fastio/unfilter.h"
+#include "fastio/simd.h"
 #include "module_batch.h"
 
 using fastio::Bytes;
@@ -176,7 +176,7 @@ nb::dict build_info() {
   info["libjpeg-turbo"] = std::to_string(jpeg / 1000000) + "." +
                           std::to_string(jpeg / 1000 % 1000) + "." + std::to_string(jpeg % 1000);
   info["libdeflate"] = LIBDEFLATE_VERSION_STRING;
-  info["simd"] = fastio::simd_level() == fastio::SimdLevel::sse41 ? "sse4.1" : "none";
+  info["simd"] = fastio::simd_name(fastio::simd_level());
   info["entropy"] =
       fastio::entropy_in_use() == fastio::Entropy::fastio ? "fastio" : "libjpeg-turbo";
   info["compiler"] = __VERSION__;

@@ -72,7 +72,7 @@ std::int32_t rounded(double weight) noexcept {
 
 bool Taps::reserve(std::size_t count, std::size_t most) noexcept {
   count_ = count;
-  most_ = most + most % 2;
+  most_ = most;
   auto* memory = reinterpret_cast<std::uint32_t*>(
       memory_.reserve((2 + most_) * count * sizeof(std::uint32_t)));
   if (memory == nullptr) return false;
@@ -111,16 +111,25 @@ bool Taps::prepare(const Axis& axis, Filter filter) noexcept {
       exact[j] = kernel.weight((static_cast<double>(j) + low - centre + 0.5) * inverse);
       sum += exact[j];
     }
-    std::int32_t* weights = weights_ + i * most_;
     for (std::size_t j = 0; j < length; ++j) {
-      weights[j] = rounded(sum != 0.0 ? exact[j] / sum : exact[j]);
+      if (sum != 0.0) exact[j] /= sum;
     }
-    std::fill(weights + length, weights + most_, 0);
-    starts_[i] = static_cast<std::uint32_t>(low);
-    lengths_[i] = static_cast<std::uint32_t>(length);
+    store(i, static_cast<std::size_t>(low), {exact, length});
   }
   set_range();
   return true;
+}
+
+/// Rounds the weights of position i, and leaves out those at the ends that are 0.
+void Taps::store(std::size_t i, std::size_t start, std::span<const double> exact) noexcept {
+  while (exact.size() > 1 && rounded(exact.back()) == 0) exact = exact.first(exact.size() - 1);
+  while (exact.size() > 1 && rounded(exact.front()) == 0) {
+    exact = exact.subspan(1);
+    ++start;
+  }
+  std::transform(exact.begin(), exact.end(), weights_ + i * most_, rounded);
+  starts_[i] = static_cast<std::uint32_t>(start);
+  lengths_[i] = static_cast<std::uint32_t>(exact.size());
 }
 
 void Taps::prepare_nearest(const Axis& axis) noexcept {
@@ -134,17 +143,42 @@ void Taps::prepare_nearest(const Axis& axis) noexcept {
         std::clamp(static_cast<std::int32_t>(centre), axis.low, axis.high - 1));
     lengths_[i] = 1;
     weights_[i * most_] = 1 << precision;
-    weights_[i * most_ + 1] = 0;
   }
 }
 
 void Taps::set_range() noexcept {
   low_ = starts_[0];
   high_ = 0;
+  longest_ = 0;
   for (std::size_t i = 0; i < count_; ++i) {
     low_ = std::min<std::size_t>(low_, starts_[i]);
     high_ = std::max<std::size_t>(high_, starts_[i] + lengths_[i]);
+    longest_ = std::max<std::size_t>(longest_, lengths_[i]);
   }
+}
+
+bool Taps::pack() noexcept {
+  pair_count_ = (longest_ + 1) / 2;
+  const std::size_t pair_bytes = count_ * pair_count_ * sizeof(TapPair);
+  std::uint8_t* memory = packed_.reserve(pair_bytes + count_ * sizeof(std::uint32_t));
+  if (memory == nullptr) return false;
+  pairs_ = reinterpret_cast<TapPair*>(memory);
+  pair_starts_ = reinterpret_cast<std::uint32_t*>(memory + pair_bytes);
+  const std::size_t latest = high_ - std::min(high_ - low_, 2 * pair_count_);
+  for (std::size_t i = 0; i < count_; ++i) {
+    const std::size_t start = std::min<std::size_t>(starts_[i], latest);
+    const std::size_t shift = starts_[i] - start;
+    TapPair* pairs = pairs_ + i * pair_count_;
+    std::fill(pairs, pairs + pair_count_, TapPair{});
+    for (std::size_t j = 0; j < lengths_[i]; ++j) {
+      const std::int32_t weight = weights_[i * most_ + j];
+      TapPair& pair = pairs[(j + shift) / 2];
+      pair.high[(j + shift) % 2] = static_cast<std::int16_t>(weight >> half_bits);
+      pair.low[(j + shift) % 2] = static_cast<std::int16_t>(weight & ((1 << half_bits) - 1));
+    }
+    pair_starts_[i] = static_cast<std::uint32_t>(start);
+  }
+  return true;
 }
 
 }  // namespace fastio

@@ -1,14 +1,17 @@
 /// Antialiased resampling of 8-bit pixels, equal to Pillow's to the bit.
 ///
-/// As there: weights in 22-bit fixed point, a horizontal pass into 8 bits, then a vertical.
+/// As there: weights in 22-bit fixed point, two passes with 8 bits between them. The horizontal
+/// comes first, but where the height shrinks by more than twice what the width shrinks, as in
+/// Pillow 13. Earlier versions differ there by what rounding between the passes does.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "fastio/plan.h"
 #include "fastio/scratch.h"
-#include "fastio/unfilter.h"
+#include "fastio/simd.h"
 
 namespace fastio {
 
@@ -36,17 +39,27 @@ struct Axis {
   bool mirrored;
 };
 
+/// The weights of two neighbouring taps, each in two halves: weight = high * 2048 + low. Sums of
+/// 16-bit products by the halves, put together, are the exact sum.
+struct TapPair {
+  std::int16_t high[2];
+  std::int16_t low[2];
+};
+
 /// The weights of one axis. Not thread-safe: one per thread.
 class Taps {
  public:
   static constexpr int precision = 22;  ///< bits behind the point of a weight
 
+  static constexpr int half_bits = 11;  ///< of a weight in a TapPair's `low`
+
   /// Computes the weights; false when there is no memory.
   [[nodiscard]] bool prepare(const Axis& axis, Filter filter) noexcept;
 
+  /// Computes the pairs too; false when there is no memory.
+  [[nodiscard]] bool pack() noexcept;
+
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
-  /// Weights for each position; those that are not needed are 0. Even.
-  [[nodiscard]] std::size_t most() const noexcept { return most_; }
   /// Input positions that are read at all: [low, high).
   [[nodiscard]] std::size_t low() const noexcept { return low_; }
   [[nodiscard]] std::size_t high() const noexcept { return high_; }
@@ -58,20 +71,34 @@ class Taps {
     return weights_ + i * most_;
   }
 
+  /// The same as pairs: all positions have equally many, and those of all but a range shorter
+  /// than that begin early enough to end within [low, high), or one position behind it.
+  [[nodiscard]] std::size_t pair_count() const noexcept { return pair_count_; }
+  [[nodiscard]] std::size_t pair_start(std::size_t i) const noexcept { return pair_starts_[i]; }
+  [[nodiscard]] const TapPair* pairs(std::size_t i) const noexcept {
+    return pairs_ + i * pair_count_;
+  }
+
  private:
   [[nodiscard]] bool reserve(std::size_t count, std::size_t most) noexcept;
+  void store(std::size_t i, std::size_t start, std::span<const double> exact) noexcept;
   void prepare_nearest(const Axis& axis) noexcept;
   void set_range() noexcept;
 
   Scratch memory_;
+  Scratch packed_;
   Scratch kernel_;  // one position's weights before they are rounded
   std::size_t count_ = 0;
   std::size_t most_ = 0;
+  std::size_t longest_ = 0;
+  std::size_t pair_count_ = 0;
   std::size_t low_ = 0;
   std::size_t high_ = 0;
   std::uint32_t* starts_ = nullptr;
   std::uint32_t* lengths_ = nullptr;
   std::int32_t* weights_ = nullptr;
+  std::uint32_t* pair_starts_ = nullptr;
+  TapPair* pairs_ = nullptr;
 };
 
 /// Pixels to read: `data` is the pixel (x, y) of the input, rows are `stride` bytes apart.
@@ -106,8 +133,10 @@ class Resizer {
  private:
   Taps x_;
   Taps y_;
-  Scratch between_;  // after the horizontal pass
-  Scratch packed_;   // weights as the SIMD kernels want them
+  Scratch between_;  // after the first pass
+  bool x_changes_ = false;
+  bool y_changes_ = false;
+  bool vertical_first_ = false;
 };
 
 }  // namespace fastio
