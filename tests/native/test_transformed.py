@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import PIL
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -221,3 +223,74 @@ def test_png_equals_pillow(data: st.DataObject) -> None:
     assert batch.status.tolist() == [_native.OK]
     want = expected(picture_of(array), plan, filter=batch.filter, fill=batch.fill, grey=False)
     np.testing.assert_array_equal(want, found)
+
+
+def save_jpeg(picture: Image.Image, **options: Any) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=85, **options)
+    return file.getvalue()
+
+
+def resampled_header(file: bytes, sampling: int, width: int, height: int) -> bytes:
+    """The same blocks under a header with another sampling of luma: kinds that Pillow does not write."""
+    start = file.index(b"\xff\xc0")
+    size = height.to_bytes(2, "big") + width.to_bytes(2, "big")
+    return file[: start + 5] + size + file[start + 9 : start + 11] + bytes([sampling]) + file[start + 12 :]
+
+
+def jpeg_files(width: int, height: int, seed: int) -> dict[str, bytes]:
+    """One picture in every subsampling, grey, progressive and with restart markers."""
+
+    def drawn(width: int, height: int) -> Image.Image:
+        coarse = pixels(1 + height // 5, 1 + width // 5, 3, seed)
+        return Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
+
+    picture = drawn(width, height)
+    upright = drawn(16 * -(-width // 8), 8 * -(-height // 16))
+    flat = drawn(16 * -(-width // 32), 16 * -(-height // 8))
+    return {
+        "4:4:4": save_jpeg(picture, subsampling=0),
+        "4:2:2": save_jpeg(picture, subsampling=1),
+        "4:2:0": save_jpeg(picture, subsampling=2),
+        "4:4:0": resampled_header(save_jpeg(upright, subsampling=1), 0x12, width, height),
+        "4:1:1": resampled_header(save_jpeg(flat, subsampling=2), 0x41, width, height),
+        "progressive 4:4:4": save_jpeg(picture, subsampling=0, progressive=True),
+        "progressive 4:2:2": save_jpeg(picture, subsampling=1, progressive=True),
+        "progressive 4:2:0": save_jpeg(picture, subsampling=2, progressive=True),
+        "restarts": save_jpeg(picture, subsampling=2, restart_marker_blocks=3),
+        "grey": save_jpeg(picture.convert("L"), restart_marker_rows=1),
+        "progressive grey": save_jpeg(picture.convert("L"), progressive=True),
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_jpeg_regions_equal_the_whole(data: st.DataObject) -> None:
+    """A region of a JPEG has the very pixels of the whole picture, wherever it lies."""
+    width, height = data.draw(st.integers(1, 150)), data.draw(st.integers(1, 150))
+    channels = data.draw(st.sampled_from([1, 3, 4]))
+    plan = data.draw(plans(width, height))
+    whole_plan = whole((0, 0, width, height), (width, height))
+    for kind, file in jpeg_files(width, height, 1).items():
+        full = Batch([file], [whole_plan], channels).decode()[0]
+        part = Batch([file], [plan], channels)
+        found = part.decode()[0]
+        again = Batch([full.tobytes()], [plan], channels).gather(height, width)[0]
+        assert part.status.tolist() == [_native.OK], kind
+        np.testing.assert_array_equal(again, found, err_msg=kind)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 9), (33, 50), (64, 48), (97, 35)])
+def test_jpeg_regions_at_all_positions(size: tuple[int, int]) -> None:
+    """Regions of few pixels at every position, against the edges of blocks in particular."""
+    width, height = size
+    for kind, file in jpeg_files(width, height, 2).items():
+        full = Batch([file], [whole((0, 0, width, height), (width, height))]).decode()[0]
+        side = min(3, width, height)
+        boxes = [(x, y, side, side) for y in range(height - side + 1) for x in range(0, width - side + 1, 2)]
+        batch = Batch([file] * len(boxes), [whole(box, (side, side)) for box in boxes])
+        found = batch.decode()
+        assert not batch.status.any(), kind
+        for box, region in zip(boxes, found, strict=True):
+            x, y = box[:2]
+            np.testing.assert_array_equal(full[y : y + side, x : x + side], region, err_msg=f"{kind} {box}")
