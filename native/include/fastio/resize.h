@@ -74,7 +74,7 @@ class Taps {
   /// The same as pairs: all positions have equally many, and those of all but a range shorter
   /// than that begin early enough to end within [low, high), or one position behind it.
   [[nodiscard]] std::size_t pair_count() const noexcept { return pair_count_; }
-  [[nodiscard]] std::size_t pair_start(std::size_t i) const noexcept { return pair_starts_[i]; }
+  [[nodiscard]] const std::uint32_t* pair_starts() const noexcept { return pair_starts_; }
   [[nodiscard]] const TapPair* pairs(std::size_t i) const noexcept {
     return pairs_ + i * pair_count_;
   }

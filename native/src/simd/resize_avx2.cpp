@@ -92,53 +92,69 @@ struct TwoRows {
   const std::uint8_t* lower;
 };
 
-/// Pixel i of both rows, one channel in 32 bits. Reads up to 16 bytes behind the last pair.
+/// One pixel of both rows, one channel in 32 bits, from `pair_count` pairs of taps that begin at
+/// byte `offset`. Reads up to 16 bytes behind the last pair.
 template <int channels>
-__m256i pixel(const Taps& taps, std::size_t i, const TwoRows& rows,
-              const Shuffles<channels>& shuffles) noexcept {
-  const TapPair* pairs = taps.pairs(i);
-  const std::size_t offset = (taps.pair_start(i) - taps.low()) * channels;
+[[gnu::always_inline]] inline __m256i pixel(const TapPair* pairs, std::size_t pair_count,
+                                            std::size_t offset, const TwoRows& rows,
+                                            const Shuffles<channels>& shuffles) noexcept {
   const std::uint8_t* upper = rows.upper + offset;
   const std::uint8_t* lower = rows.lower + offset;
   Sums sums;
-  std::size_t left = taps.pair_count();
-  for (; left >= 2; left -= 2, pairs += 2, upper += 4 * channels, lower += 4 * channels) {
-    const __m256i bytes = load_two(upper, lower);
-    sums.add(_mm256_shuffle_epi8(bytes, shuffles.first), Weights(pairs[0]));
-    sums.add(_mm256_shuffle_epi8(bytes, shuffles.second), Weights(pairs[1]));
+  std::size_t j = 0;
+  for (; j + 2 <= pair_count; j += 2) {
+    const __m256i bytes = load_two(upper + 2 * j * channels, lower + 2 * j * channels);
+    sums.add(_mm256_shuffle_epi8(bytes, shuffles.first), Weights(pairs[j]));
+    sums.add(_mm256_shuffle_epi8(bytes, shuffles.second), Weights(pairs[j + 1]));
   }
-  if (left == 1) {
-    sums.add(_mm256_shuffle_epi8(load_two(upper, lower), shuffles.first), Weights(pairs[0]));
+  if (j < pair_count) {
+    const __m256i bytes = load_two(upper + 2 * j * channels, lower + 2 * j * channels);
+    sums.add(_mm256_shuffle_epi8(bytes, shuffles.first), Weights(pairs[j]));
   }
   return sums.pixels();
 }
 
 template <int channels>
-void store(std::uint8_t* out, __m128i four_pixels, __m128i compact, std::size_t pixels) noexcept {
-  std::uint8_t bytes[16];
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes), _mm_shuffle_epi8(four_pixels, compact));
-  if (pixels == 4) {
-    std::memcpy(out, bytes, 4 * channels);
+[[gnu::always_inline]] inline void store_lane(__m128i four_pixels, __m128i compact,
+                                              std::uint8_t* out) noexcept {
+  const __m128i bytes = _mm_shuffle_epi8(four_pixels, compact);
+  if constexpr (channels == 4) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), bytes);
   } else {
-    std::memcpy(out, bytes, pixels * channels);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(out), bytes);
+    const int rest = _mm_extract_epi32(bytes, 2);
+    std::memcpy(out + 8, &rest, 4);
   }
 }
 
+/// `pair_count` is a constant where this is inlined: the loops over it disappear.
 template <int channels>
-void two_rows(const Taps& taps, const TwoRows& in, std::uint8_t* upper,
-              std::uint8_t* lower) noexcept {
+[[gnu::always_inline]] inline void two_rows(const Taps& taps, std::size_t pair_count,
+                                            const TwoRows& in, std::uint8_t* upper,
+                                            std::uint8_t* lower) noexcept {
   const Shuffles<channels> shuffles;
   const std::size_t count = taps.count();
-  for (std::size_t i = 0; i < count; i += 4) {
-    const std::size_t last = count - 1;  // beyond it the last pixel is computed again
-    const __m256i bytes = to_bytes(pixel<channels>(taps, i, in, shuffles),
-                                   pixel<channels>(taps, std::min(i + 1, last), in, shuffles),
-                                   pixel<channels>(taps, std::min(i + 2, last), in, shuffles),
-                                   pixel<channels>(taps, std::min(i + 3, last), in, shuffles));
-    const std::size_t pixels = std::min<std::size_t>(count - i, 4);
-    store<channels>(upper + i * channels, _mm256_castsi256_si128(bytes), shuffles.compact, pixels);
-    store<channels>(lower + i * channels, _mm256_extracti128_si256(bytes, 1), shuffles.compact,
-                    pixels);
+  const std::size_t low = taps.low();
+  const TapPair* pairs = taps.pairs(0);
+  const std::uint32_t* starts = taps.pair_starts();
+  const auto at = [&](std::size_t i) noexcept {
+    return pixel<channels>(pairs + i * pair_count, pair_count, (starts[i] - low) * channels, in,
+                           shuffles);
+  };
+  std::size_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const __m256i bytes = to_bytes(at(i), at(i + 1), at(i + 2), at(i + 3));
+    store_lane<channels>(_mm256_castsi256_si128(bytes), shuffles.compact, upper + i * channels);
+    store_lane<channels>(_mm256_extracti128_si256(bytes, 1), shuffles.compact,
+                         lower + i * channels);
+  }
+  for (; i < count; ++i) {
+    const __m256i value = at(i);
+    const __m256i bytes = to_bytes(value, value, value, value);
+    const int upper_pixel = _mm256_extract_epi32(bytes, 0);
+    const int lower_pixel = _mm256_extract_epi32(bytes, 4);
+    std::memcpy(upper + i * channels, &upper_pixel, channels);
+    std::memcpy(lower + i * channels, &lower_pixel, channels);
   }
 }
 
@@ -147,8 +163,16 @@ void horizontal_rows(const Taps& taps, const PixelView& in, std::size_t rows,
                      const PixelTarget& out) noexcept {
   for (std::size_t y = 0; y < rows; y += 2) {
     const std::size_t below = std::min(y + 1, rows - 1);
-    two_rows<channels>(taps, {in.data + y * in.stride, in.data + below * in.stride},
-                       out.data + y * out.stride, out.data + below * out.stride);
+    const TwoRows from{in.data + y * in.stride, in.data + below * in.stride};
+    std::uint8_t* upper = out.data + y * out.stride;
+    std::uint8_t* lower = out.data + below * out.stride;
+    switch (taps.pair_count()) {
+      case 1: two_rows<channels>(taps, 1, from, upper, lower); break;
+      case 2: two_rows<channels>(taps, 2, from, upper, lower); break;
+      case 3: two_rows<channels>(taps, 3, from, upper, lower); break;
+      case 4: two_rows<channels>(taps, 4, from, upper, lower); break;
+      default: two_rows<channels>(taps, taps.pair_count(), from, upper, lower); break;
+    }
   }
 }
 
@@ -203,7 +227,7 @@ void vertical(const Taps& taps, std::size_t bytes, const PixelView& in,
               const PixelTarget& out) noexcept {
   const std::uint8_t* last = in.data + (taps.high() - taps.low() - 1) * in.stride;
   for (std::size_t i = 0; i < taps.count(); ++i) {
-    const std::size_t first = (taps.pair_start(i) - taps.low()) * in.stride;
+    const std::size_t first = (taps.pair_starts()[i] - taps.low()) * in.stride;
     const Column column{taps.pairs(i), taps.pair_count(), in.data + first, last, in.stride};
     std::uint8_t* row = out.data + i * out.stride;
     if (bytes < block) {
