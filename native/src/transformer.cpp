@@ -10,13 +10,18 @@ std::size_t unsign(std::int32_t value) noexcept {
   return static_cast<std::size_t>(value);
 }
 
-/// Copies `pixels` pixels, last one first.
+/// Copies `pixels` pixels, at least one, last one first.
 template <std::size_t channels>
 void mirror_row(const std::uint8_t* in, std::uint8_t* out, std::size_t pixels) noexcept {
   const std::uint8_t* last = in + (pixels - 1) * channels;
-  for (std::size_t i = 0; i < pixels; ++i) {
-    std::memcpy(out + i * channels, last - i * channels, channels);
+  // Three bytes are two moves, four are one: the byte too many belongs to the neighbour on
+  // both sides, and is written over by the next pixel. The first and last one have none.
+  constexpr std::size_t moved = channels == 3 ? 4 : channels;
+  std::memcpy(out, last, channels);
+  for (std::size_t i = 1; i + 1 < pixels; ++i) {
+    std::memcpy(out + i * channels, last - i * channels, moved);
   }
+  std::memcpy(out + (pixels - 1) * channels, in, channels);
 }
 
 void mirror_row(const std::uint8_t* in, int channels, std::uint8_t* out,
@@ -51,15 +56,20 @@ void unpremultiply_row(std::uint8_t* row, std::size_t pixels) noexcept {
   }
 }
 
-/// Fills `pixels` pixels.
+/// Fills `pixels` pixels: what is there is copied behind itself until all is there.
 void fill_pixels(const std::array<std::uint8_t, 4>& fill, int channels, std::uint8_t* out,
                  std::size_t pixels) noexcept {
-  if (channels == 1) {
-    std::memset(out, fill[0], pixels);
+  const auto size = static_cast<std::size_t>(channels);
+  const std::size_t bytes = pixels * size;
+  if (std::all_of(fill.begin(), fill.begin() + channels, [&](auto c) { return c == fill[0]; })) {
+    std::memset(out, fill[0], bytes);
     return;
   }
-  const auto size = static_cast<std::size_t>(channels);
-  for (std::size_t i = 0; i < pixels; ++i) std::memcpy(out + i * size, fill.data(), size);
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t next = done == 0 ? size : std::min(done, bytes - done);
+    std::memcpy(out + done, done == 0 ? fill.data() : out, next);
+    done += next;
+  }
 }
 
 /// The whole virtual picture of an axis is the box.
