@@ -34,13 +34,15 @@ constexpr auto natural_order = [] {
   return order;
 }();
 
-constexpr std::uint64_t big_endian(std::uint64_t value) noexcept {
-  return std::endian::native == std::endian::little ? __builtin_bswap64(value) : value;
+constexpr std::uint64_t little_endian(std::uint64_t value) noexcept {
+  return std::endian::native == std::endian::little ? value : __builtin_bswap64(value);
 }
 
-/// Whether one of the eight bytes is 0xFF.
-constexpr bool has_marker_start(std::uint64_t bytes) noexcept {
-  return ((~bytes - 0x0101010101010101) & bytes & 0x8080808080808080) != 0;
+/// Whether one of the first `count` (0 to 7) of eight bytes is 0xFF.
+constexpr bool has_marker_start(std::uint64_t bytes, int count) noexcept {
+  // The first bit set is right; above it a borrow may have set others.
+  const std::uint64_t found = (~bytes - 0x0101010101010101) & bytes & 0x8080808080808080;
+  return (found & ((std::uint64_t{1} << 8 * count) - 1)) != 0;
 }
 
 }  // namespace
@@ -63,10 +65,12 @@ class HuffmanDecoder::Reader {
     std::uint64_t bytes;
     if (stop_ - next_ >= 8) [[likely]] {
       std::memcpy(&bytes, next_, sizeof bytes);
-      if (!has_marker_start(bytes)) [[likely]] {
-        // Below `count` the buffer may already hold some of these bits: the same ones.
-        bits_.buffer |= big_endian(bytes) >> bits_.count;
-        next_ += (63 - bits_.count) >> 3;
+      bytes = little_endian(bytes);
+      const int whole = (63 - bits_.count) >> 3;
+      if (!has_marker_start(bytes, whole)) [[likely]] {
+        // Below `count` the buffer may already hold bits of the next byte: the same ones.
+        bits_.buffer |= __builtin_bswap64(bytes) >> bits_.count;
+        next_ += whole;
         bits_.count |= 56;
         return;
       }
@@ -76,6 +80,10 @@ class HuffmanDecoder::Reader {
 
   [[nodiscard]] std::uint64_t peek(int count) const noexcept {
     return bits_.buffer >> (64 - count);
+  }
+  void drop(HuffmanTable::Entry entry) noexcept {
+    bits_.buffer <<= entry.shift();
+    bits_.count -= entry.length();
   }
   void drop(int count) noexcept {
     bits_.buffer <<= count;
@@ -96,10 +104,10 @@ class HuffmanDecoder::Reader {
 
   /// A value of `size` bits, 0 to 15: negative ones are sent less one, without a sign.
   [[nodiscard]] std::int32_t take_value(int size) noexcept {
-    if (size == 0) return 0;
-    const auto value = static_cast<std::int32_t>(peek(size));
+    const auto value = static_cast<std::int32_t>(bits_.buffer >> 1 >> (63 - size));
     drop(size);
-    return value < 1 << (size - 1) ? value + 1 - (1 << size) : value;
+    const std::int32_t half = 1 << size >> 1;
+    return value + ((value - half) >> 31 & (1 - (1 << size)));
   }
 
  private:
@@ -187,16 +195,11 @@ Status HuffmanDecoder::restart(Bytes& input) noexcept {
                                                                 std::int16_t* block) noexcept {
   constexpr int lookup_bits = HuffmanTable::lookup_bits;
   constexpr int entries_per_refill = 56 / lookup_bits;
-  reader.refill();
   std::uint32_t symbol = 0;
+  reader.refill();
   const HuffmanTable::Entry dc = (*tables.dc)[reader.peek(lookup_bits)];
-  std::int32_t difference = dc.value();
-  if (dc.length() != 0) [[likely]] {
-    reader.drop(dc.length());
-  } else {
-    if (!reader.take_symbol(*tables.dc, dc, symbol)) return false;
-    difference = reader.take_value(static_cast<int>(symbol));
-  }
+  if (!reader.take_symbol(*tables.dc, dc, symbol)) return false;
+  const std::int32_t difference = reader.take_value(static_cast<int>(symbol));
   // Wraps around in damaged files, as it does in libjpeg.
   prediction = static_cast<std::int32_t>(static_cast<std::uint32_t>(prediction) +
                                          static_cast<std::uint32_t>(difference));
@@ -210,9 +213,8 @@ Status HuffmanDecoder::restart(Bytes& input) noexcept {
     int step = 0;
     for (; step < entries_per_refill && k < 64; ++step) {
       entry = table[reader.peek(lookup_bits)];
-      if (entry.length() == 0) [[unlikely]]
-        break;
-      reader.drop(entry.length());
+      if (entry.length() == 0) break;
+      reader.drop(entry);
       k += entry.skip();
       block[natural_order[k]] = entry.value();
       ++k;

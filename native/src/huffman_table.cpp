@@ -56,16 +56,15 @@ void HuffmanTable::fill(std::uint32_t code, int length, std::uint8_t symbol) noe
   const int free_bits = lookup_bits - length;
   const std::size_t first = static_cast<std::size_t>(code) << free_bits;
   const int size = symbol & 15;
-  const std::uint32_t run = is_dc_ ? 0 : symbol >> 4;
+  const std::uint32_t run = symbol >> 4;
   for (int rest = 0; rest < 1 << free_bits; ++rest) {
     Entry& entry = entries_[(first + static_cast<std::size_t>(rest)) % entries_.size()];
-    if (size > free_bits) {
+    if (is_dc_ || size > free_bits) {
       entry = Entry::symbol(length, symbol);
     } else if (size > 0) {
       entry = Entry::coefficient(length + size, run, extend(rest >> (free_bits - size), size));
     } else {
-      const bool ends_block = !is_dc_ && symbol != zero_run;
-      entry = Entry::coefficient(length, ends_block ? past_the_end : run, 0);
+      entry = Entry::coefficient(length, symbol == zero_run ? run : past_the_end, 0);
     }
   }
 }

@@ -33,8 +33,9 @@ class HuffmanTable {
   static constexpr std::uint32_t past_the_end = 64;
 
   /// What the next bits begin with. Either a whole coefficient (`length` is not 0): bits to
-  /// drop, zeros to skip, value. Or a symbol whose value needs more bits: length of the code,
-  /// 0 when that is longer than `lookup_bits`.
+  /// drop, zeros to skip, value. Or a symbol and the length of its code, which is 0 when the
+  /// code is longer than `lookup_bits`: for DC, whose values are large, and for AC where code
+  /// and value do not fit.
   class Entry {
    public:
     Entry() = default;
@@ -42,6 +43,9 @@ class HuffmanTable {
     static Entry symbol(int code_length, std::uint8_t symbol) noexcept;
 
     [[nodiscard]] int length() const noexcept { return static_cast<int>(packed_ & 0xFF); }
+    /// `length` for a shift, which looks at six bits anyway: nothing stands between the look-up
+    /// and the shift that the next look-up waits for.
+    [[nodiscard]] int shift() const noexcept { return static_cast<int>(packed_ & 63); }
     [[nodiscard]] std::uint32_t skip() const noexcept { return packed_ >> 8 & 0xFF; }
     [[nodiscard]] std::int16_t value() const noexcept {
       return static_cast<std::int16_t>(packed_ >> 16);
@@ -60,8 +64,8 @@ class HuffmanTable {
   };
 
   /// `codes` must be a valid prefix code without the code of ones only, as libjpeg ensures.
-  /// DC symbols are sizes of values; AC symbols are run and size. Codes that are those of the
-  /// last call cost a comparison.
+  /// DC symbols are sizes of values, at most 15; AC symbols are run and size. Codes that are
+  /// those of the last call cost a comparison.
   void build(const HuffmanCodes& codes, bool is_dc) noexcept;
 
   [[nodiscard]] Entry operator[](std::uint64_t index) const noexcept { return entries_[index]; }
