@@ -78,10 +78,9 @@ class Fused:
             raise SchemaError("Grayscale(3) of grey pictures: leave it out, or pass FastDataset(mode='RGB')")
 
     def _check_channels(self, channels: int) -> None:
-        if channels == 4 and (self._kernel is not None or self._channels is not None):
+        if channels == 4 and self._channels is not None:
             raise SchemaError(
-                "pictures with alpha are cropped, padded and flipped only, for resampling would have to weigh colours "
-                "by alpha; pass FastDataset(mode='RGB'), or transforms to FastDataset(transform=Compose([...]))"
+                "Grayscale of pictures with alpha cannot be done in one pass; pass FastDataset(mode='RGB')"
             )
 
     def plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
