@@ -66,6 +66,7 @@ class FastLoader:
       for raw arrays, which are only copied.
     * ``transforms``: those of ``fastio.transforms``, done by the native threads in the pass that decodes. Their random
       numbers are a function of seed, epoch and sample: the same whatever the threads, ranks, batches or resumes.
+      Of a JPEG only the rows needed are decoded: damage behind them is seen by the checksum (``verify``) alone.
     * ``layout``: "channels_last", or "contiguous" for (B, C, H, W) in memory too.
     * ``pin_memory``: pinned batches, by default where there is a CUDA device.
 
