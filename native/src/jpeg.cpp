@@ -59,6 +59,15 @@ bool is_complete(const jpeg_decompress_struct& info) noexcept {
   return true;
 }
 
+/// Whether memory for all coefficients would be asked for that the file cannot fill: a block has
+/// a bit at least, and 1/64 at the very least where it is coded arithmetically.
+bool asks_too_much(jpeg_decompress_struct& info, std::size_t file_bytes) noexcept {
+  if (jpeg_has_multiple_scans(&info) == 0) return false;
+  const std::size_t blocks = std::size_t{info.image_width} * info.image_height / DCTSIZE2;
+  const std::size_t blocks_a_byte = info.arith_code != 0 ? 512 : 8;
+  return blocks / blocks_a_byte > file_bytes;
+}
+
 }  // namespace
 
 class JpegDecoder::Handle {
@@ -212,6 +221,7 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const JpegPart& part, Scratc
                                         PixelView& view) noexcept {
   open(file);
   if (!part.box.is_inside(info_.image_width, info_.image_height)) return Status::bad_shape;
+  if (asks_too_much(info_, file.size())) return Status::truncated;
   const Status started = start(part.channels);
   if (started != Status::ok) return started;
   const Region& region = part.region;
@@ -233,8 +243,9 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const JpegPart& part, Scratc
     std::uint8_t* pixel_row = pixels + (info_.output_scanline - y) * stride;
     JSAMPROW row = pixel_row;
     if (jpeg_read_scanlines(&info_, &row, 1) != 1) continue;
-    if (part.channels == 1 && components == 3)
+    if (part.channels == 1 && components == 3) {
       rgb_to_grey(pixel_row, pixel_row, info_.output_width);
+    }
   }
   if (last == info_.output_height) jpeg_finish_decompress(&info_);
   const auto channels = static_cast<std::size_t>(part.channels);

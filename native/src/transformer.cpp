@@ -3,34 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fastio/mirror.h"
+
 namespace fastio {
 namespace {
 
 std::size_t unsign(std::int32_t value) noexcept {
   return static_cast<std::size_t>(value);
-}
-
-/// Copies `pixels` pixels, at least one, last one first.
-template <std::size_t channels>
-void mirror_row(const std::uint8_t* in, std::uint8_t* out, std::size_t pixels) noexcept {
-  const std::uint8_t* last = in + (pixels - 1) * channels;
-  // Three bytes are two moves, four are one: the byte too many belongs to the neighbour on
-  // both sides, and is written over by the next pixel. The first and last one have none.
-  constexpr std::size_t moved = channels == 3 ? 4 : channels;
-  std::memcpy(out, last, channels);
-  for (std::size_t i = 1; i + 1 < pixels; ++i) {
-    std::memcpy(out + i * channels, last - i * channels, moved);
-  }
-  std::memcpy(out + (pixels - 1) * channels, in, channels);
-}
-
-void mirror_row(const std::uint8_t* in, int channels, std::uint8_t* out,
-                std::size_t pixels) noexcept {
-  switch (channels) {
-    case 1: mirror_row<1>(in, out, pixels); break;
-    case 3: mirror_row<3>(in, out, pixels); break;
-    default: mirror_row<4>(in, out, pixels); break;
-  }
 }
 
 /// value * alpha / 255, rounded.
@@ -142,15 +121,16 @@ bool Transformer::window(const PixelView& in, int channels, const PixelTarget& o
     if (channels == 4 && options_.filter != Filter::nearest) return premultiplied(in, out);
     return resizer_.run(in, channels, out, simd_level());
   }
+  if (plan_.flip == 1) {
+    const MirrorRow mirror = mirror_row(channels, simd_level());
+    for (std::size_t y = 0; y < region_.height; ++y) {
+      mirror(in.data + y * in.stride, out.data + y * out.stride, region_.width);
+    }
+    return true;
+  }
   const std::size_t bytes = region_.width * static_cast<std::size_t>(channels);
   for (std::size_t y = 0; y < region_.height; ++y) {
-    const std::uint8_t* row = in.data + y * in.stride;
-    std::uint8_t* to = out.data + y * out.stride;
-    if (plan_.flip == 1) {
-      mirror_row(row, channels, to, region_.width);
-    } else {
-      std::memcpy(to, row, bytes);
-    }
+    std::memcpy(out.data + y * out.stride, in.data + y * in.stride, bytes);
   }
   return true;
 }
