@@ -204,7 +204,8 @@ void test_damage_is_seen() {
 
 std::size_t find_marker(const File& file, int marker) {
   const std::array<std::uint8_t, 2> wanted{0xFF, static_cast<std::uint8_t>(marker)};
-  return static_cast<std::size_t>(std::ranges::search(file, wanted).begin() - file.begin());
+  const auto found = std::search(file.begin(), file.end(), wanted.begin(), wanted.end());
+  return static_cast<std::size_t>(found - file.begin());
 }
 
 void test_restart_markers() {
