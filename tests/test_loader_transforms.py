@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import DataLoader
 
@@ -34,6 +36,7 @@ from fastio.transforms import (
 )
 from fastio.transforms.random import uniform
 from tests.conftest import SUFFIXES, encode, write_store
+from tests.transforms.chains import FILL, chains, is_fusible, tolerance
 
 COUNT = 23
 SIZES = ((40, 60), (64, 48), (50, 50), (33, 91), (120, 21))
@@ -118,6 +121,28 @@ def test_the_fused_path_is_the_plain_path(stores: dict[str, Path], kind: str, su
         for images, labels in loader:
             assert torch.equal(expected(dataset, chain, labels.tolist(), epoch=2, seed=5), images)
             assert images.is_contiguous(memory_format=torch.channels_last)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    chain=chains.filter(is_fusible),
+    size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    kind=st.sampled_from(["JPEG", "PNG", "raw"]),
+    threads=st.sampled_from([1, 2]),
+    epoch=st.integers(0, 1 << 31),
+)
+def test_any_chain(
+    stores: dict[str, Path], chain: list[Transform], size: tuple[int, int], kind: str, threads: int, epoch: int
+) -> None:
+    """Chains of every form, brought to one size at the end."""
+    dataset = FastDataset(stores[f"{kind} lmdb"])
+    chain = [*chain, RandomCrop(size, pad_if_needed=True, fill=FILL)]
+    with FastLoader(dataset, COUNT, transforms=chain, threads=threads) as loader:
+        loader.set_epoch(epoch)
+        images, labels = next(iter(loader))
+    difference = expected(dataset, chain, labels.tolist(), epoch=epoch).int() - images.int()
+
+    assert difference.abs().max() <= tolerance(chain)
 
 
 @pytest.mark.parametrize("chain", [TRAIN, CHAINS["crop"], CHAINS["nearest"]])
@@ -330,6 +355,22 @@ def test_a_chain_or_one(stores: dict[str, Path]) -> None:
 
     assert torch.equal(got[0], got[1])
     assert torch.equal(got[0], got[2])
+
+
+def test_the_recipes_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The README's lines run as they stand there."""
+    text = (Path(__file__).parent.parent / "README.md").read_text()
+    lines = next(block for block in text.split("```python\n") if "import CenterCrop" in block).split("```")[0]
+    for name in ("train.lmdb", "val.lmdb", "cifar.h5"):
+        side = 32 if name == "cifar.h5" else 300
+        write_store(tmp_path / name, [encode(smooth(side, side, index)) for index in range(3)], np.arange(3))
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {}
+    exec(compile(lines, "README.md", "exec"), found)
+
+    for name, size in (("train", 224), ("val", 224), ("cifar", 32)):
+        with found[name] as loader:
+            assert (3, 3, size, size) == next(iter(loader))[0].shape
 
 
 class Own(FastDataset):
