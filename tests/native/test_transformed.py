@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,28 +52,28 @@ def whole(box: tuple[int, int, int, int], size: tuple[int, int]) -> Plan:
     return Plan(box, size, (0, 0, *size), (0, 0), size)
 
 
-def resized(picture: Image.Image, size: tuple[int, int], filter: Image.Resampling) -> Image.Image:
+def resized(picture: Image.Image, size: tuple[int, int], kernel: Image.Resampling) -> Image.Image:
     """
     Pillow's resize, its two passes in the order of Pillow 13.
 
     Earlier versions always begin horizontally, which differs where rounding between the passes does.
     """
-    if filter == Image.Resampling.NEAREST:
-        return picture.resize(size, filter)
+    if kernel == Image.Resampling.NEAREST:
+        return picture.resize(size, kernel)
     alpha = picture.mode == "RGBA" and picture.size != size
     result = picture.convert("RGBa") if alpha else picture
     (width, height), (new_width, new_height) = picture.size, size
     if height > new_height and height - new_height > 2 * (width - new_width):
-        result = result.resize((width, new_height), filter).resize(size, filter)
+        result = result.resize((width, new_height), kernel).resize(size, kernel)
     else:
-        result = result.resize((new_width, height), filter).resize(size, filter)
+        result = result.resize((new_width, height), kernel).resize(size, kernel)
     return result.convert(picture.mode) if alpha else result
 
 
-def expected(picture: Image.Image, plan: Plan, *, filter: int, fill: bytes, grey: bool) -> Array:
+def expected(picture: Image.Image, plan: Plan, *, kernel: int, fill: bytes, grey: bool) -> Array:
     """The same by Pillow, step by step: (H, W, C)."""
     x, y, width, height = plan.box
-    result = resized(picture.crop((x, y, x + width, y + height)), plan.virtual, FILTERS[filter])
+    result = resized(picture.crop((x, y, x + width, y + height)), plan.virtual, FILTERS[kernel])
     if grey:
         result = result.convert("L").convert(picture.mode)
     left, top, width, height = plan.window
@@ -187,11 +188,11 @@ def plans(draw: st.DrawFn, width: int, height: int) -> Plan:
 def test_order_of_passes(data: st.DataObject) -> None:
     """In one call Pillow 13 takes the order that ``resized`` says."""
     old, new = data.draw(st.tuples(sides, sides)), data.draw(st.tuples(sides, sides))
-    filter = data.draw(st.sampled_from(FILTERS))
+    kernel = data.draw(st.sampled_from(FILTERS))
     picture = picture_of(pixels(old[1], old[0], 3))
-    found = resized(picture, new, filter)
+    found = resized(picture, new, kernel)
     if PIL.__version__ >= "13":
-        np.testing.assert_array_equal(np.asarray(picture.resize(new, filter)), np.asarray(found))
+        np.testing.assert_array_equal(np.asarray(picture.resize(new, kernel)), np.asarray(found))
 
 
 @settings(max_examples=400, deadline=None)
@@ -206,7 +207,7 @@ def test_raw_equals_pillow(data: st.DataObject) -> None:
     batch = Batch([array.tobytes()], [plan], channels, data.draw(st.integers(0, 5)), data.draw(st.booleans()), grey)
     found = batch.gather(height, width)[0]
     assert batch.status.tolist() == [_native.OK]
-    want = expected(picture_of(array), plan, filter=batch.filter, fill=batch.fill, grey=grey)
+    want = expected(picture_of(array), plan, kernel=batch.filter, fill=batch.fill, grey=grey)
     np.testing.assert_array_equal(want, found)
 
 
@@ -221,7 +222,7 @@ def test_png_equals_pillow(data: st.DataObject) -> None:
     batch = Batch([png(array)], [plan], channels, data.draw(st.integers(0, 5)))
     found = batch.decode()[0]
     assert batch.status.tolist() == [_native.OK]
-    want = expected(picture_of(array), plan, filter=batch.filter, fill=batch.fill, grey=False)
+    want = expected(picture_of(array), plan, kernel=batch.filter, fill=batch.fill, grey=False)
     np.testing.assert_array_equal(want, found)
 
 
@@ -294,3 +295,102 @@ def test_jpeg_regions_at_all_positions(size: tuple[int, int]) -> None:
         for box, region in zip(boxes, found, strict=True):
             x, y = box[:2]
             np.testing.assert_array_equal(full[y : y + side, x : x + side], region, err_msg=f"{kind} {box}")
+
+
+PHOTO = save_jpeg(Image.fromarray(pixels(40, 60, 3)), subsampling=2)
+PLAN = whole((10, 5, 40, 30), (20, 15))
+
+
+@pytest.mark.parametrize(
+    ("fault", "plan"),
+    [
+        ("box is empty", replace(PLAN, box=(0, 0, 0, 5))),
+        ("box begins before", replace(PLAN, box=(-1, 0, 5, 5))),
+        ("virtual size", replace(PLAN, virtual=(0, 15))),
+        ("window leaves the virtual", replace(PLAN, window=(1, 0, 20, 15))),
+        ("leaves the row", replace(PLAN, place=(1, 0))),
+        ("flip", replace(PLAN, flip=2)),
+    ],
+)
+def test_a_bad_plan_is_named(fault: str, plan: Plan) -> None:
+    """A plan that cannot be right is refused before anything runs, with its position."""
+    with pytest.raises(ValueError, match=f"plan 1: .*{fault}"):
+        Batch([PHOTO] * 2, [PLAN, plan]).decode()
+
+
+def test_arguments_are_checked() -> None:
+    """Filter, channels and fill that do not fit are refused."""
+    with pytest.raises(ValueError, match="filter is 6"):
+        Batch([PHOTO], [PLAN], filter=6).decode()
+    with pytest.raises(ValueError, match="2 channels"):
+        Batch([PHOTO], [PLAN], channels=2).decode()
+    with pytest.raises(ValueError, match="grey goes with 1 or 3"):
+        Batch([PHOTO], [PLAN], channels=4, grey=True).decode()
+
+
+def test_a_smaller_picture_is_bad_shape() -> None:
+    """A box that leaves its picture is no damage, but another picture than was planned for."""
+    too_wide = replace(PLAN, box=(30, 5, 31, 30))
+    batch = Batch([PHOTO, png(pixels(40, 60, 3)), PHOTO], [too_wide, too_wide, PLAN])
+    batch.decode()
+    assert batch.status.tolist() == [_native.BAD_SHAPE, _native.BAD_SHAPE, _native.OK]
+    raw = Batch([bytes(40 * 60 * 3), bytes(40 * 60)], [too_wide, PLAN])
+    raw.gather(40, 60)
+    assert raw.status.tolist() == [_native.BAD_SHAPE, _native.BAD_SHAPE]
+
+
+def test_damage() -> None:
+    """Damage within the rows needed is seen; behind them only the checksum sees it."""
+    above = whole((0, 0, 60, 8), (60, 8))
+    below = whole((0, 30, 60, 10), (60, 10))
+    cut = PHOTO[: len(PHOTO) * 2 // 3]
+    batch = Batch([cut, cut, b"", b"no picture at all"], [above, below])
+    batch.plans = [above, replace(below, row=(60, 8), window=(0, 0, 60, 8)), above, above]
+    batch.decode()
+    assert batch.status.tolist() == [_native.OK, _native.TRUNCATED, _native.TRUNCATED, _native.NOT_IMAGE]
+    batch.checksums = np.array([zlib.crc32(PHOTO)] * 4, np.uint32)
+    batch.decode()
+    assert batch.status.tolist() == [_native.BAD_CHECKSUM] * 4
+
+
+def test_a_pool_gives_the_same() -> None:
+    """Threads change nothing, nor does a checksum."""
+    values = [save_jpeg(Image.fromarray(pixels(40, 60, 3, seed))) for seed in range(20)]
+    one = Batch(values, [PLAN] * 20)
+    checksums = np.array([zlib.crc32(value) for value in values], np.uint32)
+    many = Batch(values, [PLAN] * 20, checksums=checksums, pool=ThreadPool(3))
+    np.testing.assert_array_equal(one.decode(), many.decode())
+    assert not many.status.any()
+
+
+def test_grey_pixels_may_become_three_channels() -> None:
+    """Raw grey pixels are replicated where grey is asked for."""
+    array = pixels(9, 7, 1)
+    found = Batch([array.tobytes()], [whole((0, 0, 7, 9), (7, 9))], grey=True).gather(9, 7)[0]
+    np.testing.assert_array_equal(np.repeat(array, 3, axis=2), found)
+
+
+def draw(seed: int, epoch: int, indices: list[int], count: int) -> NDArray[np.float64]:
+    out = np.empty((len(indices), count))
+    _native.philox(seed, epoch, np.array(indices, np.int64), out)
+    return out
+
+
+def test_philox_depends_on_seed_epoch_index_and_place_alone() -> None:
+    """A sample's numbers are the same in any batch, and differ between seeds, epochs, indices and places."""
+    together = draw(5, 2, [7, 2**40, 3], 6)
+    np.testing.assert_array_equal(together[1], draw(5, 2, [2**40], 6)[0])
+    np.testing.assert_array_equal(together[:, :3], draw(5, 2, [7, 2**40, 3], 3))
+    others = [draw(5, 3, [7], 6), draw(6, 2, [7], 6), draw(5 + 2**32, 2, [7], 6), together]
+    assert 6 * 6 == len(np.unique(np.concatenate(others)))
+
+
+def test_philox_is_uniform() -> None:
+    """Numbers lie in [0, 1), as many in each tenth; the values are those of every version to come."""
+    numbers = draw(0, 0, list(range(20000)), 3)
+    assert numbers.min() >= 0
+    assert numbers.max() < 1
+    share = np.histogram(numbers, 10, (0, 1))[0] / numbers.size
+    np.testing.assert_allclose(0.1, share, atol=0.005)
+    expected_numbers = ["0x1.e2d377c610b08p-3", "0x1.6ef031ab1c82ep-2", "0x1.25d8ec8eace40p-3"]
+    assert expected_numbers == [number.hex() for number in draw(1, 2, [3], 3)[0].tolist()]
