@@ -166,6 +166,25 @@ void HuffmanDecoder::begin(std::span<const Block> blocks, std::uint32_t restart_
   bits_ = {};
   restart_interval_ = until_restart_ = restart_interval;
   next_restart_ = 0;
+  mcus_per_row_ = next_mcu_ = 0;
+}
+
+void HuffmanDecoder::pass_over_all_but(const Wanted& wanted, std::size_t mcus_per_row) noexcept {
+  wanted_ = wanted;
+  mcus_per_row_ = mcus_per_row;
+}
+
+bool HuffmanDecoder::next_interval_is_wanted() const noexcept {
+  if (mcus_per_row_ == 0) return true;
+  for (std::size_t mcu = next_mcu_; mcu < next_mcu_ + restart_interval_; ++mcu) {
+    const std::size_t row = mcu / mcus_per_row_;
+    const std::size_t column = mcu % mcus_per_row_;
+    if (row >= wanted_.first_row && row <= wanted_.last_row && column >= wanted_.first_column &&
+        column <= wanted_.last_column) {
+      return true;
+    }
+  }
+  return false;
 }
 
 /// Finds the marker; what lies before it is no damage for libjpeg either.
@@ -174,7 +193,9 @@ Status HuffmanDecoder::restart(Bytes& input) noexcept {
   const std::uint8_t* const stop = next + input.size();
   std::uint8_t marker = 0;
   while (marker == 0) {
-    next = std::find(next, stop, marker_start);
+    const auto left = static_cast<std::size_t>(stop - next);
+    next = static_cast<const std::uint8_t*>(std::memchr(next, marker_start, left));
+    if (next == nullptr) return Status::truncated;
     next = std::find_if(next, stop, [](auto byte) { return byte != marker_start; });
     if (next == stop) return Status::truncated;
     marker = *next++;
@@ -237,7 +258,10 @@ Status HuffmanDecoder::decode_mcu(Bytes& input, Coefficients* const* blocks) noe
       const Status status = restart(input);
       if (status != Status::ok) return status;
     }
+    if (until_restart_ == restart_interval_) passing_over_ = !next_interval_is_wanted();
     --until_restart_;
+    ++next_mcu_;
+    if (passing_over_) return Status::ok;
   }
   Reader reader(input, bits_);
   bool sound = true;

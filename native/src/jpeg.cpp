@@ -234,6 +234,7 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const JpegPart& part, Scratc
   if (width < info_.output_width) jpeg_crop_scanline(&info_, &x, &width);
   const auto y = static_cast<JDIMENSION>(region.y - std::min(region.y, margin));
   const std::size_t last = region.y + region.height;
+  limit_scan(info_, {.x = x, .right = x + width, .y = y, .bottom = last}, huffman_);
   const auto components = static_cast<std::size_t>(info_.output_components);
   const std::size_t stride = info_.output_width * components;
   std::uint8_t* pixels = memory.reserve((last - y) * stride + Resizer::slack);

@@ -1,6 +1,7 @@
 // Our own entropy decoder in libjpeg-turbo's pipeline, and the test that lets it in.
 #include "jpeg_entropy.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -79,6 +80,21 @@ bool begin_scan(const jpeg_decompress_struct& info, HuffmanDecoder& decoder) noe
   }
   decoder.begin(std::span(blocks).first(count), info.restart_interval);
   return true;
+}
+
+void limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels,
+                HuffmanDecoder& decoder) noexcept {
+  const bool interleaved = info.comps_in_scan > 1;
+  const auto width = static_cast<std::size_t>(DCTSIZE * (interleaved ? info.max_h_samp_factor : 1));
+  const auto height =
+      static_cast<std::size_t>(DCTSIZE * (interleaved ? info.max_v_samp_factor : 1));
+  // Smooth upsampling looks at the neighbours of a pixel.
+  const HuffmanDecoder::Wanted wanted{
+      .first_row = (pixels.y - std::min<std::size_t>(pixels.y, height)) / height,
+      .last_row = pixels.bottom / height + 1,
+      .first_column = (pixels.x - std::min<std::size_t>(pixels.x, width)) / width,
+      .last_column = pixels.right / width + 1};
+  decoder.pass_over_all_but(wanted, info.MCUs_per_row);
 }
 
 void replace_entropy_decoder(jpeg_decompress_struct& info,

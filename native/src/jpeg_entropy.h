@@ -21,6 +21,15 @@ namespace fastio {
 /// components in one scan. After jpeg_start_decompress, which checks the tables.
 [[nodiscard]] bool begin_scan(const jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept;
 
+/// The pixels of a picture that matter, upper ends excluded.
+struct WantedPixels {
+  std::size_t x, right, y, bottom;
+};
+
+/// Lets `decoder` pass over what has no part in them. With begin_scan.
+void limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels,
+                HuffmanDecoder& decoder) noexcept;
+
 /// Lets libjpeg call `decode_mcu` for every MCU to come; blocks are null where it skips.
 void replace_entropy_decoder(jpeg_decompress_struct& info,
                              boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*)) noexcept;

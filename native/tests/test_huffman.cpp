@@ -124,6 +124,12 @@ void expect_equal_or_stricter(const File& file, const Recipe& recipe) {
   }
 }
 
+std::size_t find_marker(const File& file, int marker) {
+  const std::array<std::uint8_t, 2> wanted{0xFF, static_cast<std::uint8_t>(marker)};
+  const auto found = std::search(file.begin(), file.end(), wanted.begin(), wanted.end());
+  return static_cast<std::size_t>(found - file.begin());
+}
+
 void test_own_decoder_is_in_use() {
   EXPECT(fastio::entropy_in_use() == Entropy::fastio);
 }
@@ -153,7 +159,8 @@ File decode_part(Entropy entropy, const File& file, const fastio::Region& region
   return pixels;
 }
 
-/// libjpeg-turbo then asks for MCUs whose values it does not want.
+/// libjpeg-turbo then asks for MCUs whose values it does not want, and ours passes over restart
+/// intervals.
 void test_parts_are_equal() {
   std::mt19937 random(5);
   for (int i = 0; i < 1000; ++i) {
@@ -169,6 +176,19 @@ void test_parts_are_equal() {
     EXPECT(decode_part(Entropy::libjpeg_turbo, file, region) ==
            decode_part(Entropy::fastio, file, region));
   }
+}
+
+void test_unwanted_intervals_are_passed_over() {
+  std::mt19937 random(6);
+  const Recipe recipe{96, 96, 3, 1, 1, 80, 4, true, Content::noise};
+  const File file = encode(recipe, random);
+  File damaged = file;
+  const std::size_t second = find_marker(file, JPEG_RST0) + 2;  // columns 4 to 7 of 12, row 0
+  std::fill_n(damaged.begin() + static_cast<std::ptrdiff_t>(second), 20, std::uint8_t{0xFE});
+  EXPECT(decode(Entropy::fastio, damaged, recipe.width, recipe.height).status != Status::ok);
+  const fastio::Region left_bottom{0, 40, 16, 56};
+  EXPECT(decode_part(Entropy::fastio, file, left_bottom) ==
+         decode_part(Entropy::fastio, damaged, left_bottom));
 }
 
 void test_cuts_are_seen() {
@@ -200,12 +220,6 @@ void test_damage_is_seen() {
       expect_equal_or_stricter(damaged, recipe);
     }
   }
-}
-
-std::size_t find_marker(const File& file, int marker) {
-  const std::array<std::uint8_t, 2> wanted{0xFF, static_cast<std::uint8_t>(marker)};
-  const auto found = std::search(file.begin(), file.end(), wanted.begin(), wanted.end());
-  return static_cast<std::size_t>(found - file.begin());
 }
 
 void test_restart_markers() {
@@ -290,6 +304,7 @@ int main() {
   test_own_decoder_is_in_use();
   test_sound_files_are_equal();
   test_parts_are_equal();
+  test_unwanted_intervals_are_passed_over();
   test_cuts_are_seen();
   test_damage_is_seen();
   test_restart_markers();

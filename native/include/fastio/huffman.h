@@ -107,6 +107,15 @@ class HuffmanDecoder {
   /// below 4) and whose restart markers stand after `restart_interval` MCUs each (0: none).
   void begin(std::span<const Block> blocks, std::uint32_t restart_interval) noexcept;
 
+  /// The MCUs whose values matter, in rows and columns of MCUs, both ends included.
+  struct Wanted {
+    std::size_t first_row, last_row, first_column, last_column;
+  };
+
+  /// From now to the next `begin`, restart intervals without a wanted MCU are passed over:
+  /// their blocks stay zero and damage within them is not seen.
+  void pass_over_all_but(const Wanted& wanted, std::size_t mcus_per_row) noexcept;
+
   /// Decodes the next MCU and moves `input` on, never past a marker but a restart marker.
   ///
   /// `blocks` points to one block for each of the MCU, all zero; nullptr throws the values
@@ -129,6 +138,7 @@ class HuffmanDecoder {
   };
 
   [[nodiscard]] Status restart(Bytes& input) noexcept;
+  [[nodiscard]] bool next_interval_is_wanted() const noexcept;
   [[nodiscard]] static bool decode_block(Reader& reader, const Tables& tables,
                                          std::int32_t& prediction, std::int16_t* block) noexcept;
 
@@ -141,6 +151,10 @@ class HuffmanDecoder {
   std::uint32_t restart_interval_ = 0;
   std::uint32_t until_restart_ = 0;
   std::uint8_t next_restart_ = 0;  ///< 0 to 7
+  Wanted wanted_{};
+  std::size_t mcus_per_row_ = 0;  ///< 0: all are wanted
+  std::size_t next_mcu_ = 0;
+  bool passing_over_ = false;
   Coefficients discarded_{};
 };
 

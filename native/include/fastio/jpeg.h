@@ -46,8 +46,9 @@ class JpegDecoder {
   /// Decodes a region into memory of the decoder's own: the very pixels that `decode` gives.
   /// `view` is its first pixel and is valid until the next call.
   ///
-  /// As `decode`, but for damage behind the last row needed, which is not looked at (the
-  /// checksum of the file sees it); `bad_shape` where the box leaves the picture.
+  /// As `decode`, but for damage behind the last row needed and in restart intervals without a
+  /// pixel needed, which are not looked at (the checksum of the file sees it); `bad_shape` where
+  /// the box leaves the picture.
   [[nodiscard]] Status decode_part(Bytes file, const JpegPart& part, PixelView& view) noexcept;
 
  private:
