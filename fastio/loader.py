@@ -289,9 +289,9 @@ def _fused(
     """The transforms for the native core; another layout alone is none at all, done there too."""
     if layout not in get_args(Layout):
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(map(repr, get_args(Layout)))}")
-    if transforms is None and layout == "channels_last":
+    if not transforms and layout == "channels_last":
         return None
-    what = f"layout={layout!r}" if transforms is None else "transforms="
+    what = "transforms=" if transforms else f"layout={layout!r}"
     reader = dataset.reader
     if dataset.transform is not None or not _is_native(dataset):
         raise ValueError(

@@ -261,6 +261,7 @@ def test_simd_changes_nothing(stores: dict[str, Path]) -> None:
     said = [
         subprocess.run(
             [sys.executable, "-c", program, *paths],
+            cwd=Path(__file__).parent.parent,
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
