@@ -62,8 +62,9 @@ bool entropy_is_replaceable() noexcept {
 }
 
 bool begin_scan(const jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept {
-  const bool readable = info.progressive_mode == 0 && info.arith_code == 0 &&
-                        info.data_precision == 8 && info.comps_in_scan == info.num_components;
+  const bool sequential = info.progressive_mode == 0 && info.Ss == 0 && info.Se == DCTSIZE2 - 1;
+  const bool readable = sequential && info.arith_code == 0 && info.data_precision == 8 &&
+                        info.comps_in_scan == info.num_components;
   if (!readable) return false;
   std::array<HuffmanDecoder::Block, HuffmanDecoder::most_blocks> blocks{};
   const auto count = static_cast<std::size_t>(info.blocks_in_MCU);
@@ -73,6 +74,7 @@ bool begin_scan(const jpeg_decompress_struct& info, HuffmanDecoder& decoder) noe
     const jpeg_component_info& tables = *info.cur_comp_info[component];
     const JHUFF_TBL* dc = info.dc_huff_tbl_ptrs[tables.dc_tbl_no];
     const JHUFF_TBL* ac = info.ac_huff_tbl_ptrs[tables.ac_tbl_no];
+    if (dc == nullptr || ac == nullptr) return false;
     blocks[i] = {static_cast<std::uint8_t>(component), static_cast<std::uint8_t>(tables.dc_tbl_no),
                  static_cast<std::uint8_t>(tables.ac_tbl_no)};
     decoder.set_dc_table(blocks[i].dc_table, codes_of(*dc));
