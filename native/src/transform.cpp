@@ -18,7 +18,7 @@ class TransformTask : public Task {
 
   void run(Worker& worker, std::size_t first, std::size_t last) noexcept override {
     for (std::size_t i = first; i < last; ++i) {
-      if (i + 1 < last) prefetch(batch_.spans[i + 1]);
+      if (i + 2 < last) prefetch(batch_.spans[i + 2]);
       batch_.rows.status[i] = static_cast<std::int32_t>(transform(worker, i));
     }
   }
@@ -32,8 +32,8 @@ class TransformTask : public Task {
                                          const Picture& out) const noexcept = 0;
 
  private:
-  /// Asks for the first bytes of a value while the one before it is worked on: samples in random
-  /// order lie where the processor does not expect them.
+  /// Asks for the first bytes of a value while the two before it are worked on: samples in
+  /// random order lie where the processor does not expect them.
   static void prefetch(Bytes value) noexcept {
     constexpr std::size_t most_bytes = 4096;
     constexpr std::size_t line_bytes = 64;
