@@ -23,6 +23,11 @@ class Data:
     photos: Path  # class folders of JPEGs of one size
     packed: Path
 
+    @property
+    def mixed(self) -> Path:
+        """Class folders of JPEGs of different sizes."""
+        return self.packed / "mixed"
+
     def store(self, name: str) -> Path:
         """The path of a packed form, such as ``png.lmdb``."""
         return self.packed / name
@@ -36,6 +41,7 @@ def prepare(root: Path, *, pngs: Path | None = None, labels: Path | None = None)
         labels = make_pngs(pngs)
     assert labels is not None
     data = Data(pngs, labels, make_photos(root / "photos", 200, sizes=((375, 500),)), root)
+    _pack(make_photos(data.mixed), data.store("mixed.lmdb"), overwrite=True)
     for suffix in ("lmdb", "h5", "tar"):
         _pack(data.pngs, data.store(f"png.{suffix}"), labels=data.labels, overwrite=True)
         _pack(data.photos, data.store(f"jpeg.{suffix}"), overwrite=True)
@@ -100,11 +106,38 @@ def _fast(name: str, batch_size: int, **options: Any) -> Callable[[Data, int], I
     return build
 
 
-def _files(workers: int) -> Callable[[Data, int], Iterable[Any]]:
+def _crops(name: str, batch_size: int, transforms: str) -> Callable[[Data, int], Iterable[Any]]:
+    def build(data: Data, threads: int) -> Iterable[Any]:
+        from fastio import FastDataset, FastLoader
+        from fastio.transforms import CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform
+
+        chains: dict[str, list[Transform]] = {
+            "random_224": [RandomResizedCrop(224), RandomHorizontalFlip()],
+            "center_224": [Resize(256), CenterCrop(224)],
+            "crop_32": [RandomCrop(32, padding=4), RandomHorizontalFlip()],
+        }
+        dataset = FastDataset(data.store(name))
+        return FastLoader(dataset, batch_size, threads=threads, transforms=chains[transforms])
+
+    return build
+
+
+def _files(workers: int, transform: str = "") -> Callable[[Data, int], Iterable[Any]]:
     def build(data: Data, threads: int) -> Iterable[Any]:
         from benchmarks.peers import files_pil
 
-        return files_pil.loader(data.pngs, data.labels, batch_size=128, workers=workers)
+        chosen = getattr(files_pil, transform) if transform else None
+        return files_pil.loader(data.pngs, data.labels, batch_size=128, workers=workers, transform=chosen)
+
+    return build
+
+
+def _photo_files(workers: int, transform: str) -> Callable[[Data, int], Iterable[Any]]:
+    def build(data: Data, threads: int) -> Iterable[Any]:
+        from benchmarks.peers import files_pil
+
+        chosen = getattr(files_pil, transform)
+        return files_pil.photo_loader(data.mixed, batch_size=64, workers=workers, transform=chosen)
 
     return build
 
@@ -137,6 +170,15 @@ LOADING: dict[str, Callable[[Data, int], Iterable[Any]]] = {
     "raw fastio hdf5, full shuffle": _fast("raw.h5", 256, shuffle="full"),
     "jpeg fastio lmdb": _fast("jpeg.lmdb", 32),
     "jpeg fastio lmdb, unverified": _fast("jpeg.lmdb", 32, verify=False),
+    "rrc224 files, PIL, 0 workers": _photo_files(0, "random_224"),
+    "rrc224 files, PIL, 2 workers": _photo_files(2, "random_224"),
+    "rrc224 fastio lmdb": _crops("mixed.lmdb", 64, "random_224"),
+    "resize256 crop224 files, PIL, 0 workers": _photo_files(0, "center_224"),
+    "resize256 crop224 files, PIL, 2 workers": _photo_files(2, "center_224"),
+    "resize256 crop224 fastio lmdb": _crops("mixed.lmdb", 64, "center_224"),
+    "png files, PIL, 0 workers, RandomCrop+flip": _files(0, "crop_32"),
+    "png fastio lmdb, RandomCrop+flip": _crops("png.lmdb", 256, "crop_32"),
+    "raw fastio hdf5, RandomCrop+flip": _crops("raw.h5", 256, "crop_32"),
 }
 
 

@@ -113,6 +113,32 @@ def gather(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64]
 def will_need(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], pool: ThreadPool | None = None) -> Job:
     """Ask the kernel to read these spans ahead, neighbours merged."""
 
+def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False) -> Job:
+    """
+    Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.
+
+    ``plan`` is (n, 13): box x y w h, virtual w h, window x y w h, place x y, flip. The
+    box of the picture becomes the virtual size (Pillow's resize to the bit); the window
+    of that goes to (place x, place y) of the row, ``fill`` around it, and the row is
+    mirrored where flip is 1. ``out`` is (n, H, W, C) or, ``planar``, (n, C, H, W).
+    ``filter``: 0 bilinear, 1 bicubic, 2 box, 3 lanczos, 4 hamming, 5 nearest. ``grey``
+    writes the result's luma to all channels. A box that leaves its picture is
+    BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is
+    seen by ``checksums`` only.
+    """
+
+def gather_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, height: int, width: int) -> Job:
+    """
+    The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.
+    With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.
+    """
+
+def philox(seed: int, epoch: int, indices: NDArray[np.int64], out: NDArray[np.float64]) -> None:
+    """
+    Uniform doubles in [0, 1) of 53 bits: ``out[i, j]`` depends on seed (below 2**64),
+    epoch (below 2**32), ``indices[i]`` and j alone, on every machine.
+    """
+
 def stat_files(folder: int, names: Sequence[str | bytes], out: NDArray[np.int64]) -> None:
     """
     Look at files of the folder open as ``folder``, links followed. ``out`` is (n, 4): errno

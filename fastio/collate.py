@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec import CODECS, describe_status
+from fastio.codec.base import Geometry
 from fastio.codec.pillow import decode_with_pillow
 from fastio.errors import SampleError, SchemaError
 from fastio.schema import BYTES, IMAGE, RAW, Field
 from fastio.spans import Spans
 from fastio.store.base import SampleStore
 
-__all__ = ["RowReader", "Shape", "label_values", "one_by_one", "pick"]
+__all__ = ["Finish", "RowReader", "Shape", "label_values", "one_by_one", "pick"]
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,18 @@ Shape = tuple[int, ...]
 # What an index or a header says beyond these is not believed: memory for it would be asked for.
 _MOST_PIXELS = 1 << 30
 _MOST_CHANNELS = 4
+
+
+class Finish(Protocol):
+    """From the pixels that Pillow decoded to the rows of a batch with transforms."""
+
+    def channels(self, position: int) -> int:
+        """Those that the picture is to be decoded with."""
+        ...
+
+    def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """Its row, from pixels ``(H, W, C)``; None where they have not the size that was planned with."""
+        ...
 
 
 class RowReader:
@@ -122,7 +135,7 @@ class RowReader:
         sizes = ["x".join(map(str, shapes[position].tolist())) for position in (known[0], other[0])]
         raise SchemaError(
             f"{self.store.path}: pictures of different sizes in one batch: {keys[0]!r} is {sizes[0]}, {keys[1]!r} is "
-            f"{sizes[1]} (height x width x channels); pass a transform that makes them equal, or pack equal sizes"
+            f"{sizes[1]} (height x width x channels); pass transforms that make them equal, or pack equal sizes"
         )
 
     def read(
@@ -161,14 +174,21 @@ class RowReader:
         *,
         pool: _native.ThreadPool | None,
         verify: bool,
+        geometry: Geometry | None = None,
     ) -> _native.Job:
         """As ``Codec.decode``, into rows of the common shape and of ``dtype``."""
-        if self.field.codec == RAW:
+        if self.field.codec == RAW and geometry is None:
             rows = rows.reshape(len(rows), -1).view(np.uint8)
-        return self.codec.decode(spans, rows, status, pool=pool, verify=verify)
+        return self.codec.decode(spans, rows, status, pool=pool, verify=verify, geometry=geometry)
 
     def settle(
-        self, indices: NDArray[np.int64], spans: Spans, rows: NDArray[Any], status: NDArray[np.int32]
+        self,
+        indices: NDArray[np.int64],
+        spans: Spans,
+        rows: NDArray[Any],
+        status: NDArray[np.int32],
+        *,
+        finish: Finish | None = None,
     ) -> dict[int, SampleError]:
         """
         Let Pillow decode what the native decoders left to it; the rows that are bad, by position in the batch.
@@ -177,22 +197,26 @@ class RowReader:
         for position in np.flatnonzero(status).tolist():
             code, words = int(status[position]), None
             if code == _native.UNSUPPORTED:
-                code, words = self._decode_with_pillow(spans, position, rows)
+                code, words = self._decode_with_pillow(spans, position, rows, finish)
             if code != _native.OK:
                 bad[position] = self._error(indices, spans, position, words or describe_status(code))
         return bad
 
-    def _decode_with_pillow(self, spans: Spans, position: int, rows: NDArray[Any]) -> tuple[int, str | None]:
+    def _decode_with_pillow(
+        self, spans: Spans, position: int, rows: NDArray[Any], finish: Finish | None
+    ) -> tuple[int, str | None]:
         if not self._said:
             self._said = True
             log.info("%s: some pictures are of a kind that is decoded by Pillow, slower", self.store.path)
         try:
-            pixels = decode_with_pillow(spans.view(position), _MODES[rows.shape[3]])
+            channels = rows.shape[3] if finish is None else finish.channels(position)
+            pixels = decode_with_pillow(spans.view(position), _MODES[channels])
         except ValueError as exc:
             return _native.CORRUPT, str(exc)
-        if pixels.shape != rows.shape[1:]:
+        row = pixels if finish is None else finish.row(position, pixels)
+        if row is None or row.shape != rows.shape[1:]:
             return _native.BAD_SHAPE, None
-        rows[position] = pixels
+        rows[position] = row
         return _native.OK, None
 
     def _error(self, indices: NDArray[np.int64], spans: Spans, position: int, words: str) -> SampleError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,16 +18,20 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.dataset import FastDataset
-from fastio.errors import SampleError
+from fastio.errors import SampleError, SchemaError
 from fastio.machine import available_cpus, rank_and_world
 from fastio.metrics import LoaderStats
 from fastio.producer import Made, NativeProducer, OnError, PlainProducer, Producer
 from fastio.sampler import Division, Shuffle, Uneven, epoch_order
-from fastio.schema import IMAGE
+from fastio.schema import IMAGE, RAW
+from fastio.transforms import Transform
+from fastio.transforms.fused import Fused
 
 __all__ = ["FastLoader"]
 
 log = logging.getLogger(__name__)
+
+Layout = Literal["channels_last", "contiguous"]
 
 _STATE_VERSION = 1
 
@@ -47,9 +51,9 @@ class FastLoader:
     A batch has the values that a DataLoader makes with ``transform=PILToTensor()``: ``images`` is uint8
     ``(B, C, H, W)`` (in channels_last memory), ``labels`` int64 ``(B,)``; without labels, the images alone. Rows are
     decoded by native threads without the GIL straight into the memory of the tensor, which goes back to a bounded
-    ring when the tensor dies. Pictures of one batch must have one size. A dataset with a ``transform``, or a subclass
-    with its own ``__getitem__``, takes the plain path: its samples, made in Python threads, through torch's
-    default collate.
+    ring when the tensor dies. Pictures of one batch must have one size, after ``transforms``. A dataset with a
+    ``transform``, or a subclass with its own ``__getitem__``, takes the plain path: its samples, made in Python
+    threads, through torch's default collate.
 
     * ``shuffle``: False, True (see ``sampler.block_order``) or "full"; ``seed`` and epoch name the order.
     * Each iteration is an epoch of its own: the counter moves on when an iteration begins, ``set_epoch``
@@ -62,6 +66,10 @@ class FastLoader:
       ``skipped`` names them.
     * ``verify``: compare with checksums; "auto" does so for encoded pictures, whose decoding costs far more, and not
       for raw arrays, which are only copied.
+    * ``transforms``: those of ``fastio.transforms``, done by the native threads in the pass that decodes. Their random
+      numbers are a function of seed, epoch and sample: the same whatever the threads, ranks, batches or resumes.
+      Of a JPEG only the rows needed are decoded: damage behind them is seen by the checksum (``verify``) alone.
+    * ``layout``: "channels_last", or "contiguous" for (B, C, H, W) in memory too.
     * ``pin_memory``: pinned batches, by default where there is a CUDA device.
 
     Use it as a context manager or drop it: threads end with it. A forked child that goes on with an inherited
@@ -85,6 +93,8 @@ class FastLoader:
         on_error: OnError = "raise",
         verify: bool | Literal["auto"] = "auto",
         pin_memory: bool | None = None,
+        transforms: Sequence[Transform] | Transform | None = None,
+        layout: Layout = "channels_last",
     ) -> None:
         _check_choices(dataset, shuffle=shuffle, on_error=on_error)
         threads = _whole("threads", threads, "0 (as many as available) or more", least=0)
@@ -100,8 +110,11 @@ class FastLoader:
         _check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
         self._depth = prefetch_batches
         self._on_error = on_error
+        self._fused = _fused(self.dataset, transforms, layout=layout, seed=seed)
         self._producer = _producer(
             self.dataset,
+            fused=self._fused,
+            is_planar=layout == "contiguous",
             threads=threads or available_cpus(),
             depth=prefetch_batches,
             on_error=on_error,
@@ -146,7 +159,7 @@ class FastLoader:
     def _batches(self, position: _Position) -> Iterator[Any]:
         """One epoch from ``position`` on, which moves with the consumer."""
         indices = self._indices(position.epoch)[position.batch * self.batch_size :]
-        submitted = self._producer.submit(indices, self.batch_size)
+        submitted = self._producer.submit(indices, self.batch_size, epoch=position.epoch)
         under_way = deque(islice(submitted, self._depth))
         first = True
         try:
@@ -241,6 +254,7 @@ class FastLoader:
             "world_size": self.world_size,
             "uneven": self.division.uneven,
             "drop_last": self.division.drop_last,
+            "transforms": repr(self._fused.transforms) if self._fused and self._fused.transforms.transforms else None,
         }
 
     @property
@@ -278,9 +292,40 @@ class FastLoader:
             raise ValueError(f"{self.dataset.store.path}: this FastLoader is closed")
 
 
+def _fused(
+    dataset: FastDataset, transforms: Sequence[Transform] | Transform | None, *, layout: Layout, seed: int
+) -> Fused | None:
+    """The transforms for the native core; another layout alone is none at all, done there too."""
+    if layout not in get_args(Layout):
+        raise ValueError(f"layout={layout!r}: expected one of {', '.join(map(repr, get_args(Layout)))}")
+    if not transforms and layout == "channels_last":
+        return None
+    what = "transforms=" if transforms else f"layout={layout!r}"
+    reader = dataset.reader
+    if dataset.transform is not None or not _is_native(dataset):
+        raise ValueError(
+            f"{what} is for pictures that native threads decode, but this dataset has a transform or methods of its "
+            f"own: put everything there (fastio.transforms.Compose), or nothing"
+        )
+    if not reader.is_picture:
+        raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")
+    is_raw = reader.field.codec == RAW
+    mode = reader.mode if reader.row_shape is None else {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]]
+    chosen = [transforms] if isinstance(transforms, Transform) else transforms or []
+    return Fused(chosen, seed=seed, mode=mode, is_raw=is_raw)
+
+
+def _is_native(dataset: FastDataset) -> bool:
+    """Whether its samples are what the native core decodes, and not what a subclass makes of them."""
+    kind = type(dataset)
+    return kind.__getitem__ is FastDataset.__getitem__ and kind.__getitems__ is FastDataset.__getitems__
+
+
 def _producer(
     dataset: FastDataset,
     *,
+    fused: Fused | None,
+    is_planar: bool,
     threads: int,
     depth: int,
     on_error: OnError,
@@ -288,9 +333,7 @@ def _producer(
     pin_memory: bool,
 ) -> Producer:
     """Native jobs where the dataset's samples are what the native core decodes, its own methods otherwise."""
-    kind = type(dataset)
-    is_own = kind.__getitem__ is FastDataset.__getitem__ and kind.__getitems__ is FastDataset.__getitems__
-    if dataset.transform is not None or not is_own or not dataset.reader.has_rows:
+    if dataset.transform is not None or not _is_native(dataset) or not dataset.reader.has_rows:
         return PlainProducer(dataset, threads=threads, on_error=on_error, pin_memory=pin_memory)
     return NativeProducer(
         dataset,
@@ -299,6 +342,8 @@ def _producer(
         on_error=on_error,
         verify=dataset.reader.field.codec == IMAGE if verify == "auto" else verify,
         pin_memory=pin_memory,
+        fused=fused,
+        is_planar=is_planar,
     )
 
 

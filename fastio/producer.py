@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
 from fastio import _native
-from fastio.collate import RowReader, Shape, one_by_one, pick
+from fastio.collate import Shape, one_by_one, pick
 from fastio.dataset import FastDataset
 from fastio.errors import SampleError, SchemaError
 from fastio.spans import Spans
+from fastio.transforms.fused import Fused, Planned
 
 __all__ = ["Made", "NativeProducer", "OnError", "PlainProducer", "Producer", "UnderWay"]
 
@@ -57,8 +58,12 @@ class UnderWay(Protocol):
 class Producer(Protocol):
     """Makes batches of one dataset."""
 
-    def submit(self, indices: NDArray[np.int64], batch_size: int) -> Iterator[UnderWay]:
-        """Start one batch at each step; never raises for a sample, that is left to ``result()``."""
+    def submit(self, indices: NDArray[np.int64], batch_size: int, *, epoch: int) -> Iterator[UnderWay]:
+        """
+        Start one batch at each step; never raises for a sample, that is left to ``result()``.
+
+        ``epoch`` names the random numbers of transforms, where there are any.
+        """
         ...
 
     @property
@@ -78,15 +83,31 @@ class _Chunk:
     indices: NDArray[np.int64]
     spans: Spans
     labels: NDArray[Any] | None
+    stored: NDArray[np.int64] | None  # the shape of each value before transforms; None where the field fixes it
     shape: Shape | None  # where all rows have the same one
-    shapes: NDArray[np.int64] | None
+    epoch: int
+    planned: Planned | None = None  # None with transforms: they fail for some sample, and each batch finds out
 
-    def row_shape(self, reader: RowReader, part: slice) -> Shape:
-        """The shape of a batch's rows; SchemaError where there are several."""
-        if self.shape is not None:
-            return self.shape
-        assert self.shapes is not None
-        return reader.common_shape(self.indices[part], self.shapes[part])
+
+@dataclass(frozen=True, slots=True)
+class _Finish:
+    """What is left to do for pictures that Pillow decodes: the transforms, by Pillow too."""
+
+    fused: Fused
+    planned: Planned
+    epoch: int
+    is_planar: bool
+
+    def channels(self, position: int) -> int:
+        """As stored, or those of the dataset's mode."""
+        return int(self.planned.stored[position, 2])
+
+    def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """As Finish.row."""
+        if pixels.shape != tuple(self.planned.stored[position].tolist()):
+            return None
+        row = self.fused.apply(self.planned, position, pixels, epoch=self.epoch)
+        return row.transpose(2, 0, 1) if self.is_planar else row
 
 
 class NativeProducer:
@@ -99,10 +120,21 @@ class NativeProducer:
     """
 
     def __init__(
-        self, dataset: FastDataset, *, threads: int, verify: bool, depth: int, on_error: OnError, pin_memory: bool
+        self,
+        dataset: FastDataset,
+        *,
+        threads: int,
+        verify: bool,
+        depth: int,
+        on_error: OnError,
+        pin_memory: bool,
+        fused: Fused | None,
+        is_planar: bool,
     ) -> None:
         self._dataset = dataset
         self._reader = dataset.reader
+        self._fused = fused
+        self._is_planar = is_planar
         self._threads = threads
         self._verify = verify
         self._depth = depth
@@ -127,14 +159,14 @@ class NativeProducer:
         if self._pid == os.getpid():
             self._pool.close()
 
-    def submit(self, indices: NDArray[np.int64], batch_size: int) -> Iterator[_NativeBatch]:
+    def submit(self, indices: NDArray[np.int64], batch_size: int, *, epoch: int) -> Iterator[_NativeBatch]:
         """Start one batch at each step, with the kernel reading one chunk ahead."""
         if len(indices) == 0:
             return
         size = self._chunk_batches(indices, batch_size) * batch_size
-        ahead = self._look_up(indices[:size])
+        ahead = self._look_up(indices[:size], epoch)
         for start in range(0, len(indices), size):
-            chunk, ahead = ahead, self._look_up(indices[start + size : start + 2 * size])
+            chunk, ahead = ahead, self._look_up(indices[start + size : start + 2 * size], epoch)
             for first in range(0, len(chunk.indices), batch_size):
                 yield _NativeBatch(self, chunk, slice(first, min(first + batch_size, len(chunk.indices))))
 
@@ -143,7 +175,7 @@ class NativeProducer:
         some = self._reader.store.spans(self._reader.field.name, indices[: 4 * batch_size]).sizes
         return int(max(1, READ_AHEAD_BYTES // max(1, int(some.mean() * batch_size))))
 
-    def _look_up(self, indices: NDArray[np.int64]) -> _Chunk:
+    def _look_up(self, indices: NDArray[np.int64], epoch: int) -> _Chunk:
         """Where these samples lie, what they decode to, and their labels; the kernel begins to read them."""
         reader, labels = self._reader, self._dataset.labels
         self._restart_after_fork()
@@ -151,11 +183,39 @@ class NativeProducer:
         if len(indices):
             self._read_ahead = _native.will_need(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._pool)
         chosen = None if labels is None else labels[indices]
-        if reader.row_shape is not None:
-            return _Chunk(indices, spans, chosen, reader.row_shape, None)
-        shapes = reader.shapes(indices, spans)
+        if self._fused is None and reader.row_shape is not None:
+            return _Chunk(indices, spans, chosen, None, reader.row_shape, epoch)
+        shapes = stored = reader.shapes(indices, spans)
+        planned = None
+        if self._fused is not None:
+            try:
+                planned = self._fused.plan(indices, stored, epoch=epoch)
+                shapes = planned.shapes
+            except SchemaError:
+                shapes = np.zeros_like(stored)
         is_uniform = len(indices) > 0 and (shapes == shapes[0]).all() and shapes.all()
-        return _Chunk(indices, spans, chosen, tuple(shapes[0].tolist()) if is_uniform else None, shapes)
+        shape = self._as_row(shapes[0]) if is_uniform else None
+        return _Chunk(indices, spans, chosen, stored, shape, epoch, planned)
+
+    def _as_row(self, shape: NDArray[np.int64] | Shape) -> Shape:
+        """The shape of a row in memory, from that of a picture or array."""
+        height, *others = (int(size) for size in shape)
+        return (others[1], height, others[0]) if self._is_planar else (height, *others)
+
+    def plan(self, chunk: _Chunk, part: slice) -> tuple[Shape, Planned | None]:
+        """The shape of a batch's rows and its plan; SchemaError where there are several, or a transform fails."""
+        planned = None
+        if self._fused is not None:
+            assert chunk.stored is not None
+            if chunk.planned is None:
+                planned = self._fused.plan(chunk.indices[part], chunk.stored[part], epoch=chunk.epoch)
+            else:
+                planned = chunk.planned.part(part)
+        if chunk.shape is not None:
+            return chunk.shape, planned
+        assert chunk.stored is not None
+        shapes = chunk.stored[part] if planned is None else planned.shapes
+        return self._as_row(self._reader.common_shape(chunk.indices[part], shapes)), planned
 
     def _restart_after_fork(self) -> None:
         """Threads do not come along into a forked child: it gets its own, and memory of its own."""
@@ -176,7 +236,7 @@ class NativeProducer:
     def _batch(self, rows: torch.Tensor, labels: NDArray[Any] | None) -> Any:
         """What the training loop gets: a list, as of torch's default collate."""
         # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: another view, no copy.
-        images = rows.permute(0, 3, 1, 2) if self._reader.is_picture else rows
+        images = rows.permute(0, 3, 1, 2) if self._reader.is_picture and not self._is_planar else rows
         if labels is None:
             return images
         target_transform = self._dataset.target_transform
@@ -189,7 +249,19 @@ class NativeProducer:
 class _NativeBatch:
     """One batch that native threads decode."""
 
-    __slots__ = ("_chunk", "_error", "_job", "_part", "_pid", "_producer", "_rows", "_spans", "_status", "_tensor")
+    __slots__ = (
+        "_chunk",
+        "_error",
+        "_job",
+        "_part",
+        "_pid",
+        "_planned",
+        "_producer",
+        "_rows",
+        "_spans",
+        "_status",
+        "_tensor",
+    )
 
     def __init__(self, producer: NativeProducer, chunk: _Chunk, part: slice) -> None:
         self._producer = producer
@@ -204,14 +276,21 @@ class _NativeBatch:
         self._pid = producer._pid
         self._error: SchemaError | None = None
         try:
-            shape = chunk.row_shape(reader, part)
+            shape, self._planned = producer.plan(chunk, part)
         except SchemaError as exc:
             self._error = exc  # belongs to this batch: those before it are still good
             return
         self._rows, self._tensor = producer._buffer(part.stop - part.start, shape)
         self._status = np.empty(part.stop - part.start, np.int32)
         self._spans = pick(chunk.spans, part)
-        self._job = reader.decode(self._spans, self._rows, self._status, pool=producer._pool, verify=producer._verify)
+        geometry = None
+        if self._planned is not None:
+            assert producer._fused is not None
+            channels = shape[0] if producer._is_planar else shape[2]
+            geometry = producer._fused.geometry(self._planned, channels=channels, is_planar=producer._is_planar)
+        self._job = reader.decode(
+            self._spans, self._rows, self._status, pool=producer._pool, verify=producer._verify, geometry=geometry
+        )
 
     def cancel(self) -> None:
         """Samples not yet begun are skipped."""
@@ -234,7 +313,11 @@ class _NativeBatch:
         """The batch after Pillow has decoded what is its part, and the policy for bad samples was applied."""
         producer = self._producer
         indices = self._chunk.indices[self._part]
-        bad = producer._reader.settle(indices, self._spans, self._rows, self._status)
+        finish = None
+        if self._planned is not None:
+            assert producer._fused is not None
+            finish = _Finish(producer._fused, self._planned, self._chunk.epoch, producer._is_planar)
+        bad = producer._reader.settle(indices, self._spans, self._rows, self._status, finish=finish)
         errors = list(bad.values())
         if errors and producer._on_error == "raise":
             raise errors[0]
@@ -277,7 +360,7 @@ class PlainProducer:
         if self._pid == os.getpid():
             self._executor.shutdown(cancel_futures=True)
 
-    def submit(self, indices: NDArray[np.int64], batch_size: int) -> Iterator[_PlainBatch]:
+    def submit(self, indices: NDArray[np.int64], batch_size: int, *, epoch: int) -> Iterator[_PlainBatch]:
         """Start one batch at each step."""
         for first in range(0, len(indices), batch_size):
             if self._pid != os.getpid():

@@ -197,7 +197,7 @@ def test_different_sizes_are_one_clear_error(tmp_path: Path) -> None:
     with FastLoader(store, 2) as loader:
         batches = iter(loader)
         assert [len(next(batches)), len(next(batches))] == [2, 2]
-        with pytest.raises(SchemaError, match=r"'a/0004.png' is 8x8x3, 'a/0005.png' is 8x9x3 .* pass a transform"):
+        with pytest.raises(SchemaError, match=r"'a/0004.png' is 8x8x3, 'a/0005.png' is 8x9x3 .* pass transforms"):
             next(batches)
 
     dataset = FastDataset(store, lambda image: to_tensor(image.resize((4, 4))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +11,25 @@ from numpy.typing import NDArray
 from fastio._native import Job, ThreadPool
 from fastio.spans import Spans
 
-__all__ = ["Codec"]
+__all__ = ["Codec", "Geometry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """
+    What the native core does to pictures on their way into the rows of a batch, in one pass.
+
+    ``plan`` is ``(n, 13)`` int32, see ``fastio.transforms.plan``; ``filter`` the resampling's number; ``fill`` the
+    colour of edges, one byte for each channel. Rows are ``(C, H, W)`` where ``is_planar``, and luma in all channels
+    where ``is_grey``. Raw pictures have no header that tells their size: ``stored`` does.
+    """
+
+    plan: NDArray[np.int32]
+    filter: int
+    fill: bytes
+    is_planar: bool = False
+    is_grey: bool = False
+    stored: tuple[int, int] | None = None
 
 
 class Codec(Protocol):
@@ -39,12 +58,14 @@ class Codec(Protocol):
         *,
         pool: ThreadPool | None = None,
         verify: bool = True,
+        geometry: Geometry | None = None,
     ) -> Job:
         """
         Decode value i into ``out[i]``; ``status[i]`` says how it went.
 
         Returns at once with the job under way, or, without a pool, when all is done. Rows
         whose status is not OK are unspecified. ``verify`` compares each value with its
-        checksum first, where there is one.
+        checksum first, where there is one. With a ``geometry`` pictures are transformed; codecs
+        of other things refuse it.
         """
         ...

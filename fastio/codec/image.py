@@ -11,6 +11,7 @@ from PIL import Image
 
 from fastio import _native
 from fastio._native import Job, ThreadPool
+from fastio.codec.base import Geometry
 from fastio.errors import SchemaError
 from fastio.schema import IMAGE
 from fastio.spans import Spans
@@ -53,9 +54,26 @@ class ImageCodec:
         *,
         pool: ThreadPool | None = None,
         verify: bool = True,
+        geometry: Geometry | None = None,
     ) -> Job:
-        """Decode picture i into ``out[i]``, ``(n, H, W, C)``; see ``Codec.decode``."""
+        """Decode picture i into ``out[i]``, ``(n, H, W, C)`` or planar; see ``Codec.decode``."""
         checksums = spans.checksums if verify else None
+        if geometry is not None:
+            return _native.decode_transformed(
+                spans.buffers,
+                spans.shard,
+                spans.starts,
+                spans.sizes,
+                checksums,
+                geometry.plan,
+                out,
+                status,
+                pool,
+                filter=geometry.filter,
+                fill=geometry.fill,
+                planar=geometry.is_planar,
+                grey=geometry.is_grey,
+            )
         return _native.decode_images(
             spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, out, status, pool
         )

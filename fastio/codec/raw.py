@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import Job, ThreadPool
+from fastio.codec.base import Geometry
 from fastio.schema import RAW
 from fastio.spans import Spans
 
@@ -38,10 +39,44 @@ class RawCodec:
         *,
         pool: ThreadPool | None = None,
         verify: bool = True,
+        geometry: Geometry | None = None,
     ) -> Job:
         """Copy value i into ``out[i]``; one of another size than the row is BAD_SHAPE."""
         if not out.flags.c_contiguous:
             raise ValueError(f"out must be C contiguous, got strides {out.strides} for shape {out.shape}")
+        if geometry is not None:
+            return self._transform(spans, out, status, pool=pool, verify=verify, geometry=geometry)
         rows = out.reshape(len(out), math.prod(out.shape[1:]))
         checksums = spans.checksums if verify else None
         return _native.gather(spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, rows, status, pool)
+
+    def _transform(
+        self,
+        spans: Spans,
+        out: NDArray[np.uint8],
+        status: NDArray[np.int32],
+        *,
+        pool: ThreadPool | None,
+        verify: bool,
+        geometry: Geometry,
+    ) -> Job:
+        """Rows of pixels, uint8 ``(H, W, C)`` with the size that the geometry names, transformed into ``out``."""
+        if geometry.stored is None:
+            raise ValueError("raw pictures have no header: the geometry must name their height and width")
+        return _native.gather_transformed(
+            spans.buffers,
+            spans.shard,
+            spans.starts,
+            spans.sizes,
+            spans.checksums if verify else None,
+            geometry.plan,
+            out,
+            status,
+            pool,
+            height=geometry.stored[0],
+            width=geometry.stored[1],
+            filter=geometry.filter,
+            fill=geometry.fill,
+            planar=geometry.is_planar,
+            grey=geometry.is_grey,
+        )

@@ -2,6 +2,7 @@
 // `run`, across C frames only: no object with a destructor lives between the two.
 #include "fastio/jpeg.h"
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <new>
@@ -10,6 +11,8 @@
 #include <jpeglib.h>  // needs cstdio before it
 #include <jerror.h>
 // clang-format on
+
+#include "jpeg_entropy.h"
 
 namespace fastio {
 namespace {
@@ -56,15 +59,25 @@ bool is_complete(const jpeg_decompress_struct& info) noexcept {
   return true;
 }
 
+/// Whether memory for all coefficients would be asked for that the file cannot fill: a block has
+/// a bit at least, and 1/64 at the very least where it is coded arithmetically.
+bool asks_too_much(jpeg_decompress_struct& info, std::size_t file_bytes) noexcept {
+  if (jpeg_has_multiple_scans(&info) == 0) return false;
+  const std::size_t blocks = std::size_t{info.image_width} * info.image_height / DCTSIZE2;
+  const std::size_t blocks_a_byte = info.arith_code != 0 ? 512 : 8;
+  return blocks / blocks_a_byte > file_bytes;
+}
+
 }  // namespace
 
 class JpegDecoder::Handle {
  public:
-  Handle() noexcept { install_callbacks(); }
+  explicit Handle(Entropy entropy) noexcept : entropy_(entropy) { install_callbacks(); }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
   Status run(Bytes file, const Picture& out, Scratch& rgb_row) noexcept;
+  Status run_part(Bytes file, const JpegPart& part, Scratch& memory, PixelView& view) noexcept;
 
  private:
   [[noreturn]] static void fail(j_common_ptr common, Status status) noexcept {
@@ -73,11 +86,17 @@ class JpegDecoder::Handle {
     std::longjmp(self->back_, 1);
   }
   void install_callbacks() noexcept;
+  void install_entropy_decoder() noexcept;
   [[nodiscard]] Status decode(Bytes file, const Picture& out, Scratch& rgb_row) noexcept;
-  [[nodiscard]] Status begin(const Picture& out) noexcept;
+  [[nodiscard]] Status decode_part(Bytes file, const JpegPart& part, Scratch& memory,
+                                   PixelView& view) noexcept;
+  void open(Bytes file) noexcept;
+  [[nodiscard]] Status start(int channels) noexcept;
   void read_rows(const Picture& out) noexcept;
   void read_grey_rows(const Picture& out, std::uint8_t* rgb) noexcept;
 
+  const Entropy entropy_;
+  HuffmanDecoder huffman_;
   jpeg_decompress_struct info_{};
   jpeg_error_mgr errors_{};
   jpeg_source_mgr source_{};
@@ -122,12 +141,34 @@ void JpegDecoder::Handle::install_callbacks() noexcept {
   };
 }
 
-Status JpegDecoder::Handle::begin(const Picture& out) noexcept {
+/// Puts our own decoder in the place of libjpeg's, where it can read the file.
+void JpegDecoder::Handle::install_entropy_decoder() noexcept {
+  if (!begin_scan(info_, huffman_)) return;
+  replace_entropy_decoder(info_, [](j_decompress_ptr d, JBLOCKROW* blocks) -> boolean {
+    auto* self = static_cast<Handle*>(d->client_data);
+    Bytes input(d->src->next_input_byte, d->src->bytes_in_buffer);
+    const Status status = self->huffman_.decode_mcu(input, blocks);
+    if (status != Status::ok) fail(reinterpret_cast<j_common_ptr>(d), status);
+    d->src->next_input_byte = input.data();
+    d->src->bytes_in_buffer = input.size();
+    return TRUE;
+  });
+}
+
+void JpegDecoder::Handle::open(Bytes file) noexcept {
+  jpeg_create_decompress(&info_);
+  info_.src = &source_;
+  info_.progress = &progress_;
+  source_.next_input_byte = file.data();
+  source_.bytes_in_buffer = file.size();
   jpeg_read_header(&info_, TRUE);
-  if (info_.image_height != out.height || info_.image_width != out.width) return Status::bad_shape;
+}
+
+/// Begins decoding into `channels`; the header has been read.
+Status JpegDecoder::Handle::start(int channels) noexcept {
   const bool known = info_.num_components == 1 || info_.num_components == 3;
   if (!known || info_.data_precision != 8) return Status::unsupported;
-  switch (out.channels) {
+  switch (channels) {
     case 1: info_.out_color_space = info_.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB; break;
     case 3: info_.out_color_space = JCS_RGB; break;
     case 4: info_.out_color_space = JCS_EXT_RGBA; break;
@@ -136,6 +177,7 @@ Status JpegDecoder::Handle::begin(const Picture& out) noexcept {
   info_.dct_method = JDCT_ISLOW;
   info_.do_fancy_upsampling = TRUE;
   jpeg_start_decompress(&info_);  // reads all scans when there are several
+  if (entropy_ == Entropy::fastio) install_entropy_decoder();
   return is_complete(info_) ? Status::ok : Status::unsupported;
 }
 
@@ -160,13 +202,10 @@ void JpegDecoder::Handle::read_grey_rows(const Picture& out, std::uint8_t* rgb) 
 }
 
 Status JpegDecoder::Handle::decode(Bytes file, const Picture& out, Scratch& rgb_row) noexcept {
-  jpeg_create_decompress(&info_);
-  info_.src = &source_;
-  info_.progress = &progress_;
-  source_.next_input_byte = file.data();
-  source_.bytes_in_buffer = file.size();
-  const Status begun = begin(out);
-  if (begun != Status::ok) return begun;
+  open(file);
+  if (info_.image_height != out.height || info_.image_width != out.width) return Status::bad_shape;
+  const Status started = start(out.channels);
+  if (started != Status::ok) return started;
   if (out.channels == 1 && info_.output_components == 3) {
     std::uint8_t* rgb = rgb_row.reserve(3 * out.width);
     if (rgb == nullptr) return Status::unsupported;
@@ -175,6 +214,43 @@ Status JpegDecoder::Handle::decode(Bytes file, const Picture& out, Scratch& rgb_
     read_rows(out);
   }
   jpeg_finish_decompress(&info_);  // reads on to the end marker: a cut behind the pixels is seen
+  return Status::ok;
+}
+
+Status JpegDecoder::Handle::decode_part(Bytes file, const JpegPart& part, Scratch& memory,
+                                        PixelView& view) noexcept {
+  open(file);
+  if (!part.box.is_inside(info_.image_width, info_.image_height)) return Status::bad_shape;
+  if (asks_too_much(info_, file.size())) return Status::truncated;
+  const Status started = start(part.channels);
+  if (started != Status::ok) return started;
+  const Region& region = part.region;
+  // Smooth upsampling looks at neighbours; beyond what is decoded there would be none.
+  constexpr std::size_t margin = 2;
+  auto x = static_cast<JDIMENSION>(region.x - std::min(region.x, margin));
+  const std::size_t right =
+      std::min<std::size_t>(region.x + region.width + margin, info_.output_width);
+  auto width = static_cast<JDIMENSION>(right - x);
+  if (width < info_.output_width) jpeg_crop_scanline(&info_, &x, &width);
+  const auto y = static_cast<JDIMENSION>(region.y - std::min(region.y, margin));
+  const std::size_t last = region.y + region.height;
+  limit_scan(info_, {.x = x, .right = x + width, .y = y, .bottom = last}, huffman_);
+  const auto components = static_cast<std::size_t>(info_.output_components);
+  const std::size_t stride = info_.output_width * components;
+  std::uint8_t* pixels = memory.reserve((last - y) * stride + Resizer::slack);
+  if (pixels == nullptr) return Status::unsupported;
+  if (y > 0) jpeg_skip_scanlines(&info_, y);
+  while (info_.output_scanline < last) {
+    std::uint8_t* pixel_row = pixels + (info_.output_scanline - y) * stride;
+    JSAMPROW row = pixel_row;
+    if (jpeg_read_scanlines(&info_, &row, 1) != 1) continue;
+    if (part.channels == 1 && components == 3) {
+      rgb_to_grey(pixel_row, pixel_row, info_.output_width);
+    }
+  }
+  if (last == info_.output_height) jpeg_finish_decompress(&info_);
+  const auto channels = static_cast<std::size_t>(part.channels);
+  view = {pixels + (region.y - y) * stride + (region.x - x) * channels, stride};
   return Status::ok;
 }
 
@@ -187,13 +263,27 @@ Status JpegDecoder::Handle::run(Bytes file, const Picture& out, Scratch& rgb_row
   return status_;
 }
 
-JpegDecoder::JpegDecoder() noexcept = default;
+Status JpegDecoder::Handle::run_part(Bytes file, const JpegPart& part, Scratch& memory,
+                                     PixelView& view) noexcept {
+  info_.mem = nullptr;
+  if (setjmp(back_) == 0) status_ = decode_part(file, part, memory, view);
+  jpeg_destroy_decompress(&info_);
+  return status_;
+}
+
+JpegDecoder::JpegDecoder(Entropy entropy) noexcept : entropy_(entropy) {}
 JpegDecoder::~JpegDecoder() = default;
 
 Status JpegDecoder::decode(Bytes file, const Picture& out) noexcept {
-  if (!handle_) handle_.reset(new (std::nothrow) Handle);
+  if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
   if (!handle_) return Status::unsupported;  // no memory
   return handle_->run(file, out, row_);
+}
+
+Status JpegDecoder::decode_part(Bytes file, const JpegPart& part, PixelView& view) noexcept {
+  if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
+  if (!handle_) return Status::unsupported;  // no memory
+  return handle_->run_part(file, part, part_, view);
 }
 
 }  // namespace fastio

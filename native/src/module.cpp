@@ -10,9 +10,10 @@
 // clang-format on
 
 #include "fastio/crc32.h"
+#include "fastio/jpeg.h"
 #include "fastio/philox.h"
+#include "fastio/simd.h"
 #include "fastio/status.h"
-#include "fastio/unfilter.h"
 #include "module.h"
 
 namespace fastio::python {
@@ -64,7 +65,9 @@ nb::dict build_info() {
   info["libjpeg-turbo"] = std::to_string(jpeg / 1000000) + "." +
                           std::to_string(jpeg / 1000 % 1000) + "." + std::to_string(jpeg % 1000);
   info["libdeflate"] = LIBDEFLATE_VERSION_STRING;
-  info["simd"] = fastio::simd_level() == fastio::SimdLevel::sse41 ? "sse4.1" : "none";
+  info["simd"] = fastio::simd_name(fastio::simd_level());
+  info["entropy"] =
+      fastio::entropy_in_use() == fastio::Entropy::fastio ? "fastio" : "libjpeg-turbo";
   info["compiler"] = __VERSION__;
   return info;
 }
@@ -142,9 +145,11 @@ NB_MODULE(_native, m) {
   // ends): nobody wants a report about them on stderr.
   nanobind::set_leak_warnings(false);
   m.doc() = "The native core: batches of encoded samples to arrays, on threads, without the GIL.";
+  (void)fastio::entropy_in_use();  // tests itself now, while no thread can fork under it
   fastio::python::bind_status(m);
   fastio::python::bind_classes(m);
   fastio::python::bind_batches(m);
+  fastio::python::bind_transforms(m);
   fastio::python::bind_files(m);
   fastio::python::bind_lmdb_pages(m);
   fastio::python::bind_functions(m);

@@ -145,6 +145,7 @@ class PyPool : public fastio::ThreadPool {
 
 using BuffersHandle = nb::handle_t<Buffers>;
 using StatusArray = Array<std::int32_t, 1>;
+using Checksums = std::optional<Array<const std::uint32_t, 1>>;
 
 /// Where a batch is worked on: a pool, or the calling thread.
 using PoolHandle = std::optional<nb::handle_t<PyPool>>;
@@ -165,11 +166,18 @@ void expect_length(const char* name, std::size_t found, std::size_t expected);
 std::unique_ptr<Bytes[]> resolve(BuffersHandle handle, const Int32s& shard, const Int64s& starts,
                                  const Int64s& sizes);
 
+/// The checksums of a batch of `count`, or null where there are none.
+const std::uint32_t* checked(const Checksums& checksums, std::size_t count);
+
+/// How many samples of about `bytes` each a thread grabs at a time.
+std::size_t grain_for(std::size_t bytes);
+
 /// Writable bytes of a ring, which get them back when the array dies.
 ByteArray acquire(BufferRing& ring, std::size_t nbytes);
 
 void bind_batches(nb::module_& m);
 void bind_files(nb::module_& m);
 void bind_lmdb_pages(nb::module_& m);
+void bind_transforms(nb::module_& m);
 
 }  // namespace fastio::python

@@ -19,20 +19,6 @@ fastio::Worker& own_worker() {
   return worker;
 }
 
-/// How many samples of about `bytes` each a thread grabs at a time.
-std::size_t grain_for(std::size_t bytes) {
-  constexpr std::size_t grab_bytes = 64 * 1024;
-  return std::clamp<std::size_t>(grab_bytes / std::max<std::size_t>(bytes, 1), 1, 64);
-}
-
-using Checksums = std::optional<Array<const std::uint32_t, 1>>;
-
-const std::uint32_t* checked(const Checksums& checksums, std::size_t count) {
-  if (!checksums) return nullptr;
-  expect_length("checksums", checksums->size(), count);
-  return checksums->data();
-}
-
 PyJob checksum(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
                const Int64s& sizes, const Array<std::uint32_t, 1>& out, const PoolHandle& pool) {
   auto spans = resolve(buffers, shard, starts, sizes);
@@ -93,6 +79,17 @@ PyJob will_need(BuffersHandle buffers, const Int32s& shard, const Int64s& starts
 }
 
 }  // namespace
+
+std::size_t grain_for(std::size_t bytes) {
+  constexpr std::size_t grab_bytes = 64 * 1024;
+  return std::clamp<std::size_t>(grab_bytes / std::max<std::size_t>(bytes, 1), 1, 64);
+}
+
+const std::uint32_t* checked(const Checksums& checksums, std::size_t count) {
+  if (!checksums) return nullptr;
+  expect_length("checksums", checksums->size(), count);
+  return checksums->data();
+}
 
 void expect_length(const char* name, std::size_t found, std::size_t expected) {
   if (found == expected) return;

@@ -28,6 +28,24 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
   return counter;
 }
 
+void uniform(const Draws& draws, std::span<const std::int64_t> indices,
+             std::span<double> out) noexcept {
+  if (indices.empty()) return;
+  constexpr std::uint32_t other_than_shuffle = 0x66696F74;
+  const std::array<std::uint32_t, 2> key{low(draws.seed), high(draws.seed) ^ other_than_shuffle};
+  const std::size_t each = out.size() / indices.size();
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const auto index = static_cast<std::uint64_t>(indices[i]);
+    std::array<std::uint32_t, 4> words{};
+    for (std::size_t j = 0; j < each; ++j) {
+      if (j % 2 == 0) words = philox({low(index), high(index), draws.epoch, low(j / 2)}, key);
+      const std::size_t word = j % 2 * 2;
+      const std::uint64_t bits = words[word] | std::uint64_t{words[word + 1]} << 32;
+      out[i * each + j] = static_cast<double>(bits >> 11) * 0x1p-53;
+    }
+  }
+}
+
 void shuffle(std::span<std::int64_t> values, std::uint64_t seed, std::uint64_t stream) noexcept {
   std::array<std::uint32_t, 4> words{};
   std::uint64_t drawn = 0;

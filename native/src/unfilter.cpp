@@ -61,8 +61,8 @@ constexpr RowFilters scalar_filters{none_row, sub_row<pixel_bytes>, up_row,
 /// The filters for one pixel size; nullptr for a size that PNG does not have.
 const RowFilters* filters_for(std::size_t pixel_bytes, SimdLevel level) noexcept {
 #if defined(__x86_64__)
-  if (level == SimdLevel::sse41 && pixel_bytes == 3) return &sse41_filters3;
-  if (level == SimdLevel::sse41 && pixel_bytes == 4) return &sse41_filters4;
+  if (level >= SimdLevel::sse41 && pixel_bytes == 3) return &sse41_filters3;
+  if (level >= SimdLevel::sse41 && pixel_bytes == 4) return &sse41_filters4;
 #else
   (void)level;
 #endif
@@ -77,21 +77,7 @@ const RowFilters* filters_for(std::size_t pixel_bytes, SimdLevel level) noexcept
   }
 }
 
-SimdLevel detect() noexcept {
-  const char* wish = std::getenv("FASTIO_SIMD");
-  if (wish != nullptr && std::strcmp(wish, "none") == 0) return SimdLevel::none;
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.1")) return SimdLevel::sse41;
-#endif
-  return SimdLevel::none;
-}
-
 }  // namespace
-
-SimdLevel simd_level() noexcept {
-  static const SimdLevel level = detect();
-  return level;
-}
 
 bool unfilter(const FilteredRows& in, const std::uint8_t* zeros, std::uint8_t* out,
               SimdLevel level) noexcept {

@@ -5,15 +5,31 @@
 
 #include "fastio/bytes.h"
 #include "fastio/pixels.h"
+#include "fastio/plan.h"
+#include "fastio/resize.h"
 #include "fastio/scratch.h"
 #include "fastio/status.h"
 
 namespace fastio {
 
+/// A part of a picture to decode. `box`, within which `region` lies, must lie within the picture.
+struct JpegPart {
+  Region box;
+  Region region;
+  int channels;
+};
+
+/// Who turns the bits of a baseline file into coefficients. Both give the same.
+enum class Entropy { libjpeg_turbo, fastio };
+
+/// `fastio` unless the environment says FASTIO_ENTROPY=turbo, the build is one whose insides
+/// are not known, or two small pictures, decoded by both when first asked, differ.
+[[nodiscard]] Entropy entropy_in_use() noexcept;
+
 /// Decodes one file after another. Not thread-safe: one per thread.
 class JpegDecoder {
  public:
-  JpegDecoder() noexcept;
+  explicit JpegDecoder(Entropy entropy = entropy_in_use()) noexcept;
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
   ~JpegDecoder();
@@ -27,11 +43,21 @@ class JpegDecoder {
   /// it is ever written.
   [[nodiscard]] Status decode(Bytes file, const Picture& out) noexcept;
 
+  /// Decodes a region into memory of the decoder's own: the very pixels that `decode` gives.
+  /// `view` is its first pixel and is valid until the next call.
+  ///
+  /// As `decode`, but for damage behind the last row needed and in restart intervals without a
+  /// pixel needed, which are not looked at (the checksum of the file sees it); `bad_shape` where
+  /// the box leaves the picture.
+  [[nodiscard]] Status decode_part(Bytes file, const JpegPart& part, PixelView& view) noexcept;
+
  private:
   class Handle;  // everything of libjpeg
 
+  const Entropy entropy_;
   std::unique_ptr<Handle> handle_;  // made with the first file
   Scratch row_;                     // one RGB row on its way to grey
+  Scratch part_;                    // what decode_part gives
 };
 
 }  // namespace fastio

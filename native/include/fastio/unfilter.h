@@ -4,14 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fastio/simd.h"
+
 namespace fastio {
-
-/// Instruction sets that the filters are written for. All give the same bytes.
-enum class SimdLevel { none, sse41 };
-
-/// The best level of this machine, or `none` where the environment says FASTIO_SIMD=none.
-/// Asked once, kept for the life of the process.
-[[nodiscard]] SimdLevel simd_level() noexcept;
 
 /// Filtered rows as they come out of inflate: `rows` times a filter byte and `row_bytes`
 /// bytes. `pixel_bytes` is the distance to the left neighbour (1, 2, 3, 4, 6 or 8).

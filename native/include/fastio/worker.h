@@ -3,6 +3,8 @@
 
 #include "fastio/jpeg.h"
 #include "fastio/png.h"
+#include "fastio/scratch.h"
+#include "fastio/transformer.h"
 
 namespace fastio {
 
@@ -11,6 +13,8 @@ class Worker {
  public:
   PngDecoder png;
   JpegDecoder jpeg;
+  Transformer transformer;
+  Scratch picture;  // a whole picture of which a part is used
 };
 
 }  // namespace fastio

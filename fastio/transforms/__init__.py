@@ -1,0 +1,26 @@
+"""Crops, resizes and flips as data: planned for a whole batch and executed in the decoder, or called on one picture.
+
+Names, arguments, defaults and sampling rules are those of ``torchvision.transforms.v2``.
+"""
+
+from __future__ import annotations
+
+from fastio.transforms.base import Transform
+from fastio.transforms.compose import Compose
+from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
+from fastio.transforms.flip import RandomHorizontalFlip
+from fastio.transforms.grayscale import Grayscale
+from fastio.transforms.pad import Pad
+from fastio.transforms.resize import Resize
+
+__all__ = [
+    "CenterCrop",
+    "Compose",
+    "Grayscale",
+    "Pad",
+    "RandomCrop",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "Resize",
+    "Transform",
+]

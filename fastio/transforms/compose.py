@@ -1,0 +1,42 @@
+"""Several transforms, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.transforms.base import Canvas, Transform
+
+__all__ = ["Compose"]
+
+
+@dataclass(frozen=True)
+class Compose(Transform):
+    """One transform of several, for ``FastDataset(path, transform=Compose([...]))``."""
+
+    transforms: tuple[Transform, ...]
+
+    def __init__(self, transforms: Iterable[Transform]) -> None:
+        object.__setattr__(self, "transforms", tuple(transforms))
+        for each in self.transforms:
+            if not isinstance(each, Transform):
+                raise TypeError(
+                    f"{each!r} is none of fastio.transforms, which are done natively: other callables go into "
+                    f"FastDataset(transform=...)"
+                )
+
+    @property
+    def draws(self) -> int:
+        """Those of all, in order."""
+        return sum(each.draws for each in self.transforms)
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """One after the other, each with its own columns of numbers."""
+        first = 0
+        for each in self.transforms:
+            canvas.doing = each
+            each.run(canvas, numbers[:, first : first + each.draws])
+            first += each.draws

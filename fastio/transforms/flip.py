@@ -1,0 +1,32 @@
+"""RandomHorizontalFlip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.transforms.base import Canvas, Transform
+
+__all__ = ["RandomHorizontalFlip"]
+
+
+@dataclass(frozen=True)
+class RandomHorizontalFlip(Transform):
+    """Left and right exchanged, with probability ``p``. Draws: whether."""
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1:
+            raise ValueError(f"p={self.p!r}: expected a probability from 0 to 1")
+
+    @property
+    def draws(self) -> int:
+        """Whether."""
+        return 1
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """One flip where the number is below ``p``."""
+        canvas.flip(numbers[:, 0] < self.p)

@@ -1,0 +1,136 @@
+"""Transforms on their way into the native core: a batch's plan, what else the core must know, and Pillow's part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastio.codec.base import Geometry
+from fastio.errors import SchemaError
+from fastio.transforms.arguments import KERNELS, Fill
+from fastio.transforms.base import Transform
+from fastio.transforms.compose import Compose
+from fastio.transforms.plain import colour_of
+from fastio.transforms.plan import BLANK, Plan
+from fastio.transforms.random import uniform
+
+__all__ = ["Fused", "Planned"]
+
+_FILTERS = {name: number for number, name in enumerate(KERNELS)}
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+# A picture to try transforms on: larger than any crop, small enough for its area to be a number.
+_ANY_SIDE = np.array([1 << 20])
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Samples and what is to be done with their pictures; ``(n, ...)`` each."""
+
+    indices: NDArray[np.int64]
+    stored: NDArray[np.int64]  # (n, 3): height, width, channels before transforms; zeros where a header is bad
+    rows: NDArray[np.int32]  # (n, 13), as Plan.rows
+    shapes: NDArray[np.int64]  # (n, 3), after transforms; zeros where a header is bad
+    fill: Fill
+
+    def part(self, part: slice) -> Planned:
+        """Some of them."""
+        return Planned(self.indices[part], self.stored[part], self.rows[part], self.shapes[part], self.fill)
+
+
+class Fused:
+    """
+    Transforms that the native core does in one pass, for pictures of ``mode`` (None: each as it is stored).
+
+    SchemaError where it cannot: for two transforms that do not fit together, or for the kind of pictures.
+    """
+
+    def __init__(self, transforms: Iterable[Transform], *, seed: int, mode: str | None, is_raw: bool) -> None:
+        self.transforms = Compose(transforms)
+        self._seed = seed
+        self._mode = mode
+        self._is_raw = is_raw
+        tried = Plan(_ANY_SIDE, _ANY_SIDE)
+        self.transforms.run(tried, np.zeros((1, self.transforms.draws)))
+        self._kernel = tried.kernel
+        self._channels = tried.channels  # None: no Grayscale
+        self._is_grey_first = tried.is_grey_first
+        self._check_grey()
+        if mode is not None:
+            channels = next(number for number, name in _MODES.items() if name == mode)
+            self._check_channels(channels)
+            if tried.fill is not None:
+                colour_of(tried.fill, self._channels or channels)
+
+    def _check_grey(self) -> None:
+        if self._channels is None:
+            return
+        is_grey_already = self._is_raw and self._mode == "L"
+        if self._is_grey_first and (self._channels == 3 or self._is_raw) and not is_grey_already:
+            raise SchemaError(
+                "Grayscale before resampling cannot be done in one pass; put it last, where it costs less"
+            )
+        if self._channels == 3 and self._mode == "L" and not self._is_raw:
+            raise SchemaError("Grayscale(3) of grey pictures: leave it out, or pass FastDataset(mode='RGB')")
+
+    def _check_channels(self, channels: int) -> None:
+        if channels == 4 and self._channels is not None:
+            raise SchemaError(
+                "Grayscale of pictures with alpha cannot be done in one pass; pass FastDataset(mode='RGB')"
+            )
+
+    def plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
+        """
+        What to do with these samples, whose pictures have the shapes ``stored``, ``(n, 3)``.
+
+        One with a bad header gets a plan that fits any row, for decoding will say what is wrong with it.
+        """
+        known = stored[:, :2].all(axis=1)
+        if known.all():
+            return self._plan(indices, stored, epoch=epoch)
+        good = self._plan(indices[known], stored[known], epoch=epoch)
+        rows = np.tile(np.array(BLANK, np.int32), (len(indices), 1))
+        shapes = np.zeros((len(indices), 3), np.int64)
+        rows[known], shapes[known] = good.rows, good.shapes
+        shapes[~known, 2] = self._channels or stored[~known, 2]
+        return Planned(indices, stored, rows, shapes, good.fill)
+
+    def _plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
+        # What is the same for all is computed once: most of the cost of small raw pictures.
+        sizes = stored[:1] if len(stored) and (stored == stored[0]).all() else stored
+        for channels in np.unique(sizes[:, 2]).tolist():
+            self._check_channels(channels)
+        plan = Plan(sizes[:, 0], sizes[:, 1])
+        self.transforms.run(plan, uniform(indices, self.transforms.draws, seed=self._seed, epoch=epoch))
+        shapes = np.empty((len(indices), 3), np.int64)
+        shapes[:, 0], shapes[:, 1], shapes[:, 2] = plan.height, plan.width, self._channels or sizes[:, 2]
+        return Planned(indices, stored, plan.rows(len(indices)), shapes, plan.fill or (0,))
+
+    def geometry(self, planned: Planned, *, channels: int, is_planar: bool) -> Geometry:
+        """What the native core must know to make a batch of rows with these channels."""
+        height, width = planned.stored[0, :2].tolist()
+        return Geometry(
+            planned.rows,
+            filter=_FILTERS[self._kernel or "bilinear"],
+            fill=bytes(colour_of(planned.fill, channels)),
+            is_planar=is_planar,
+            is_grey=self._is_grey_last(),
+            stored=(height, width) if self._is_raw else None,
+        )
+
+    def _is_grey_last(self) -> bool:
+        """Whether luma is to be computed from rows of colour; otherwise pictures are decoded to the row's channels."""
+        if self._channels is None:
+            return False
+        return self._channels == 3 if self._mode == "L" else not self._is_grey_first
+
+    def apply(self, planned: Planned, position: int, pixels: NDArray[np.uint8], *, epoch: int) -> NDArray[np.uint8]:
+        """The plain path for one picture ``(H, W, C)``, by the numbers of its sample."""
+        numbers = uniform(planned.indices[[position]], self.transforms.draws, seed=self._seed, epoch=epoch)
+        picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+        result = np.array(self.transforms.apply(picture, numbers[0]))
+        return result.reshape(*result.shape[:2], -1)

@@ -1,0 +1,32 @@
+"""Grayscale: colour to luma."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.transforms.base import Canvas, Transform
+
+__all__ = ["Grayscale"]
+
+
+@dataclass(frozen=True)
+class Grayscale(Transform):
+    """Luma as Pillow's "L" (for tensors too), in 1 channel or in 3 equal ones."""
+
+    num_output_channels: int = 1
+
+    def __post_init__(self) -> None:
+        if self.num_output_channels not in (1, 3):
+            raise ValueError(f"num_output_channels={self.num_output_channels!r}: expected 1 or 3")
+
+    @property
+    def draws(self) -> int:
+        """Nothing is random."""
+        return 0
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """One conversion."""
+        canvas.grey(self.num_output_channels)

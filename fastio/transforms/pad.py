@@ -1,0 +1,39 @@
+"""Pad: edges of one colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.transforms.arguments import as_fill, as_padding
+from fastio.transforms.base import Canvas, Transform
+
+__all__ = ["Pad"]
+
+
+@dataclass(frozen=True)
+class Pad(Transform):
+    """``padding`` as in ``as_padding``; ``fill`` is one number or one for each channel."""
+
+    padding: int | Sequence[int]
+    fill: float | Sequence[float] | None = 0
+    padding_mode: str = "constant"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "padding", as_padding(self.padding))
+        object.__setattr__(self, "fill", as_fill(self.fill, self.padding_mode))
+
+    @property
+    def draws(self) -> int:
+        """Nothing is random."""
+        return 0
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """Edges on four sides."""
+        assert isinstance(self.padding, tuple)
+        assert isinstance(self.fill, tuple)
+        left, top, right, bottom = (np.array([side]) for side in self.padding)
+        canvas.pad(left, top, right, bottom, fill=self.fill)

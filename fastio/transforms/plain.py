@@ -1,0 +1,103 @@
+"""The plain path: one picture, a PIL image or a uint8 tensor, transformed step by step with Pillow."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastio.transforms.arguments import KERNELS, Fill
+from fastio.transforms.base import Ints, Transform
+
+__all__ = ["PlainPicture", "colour_of"]
+
+_MODES = {"L": 1, "RGB": 3, "RGBA": 4}
+
+
+class PlainPicture:
+    """
+    A canvas of one picture, which each step replaces by another: ``picture`` is the latest.
+
+    Tensors are resampled by Pillow too, each channel as a grey picture: the same pixels as from a PIL
+    image, except that Pillow weighs the colours of "RGBA" by alpha.
+    """
+
+    def __init__(self, picture: Image.Image | torch.Tensor) -> None:
+        if isinstance(picture, torch.Tensor):
+            if picture.dtype != torch.uint8 or picture.ndim < 3 or 0 in picture.shape:
+                raise ValueError(f"expected a uint8 tensor (..., C, H, W), got {picture.dtype} {tuple(picture.shape)}")
+        elif not isinstance(picture, Image.Image) or picture.mode not in _MODES:
+            what = f"an image of mode {picture.mode!r}" if isinstance(picture, Image.Image) else type(picture).__name__
+            raise ValueError(f"expected a PIL image of mode {', '.join(_MODES)} or a uint8 tensor, got {what}")
+        self.doing: Transform | None = None
+        self._set(picture)
+
+    def _set(self, picture: Image.Image | torch.Tensor) -> None:
+        self.picture = picture
+        size = picture.shape[:-3:-1] if isinstance(picture, torch.Tensor) else picture.size
+        self.width, self.height = np.array([size[0]]), np.array([size[1]])
+
+    def crop(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
+        """As Canvas.crop."""
+        x, y, w, h = int(left[0]), int(top[0]), int(width[0]), int(height[0])
+        if isinstance(self.picture, torch.Tensor):
+            self._set(self.picture[..., y : y + h, x : x + w])
+        else:
+            self._set(self.picture.crop((x, y, x + w, y + h)))
+
+    def resize(self, width: Ints, height: Ints, *, kernel: str) -> None:
+        """As Canvas.resize."""
+        size = (int(width[0]), int(height[0]))
+        if not isinstance(self.picture, torch.Tensor):
+            self._set(self.picture.resize(size, KERNELS[kernel]))
+            return
+        planes = self.picture.reshape(-1, *self.picture.shape[-2:]).numpy()
+        resized = [np.array(Image.fromarray(plane).resize(size, KERNELS[kernel])) for plane in planes]
+        self._set(torch.from_numpy(np.stack(resized)).reshape(*self.picture.shape[:-2], size[1], size[0]))
+
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill) -> None:
+        """As Canvas.pad."""
+        x, y = int(left[0]), int(top[0])
+        w, h = int(self.width[0]), int(self.height[0])
+        size = (x + w + int(right[0]), y + h + int(bottom[0]))
+        if size == (w, h):
+            return
+        if isinstance(self.picture, torch.Tensor):
+            colour = torch.tensor(colour_of(fill, self.picture.shape[-3]), dtype=torch.uint8).reshape(-1, 1, 1)
+            padded = colour.expand(*self.picture.shape[:-2], size[1], size[0]).clone()
+            padded[..., y : y + h, x : x + w] = self.picture
+            self._set(padded)
+        else:
+            channels = colour_of(fill, _MODES[self.picture.mode])
+            image = Image.new(self.picture.mode, size, channels if len(channels) > 1 else channels[0])
+            image.paste(self.picture, (x, y))
+            self._set(image)
+
+    def flip(self, mask: NDArray[np.bool_]) -> None:
+        """As Canvas.flip."""
+        if not mask[0]:
+            return
+        if isinstance(self.picture, torch.Tensor):
+            self._set(self.picture.flip(-1))
+        else:
+            self._set(self.picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT))
+
+    def grey(self, channels: int) -> None:
+        """As Canvas.grey."""
+        if not isinstance(self.picture, torch.Tensor):
+            grey = self.picture.convert("L")
+            self._set(grey if channels == 1 else Image.merge("RGB", [grey] * channels))
+            return
+        luma = self.picture[..., :1, :, :]
+        if self.picture.shape[-3] > 1:
+            red, green, blue = (self.picture[..., channel : channel + 1, :, :].int() for channel in range(3))
+            luma = ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16).to(torch.uint8)
+        self._set(luma.expand(*luma.shape[:-3], channels, *luma.shape[-2:]))
+
+
+def colour_of(fill: Fill, channels: int) -> Fill:
+    """The number of each channel; ValueError where their count is another one."""
+    if len(fill) not in (1, channels):
+        raise ValueError(f"fill={fill}: expected one number, or one for each of the {channels} channels")
+    return fill * channels if len(fill) == 1 else fill

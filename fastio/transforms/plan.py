@@ -1,0 +1,147 @@
+"""The plan of a batch: numbers by which the native core makes each row in one pass, and the algebra that composes them.
+
+A row of the plan says: crop the decoded picture to the *box*; resample that to the *virtual* size, with taps
+clamped to the box; take the *window* of it; *place* it in the output row, the rest of which is fill; flip the row.
+Whatever a chain of crops, edges and flips around one resampling does has this form:
+
+* a crop before the resampling moves box and window, one after it the window alone; what it cuts off may be edge
+* edges move the place; a crop of a flipped picture is the mirrored crop of the unflipped one
+* a second resampling, and one of edges, have another form: SchemaError says which two transforms do not fit together
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.errors import SchemaError
+from fastio.transforms.arguments import Fill
+from fastio.transforms.base import Ints, Transform
+
+__all__ = ["BLANK", "COLUMNS", "Plan"]
+
+COLUMNS = (
+    "box_x",
+    "box_y",
+    "box_w",
+    "box_h",
+    "virtual_w",
+    "virtual_h",
+    "window_x",
+    "window_y",
+    "window_w",
+    "window_h",
+    "place_x",
+    "place_y",
+    "flip",
+)
+
+# One pixel as it is: a row of a plan for any picture and any batch.
+BLANK = (0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0)
+
+# Filters whose kernel is not its own mirror image where a tap lies exactly between two pixels.
+_ONE_SIDED = ("nearest", "box")
+
+
+class Plan:
+    """
+    A canvas that keeps no pixels but what is to be done to get them, for pictures of these sizes.
+
+    ``kernel`` is the resampling's filter, None without one; ``fill`` the colour of edges; ``channels`` what a Grayscale
+    leaves, None without one; ``is_grey_first`` where it comes before the resampling.
+    """
+
+    def __init__(self, height: Ints, width: Ints) -> None:
+        zero = np.zeros(1, np.int64)
+        self.height, self.width = height, width
+        self.doing: Transform | None = None
+        self.kernel: str | None = None
+        self.fill: Fill | None = None
+        self.channels: int | None = None
+        self.is_grey_first = False
+        self._box = (zero, zero, width, height)
+        self._virtual = (width, height)
+        self._window = (zero, zero, width, height)
+        self._place = (zero, zero)
+        self._flip: NDArray[np.bool_] = np.zeros(1, np.bool_)
+        self._resizer: Transform | None = None
+        self._padder: Transform | None = None
+        self._flipper: Transform | None = None
+
+    def rows(self, count: int) -> NDArray[np.int32]:
+        """The plan as the native core reads it: ``(count, 13)`` int32, one COLUMN each."""
+        out = np.empty((count, len(COLUMNS)), np.int32)
+        parts = (*self._box, *self._virtual, *self._window, *self._place, self._flip)
+        for column, values in enumerate(parts):
+            out[:, column] = values
+        return out
+
+    def crop(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
+        """As Canvas.crop."""
+        if self._flipper is not None:
+            left = np.where(self._flip, self.width - left - width, left)
+        window_x, window_y, window_w, window_h = self._window
+        if self._padder is None:
+            self._window = (window_x + left, window_y + top, width, height)
+        else:
+            x, w, place_x = _overlap(self._place[0], window_w, left, width)
+            y, h, place_y = _overlap(self._place[1], window_h, top, height)
+            # Where nothing but edge is left the row is fill; both sizes then are 0.
+            is_empty = (w == 0) | (h == 0)
+            w, h = np.where(is_empty, 0, w), np.where(is_empty, 0, h)
+            self._window = (np.where(is_empty, 0, window_x + x), np.where(is_empty, 0, window_y + y), w, h)
+            self._place = (np.where(is_empty, 0, place_x), np.where(is_empty, 0, place_y))
+        self.width, self.height = width, height
+
+    def resize(self, width: Ints, height: Ints, *, kernel: str) -> None:
+        """As Canvas.resize; SchemaError where the plan has no place for it."""
+        if self._resizer is not None:
+            raise self._unfit(self._resizer, "the picture would be resampled twice")
+        if self._padder is not None:
+            raise self._unfit(self._padder, "edges would be resampled")
+        if self._flipper is not None and kernel in _ONE_SIDED:
+            raise self._unfit(self._flipper, f"{kernel!r} gives other pixels after a flip than before it")
+        x, y, w, h = self._window
+        self._box = (self._box[0] + x, self._box[1] + y, w, h)
+        self._virtual = (width, height)
+        self._window = (np.zeros(1, np.int64), np.zeros(1, np.int64), width, height)
+        self.width, self.height = width, height
+        self.kernel, self._resizer = kernel, self.doing
+        self.is_grey_first = self.channels is not None
+
+    def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill) -> None:
+        """As Canvas.pad; SchemaError where other edges have another colour."""
+        if not any(side.any() for side in (left, top, right, bottom)):
+            return
+        if self.channels is not None and len(fill) > 1:
+            raise SchemaError(f"{self.doing}: fill={fill} after Grayscale; one number is a shade of grey")
+        if self._padder is not None and fill != self.fill:
+            raise self._unfit(self._padder, "edges would have two colours")
+        self.fill, self._padder = fill, self.doing
+        self.width, self.height = self.width + left + right, self.height + top + bottom
+        # Before the flip, the left edge of what will be flipped is on the right.
+        left = left if self._flipper is None else np.where(self._flip, right, left)
+        self._place = (self._place[0] + left, self._place[1] + top)
+
+    def flip(self, mask: NDArray[np.bool_]) -> None:
+        """As Canvas.flip."""
+        self._flip, self._flipper = self._flip ^ mask, self.doing
+
+    def grey(self, channels: int) -> None:
+        """As Canvas.grey; edges that are already there lose their colour too."""
+        self.channels = channels
+        if self.fill is not None and len(self.fill) > 1:
+            red, green, blue = self.fill[:3]
+            self.fill = ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16,)
+
+    def _unfit(self, other: Transform, why: str) -> SchemaError:
+        return SchemaError(
+            f"{other} and then {self.doing} cannot be done in one pass: {why}; leave one out, or pass them to "
+            f"FastDataset(transform=Compose([...])), which does one after the other"
+        )
+
+
+def _overlap(place: Ints, size: Ints, first: Ints, length: Ints) -> tuple[Ints, Ints, Ints]:
+    """What ``[first, first + length)`` leaves of ``[place, place + size)``: its start and size in it, its new place."""
+    start, stop = np.maximum(place, first), np.minimum(place + size, first + length)
+    return start - place, np.maximum(stop - start, 0), start - first

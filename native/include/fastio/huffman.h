@@ -1,0 +1,161 @@
+/// The entropy coding of baseline JPEG: Huffman codes into blocks of coefficients.
+///
+/// Knows nothing of libjpeg, whose own decoder it replaces (src/jpeg_entropy.h). One table
+/// look-up gives run, value and length of a coefficient at once wherever code and value take
+/// `lookup_bits` together, and bits are loaded eight bytes at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "fastio/bytes.h"
+#include "fastio/status.h"
+
+namespace fastio {
+
+/// The 64 coefficients of a block, row by row, not dequantised.
+using Coefficients = std::int16_t[64];
+
+/// A Huffman table as DHT gives it: how many codes of 1 to 16 bits, and what they stand for.
+struct HuffmanCodes {
+  std::span<const std::uint8_t, 16> counts;
+  std::span<const std::uint8_t, 256> symbols;  ///< the first sum(counts) count
+};
+
+/// A table made for decoding; kept until other codes come.
+class HuffmanTable {
+ public:
+  static constexpr int lookup_bits = 11;
+  static constexpr int longest_code = 16;
+  /// What an entry that ends a block skips: from everywhere to behind it.
+  static constexpr std::uint32_t past_the_end = 64;
+
+  /// What the next bits begin with. Either a whole coefficient (`length` is not 0): bits to
+  /// drop, zeros to skip, value. Or a symbol and the length of its code, which is 0 when the
+  /// code is longer than `lookup_bits`: for DC, whose values are large, and for AC where code
+  /// and value do not fit.
+  class Entry {
+   public:
+    Entry() = default;
+    static Entry coefficient(int length, std::uint32_t skip, int value) noexcept;
+    static Entry symbol(int code_length, std::uint8_t symbol) noexcept;
+
+    [[nodiscard]] int length() const noexcept { return static_cast<int>(packed_ & 0xFF); }
+    /// `length` for a shift, which looks at six bits anyway: nothing stands between the look-up
+    /// and the shift that the next look-up waits for.
+    [[nodiscard]] int shift() const noexcept { return static_cast<int>(packed_ & 63); }
+    [[nodiscard]] std::uint32_t skip() const noexcept { return packed_ >> 8 & 0xFF; }
+    [[nodiscard]] std::int16_t value() const noexcept {
+      return static_cast<std::int16_t>(packed_ >> 16);
+    }
+    [[nodiscard]] int code_length() const noexcept { return static_cast<int>(packed_ >> 16); }
+    [[nodiscard]] std::uint32_t symbol() const noexcept { return skip(); }
+
+   private:
+    explicit Entry(std::uint32_t packed) noexcept : packed_(packed) {}
+    std::uint32_t packed_ = 0;
+  };
+
+  struct Symbol {
+    int code_length;  ///< 0: no such code
+    std::uint32_t symbol;
+  };
+
+  /// `codes` must be a valid prefix code without the code of ones only, as libjpeg ensures.
+  /// DC symbols are sizes of values, at most 15; AC symbols are run and size. Codes that are
+  /// those of the last call cost a comparison.
+  void build(const HuffmanCodes& codes, bool is_dc) noexcept;
+
+  [[nodiscard]] Entry operator[](std::uint64_t index) const noexcept { return entries_[index]; }
+
+  /// The symbol that the next 16 bits begin with, however long its code.
+  [[nodiscard]] Symbol find(std::uint32_t next16) const noexcept;
+
+ private:
+  [[nodiscard]] bool is_built_from(const HuffmanCodes& codes, bool is_dc) const noexcept;
+  void fill(std::uint32_t code, int length, std::uint8_t symbol) noexcept;
+
+  std::array<Entry, 1 << lookup_bits> entries_{};
+  std::array<std::uint32_t, longest_code + 1> limits_{};  ///< first code too large for a length
+  std::array<std::uint32_t, longest_code + 1> firsts_{};  ///< position of the first symbol...
+  std::array<std::uint32_t, longest_code + 1> codes_{};   ///< ... and its code
+  std::array<std::uint8_t, 16> counts_{};
+  std::array<std::uint8_t, 256> symbols_{};
+  bool is_dc_ = false;
+};
+
+/// Decodes the MCUs of one scan after another. Not thread-safe: one per thread.
+class HuffmanDecoder {
+ public:
+  static constexpr std::size_t most_blocks = 10;  ///< of an MCU, says the standard
+  static constexpr std::size_t most_tables = 4;
+
+  /// Which component a block of the MCU belongs to, and its tables.
+  struct Block {
+    std::uint8_t component;
+    std::uint8_t dc_table;
+    std::uint8_t ac_table;
+  };
+
+  /// The tables of the scan that comes; see HuffmanTable::build. `number` < most_tables.
+  void set_dc_table(std::size_t number, const HuffmanCodes& codes) noexcept;
+  void set_ac_table(std::size_t number, const HuffmanCodes& codes) noexcept;
+
+  /// Begins a scan whose MCUs have these blocks (at most most_blocks, components and tables
+  /// below 4) and whose restart markers stand after `restart_interval` MCUs each (0: none).
+  void begin(std::span<const Block> blocks, std::uint32_t restart_interval) noexcept;
+
+  /// The MCUs whose values matter, in rows and columns of MCUs, both ends included.
+  struct Wanted {
+    std::size_t first_row, last_row, first_column, last_column;
+  };
+
+  /// From now to the next `begin`, restart intervals without a wanted MCU are passed over:
+  /// their blocks stay zero and damage within them is not seen.
+  void pass_over_all_but(const Wanted& wanted, std::size_t mcus_per_row) noexcept;
+
+  /// Decodes the next MCU and moves `input` on, never past a marker but a restart marker.
+  ///
+  /// `blocks` points to one block for each of the MCU, all zero; nullptr throws the values
+  /// away. `corrupt` where a code is none, a run leaves its block, bits are missing before a
+  /// marker or the restart marker is not the one expected; `truncated` where `input` ends
+  /// first. Then the blocks are unspecified and the scan must not be continued.
+  [[nodiscard]] Status decode_mcu(Bytes& input, Coefficients* const* blocks) noexcept;
+
+ private:
+  struct Bits {
+    std::uint64_t buffer = 0;  ///< the next bits, from the top down
+    int count = 0;             ///< how many are valid
+    int padding = 0;           ///< how many zeros were put behind the end, of all times
+  };
+  class Reader;
+  struct Tables {
+    const HuffmanTable* dc;
+    const HuffmanTable* ac;
+    std::uint8_t component;
+  };
+
+  [[nodiscard]] Status restart(Bytes& input) noexcept;
+  [[nodiscard]] bool next_interval_is_wanted() const noexcept;
+  [[nodiscard]] static bool decode_block(Reader& reader, const Tables& tables,
+                                         std::int32_t& prediction, std::int16_t* block) noexcept;
+
+  std::array<HuffmanTable, most_tables> dc_tables_;
+  std::array<HuffmanTable, most_tables> ac_tables_;
+  std::array<Tables, most_blocks> blocks_{};
+  std::size_t block_count_ = 0;
+  std::array<std::int32_t, 4> predictions_{};
+  Bits bits_;
+  std::uint32_t restart_interval_ = 0;
+  std::uint32_t until_restart_ = 0;
+  std::uint8_t next_restart_ = 0;  ///< 0 to 7
+  Wanted wanted_{};
+  std::size_t mcus_per_row_ = 0;  ///< 0: all are wanted
+  std::size_t next_mcu_ = 0;
+  bool passing_over_ = false;
+  Coefficients discarded_{};
+};
+
+}  // namespace fastio

@@ -1,0 +1,40 @@
+/// Batches of pictures cropped, resampled and mirrored on their way into the rows of an array.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "fastio/bytes.h"
+#include "fastio/job.h"
+#include "fastio/pixels.h"
+#include "fastio/plan.h"
+#include "fastio/transformer.h"
+
+namespace fastio {
+
+/// Where a batch goes. `first` is the first row, planar or not; rows follow without gaps.
+struct TransformedRows {
+  Picture first;
+  const std::uint32_t* checksums;  ///< nullptr: not checked, but the CRCs inside PNGs are
+  std::int32_t* status;
+};
+
+/// A batch: `spans[i]` goes into row i by `plans[i]`, which plan_fault has passed.
+struct TransformBatch {
+  std::unique_ptr<Bytes[]> spans;
+  std::unique_ptr<Plan[]> plans;
+  TransformOptions options;
+  TransformedRows rows;
+};
+
+/// A task that decodes and transforms pictures. Of a JPEG only what the window needs is
+/// decoded, see JpegDecoder::decode_part; `bad_shape` where a box leaves its picture.
+[[nodiscard]] std::unique_ptr<Task> transform_task(TransformBatch batch) noexcept;
+
+/// The same for raw pixels, `height` x `width` x channels bytes a span. The channels are those
+/// of the rows; with `grey` 1 or 3, as the span's size says. Any other size is `bad_shape`.
+[[nodiscard]] std::unique_ptr<Task> transform_raw_task(TransformBatch batch, std::size_t height,
+                                                       std::size_t width) noexcept;
+
+}  // namespace fastio

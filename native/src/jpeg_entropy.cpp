@@ -1,0 +1,107 @@
+// Our own entropy decoder in libjpeg-turbo's pipeline, and the test that lets it in.
+#include "jpeg_entropy.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "fastio/jpeg.h"
+#include "jpeg_entropy_pictures.h"
+
+namespace fastio {
+namespace {
+
+/// The head of libjpeg-turbo's `jpeg_entropy_decoder`.
+struct EntropyDecoderHead {
+  void (*start_pass)(j_decompress_ptr);
+  boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*);
+};
+
+HuffmanCodes codes_of(const JHUFF_TBL& table) noexcept {
+  return {std::span<const UINT8, 17>(table.bits).subspan<1>(),
+          std::span<const UINT8, 256>(table.huffval)};
+}
+
+/// Whether both decoders give the same pixels of `file`.
+bool agree_on(Bytes file) noexcept {
+  constexpr std::size_t pixels = self_test_height * self_test_width * 3;
+  std::array<std::uint8_t, pixels> own{};
+  std::array<std::uint8_t, pixels> theirs{};
+  JpegDecoder own_decoder(Entropy::fastio);
+  JpegDecoder their_decoder(Entropy::libjpeg_turbo);
+  const Picture own_picture{own.data(), self_test_height, self_test_width, 3};
+  const Picture their_picture{theirs.data(), self_test_height, self_test_width, 3};
+  return own_decoder.decode(file, own_picture) == Status::ok &&
+         their_decoder.decode(file, their_picture) == Status::ok && own == theirs;
+}
+
+Entropy choose() noexcept {
+  const char* wish = std::getenv("FASTIO_ENTROPY");
+  const bool unwanted = wish != nullptr && std::strcmp(wish, "turbo") == 0;
+  if (unwanted || !entropy_is_replaceable()) return Entropy::libjpeg_turbo;
+  const bool agree = agree_on(plain_picture) && agree_on(restart_picture);
+  return agree ? Entropy::fastio : Entropy::libjpeg_turbo;
+}
+
+}  // namespace
+
+Entropy entropy_in_use() noexcept {
+  static const Entropy chosen = choose();
+  return chosen;
+}
+
+bool entropy_is_replaceable() noexcept {
+#if defined(FASTIO_STATIC_JPEG) && defined(LIBJPEG_TURBO_VERSION_NUMBER)
+  constexpr int version = LIBJPEG_TURBO_VERSION_NUMBER;
+  return (version >= 2001000 && version < 2002000) || (version >= 3000000 && version < 3003000);
+#else
+  return false;
+#endif
+}
+
+bool begin_scan(const jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept {
+  const bool sequential = info.progressive_mode == 0 && info.Ss == 0 && info.Se == DCTSIZE2 - 1;
+  const bool readable = sequential && info.arith_code == 0 && info.data_precision == 8 &&
+                        info.comps_in_scan == info.num_components;
+  if (!readable) return false;
+  std::array<HuffmanDecoder::Block, HuffmanDecoder::most_blocks> blocks{};
+  const auto count = static_cast<std::size_t>(info.blocks_in_MCU);
+  if (count > blocks.size()) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const int component = info.MCU_membership[i];
+    const jpeg_component_info& tables = *info.cur_comp_info[component];
+    const JHUFF_TBL* dc = info.dc_huff_tbl_ptrs[tables.dc_tbl_no];
+    const JHUFF_TBL* ac = info.ac_huff_tbl_ptrs[tables.ac_tbl_no];
+    if (dc == nullptr || ac == nullptr) return false;
+    blocks[i] = {static_cast<std::uint8_t>(component), static_cast<std::uint8_t>(tables.dc_tbl_no),
+                 static_cast<std::uint8_t>(tables.ac_tbl_no)};
+    decoder.set_dc_table(blocks[i].dc_table, codes_of(*dc));
+    decoder.set_ac_table(blocks[i].ac_table, codes_of(*ac));
+  }
+  decoder.begin(std::span(blocks).first(count), info.restart_interval);
+  return true;
+}
+
+void limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels,
+                HuffmanDecoder& decoder) noexcept {
+  const bool interleaved = info.comps_in_scan > 1;
+  const auto width = static_cast<std::size_t>(DCTSIZE * (interleaved ? info.max_h_samp_factor : 1));
+  const auto height =
+      static_cast<std::size_t>(DCTSIZE * (interleaved ? info.max_v_samp_factor : 1));
+  // Smooth upsampling looks at the neighbours of a pixel.
+  const HuffmanDecoder::Wanted wanted{
+      .first_row = (pixels.y - std::min<std::size_t>(pixels.y, height)) / height,
+      .last_row = pixels.bottom / height + 1,
+      .first_column = (pixels.x - std::min<std::size_t>(pixels.x, width)) / width,
+      .last_column = pixels.right / width + 1};
+  decoder.pass_over_all_but(wanted, info.MCUs_per_row);
+}
+
+void replace_entropy_decoder(jpeg_decompress_struct& info,
+                             boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*)) noexcept {
+  reinterpret_cast<EntropyDecoderHead*>(info.entropy)->decode_mcu = decode_mcu;
+}
+
+}  // namespace fastio

@@ -1,0 +1,157 @@
+// Transforms bound to Python: batches by plans, and the numbers that plans are drawn from.
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "fastio/philox.h"
+#include "fastio/transform.h"
+#include "module.h"
+
+namespace fastio::python {
+namespace {
+
+using namespace nb::literals;
+
+using PlanArray = nb::ndarray<const std::int32_t, nb::shape<-1, 13>, nb::c_contig, nb::device::cpu>;
+
+/// What both functions are told about the batch.
+struct Request {
+  const PlanArray& plan;
+  const Array<std::uint8_t, 4>& out;
+  const StatusArray& status;
+  const Checksums& checksums;
+  int filter;
+  const nb::bytes& fill;
+  bool planar;
+  bool grey;
+};
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw nb::value_error(text.c_str());
+}
+
+TransformOptions options_of(const Request& request, std::size_t channels) {
+  if (request.filter < 0 || request.filter > static_cast<int>(Filter::nearest)) {
+    refuse("filter is " + std::to_string(request.filter) + ", expected 0 to 5");
+  }
+  if (channels != 1 && channels != 3 && channels != 4) {
+    refuse("out has " + std::to_string(channels) +
+           " channels, expected 1 (grey), 3 (RGB) or 4 (RGBA)");
+  }
+  if (request.grey && channels == 4) refuse("grey goes with 1 or 3 channels, out has 4");
+  if (request.fill.size() != channels) {
+    refuse("fill has " + std::to_string(request.fill.size()) + " values, out has " +
+           std::to_string(channels) + " channels");
+  }
+  TransformOptions options{static_cast<Filter>(request.filter), {}, request.planar, request.grey};
+  std::memcpy(options.fill.data(), request.fill.c_str(), channels);
+  return options;
+}
+
+/// The plans by copy, so that nobody changes them under a running batch.
+std::unique_ptr<Plan[]> plans_of(const PlanArray& array, const Picture& row) {
+  const std::size_t count = array.shape(0);
+  auto plans = std::make_unique<Plan[]>(count);
+  if (count > 0) std::memcpy(plans.get(), array.data(), count * sizeof(Plan));
+  for (std::size_t i = 0; i < count; ++i) {
+    const char* fault = plan_fault(plans[i], row.height, row.width);
+    if (fault != nullptr) refuse("plan " + std::to_string(i) + ": " + fault);
+  }
+  return plans;
+}
+
+TransformBatch batch_of(const Request& request, std::unique_ptr<Bytes[]> spans, std::size_t count) {
+  const auto& out = request.out;
+  expect_length("plan", request.plan.shape(0), count);
+  expect_length("out", out.shape(0), count);
+  expect_length("status", request.status.size(), count);
+  const std::size_t first = request.planar ? 2 : 1;
+  const std::size_t channels = out.shape(request.planar ? 1 : 3);
+  const TransformOptions options = options_of(request, channels);
+  const Picture row{out.data(), out.shape(first), out.shape(first + 1), static_cast<int>(channels)};
+  auto plans = plans_of(request.plan, row);
+  return {std::move(spans),
+          std::move(plans),
+          options,
+          {row, checked(request.checksums, count), request.status.data()}};
+}
+
+PyJob decode_transformed(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
+                         const Int64s& sizes, const Checksums& checksums, const PlanArray& plan,
+                         const Array<std::uint8_t, 4>& out, const StatusArray& status,
+                         const PoolHandle& pool, int filter, const nb::bytes& fill, bool planar,
+                         bool grey) {
+  auto spans = resolve(buffers, shard, starts, sizes);
+  const std::size_t count = starts.size();
+  auto batch =
+      batch_of({plan, out, status, checksums, filter, fill, planar, grey}, std::move(spans), count);
+  return begin(transform_task(std::move(batch)), {count, 1}, pool,
+               keep(nb::borrow(buffers), checksums, out, status));
+}
+
+PyJob gather_transformed(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
+                         const Int64s& sizes, const Checksums& checksums, const PlanArray& plan,
+                         const Array<std::uint8_t, 4>& out, const StatusArray& status,
+                         const PoolHandle& pool, int filter, const nb::bytes& fill, bool planar,
+                         bool grey, std::size_t height, std::size_t width) {
+  if (height > static_cast<std::size_t>(longest_side) ||
+      width > static_cast<std::size_t>(longest_side)) {
+    refuse("rows of " + std::to_string(height) + " x " + std::to_string(width) +
+           " pixels are too large, a side has at most " + std::to_string(longest_side));
+  }
+  auto spans = resolve(buffers, shard, starts, sizes);
+  const std::size_t count = starts.size();
+  auto batch =
+      batch_of({plan, out, status, checksums, filter, fill, planar, grey}, std::move(spans), count);
+  const Picture& row = batch.rows.first;
+  const std::size_t grain = grain_for(row.height * row.row_bytes());
+  return begin(transform_raw_task(std::move(batch), height, width), {count, grain}, pool,
+               keep(nb::borrow(buffers), checksums, out, status));
+}
+
+void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
+            const Array<double, 2>& out) {
+  expect_length("out", out.shape(0), indices.size());
+  const nb::gil_scoped_release released;
+  uniform({seed, epoch}, {indices.data(), indices.size()}, {out.data(), out.size()});
+}
+
+#define SPANS_AND_PLAN                                                                        \
+  "buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], "                   \
+  "sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], " \
+  "out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, "    \
+  "filter: int, fill: bytes, planar: bool = False, grey: bool = False"
+
+}  // namespace
+
+void bind_transforms(nb::module_& m) {
+  m.def("decode_transformed", &decode_transformed, "buffers"_a, "shard"_a.noconvert(),
+        "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
+        "plan"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),
+        nb::kw_only(), "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false,
+        nb::sig("def decode_transformed(" SPANS_AND_PLAN ") -> Job"),
+        "Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.\n\n"
+        "``plan`` is (n, 13): box x y w h, virtual w h, window x y w h, place x y, flip. The\n"
+        "box of the picture becomes the virtual size (Pillow's resize to the bit); the window\n"
+        "of that goes to (place x, place y) of the row, ``fill`` around it, and the row is\n"
+        "mirrored where flip is 1. ``out`` is (n, H, W, C) or, ``planar``, (n, C, H, W).\n"
+        "``filter``: 0 bilinear, 1 bicubic, 2 box, 3 lanczos, 4 hamming, 5 nearest. ``grey``\n"
+        "writes the result's luma to all channels. A box that leaves its picture is\n"
+        "BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is\n"
+        "seen by ``checksums`` only.");
+  m.def("gather_transformed", &gather_transformed, "buffers"_a, "shard"_a.noconvert(),
+        "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
+        "plan"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),
+        nb::kw_only(), "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "height"_a,
+        "width"_a,
+        nb::sig("def gather_transformed(" SPANS_AND_PLAN ", height: int, width: int) -> Job"),
+        "The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.\n"
+        "With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.");
+  m.def("philox", &philox, "seed"_a, "epoch"_a, "indices"_a.noconvert(), "out"_a.noconvert(),
+        nb::sig("def philox(seed: int, epoch: int, indices: NDArray[np.int64], "
+                "out: NDArray[np.float64]) -> None"),
+        "Uniform doubles in [0, 1) of 53 bits: ``out[i, j]`` depends on seed (below 2**64),\n"
+        "epoch (below 2**32), ``indices[i]`` and j alone, on every machine.");
+}
+
+}  // namespace fastio::python

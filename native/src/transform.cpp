@@ -1,0 +1,165 @@
+#include "fastio/transform.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "fastio/crc32.h"
+#include "fastio/probe.h"
+#include "fastio/worker.h"
+
+namespace fastio {
+namespace {
+
+/// What pictures and raw pixels have in common: checksum, plan, row.
+class TransformTask : public Task {
+ public:
+  explicit TransformTask(TransformBatch batch) noexcept : batch_(std::move(batch)) {}
+
+  void run(Worker& worker, std::size_t first, std::size_t last) noexcept override {
+    for (std::size_t i = first; i < last; ++i) {
+      if (i + 2 < last) prefetch(batch_.spans[i + 2]);
+      batch_.rows.status[i] = static_cast<std::int32_t>(transform(worker, i));
+    }
+  }
+
+ protected:
+  [[nodiscard]] const TransformOptions& options() const noexcept { return batch_.options; }
+  [[nodiscard]] bool verify_crc() const noexcept { return batch_.rows.checksums == nullptr; }
+
+  /// Makes row `out` of one value; the worker's transformer has begun with the plan.
+  [[nodiscard]] virtual Status transform(Worker& worker, Bytes value, const Plan& plan,
+                                         const Picture& out) const noexcept = 0;
+
+ private:
+  /// Asks for the first bytes of a value while the two before it are worked on: samples in
+  /// random order lie where the processor does not expect them.
+  static void prefetch(Bytes value) noexcept {
+    constexpr std::size_t most_bytes = 4096;
+    constexpr std::size_t line_bytes = 64;
+    for (std::size_t at = 0; at < std::min(value.size(), most_bytes); at += line_bytes) {
+      __builtin_prefetch(value.data() + at);
+    }
+  }
+
+  [[nodiscard]] Status transform(Worker& worker, std::size_t i) const noexcept {
+    const TransformedRows& rows = batch_.rows;
+    const Bytes value = batch_.spans[i];
+    if (rows.checksums != nullptr && crc32(value) != rows.checksums[i]) {
+      return Status::bad_checksum;
+    }
+    Picture out = rows.first;
+    out.data += i * out.height * out.row_bytes();
+    const Plan& plan = batch_.plans[i];
+    if (plan.is_empty()) {
+      fill_row(options(), out);
+      return Status::ok;
+    }
+    if (!worker.transformer.begin(plan, options())) return Status::unsupported;  // no memory
+    return transform(worker, value, plan, out);
+  }
+
+  const TransformBatch batch_;
+};
+
+class PictureTask final : public TransformTask {
+ public:
+  using TransformTask::TransformTask;
+
+ private:
+  [[nodiscard]] Status transform(Worker& worker, Bytes file, const Plan& plan,
+                                 const Picture& out) const noexcept override {
+    const JpegPart part{box_of(plan), worker.transformer.region(),
+                        options().grey ? 3 : out.channels};
+    PixelView pixels{};
+    const Status status = decode(worker, file, part, pixels);
+    if (status != Status::ok) return status;
+    return worker.transformer.finish(pixels, part.channels, out) ? Status::ok : Status::unsupported;
+  }
+
+  [[nodiscard]] Status decode(Worker& worker, Bytes file, const JpegPart& part,
+                              PixelView& pixels) const noexcept {
+    switch (image_kind(file)) {
+      case ImageKind::jpeg: return worker.jpeg.decode_part(file, part, pixels);
+      case ImageKind::png: return decode_png(worker, file, part, pixels);
+      case ImageKind::unknown:
+        return file.size() < signature_bytes ? Status::truncated : Status::not_image;
+      default: return Status::unsupported;
+    }
+  }
+
+  /// The whole picture, for every row needs those above it, and the part of it.
+  [[nodiscard]] Status decode_png(Worker& worker, Bytes file, const JpegPart& part,
+                                  PixelView& pixels) const noexcept {
+    PngHeader header;
+    const Status status = read_png_header(file, header);
+    if (status != Status::ok) return status;
+    if (!part.box.is_inside(header.width, header.height)) return Status::bad_shape;
+    // Deflate shrinks to a 1032nd at most, so that no header makes us ask for more memory than
+    // its file can fill.
+    constexpr std::size_t most_inflated = 1032;
+    if (header.height * header.row_bytes(header.width) / most_inflated > file.size()) {
+      return Status::truncated;
+    }
+    Picture picture{nullptr, header.height, header.width, part.channels};
+    picture.data = worker.picture.reserve(picture.height * picture.row_bytes() + Resizer::slack);
+    if (picture.data == nullptr) return Status::unsupported;
+    const auto channels = static_cast<std::size_t>(part.channels);
+    pixels = {picture.row(part.region.y) + part.region.x * channels, picture.row_bytes()};
+    return worker.png.decode(file, picture, verify_crc());
+  }
+};
+
+class RawTask final : public TransformTask {
+ public:
+  RawTask(TransformBatch batch, std::size_t height, std::size_t width) noexcept
+      : TransformTask(std::move(batch)), height_(height), width_(width) {}
+
+ private:
+  [[nodiscard]] Status transform(Worker& worker, Bytes value, const Plan& plan,
+                                 const Picture& out) const noexcept override {
+    if (!box_of(plan).is_inside(width_, height_)) return Status::bad_shape;
+    const int channels = channels_of(value, out.channels);
+    if (channels == 0) return Status::bad_shape;
+    const Region& region = worker.transformer.region();
+    const std::size_t pixel_bytes = static_cast<std::size_t>(channels);
+    const std::size_t stride = width_ * pixel_bytes;
+    PixelView pixels{value.data() + region.y * stride + region.x * pixel_bytes, stride};
+    if (plan.resamples()) {  // reads beyond the last pixel, which only memory of our own allows
+      const std::size_t row_bytes = region.width * pixel_bytes;
+      std::uint8_t* copy = worker.picture.reserve(region.height * row_bytes + Resizer::slack);
+      if (copy == nullptr) return Status::unsupported;
+      for (std::size_t y = 0; y < region.height; ++y) {
+        std::memcpy(copy + y * row_bytes, pixels.data + y * stride, row_bytes);
+      }
+      pixels = {copy, row_bytes};
+    }
+    return worker.transformer.finish(pixels, channels, out) ? Status::ok : Status::unsupported;
+  }
+
+  /// 0 where the value has another size than it should.
+  [[nodiscard]] int channels_of(Bytes value, int out_channels) const noexcept {
+    const std::size_t plane = height_ * width_;
+    if (!options().grey) {
+      return value.size() == plane * static_cast<std::size_t>(out_channels) ? out_channels : 0;
+    }
+    if (value.size() == plane) return 1;
+    return value.size() == 3 * plane ? 3 : 0;
+  }
+
+  const std::size_t height_;
+  const std::size_t width_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> transform_task(TransformBatch batch) noexcept {
+  return std::make_unique<PictureTask>(std::move(batch));
+}
+
+std::unique_ptr<Task> transform_raw_task(TransformBatch batch, std::size_t height,
+                                         std::size_t width) noexcept {
+  return std::make_unique<RawTask>(std::move(batch), height, width);
+}
+
+}  // namespace fastio

@@ -1,0 +1,174 @@
+#include "fastio/transformer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fastio/mirror.h"
+
+namespace fastio {
+namespace {
+
+std::size_t unsign(std::int32_t value) noexcept {
+  return static_cast<std::size_t>(value);
+}
+
+/// value * alpha / 255, rounded.
+std::uint8_t multiplied(unsigned value, unsigned alpha) noexcept {
+  const unsigned product = value * alpha + 128;
+  return static_cast<std::uint8_t>(((product >> 8) + product) >> 8);
+}
+
+void premultiply_row(const std::uint8_t* in, std::uint8_t* out, std::size_t pixels) noexcept {
+  for (std::size_t i = 0; i < 4 * pixels; i += 4) {
+    for (std::size_t c = 0; c < 3; ++c) out[i + c] = multiplied(in[i + c], in[i + 3]);
+    out[i + 3] = in[i + 3];
+  }
+}
+
+void unpremultiply_row(std::uint8_t* row, std::size_t pixels) noexcept {
+  for (std::size_t i = 0; i < 4 * pixels; i += 4) {
+    const unsigned alpha = row[i + 3];
+    if (alpha == 0 || alpha == 255) continue;
+    for (std::size_t c = 0; c < 3; ++c) {
+      row[i + c] = static_cast<std::uint8_t>(std::min(255U, 255U * row[i + c] / alpha));
+    }
+  }
+}
+
+/// Fills `pixels` pixels: what is there is copied behind itself until all is there.
+void fill_pixels(const std::array<std::uint8_t, 4>& fill, int channels, std::uint8_t* out,
+                 std::size_t pixels) noexcept {
+  const auto size = static_cast<std::size_t>(channels);
+  const std::size_t bytes = pixels * size;
+  if (std::all_of(fill.begin(), fill.begin() + channels, [&](auto c) { return c == fill[0]; })) {
+    std::memset(out, fill[0], bytes);
+    return;
+  }
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t next = done == 0 ? size : std::min(done, bytes - done);
+    std::memcpy(out + done, done == 0 ? fill.data() : out, next);
+    done += next;
+  }
+}
+
+/// The whole virtual picture of an axis is the box.
+Axis axis_of(std::int32_t box, std::int32_t virtual_size, std::int32_t first, std::int32_t count,
+             bool mirrored) noexcept {
+  return {0.0, static_cast<double>(box), 0, box, virtual_size, first, count, mirrored};
+}
+
+/// One channel of a row of pixels.
+void take_channel(const std::uint8_t* in, std::size_t channels, std::uint8_t* out,
+                  std::size_t pixels) noexcept {
+  for (std::size_t i = 0; i < pixels; ++i) out[i] = in[i * channels];
+}
+
+}  // namespace
+
+void fill_row(const TransformOptions& options, const Picture& out) noexcept {
+  const std::size_t pixels = out.height * out.width;
+  if (!options.planar) {
+    fill_pixels(options.fill, out.channels, out.data, pixels);
+    return;
+  }
+  for (std::size_t c = 0; c < static_cast<std::size_t>(out.channels); ++c) {
+    std::memset(out.data + c * pixels, options.fill[c], pixels);
+  }
+}
+
+bool Transformer::begin(const Plan& plan, const TransformOptions& options) noexcept {
+  plan_ = plan;
+  options_ = options;
+  if (!plan.resamples()) {
+    region_ = {unsign(plan.window_x), unsign(plan.window_y), unsign(plan.window_w),
+               unsign(plan.window_h)};
+  } else {
+    const bool prepared = resizer_.prepare(
+        axis_of(plan.box_w, plan.virtual_w, plan.window_x, plan.window_w, plan.flip == 1),
+        axis_of(plan.box_h, plan.virtual_h, plan.window_y, plan.window_h, false), options.filter);
+    if (!prepared) return false;
+    region_ = resizer_.region();
+  }
+  region_.x += unsign(plan.box_x);
+  region_.y += unsign(plan.box_y);
+  return true;
+}
+
+bool Transformer::finish(const PixelView& in, int in_channels, const Picture& out) noexcept {
+  const std::size_t window_width = unsign(plan_.window_w);
+  const std::size_t window_height = unsign(plan_.window_h);
+  if (window_width < out.width || window_height < out.height) fill_row(options_, out);
+  const std::size_t left =
+      plan_.flip == 1 ? out.width - unsign(plan_.place_x) - window_width : unsign(plan_.place_x);
+  if (!options_.planar && !options_.grey) {
+    const auto channels = static_cast<std::size_t>(out.channels);
+    return window(in, out.channels,
+                  {out.row(unsign(plan_.place_y)) + left * channels, out.row_bytes()});
+  }
+  const std::size_t stride = window_width * static_cast<std::size_t>(in_channels);
+  std::uint8_t* pixels = window_.reserve(window_height * stride);
+  if (pixels == nullptr || !window(in, in_channels, {pixels, stride})) return false;
+  Picture target = out;
+  target.data += options_.planar ? unsign(plan_.place_y) * out.width + left
+                                 : unsign(plan_.place_y) * out.row_bytes() +
+                                       left * static_cast<std::size_t>(out.channels);
+  place({pixels, stride}, in_channels, target);
+  return true;
+}
+
+bool Transformer::window(const PixelView& in, int channels, const PixelTarget& out) noexcept {
+  if (plan_.resamples()) {
+    if (channels == 4 && options_.filter != Filter::nearest) return premultiplied(in, out);
+    return resizer_.run(in, channels, out, simd_level());
+  }
+  if (plan_.flip == 1) {
+    const MirrorRow mirror = mirror_row(channels, simd_level());
+    for (std::size_t y = 0; y < region_.height; ++y) {
+      mirror(in.data + y * in.stride, out.data + y * out.stride, region_.width);
+    }
+    return true;
+  }
+  const std::size_t bytes = region_.width * static_cast<std::size_t>(channels);
+  for (std::size_t y = 0; y < region_.height; ++y) {
+    std::memcpy(out.data + y * out.stride, in.data + y * in.stride, bytes);
+  }
+  return true;
+}
+
+bool Transformer::premultiplied(const PixelView& in, const PixelTarget& out) noexcept {
+  const std::size_t stride = region_.width * 4;
+  std::uint8_t* pixels = premultiplied_.reserve(region_.height * stride + Resizer::slack);
+  if (pixels == nullptr) return false;
+  for (std::size_t y = 0; y < region_.height; ++y) {
+    premultiply_row(in.data + y * in.stride, pixels + y * stride, region_.width);
+  }
+  if (!resizer_.run({pixels, stride}, 4, out, simd_level())) return false;
+  for (std::size_t y = 0; y < unsign(plan_.window_h); ++y) {
+    unpremultiply_row(out.data + y * out.stride, unsign(plan_.window_w));
+  }
+  return true;
+}
+
+/// `out.data` is where the window's first pixel goes.
+void Transformer::place(const PixelView& in, int in_channels, const Picture& out) const noexcept {
+  const std::size_t width = unsign(plan_.window_w);
+  const auto read = static_cast<std::size_t>(in_channels);
+  const auto channels = static_cast<std::size_t>(out.channels);
+  const std::size_t plane = out.height * out.width;
+  for (std::size_t y = 0; y < unsign(plan_.window_h); ++y) {
+    auto* row = const_cast<std::uint8_t*>(in.data) + y * in.stride;
+    if (options_.grey && read == 3) rgb_to_grey(row, row, width);
+    for (std::size_t c = 0; c < channels; ++c) {
+      const std::size_t from = options_.grey ? 0 : c;
+      const std::size_t step = options_.grey ? 1 : read;
+      if (options_.planar) {
+        take_channel(row + from, step, out.data + c * plane + y * out.width, width);
+      } else {
+        std::uint8_t* to = out.data + y * out.row_bytes() + c;
+        for (std::size_t x = 0; x < width; ++x) to[x * channels] = row[x];
+      }
+    }
+  }
+}
+
+}  // namespace fastio

@@ -1,0 +1,140 @@
+// Plans, resampling and mirrored rows: faults are named, SIMD equals scalar, windows equal parts
+// of the whole, and nothing outside is written.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "check.h"
+#include "fastio/mirror.h"
+#include "fastio/plan.h"
+#include "fastio/resize.h"
+
+namespace {
+
+using fastio::Axis;
+using fastio::Filter;
+using fastio::Plan;
+using fastio::SimdLevel;
+using Pixels = std::vector<std::uint8_t>;
+
+std::mt19937 generator(1);
+
+std::int32_t between(std::int32_t first, std::int32_t last) {
+  return std::uniform_int_distribution<std::int32_t>(first, last)(generator);
+}
+
+Pixels noise(std::size_t size) {
+  Pixels pixels(size);
+  for (auto& value : pixels) value = static_cast<std::uint8_t>(between(0, 255));
+  return pixels;
+}
+
+void test_plans() {
+  constexpr Plan good{1, 2, 30, 40, 20, 10, 4, 5, 16, 5, 0, 2, 1};
+  EXPECT(fastio::plan_fault(good, 7, 16) == nullptr);
+  EXPECT(fastio::plan_fault(good, 6, 16) != nullptr);
+  EXPECT(fastio::plan_fault(good, 7, 15) != nullptr);
+  constexpr std::array<std::int32_t, 5> hostile{-1, INT32_MIN, INT32_MAX, 0, 1 << 21};
+  for (std::size_t column = 0; column < 13; ++column) {
+    int refused = 0;
+    for (const std::int32_t value : hostile) {
+      std::array<std::int32_t, 13> numbers{1, 2, 30, 40, 20, 10, 4, 5, 16, 5, 0, 2, 1};
+      numbers[column] = value;
+      const Plan plan{numbers[0],  numbers[1],  numbers[2], numbers[3], numbers[4],
+                      numbers[5],  numbers[6],  numbers[7], numbers[8], numbers[9],
+                      numbers[10], numbers[11], numbers[12]};
+      refused += fastio::plan_fault(plan, 7, 16) != nullptr;
+    }
+    EXPECT(refused >= 4);  // all but 0, where that is allowed
+  }
+}
+
+/// One resampling, from a copy of exactly the region needed into memory of exactly the size.
+Pixels resampled(const Axis& x, const Axis& y, Filter filter, int channels, const Pixels& picture,
+                 SimdLevel level) {
+  fastio::Resizer resizer;
+  EXPECT(resizer.prepare(x, y, filter));
+  const fastio::Region region = resizer.region();
+  EXPECT(region.x + region.width <= static_cast<std::size_t>(x.high));
+  EXPECT(region.y + region.height <= static_cast<std::size_t>(y.high));
+  const auto pixel_bytes = static_cast<std::size_t>(channels);
+  const std::size_t stride = region.width * pixel_bytes;
+  const std::size_t size = region.height * stride;
+  const auto copy = std::make_unique<std::uint8_t[]>(size + fastio::Resizer::slack);
+  for (std::size_t row = 0; row < region.height; ++row) {
+    const std::size_t from =
+        ((region.y + row) * static_cast<std::size_t>(x.high) + region.x) * pixel_bytes;
+    std::copy_n(picture.data() + from, stride, copy.get() + row * stride);
+  }
+  const std::size_t out_stride = static_cast<std::size_t>(x.count) * pixel_bytes;
+  const std::size_t out_size = out_stride * static_cast<std::size_t>(y.count);
+  const auto out = std::make_unique<std::uint8_t[]>(out_size);
+  EXPECT(resizer.run({copy.get(), stride}, channels, {out.get(), out_stride}, level));
+  return {out.get(), out.get() + out_size};
+}
+
+Axis axis_of(std::int32_t size, std::int32_t virtual_size) {
+  return {0.0, static_cast<double>(size), 0, size, virtual_size, 0, virtual_size, false};
+}
+
+void test_resizing(int channels) {
+  for (int repeat = 0; repeat < 400; ++repeat) {
+    const std::int32_t width = between(1, 70);
+    const std::int32_t height = between(1, 70);
+    const auto pixel_bytes = static_cast<std::size_t>(channels);
+    const auto picture = noise(static_cast<std::size_t>(width * height) * pixel_bytes);
+    const auto filter = static_cast<Filter>(between(0, 5));
+    Axis x = axis_of(width, between(1, 70));
+    Axis y = axis_of(height, between(1, 70));
+    const Pixels whole = resampled(x, y, filter, channels, picture, SimdLevel::none);
+    EXPECT(whole == resampled(x, y, filter, channels, picture, fastio::simd_level()));
+
+    const auto whole_width = static_cast<std::size_t>(x.virtual_size);
+    x.first = between(0, x.virtual_size - 1);
+    x.count = between(1, x.virtual_size - x.first);
+    x.mirrored = between(0, 1) == 1;
+    y.first = between(0, y.virtual_size - 1);
+    y.count = between(1, y.virtual_size - y.first);
+    Pixels part;
+    for (std::int32_t row = 0; row < y.count; ++row) {
+      for (std::int32_t i = 0; i < x.count; ++i) {
+        const std::int32_t column = x.first + (x.mirrored ? x.count - 1 - i : i);
+        const std::size_t from = static_cast<std::size_t>(y.first + row) * whole_width +
+                                 static_cast<std::size_t>(column);
+        const std::uint8_t* pixel = whole.data() + from * pixel_bytes;
+        part.insert(part.end(), pixel, pixel + channels);
+      }
+    }
+    EXPECT(part == resampled(x, y, filter, channels, picture, SimdLevel::none));
+    EXPECT(part == resampled(x, y, filter, channels, picture, fastio::simd_level()));
+  }
+}
+
+void test_mirrored_rows(int channels) {
+  for (std::size_t pixels = 1; pixels < 80; ++pixels) {
+    const std::size_t size = pixels * static_cast<std::size_t>(channels);
+    const Pixels values = noise(size);
+    const auto row = std::make_unique<std::uint8_t[]>(size);
+    std::copy(values.begin(), values.end(), row.get());
+    const auto scalar = std::make_unique<std::uint8_t[]>(size);
+    const auto simd = std::make_unique<std::uint8_t[]>(size);
+    fastio::mirror_row(channels, SimdLevel::none)(row.get(), scalar.get(), pixels);
+    fastio::mirror_row(channels, fastio::simd_level())(row.get(), simd.get(), pixels);
+    EXPECT(std::equal(scalar.get(), scalar.get() + size, simd.get()));
+    EXPECT(scalar[0] == row[size - static_cast<std::size_t>(channels)]);
+  }
+}
+
+}  // namespace
+
+int main() {
+  test_plans();
+  for (const int channels : {1, 3, 4}) {
+    test_resizing(channels);
+    test_mirrored_rows(channels);
+  }
+  return failures;
+}

@@ -1,0 +1,45 @@
+"""Random chains of transforms that fit into one pass, for property tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from fastio.transforms import CenterCrop, Pad, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform
+from fastio.transforms.arguments import KERNELS
+
+__all__ = ["FILL", "chains", "is_fusible", "sizes", "tolerance"]
+
+FILL = (9, 200, 77)
+
+sides = st.integers(1, 40)
+sizes = st.tuples(sides, sides)
+flips = st.builds(RandomHorizontalFlip, st.sampled_from([0.0, 0.5, 1.0]))
+pads = st.builds(Pad, st.tuples(*[st.integers(0, 9)] * 4), st.just(FILL))
+crops = st.builds(RandomCrop, sizes, st.none() | st.integers(0, 50), pad_if_needed=st.just(True), fill=st.just(FILL))
+resizes = st.one_of(
+    st.builds(Resize, st.one_of(sides, sizes), st.sampled_from(sorted(KERNELS))),
+    st.builds(RandomResizedCrop, sizes, st.just((0.1, 1.0)), interpolation=st.sampled_from(sorted(KERNELS))),
+)
+inside = st.builds(CenterCrop, st.tuples(st.integers(1, 4), st.integers(1, 4)))
+chains = st.tuples(
+    st.one_of(st.lists(flips, max_size=2), st.tuples(flips, inside)),
+    st.lists(resizes, max_size=1),
+    st.lists(st.one_of(flips, pads, crops), max_size=4),
+).map(lambda parts: [*parts[0], *parts[1], *parts[2]])
+
+
+def is_fusible(chain: list[Transform]) -> bool:
+    """Whether no one-sided filter follows a flip."""
+    for place, each in enumerate(chain):
+        if getattr(each, "interpolation", "") in ("nearest", "box"):
+            return not any(isinstance(before, RandomHorizontalFlip) for before in chain[:place])
+    return True
+
+
+def tolerance(chain: Sequence[Transform]) -> int:
+    """Levels of 255: none, but that a mirrored picture's weights are rounded anew where a flip precedes resampling."""
+    resizers = [place for place, each in enumerate(chain) if hasattr(each, "interpolation")]
+    before = chain[: max(resizers, default=0)]
+    return 1 if any(isinstance(each, RandomHorizontalFlip) for each in before) else 0
