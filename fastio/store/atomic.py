@@ -41,6 +41,8 @@ class PartialFile:
         self._pending_bytes = 0
         self._first = first
         self._is_hidden = True
+        self.partial: str
+        self._fd: int
         self.partial, self._fd = _create(path) if first is None else _create_beside(path, _token(first.partial))
 
     @property
