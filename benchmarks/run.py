@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
@@ -28,6 +29,8 @@ from benchmarks.cases import LOADING, OPENING, PACKING, Data, prepare
 HERE = Path(__file__).parent
 PACKAGES = ("torch", "numpy", "pillow", "lmdb", "h5py", "webdataset")
 BARE_JPEG = "jpeg bare libjpeg-turbo loop"
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
@@ -35,16 +38,20 @@ BARE_JPEG = "jpeg bare libjpeg-turbo loop"
 @click.option("--seconds", default=2.0, show_default=True, help="Seconds per case and round.")
 @click.option("--threads", default=2, show_default=True, help="Native threads of fastio.")
 @click.option("--only", default="", help="Only the cases whose name contains this text.")
-@click.option("--pngs", type=click.Path(path_type=Path), help="A flat folder of equal-sized PNGs instead of made ones.")
-@click.option("--labels", type=click.Path(path_type=Path), help="The pickle of labels that belongs to --pngs.")
+@click.option("--pngs", type=_FOLDER, help="A flat folder of equal-sized PNGs instead of made ones.")
+@click.option("--labels", type=_FILE, help="The pickle of labels that belongs to --pngs.")
 @click.option("--write/--no-write", default=True, show_default=True, help="Keep the result in benchmarks/results.")
 def main(
     rounds: int, seconds: float, threads: int, only: str, pngs: Path | None, labels: Path | None, write: bool
 ) -> None:
     """Run every case ROUNDS times, in turn, and print medians."""
+    names = [name for name in (*LOADING, BARE_JPEG, *PACKING, *OPENING) if only in name]
+    if not names:
+        raise click.UsageError(f"--only {only!r}: in the name of no case; benchmarks/cases.py has them all")
+    if (pngs is None) != (labels is None):
+        raise click.UsageError("--pngs and --labels belong together")
     # Folders apart: stores packed from other pictures must not be mistaken for these.
     data = prepare(HERE / ".data" / ("given" if pngs else "made"), pngs=pngs, labels=labels)
-    names = [name for name in (*LOADING, BARE_JPEG, *PACKING, *OPENING) if only in name]
     results: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for _ in track(range(rounds), description="rounds", console=Console(stderr=True)):
         for name in names:
@@ -58,7 +65,9 @@ def main(
     }
     Console().print(table(results))
     if write:
-        target = HERE / "results" / f"{report['date']}-{platform.node() or 'machine'}.json"
+        # A part of the cases must not replace all of them.
+        part = f"-{re.sub('[^a-z0-9]+', '-', only.lower()).strip('-')}" if only else ""
+        target = HERE / "results" / f"{report['date']}-{platform.node() or 'machine'}{part}.json"
         target.parent.mkdir(exist_ok=True)
         target.write_text(json.dumps(report, indent=1) + "\n")
         click.echo(f"written: {target.relative_to(HERE.parent)}")

@@ -13,7 +13,7 @@ from fastio.converters.base import Chunk, Problem, Source
 from fastio.converters.flat import open_flat
 from fastio.converters.imagefolder import open_imagefolder
 from fastio.converters.packer import PackReport, pack
-from fastio.converters.scan import Folder, image_kind, scan_folder
+from fastio.converters.scan import Folder, image_kind, scan_root
 from fastio.converters.tar import is_tar, open_tar
 from fastio.errors import SourceError
 
@@ -26,6 +26,7 @@ SOURCES: dict[str, Callable[[str, str | None, Folder | None], Source]] = {
     "imagefolder": open_imagefolder,
     "tar": open_tar,
 }
+_COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip", ".7z")
 LAYOUTS = ("auto", *SOURCES)
 
 
@@ -43,7 +44,7 @@ def open_source(
         raise SourceError(f"layout {layout!r}: expected one of {', '.join(LAYOUTS)}")
     top = None
     if layout == "auto":
-        top = scan_folder(path) if Path(path).is_dir() else None
+        top = scan_root(path) if Path(path).is_dir() else None
         layout = _detect(path, top)
     return SOURCES[layout](path, None if labels is None else os.fspath(labels), top)
 
@@ -54,6 +55,8 @@ def _detect(path: str, top: Folder | None) -> str:
         if is_tar(path):
             return "tar"
         what = "a file" if Path(path).exists() else "nothing"
+        if path.endswith(_COMPRESSED) and Path(path).exists():
+            what = "a compressed file: decompress it first, then pack the .tar or the folder in it"
         raise SourceError(f"{path}: expected a folder of images, class folders or tar shards, found {what}")
     problems = [problem.key for problem in top.problems]
     images = len(top.keys) + sum(map(bool, map(image_kind, problems)))
@@ -65,5 +68,8 @@ def _detect(path: str, top: Folder | None) -> str:
         return "imagefolder"
     if shards and not images and not folders:
         return "tar"
-    found = f"{images} images, {folders} folders, {shards} tar files and {len(problems) - shards} others"
+    others = len(problems) + len(top.keys) - images - shards
+    if not (images or folders or shards or others):
+        raise SourceError(f"{path}: is empty; expected images, class folders or tar shards")
+    found = f"images: {images}, folders: {folders}, tar files: {shards}, others: {others}"
     raise SourceError(f"{path}: {found}: cannot tell how it is laid out; say --layout flat, imagefolder or tar")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
 from fastio.converters.labels import LABEL_SUFFIXES, Labels, read_labels
-from fastio.converters.scan import Folder, require_folder, scan_folder, shown
+from fastio.converters.scan import Folder, scan_root, shown
 
 __all__ = ["open_flat"]
 
@@ -25,8 +25,7 @@ def open_flat(path: str, labels: str | None = None, top: Folder | None = None) -
     with others they are labels of other files. A label without a file and a file without a label are problems.
     Without a label file the source has no labels. ``top`` is the scan of ``path``, where there is one already.
     """
-    require_folder(path)
-    found = top or scan_folder(path)
+    found = top or scan_root(path)
     for key in found.folders:
         found.problems.append(Problem(shown(key), "is a folder, which a flat source has none of; pack it by itself"))
     said = None if labels is None else read_labels(labels)

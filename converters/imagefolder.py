@@ -9,7 +9,7 @@ import numpy as np
 from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
 from fastio.converters.labels import LABEL_SUFFIXES
-from fastio.converters.scan import Folder, image_kind, require_folder, scan_folder, scan_tree, shown
+from fastio.converters.scan import Folder, image_kind, scan_root, scan_tree, shown
 from fastio.errors import SourceError
 
 __all__ = ["open_imagefolder"]
@@ -19,15 +19,14 @@ def open_imagefolder(path: str, labels: str | None = None, top: Folder | None = 
     """
     ``path/class/.../file``: classes sorted by name, files in the order of their folders and names, links followed.
 
-    A class folder without any image is an error, as it is there. Files beside the class folders have no class:
-    problems. ``top`` is the scan of ``path``, where there is one already.
+    A class folder without any image is a problem, but stays a class, as with torchvision's ``allow_empty``. Files
+    beside the class folders have no class: problems. ``top`` is the scan of ``path``, where there is one already.
     """
     if labels is not None:
         raise SourceError(
             f"{path}: class folders name the classes; --labels {labels} would contradict them, leave it out"
         )
-    require_folder(path)
-    top = top or scan_folder(path)
+    top = top or scan_root(path)
     if not top.folders:
         raise SourceError(f"{path}: has no class folders; is it --layout flat?")
     found = Folder(problems=[_with_hint(problem) for problem in top.problems], disk_bytes=top.disk_bytes)
@@ -37,8 +36,8 @@ def open_imagefolder(path: str, labels: str | None = None, top: Folder | None = 
     counts = []
     for name in top.folders:
         part = scan_tree(path, name)
-        if not part.keys and not any(image_kind(problem.key) for problem in part.problems):
-            raise SourceError(f"{path}/{shown(name)}: this class folder holds no image; remove it or fill it")
+        if not part.keys and not any(image_kind(each.key) or each.key == shown(name) for each in part.problems):
+            part.problems.append(Problem(shown(name), "is a class folder without an image; remove it or fill it"))
         found.add(part)
         counts.append(len(part.keys))
     source = {"layout": "imagefolder", "name": Path(path).resolve().name, "labels": None}

@@ -95,10 +95,7 @@ def pack(
         if not packed:
             raise _nothing_left(source, skipped)
         if packed + len(skipped) != len(source):
-            raise SourceError(
-                f"{shown(source.path)}: {len(source)} samples were found, {packed} packed and {len(skipped)} skipped; "
-                f"it gave others than it announced: nothing is kept, report this"
-            )
+            raise _miscounted(source, packed, len(skipped))
         writer.close(_metadata(source, skipped))
     seconds = time.perf_counter() - begun
     return _report(source, os.fspath(out), skipped, packed=packed, payload_bytes=payload_bytes, seconds=seconds)
@@ -144,6 +141,13 @@ def _stop(source: Source, problem: Problem, *, of: int) -> SourceError:
     return SourceError(
         f"{shown(source.path)}/{problem.key}: {problem.problem}{more}; "
         f"correct it, or leave such samples out with --on-error skip"
+    )
+
+
+def _miscounted(source: Source, packed: int, skipped: int) -> SourceError:
+    return SourceError(
+        f"{shown(source.path)}: {len(source)} samples were found, {packed} packed and {skipped} skipped; "
+        f"the source gave others than it announced: nothing is kept, report this"
     )
 
 

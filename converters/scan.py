@@ -19,7 +19,7 @@ from fastio import _native
 from fastio.converters.base import Problem
 from fastio.errors import SourceError
 
-__all__ = ["Folder", "image_kind", "require_folder", "scan_folder", "scan_tree", "shown"]
+__all__ = ["Folder", "image_kind", "scan_folder", "scan_root", "scan_tree", "shown"]
 
 # File name extensions that count as images, the set that torchvision's ImageFolder has, with the kind of content
 # they promise, as fastio._native.probe_images numbers it.
@@ -138,6 +138,19 @@ def _drop_bad_files(found: Folder) -> None:
     found.keep([not sentence for sentence in sentences])
 
 
+def scan_root(path: str) -> Folder:
+    """The folder that is the source itself; SourceError where it is none, or cannot be listed."""
+    if not Path(path).is_dir():
+        what = "a file" if Path(path).exists() else "nothing"
+        raise SourceError(f"{path}: expected a folder of images, found {what}")
+    try:
+        return scan_folder(path)
+    except OSError as exc:
+        raise SourceError(
+            f"{path}: the folder cannot be listed: {exc.strerror or exc}; ask for leave to read it"
+        ) from exc
+
+
 def scan_tree(root: str, top: str) -> Folder:
     """
     Everything below the folder ``top`` of ``root``, folders in the order of their paths, files sorted in each.
@@ -159,7 +172,7 @@ def _walk(
     try:
         status = Path(root, key).stat()
         here = (status.st_dev, status.st_ino)
-        if here in above:
+        if here in above or _leads_above(root, key):
             problems.append(Problem(shown(key), "is a link that leads back to a folder above it"))
             return
         part = scan_folder(root, key)
@@ -171,11 +184,10 @@ def _walk(
         yield from _walk(root, folder, (*above, here), problems)
 
 
-def require_folder(path: str) -> None:
-    """SourceError where ``path`` is not a folder."""
-    if not Path(path).is_dir():
-        what = "a file" if Path(path).exists() else "nothing"
-        raise SourceError(f"{path}: expected a folder of images, found {what}")
+def _leads_above(root: str, key: str) -> bool:
+    """Whether the folder ``key`` is a link to the source itself, or to a folder above it."""
+    folder = Path(root, key)
+    return folder.is_symlink() and Path(root).resolve().is_relative_to(folder.resolve())
 
 
 def _file_problem(key: str, size: int) -> str:

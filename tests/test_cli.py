@@ -168,6 +168,36 @@ def test_show(folder):
 
 
 @pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["s.zip"], "expected a name that ends in one of .lmdb, .h5, .hdf5, .tar; shards are named name-%06d.tar"),
+        (["."], "expected a name that ends in"),
+        (["s.lmdb"], "s.lmdb: exists; choose another name, or --overwrite"),
+        (["none/s.tar"], "the folder none does not exist"),
+        (["t.tar", "--shard-size", "1GB"], "a shard size needs a name with a number"),
+        (["t-%d.lmdb"], "lmdb stores are one file"),
+        (["t-%5d.tar"], "'%5d' would stay in the name"),
+        (["t-%d-%d.tar"], "'%d' would stay in the name"),
+    ],
+)
+def test_out_is_checked_before_the_source_is_scanned(folder, monkeypatch, args, message):
+    """What is wrong with OUT is said at once."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("fastio.converters.open_source", lambda *_, **__: pytest.fail("scanned"))
+
+    assert message in run("pack", "pngs", *args, code=1).output
+
+
+def test_numbers_of_shards_without_width(folder):
+    """%d is a number as %06d is."""
+    run("pack", folder / "pngs", folder / "t-%d.tar", "--shard-size", "2kB", "--labels", folder / "labels.pkl")
+
+    assert (folder / "t-0.tar").exists()
+    assert (folder / "t-1.tar").exists()
+    assert 7 == json.loads(run("info", folder / "t-%d.tar", "--json").output)["samples"]
+
+
+@pytest.mark.parametrize(
     ("out", "message"),
     [
         ("x.jpg", "x.jpg: the contact sheet is a PNG; choose a name that ends in .png"),

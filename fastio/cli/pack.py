@@ -63,7 +63,9 @@ def pack(
     """
     from fastio.converters import open_source
     from fastio.converters import pack as run
+    from fastio.store import check_target
 
+    check_target(out, overwrite=overwrite, shard_bytes=shard_size)  # before a source that may take long to scan
     source = open_source(src, layout=layout, labels=labels)
     click.echo(_found(source), err=True)
     with meter("packing", len(source) - len(source.problems)) as progress:

@@ -12,7 +12,7 @@ from fastio.store.base import SampleBatch, SampleStore, SampleWriter
 from fastio.store.format import Format
 from fastio.store.index import SealedStore, check_set
 from fastio.store.sealed import Shard, open_shard
-from fastio.store.target import Target, expand, match_format
+from fastio.store.target import Target, expand, match_format, target_format
 from fastio.store.writer import SealedWriter
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "SampleBatch",
     "SampleStore",
     "SampleWriter",
+    "check_target",
     "create_store",
     "format_of",
     "open_store",
@@ -62,19 +63,28 @@ def create_store(
     """
     A writer of a new store; its suffix says which format.
 
-    Shards are written to ``name-%06d.tar``, each up to ``shard_bytes`` (1 GiB unless told) of
+    Shards are written to ``name-%06d.tar`` (or ``%d``), each up to ``shard_bytes`` (1 GiB unless told) of
     samples, one larger sample aside. What lies there already is replaced only with
     ``overwrite``, and not before the new store is whole.
     """
-    path = os.fspath(path)
-    target = Target(path, match_format(path, FORMATS), overwrite)
+    target = _target(os.fspath(path), overwrite=overwrite, shard_bytes=shard_bytes)
+    return SealedWriter(target, schema, shard_bytes=(shard_bytes or _SHARD_BYTES) if target.is_set else None)
+
+
+def check_target(path: str | os.PathLike[str], *, overwrite: bool = False, shard_bytes: int | None = None) -> None:
+    """StoreError where ``create_store`` would refuse these, at once and without a trace."""
+    _target(os.fspath(path), overwrite=overwrite, shard_bytes=shard_bytes).check()
+
+
+def _target(path: str, *, overwrite: bool, shard_bytes: int | None) -> Target:
+    target = Target(path, target_format(path, FORMATS), overwrite)
     if target.is_set and target.format.sample_bytes is None:
         raise StoreError(f"{path}: {target.format.name} stores are one file; leave the number out, or pack to .tar")
     if not target.is_set and shard_bytes is not None:
         raise StoreError(f"{path}: a shard size needs a name with a number, e.g. name-%06d.tar")
     if shard_bytes is not None and shard_bytes < 1:
         raise StoreError(f"{path}: expected a shard size of at least 1 byte, got {shard_bytes}")
-    return SealedWriter(target, schema, shard_bytes=(shard_bytes or _SHARD_BYTES) if target.is_set else None)
+    return target
 
 
 def _open_shard(path: str, each: Format) -> Shard:

@@ -19,6 +19,7 @@ __all__ = ["PartialFile", "exists", "publish", "remove_stale", "writing"]
 _BUFFER_BYTES = 2 << 20
 _MARK = ".partial-"
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_KEPT = "nothing of the new store was kept, one that lay there is untouched"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -41,6 +42,8 @@ class PartialFile:
         self._pending_bytes = 0
         self._first = first
         self._is_hidden = True
+        self.partial: str
+        self._fd: int
         self.partial, self._fd = _create(path) if first is None else _create_beside(path, _token(first.partial))
 
     @property
@@ -182,7 +185,7 @@ def remove_stale(folder: Path, pattern: re.Pattern[str]) -> None:
 
 def exists(path: str) -> StoreError:
     """The error where something lies under a name that must not be replaced."""
-    return StoreError(f"{path}: exists; choose another name, remove it, or allow it to be overwritten")
+    return StoreError(f"{path}: exists; choose another name, or --overwrite (in Python overwrite=True)")
 
 
 @contextlib.contextmanager
@@ -193,10 +196,10 @@ def writing(path: str) -> Iterator[None]:
     except OSError as exc:
         if exc.errno in _FULL:
             raise StoreError(
-                f"{path}: the disk, quota or file size limit is full ({exc.strerror}); nothing was kept: "
-                f"free space, or pack to another disk"
+                f"{path}: the disk, quota or file size limit is full ({exc.strerror}): free space, or pack "
+                f"to another disk; {_KEPT}"
             ) from exc
-        raise StoreError(f"{path}: cannot be written ({exc.strerror or exc}); nothing was kept") from exc
+        raise StoreError(f"{path}: cannot be written ({exc.strerror or exc}); {_KEPT}") from exc
 
 
 def _create(path: str) -> tuple[str, int]:

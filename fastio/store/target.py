@@ -13,9 +13,10 @@ from fastio.errors import StoreError, StoreNotFound
 from fastio.store.atomic import exists, remove_stale, writing
 from fastio.store.format import Format
 
-__all__ = ["Target", "expand", "match_format"]
+__all__ = ["Target", "expand", "match_format", "target_format"]
 
-_NUMBER = re.compile(r"%0(\d+)d")
+_NUMBER = re.compile(r"%(?:0(\d+))?d")  # %06d or %d
+_NEARLY_NUMBER = re.compile(r"%[-+ #.0-9]*[diusx]")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _MAX_RANGE = 1_000_000
 
@@ -23,7 +24,7 @@ _MAX_RANGE = 1_000_000
 @dataclass(frozen=True, slots=True)
 class Target:
     """
-    Where a writer writes: ``path`` is one file, or shards when its name contains ``%06d``.
+    Where a writer writes: ``path`` is one file, or shards when its name contains ``%06d`` or ``%d``.
     """
 
     path: str
@@ -41,16 +42,27 @@ class Target:
         if number is None:
             return self.path
         name = Path(self.path).name
-        return str(Path(self.path).with_name(f"{name[: number.start()]}{index:0{number[1]}d}{name[number.end() :]}"))
+        return str(
+            Path(self.path).with_name(f"{name[: number.start()]}{index:0{number[1] or 1}d}{name[number.end() :]}")
+        )
 
-    def prepare(self) -> None:
-        """Refuse a target that exists, unless it is to be replaced; clear away what dead writers of it left."""
+    def check(self) -> None:
+        """StoreError where nothing could be written under this name; changes nothing."""
         folder = Path(self.path).parent
         if not folder.is_dir():
             raise StoreError(f"{self.path}: the folder {folder} does not exist; create it first")
+        odd = _NEARLY_NUMBER.search(_NUMBER.sub("", Path(self.path).name, count=1))
+        if odd is not None:
+            raise StoreError(
+                f"{self.path}: {odd[0]!r} would stay in the name as it is; the number of a shard is one %06d or %d"
+            )
         self.check_free()
+
+    def prepare(self) -> None:
+        """Check the target, and clear away what dead writers of it left."""
+        self.check()
         with writing(self.path):
-            remove_stale(folder, self._pattern())
+            remove_stale(Path(self.path).parent, self._pattern())
 
     def check_free(self) -> None:
         """StoreError where something lies under a final name that must not be replaced."""
@@ -89,6 +101,15 @@ def match_format(path: str, formats: Mapping[str, Format]) -> Format:
         return formats["tar"]
     known = ", ".join(suffix for each in formats.values() for suffix in each.suffixes)
     raise StoreError(f"{path}: expected a name that ends in one of {known}, or a folder of .tar shards")
+
+
+def target_format(path: str, formats: Mapping[str, Format]) -> Format:
+    """The format that a file to be written has by its suffix."""
+    for each in formats.values():
+        if path.endswith(each.suffixes):
+            return each
+    known = ", ".join(suffix for each in formats.values() for suffix in each.suffixes)
+    raise StoreError(f"{path}: expected a name that ends in one of {known}; shards are named name-%06d.tar")
 
 
 def expand(path: str) -> list[str]:
@@ -137,6 +158,6 @@ def _pattern(name: str) -> re.Pattern[str]:
     number = _NUMBER.search(name)
     if number is None:
         return re.compile(re.escape(name))
-    width = int(number[1])
+    digits = rf"\d{{{number[1]},}}" if number[1] else r"(?:0|[1-9]\d*)"
     before, after = re.escape(name[: number.start()]), re.escape(name[number.end() :])
-    return re.compile(rf"{before}\d{{{width},}}{after}")
+    return re.compile(before + digits + after)

@@ -165,11 +165,19 @@ def test_imagefolder_follows_links(tmp_path):
 
 
 def test_class_folder_without_images(tmp_path):
-    """An error, as in torchvision, and not one that skipping hides."""
+    """A problem, once, and still a class: the labels of those after it stay what they are."""
     class_folders(tmp_path / "c")
-    (tmp_path / "c" / "elk").mkdir()
-    with pytest.raises(SourceError, match="elk: this class folder holds no image"):
-        open_source(tmp_path / "c")
+    (tmp_path / "c" / "ape").mkdir()
+    (tmp_path / "c" / "cow").symlink_to(tmp_path)
+    source = open_source(tmp_path / "c")
+
+    assert ["ape", "bee", "cat", "cow", "dog"] == source.metadata["classes"]
+    assert {1, 2, 4} == {label for *_, label in read_all(source, 500, 4)}
+    assert {
+        "ape": "is a class folder without an image; remove it or fill it",
+        "cow": "is a link that leads back to a folder above it",
+    } == problems(source)
+    assert 9 + 2 == len(source)
 
 
 def test_labels_do_not_go_with_class_folders(tmp_path):
@@ -184,10 +192,11 @@ def test_loop_of_links(tmp_path):
     class_folders(tmp_path / "c")
     (tmp_path / "c" / "bee" / "deep" / "again").symlink_to(tmp_path / "c")
     (tmp_path / "c" / "cat" / "self").symlink_to(tmp_path / "c" / "cat")
-    found = problems(open_source(tmp_path / "c"))
+    (tmp_path / "c" / "dog" / "above").symlink_to("/")
+    source = open_source(tmp_path / "c")
 
-    assert "leads back" in found["cat/self"]
-    assert any("leads back" in sentence for key, sentence in found.items() if key.startswith("bee/deep/again/"))
+    assert {"bee/deep/again", "cat/self", "dog/above"} == set(problems(source))
+    assert 9 + 3 == len(source)
 
 
 def test_files_beside_the_class_folders(tmp_path):
@@ -293,6 +302,18 @@ def test_unreadable_files_and_folders():
     } == found
 
 
+@pytest.mark.parametrize("layout", ["auto", "flat", "imagefolder"])
+def test_a_source_that_may_not_be_listed(layout):
+    """One sentence with the path as it was given."""
+    root = Path(tempfile.mkdtemp())
+    try:
+        root.chmod(0)
+        with as_nobody(), pytest.raises(SourceError, match=f"{root}: the folder cannot be listed: Permission denied"):
+            open_source(root, layout=layout)
+    finally:
+        root.rmdir()
+
+
 def test_label_file_beside_folders(tmp_path):
     """A flat folder named one level too high is pointed at."""
     pickled(tmp_path / "labels.pkl", flat(tmp_path / "png"))
@@ -343,8 +364,18 @@ def test_auto_does_not_guess(tmp_path):
     """Images beside folders could be either; the error names the option."""
     class_folders(tmp_path / "c")
     (tmp_path / "c" / "stray.png").write_bytes(picture(1))
-    with pytest.raises(SourceError, match=r"1 images, 3 folders.*--layout"):
+    with pytest.raises(SourceError, match=r"images: 1, folders: 3, .*--layout"):
         open_source(tmp_path / "c")
+
+
+def test_an_empty_folder_and_a_compressed_file(tmp_path):
+    """Each is called what it is."""
+    (tmp_path / "e").mkdir()
+    (tmp_path / "s.tar.gz").touch()
+    with pytest.raises(SourceError, match="e: is empty; expected images"):
+        open_source(tmp_path / "e")
+    with pytest.raises(SourceError, match="found a compressed file: decompress it first"):
+        open_source(tmp_path / "s.tar.gz")
 
 
 @pytest.mark.parametrize("layout", ["auto", "flat", "imagefolder", "tar"])
