@@ -1,6 +1,5 @@
 // How fast libjpeg-turbo itself decodes: the files named on standard input, one thread, no Python.
 // Usage: bare_jpeg SECONDS < list-of-files; prints {"samples": n, "cpu_s": t} on one line.
-#include <jpeglib.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +9,10 @@
 #include <iterator>
 #include <string>
 #include <vector>
+
+// clang-format off
+#include <jpeglib.h>  // needs cstdio before it
+// clang-format on
 
 namespace {
 
