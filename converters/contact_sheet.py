@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -16,6 +17,8 @@ from fastio.schema import IMAGE
 from fastio.store import SampleStore
 
 __all__ = ["contact_sheet"]
+
+_Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 _GAP = 8
 _BACKGROUND, _INK, _FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
@@ -36,19 +39,19 @@ def contact_sheet(
         raise FastioError(f"{store.path}: has no images to show")
     indices = _chosen(len(store), count, seed)
     columns = min(columns, len(indices))
-    fonts = ImageFont.load_default(max(11, size // 9)), ImageFont.load_default(max(10, size // 12))
+    spans, keys, labels = store.spans(field, indices), store.keys(indices), _labels(store, indices)
+    heading = f"{store.path}: {len(indices):,} of {len(store):,} samples"
+    fonts = [_font(pixels, (heading, *keys, *labels)) for pixels in (max(11, size // 9), max(10, size // 12))]
     line = max(14, size // 8)
     cell = size + _GAP
     title = 2 * line
     rows = -(-len(indices) // columns)
     sheet = Image.new("RGB", (columns * cell + _GAP, title + rows * (cell + 2 * line) + _GAP), _BACKGROUND)
     draw = ImageDraw.Draw(sheet)
-    heading = f"{store.path}: {len(indices)} of {len(store)} samples"
     draw.text((_GAP, line // 2), _fitted(heading, fonts[0], sheet.width - 2 * _GAP), _INK, fonts[0])
-    spans, keys = store.spans(field, indices), store.keys(indices)
     problems: list[Problem] = []
     changed = set(damaged(spans).tolist())
-    for i, (label, key) in enumerate(zip(_labels(store, indices), keys, strict=True)):
+    for i, (label, key) in enumerate(zip(labels, keys, strict=True)):
         x, y = _GAP + i % columns * cell, title + i // columns * (cell + 2 * line)
         picture = "damaged: differs from its checksum" if i in changed else _picture(spans.view(i).tobytes(), size)
         if isinstance(picture, str):
@@ -94,9 +97,33 @@ def _picture(data: bytes, size: int) -> Image.Image | str:
     return picture
 
 
-def _fitted(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
+def _font(pixels: int, texts: Sequence[str]) -> _Font:
+    """The font that Pillow brings along, which has ASCII only; DejaVu for other texts, where it is installed."""
+    if not all(map(str.isascii, texts)):
+        with suppress(OSError):
+            return ImageFont.truetype("DejaVuSans.ttf", pixels)
+    return ImageFont.load_default(pixels)
+
+
+def _drawable(text: str, font: _Font) -> str:
+    """The text with escapes such as ``\\u65e5`` for what the font would draw as an empty box."""
+    if text.isascii() and text.isprintable():
+        return text
+    unknown = _drawn("\U0010ffff", font)
+    return "".join(
+        c if c.isprintable() and (c.isascii() or _drawn(c, font) != unknown) else ascii(c)[1:-1] for c in text
+    )
+
+
+def _drawn(character: str, font: _Font) -> bytes:
+    cell = Image.new("L", (64, 64))
+    ImageDraw.Draw(cell).text((0, 0), character, 255, font)
+    return cell.tobytes()
+
+
+def _fitted(text: str, font: _Font, width: int) -> str:
     """The text, cut in its middle where it is too wide: the ends of file names tell most."""
-    text = "".join(c if c.isprintable() else "?" for c in text)
+    text = _drawable(text, font)
     if font.getlength(text) <= width:
         return text
     keep = len(text) - 1

@@ -95,6 +95,19 @@ def snippet_of(store: SampleStore) -> str:
     return snippet
 
 
+def _path_of_set(store: SampleStore) -> str:
+    """The shards as webdataset takes them, by the range of their numbers where they have one; nothing for one file."""
+    paths = list(store.shard_paths)
+    if len(paths) == 1:
+        return ""
+    first, last = (re.match(r"(.*?)(\d+)(\D*)\Z", path, re.DOTALL) for path in (paths[0], paths[-1]))
+    if first is not None and last is not None:
+        low, high, width = int(first[2]), int(last[2]), len(first[2])
+        if paths == [f"{first[1]}{i:0{width}d}{first[3]}" for i in range(low, min(high + 1, low + len(paths)))]:
+            return f"path = {f'{first[1]}{{{first[2]}..{last[2]}}}{first[3]}'!r}\n"
+    return f"path = {paths!r}\n"
+
+
 def overhead_reason(format_name: str) -> str:
     """Why a store takes more bytes than its samples."""
     return _OVERHEAD[format_name]
@@ -121,7 +134,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "source": store.metadata.get("source"),
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
-        "read_without_fastio": snippet_of(store) if store.schema.payload else "",
+        "read_without_fastio": _path_of_set(store) + snippet_of(store) if store.schema.payload else "",
     }
 
 

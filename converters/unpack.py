@@ -17,7 +17,7 @@ from fastio.converters.cut import cut
 from fastio.converters.labels import format_labels
 from fastio.converters.probe import probe
 from fastio.converters.scan import image_kind
-from fastio.errors import StoreCorrupt, StoreError
+from fastio.errors import FastioError, StoreCorrupt, StoreError
 from fastio.schema import IMAGE
 from fastio.spans import Spans
 from fastio.store import SampleStore
@@ -56,15 +56,17 @@ def unpack(
     """
     target = Path(out).absolute()
     if os.path.lexists(target) and not target.is_dir():
-        raise StoreError(f"{target}: exists and is no folder; choose another name")
+        raise StoreError(f"{os.fspath(out)}: exists and is no folder; choose another name")
+    _require_parent(out)
     text = None if labels is None else _label_text(store, labels, overwrite=overwrite)
-    with _partial_folder(target) as partial:
+    with _writing(out), _partial_folder(target) as partial:
         written = _write_all(store, partial, progress)
         if os.path.lexists(target):
             _merge(partial, target, written, overwrite=overwrite)
         else:
             partial.rename(target)
-        if labels is not None and text is not None:
+    if labels is not None and text is not None:
+        with _writing(labels):
             Path(labels).write_text(text, encoding="utf-8", newline="")
     return UnpackReport(os.fspath(out), len(written), sum(size for _, size in written))
 
@@ -75,6 +77,26 @@ def check_key(key: str) -> str:
     if not key or "\0" in key or any(part in ("", ".", "..") for part in parts):
         raise StoreError(f"key {key!r}: expected a plain path below a folder; this store will not be unpacked")
     return key
+
+
+def _require_parent(path: str | os.PathLike[str]) -> None:
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise StoreError(f"{os.fspath(path)}: the folder {folder} does not exist; create it first")
+
+
+@contextmanager
+def _writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn an OSError into one StoreError that names ``path`` as the user gave it, and says what to do."""
+    try:
+        yield
+    except FastioError:
+        raise  # some are OSErrors too
+    except OSError as exc:
+        reason = exc.strerror or exc
+        raise StoreError(
+            f"{os.fspath(path)}: cannot be written ({reason}); free space, or choose another place"
+        ) from exc
 
 
 @contextmanager
@@ -189,6 +211,7 @@ def _label_text(store: SampleStore, path: str | os.PathLike[str], *, overwrite: 
     """The label file's content, made before anything is written, so that what cannot be is found out first."""
     if "label" not in store.schema:
         raise StoreError(f"{store.path}: has no labels to write to {os.fspath(path)}")
+    _require_parent(path)
     if os.path.lexists(path) and not overwrite:
         raise StoreError(f"{os.fspath(path)}: exists; choose another name, or --overwrite")
     values = store.column("label").tolist()

@@ -158,7 +158,7 @@ def _decode_equal(spans: Spans, part: NDArray[np.int64], size: tuple[int, int]) 
 
 
 _DECODE_PROBLEMS = {
-    _native.TRUNCATED: "is truncated: the data end before the image does",
+    _native.TRUNCATED: "cannot be decoded: its data end too early",
     _native.CORRUPT: "cannot be decoded: its data are damaged",
     _native.BAD_SHAPE: "decodes to another size than its header announces",
     _native.NOT_IMAGE: "is not an image",

@@ -104,12 +104,12 @@ def _warn(path: str, count: int, *, skipped: Skipped, left_out: Skipped) -> None
     """One line on what the archive holds beyond its samples, if anything."""
     said = []
     if skipped:
-        said.append(f"{len(skipped)} more are no samples, e.g. {skipped[0]['key']!r} {skipped[0]['problem']}")
+        said.append(f"no samples: {len(skipped)}, e.g. {skipped[0]['key']!r} {skipped[0]['problem']}")
     if left_out:
         example = next((each for each in left_out if repr(_LABEL) in each["problem"]), left_out[0])  # labels first
-        said.append(f"{len(left_out)} members are left out, e.g. {example['key']!r} {example['problem']}")
+        said.append(f"members left out: {len(left_out)}, e.g. {example['key']!r} {example['problem']}")
     if said:
-        _LOG.warning("%s: %d samples; %s; all are listed in the store's metadata", path, count, "; ".join(said))
+        _LOG.warning("%s: samples: %d; %s; `fastio info --skipped` lists all", path, count, "; ".join(said))
 
 
 # Grouping
@@ -209,13 +209,14 @@ def _is_picture(extension: str) -> bool:
 def _grouped(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) -> Iterator[_Group]:
     seen: set[str] = set()
     group: _Group | None = None
+    at = ""
     for name, stem, extension, member in files:
-        if group is None or group.key != stem:
+        if group is None or at != stem:
             if group is not None:
                 yield group
-            group = _Group(stem)
-            if stem in seen:
-                group.problem = "comes again after other samples"
+            at, group = stem, _Group(stem)
+            if stem in seen:  # the ledger names the member: the sample itself is there
+                group = _Group(name, problem=f"comes again as a part of {stem!r}, after other samples")
             seen.add(stem)
         into = _field_name(extension)
         if into in group.members:
@@ -227,8 +228,9 @@ def _grouped(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) ->
 
 def _common_fields(groups: Sequence[_Group]) -> list[str]:
     """Fields that at least half of the samples have, the image first, otherwise by name."""
-    counts = Counter(name for group in groups for name in group.members)
-    common = (name for name, count in counts.items() if 2 * count >= len(groups))
+    good = [group for group in groups if not group.problem]
+    counts = Counter(name for group in good for name in group.members)
+    common = (name for name, count in counts.items() if 2 * count >= len(good))
     return sorted(common, key=lambda name: (name != "image", name))
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
@@ -19,6 +22,8 @@ from fastio.store.seal import set_checksum
 from fastio.store.sealed import Shard
 
 __all__ = ["SealedStore", "check_set"]
+
+_SHOWN = 10  # numbers of missing shards in a message
 
 
 class SealedStore:
@@ -169,11 +174,14 @@ def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
             other = by_number[seal.shard].path
             raise StoreCorrupt(f"{path}: {shard.path} and {other} are both shard {seal.shard}; remove one")
         by_number[seal.shard] = shard
-    missing = next((i for i in range(first.shards) if i not in by_number), None)
-    if missing is not None:
+    missing = list(islice((i for i in range(first.shards) if i not in by_number), _SHOWN + 1))
+    if missing:
+        more = ", ..." if len(missing) > _SHOWN else ""
+        numbers = ", ".join(map(str, missing[:_SHOWN])) + more
+        pattern = re.sub(r"\d+(?=\D*\Z)", "*", Path(shards[0].path).name)
         raise StoreCorrupt(
-            f"{path}: expected {first.shards} shards, got {len(shards)}; shard {missing} is missing: "
-            f"open the whole set, e.g. by name-*.tar, or copy the missing ones"
+            f"{path}: expected {first.shards} shards, got {len(shards)}; missing (counted from 0): {numbers}; "
+            f"open the whole set, e.g. by {pattern}, or copy the missing ones"
         )
     ordered = [by_number[i] for i in range(first.shards)]
     added = set_checksum(_identity(shard) for shard in ordered), sum(shard.count for shard in ordered)

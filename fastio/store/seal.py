@@ -95,8 +95,8 @@ class Seal:
         """
         if len(data) != SEAL_SIZE or data[: len(MAGIC)] != MAGIC:
             raise StoreIncomplete(
-                f"{path}: expected a seal at byte {start} of {file_size}, found none; "
-                f"it was not packed by fastio, or packing or copying was interrupted: pack or copy again"
+                f"{path}: is not a complete fastio store: it was not packed by fastio, or packing or copying was "
+                f"interrupted (no seal at byte {start} of {file_size}); pack or copy again"
             )
         body, (crc,) = data[:-4], _CRC.unpack(data[-4:])
         if crc32(body) != crc:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import crc32
-from fastio.errors import StoreCorrupt
+from fastio.errors import StoreCorrupt, StoreIncomplete
 from fastio.schema import RAW, Schema
 from fastio.store.arrays import Expected, Header, expected_arrays, split_keys
 from fastio.store.format import Place
@@ -18,6 +18,14 @@ from fastio.store.mapping import map_file
 from fastio.store.seal import SEAL_SIZE, Seal, unsealed_regions
 
 __all__ = ["Shard", "open_shard", "read_shard"]
+
+# What files of each format begin with, wherever their seal lies: name, position, bytes.
+_CONTENT = (
+    ("lmdb", 16, b"\xde\xc0\xef\xbe"),
+    ("hdf5", 0, b"\x89HDF\r\n\x1a\n"),
+    ("hdf5", 4096, b"\x89HDF\r\n\x1a\n"),  # after our own seal
+    ("tar", 257, b"ustar"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,15 @@ def find_seal(path: str, data: NDArray[np.uint8], *, format_name: str, seal_star
     """The checked seal of a mapped file."""
     start = seal_start if seal_start >= 0 else max(0, len(data) + seal_start)
     raw = data[start : start + SEAL_SIZE].tobytes()
-    seal = Seal.unpack(raw, path=path, start=start, file_size=len(data))
+    try:
+        seal = Seal.unpack(raw, path=path, start=start, file_size=len(data))
+    except StoreIncomplete as exc:
+        other = next((name for name, at, magic in _CONTENT if data[at : at + len(magic)].tobytes() == magic), None)
+        if other is None or other == format_name:
+            raise
+        raise StoreIncomplete(
+            f"{path}: its content looks like {other}, and its name says {format_name}; give it its right suffix"
+        ) from exc
     if seal.format != format_name:
         raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected {format_name!r}; give it its right suffix")
     return seal

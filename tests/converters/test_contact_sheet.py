@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import ImageFont
 
 from fastio.converters.contact_sheet import contact_sheet
 from fastio.errors import FastioError
@@ -62,6 +63,29 @@ def test_labels_are_drawn(store):
     below = np.asarray(tall)[-40:]
 
     assert (below < 100).any()
+
+
+def test_names_that_the_font_lacks_are_escaped(tmp_path, monkeypatch):
+    """Without a font that has them, letters are drawn as their numbers and not as boxes that all look alike."""
+
+    real = ImageFont.truetype
+
+    def bundled_only(font, *args, **options):
+        if isinstance(font, str):
+            raise OSError("no such font")
+        return real(font, *args, **options)
+
+    def sheet_of(name):
+        path = write_store(tmp_path / "s.lmdb", [plain(RED)], np.zeros(1, np.int64), metadata={"classes": [name]})
+        with open_store(path) as store:
+            sheet, _ = contact_sheet(store, size=128)
+        path.unlink()
+        return sheet.tobytes()
+
+    monkeypatch.setattr("PIL.ImageFont.truetype", bundled_only)
+
+    assert sheet_of("\\u65e5\\u672c") == sheet_of("日本")
+    assert sheet_of("日本") != sheet_of("本日")
 
 
 def test_bad_pictures_are_boxes(tmp_path):

@@ -111,6 +111,20 @@ def test_lines_for_other_fields_than_image(tmp_path, suffix, codec, labels):
     assert len(snippet.splitlines()) <= 5
 
 
+def test_a_set_is_named_as_webdataset_takes_it(tmp_path):
+    """By the range of its numbers, or as a list where one is missing; one file is not named."""
+    for i in (0, 1, 2):
+        foreign_tar(tmp_path / f"s-{i:06d}.tar")
+    said = []
+    for name in ("s-%06d.tar", "s-000000.tar", "s-*[02].tar"):
+        with open_store(tmp_path / name) as store:
+            said.append(describe(store)["read_without_fastio"].splitlines()[0])
+
+    assert f"path = '{tmp_path}/s-{{000000..000002}}.tar'" == said[0]
+    assert "import webdataset" == said[1]
+    assert f"path = ['{tmp_path}/s-000000.tar', '{tmp_path}/s-000002.tar']" == said[2]
+
+
 def test_three_lines_for_the_classical_dataset(tmp_path):
     """A raw HDF5 store is one array: nothing else is printed."""
     path = write_store(tmp_path / "s.h5", [b"123456"] * 2, field=Field("image", RAW, "|u1", (1, 2, 3)))

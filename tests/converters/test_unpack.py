@@ -121,6 +121,26 @@ def test_a_key_that_is_a_folder_and_a_file(tmp_path, keys):
     assert ["s.lmdb"] == [p.name for p in tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("what", ["out", "labels"])
+def test_folders_that_are_missing(tmp_path, packed, what):
+    """Found out before anything is written."""
+    places = {"out": tmp_path / "out", "labels": tmp_path / "l.csv", what: tmp_path / "none" / "l.csv"}
+    with open_store(packed) as store, pytest.raises(StoreError, match=r"none/l.csv: the folder .* does not exist"):
+        unpack(store, places["out"], labels=places["labels"])
+
+    assert not places["out"].exists()
+
+
+def test_a_place_that_takes_nothing(packed):
+    """One sentence: the path as it was given, the reason, and no hidden name."""
+    with open_store(packed) as store, pytest.raises(StoreError) as caught:
+        unpack(store, "/proc/again")
+
+    assert "/proc/again: cannot be written (No such file or directory); free space, or choose another place" == str(
+        caught.value
+    )
+
+
 def test_existing_files_are_kept(tmp_path, packed):
     """Without overwrite nothing changes; with it, the store's files win and others stay."""
     (tmp_path / "out" / "bee").mkdir(parents=True)

@@ -200,12 +200,22 @@ def test_nothing_is_dropped_in_silence(tmp_path: Path) -> None:
         ".hidden": "no extension",
         "__meta__/x.png": "keeps for itself",
         "lonely": "lacks label",
-        "1": "comes again",
+        "1.png": "comes again as a part of '1'",
         "twice": "two members",
         "word": "expected an integer",
     }
     assert expected.keys() == problems.keys()
     assert all(words in problems[key] for key, words in expected.items())
+
+
+def test_members_that_come_again_have_no_vote(tmp_path: Path) -> None:
+    """What was appended to a sample later is named by its own name; the sample stays, and so does its label."""
+    with tarfile.open(tmp_path / "s.tar", "w") as tar:
+        for name in ("a.png", "a.cls", "c.png", "a.txt"):
+            add(tar, name, b"1")
+    with open_store(tmp_path / "s.tar") as store:
+        assert (["a"], [1]) == (store.keys([0]), store.column("label").tolist())
+        assert ["a.txt", "c"] == sorted(entry["key"] for entry in store.metadata["skipped"])
 
 
 @pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
@@ -331,7 +341,7 @@ def test_samples_without_label_are_warned_of(tmp_path: Path, caplog: pytest.LogC
     members = {f"{i}.png": b"x" for i in range(10)} | {f"{i}.cls": b"%d" % i for i in range(6)}
     archive(tmp_path / "s.tar", dict(sorted(members.items())))
     (said,) = _warnings(tmp_path / "s.tar", caplog)
-    assert "6 samples; 4 more are no samples, e.g. '6' lacks label" in said
+    assert "samples: 6; no samples: 4, e.g. '6' lacks label" in said
 
 
 def test_labels_that_most_samples_lack_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -339,7 +349,7 @@ def test_labels_that_most_samples_lack_are_warned_of(tmp_path: Path, caplog: pyt
     members = {f"{i}.png": b"x" for i in range(10)} | {"1.txt": b""} | {f"{i}.cls": b"7" for i in (3, 5)}
     archive(tmp_path / "s.tar", dict(sorted(members.items())))
     (said,) = _warnings(tmp_path / "s.tar", caplog)
-    assert "10 samples; 3 members are left out, e.g. '3' has a field 'label' that most samples lack" in said
+    assert "samples: 10; members left out: 3, e.g. '3' has a field 'label' that most samples lack" in said
 
 
 def test_one_warning_a_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -348,7 +358,7 @@ def test_one_warning_a_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
         archive(tmp_path / f"s-{i}.tar", {f"{i}.png": b"1", f"{i}.cls": b"7", f"lonely{i}.png": b""})
         archive(tmp_path / f"good-{i}.tar", {f"{i}.png": b"1", f"{i}.cls": b"7"})
     (said,) = _warnings(tmp_path / "s-*.tar", caplog)
-    assert "3 samples; 3 more" in said
+    assert "samples: 3; no samples: 3, " in said
     assert _warnings(tmp_path / "good-*.tar", caplog) == []
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastio.errors import StoreCorrupt, StoreError
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store import open_store
 from fastio.store.seal import SEAL_SIZE, Seal, set_checksum, unsealed_regions
 from tests.store.build import make_samples, write
@@ -189,5 +189,24 @@ def test_metadata_that_is_no_json(path: Path) -> None:
 def test_seal_of_billions_of_shards(path: Path) -> None:
     """A seal that claims four billion shards is refused as soon as one of them is missing."""
     _reseal(path, bytearray(path.read_bytes()), shards=4_000_000_000)
-    with pytest.raises(StoreCorrupt, match="expected 4000000000 shards, got 1; shard 1 is missing"):
+    with pytest.raises(
+        StoreCorrupt, match=r"4000000000 shards, got 1; missing \(counted from 0\): 1, 2, .* 10, \.{3};"
+    ):
         open_store(path)
+
+
+@pytest.mark.parametrize(("has", "called"), [("lmdb", "h5"), ("h5", "lmdb"), ("tar", "h5"), ("lmdb", "hdf5")])
+def test_a_store_under_the_suffix_of_another_format(tmp_path: Path, has: str, called: str) -> None:
+    """What the content looks like is said, and what to do."""
+    written = Path(write(tmp_path / f"s.{has}", make_samples(3)))
+    written.rename(tmp_path / f"t.{called}")
+    looks = {"h5": "hdf5"}.get(has, has)
+    with pytest.raises(StoreIncomplete, match=f"its content looks like {looks}, .* give it its right suffix"):
+        open_store(tmp_path / f"t.{called}")
+
+
+def test_a_file_that_is_no_store(tmp_path: Path) -> None:
+    """In plain words first."""
+    (tmp_path / "s.lmdb").write_bytes(b"nothing" * 1000)
+    with pytest.raises(StoreIncomplete, match=r"s\.lmdb: is not a complete fastio store: "):
+        open_store(tmp_path / "s.lmdb")

@@ -229,10 +229,10 @@ def test_webdataset_reads_shards(shards: Path) -> None:
 
 def test_incomplete_sets_are_refused(shards: Path) -> None:
     """A set that lacks a shard is refused, and so is one shard alone."""
-    with pytest.raises(StoreCorrupt, match="shard 0 is missing"):
+    with pytest.raises(StoreCorrupt, match=r"missing \(counted from 0\): 0, 2, .*, 10; .*by s-\*\.tar"):
         open_store(shards / "s-000001.tar")
     (shards / "s-000001.tar").unlink()
-    with pytest.raises(StoreCorrupt, match="shard 1 is missing"):
+    with pytest.raises(StoreCorrupt, match=r"missing \(counted from 0\): 1; "):
         open_store(shards / "s-*.tar")
     with pytest.raises(StoreNotFound, match="s-000001"):
         open_store(shards / "s-{000000..000002}.tar")
