@@ -271,6 +271,18 @@ def test_unpack_with_labels(folder):
     assert "filename,label" == (folder / "again.csv").read_text().splitlines()[0]
 
 
+def test_bench_io_of_different_sizes(tmp_path):
+    """Pictures of different sizes are read with --crop, and without it the line says what to do."""
+    (tmp_path / "pngs").mkdir()
+    for side in (20, 30):
+        Image.new("RGB", (side, side)).save(tmp_path / "pngs" / f"{side}.png")
+    store = tmp_path / "s.lmdb"
+    run("pack", tmp_path / "pngs", store)
+
+    assert "different sizes" in run("bench", "io", store, code=1).output
+    assert 4 == json.loads(run("bench", "io", store, "--crop", 16, "--epochs", 2, "--json").output)["samples"]
+
+
 def test_bench_io(folder):
     """Every sample of every epoch is read."""
     result = json.loads(run("bench", "io", folder / "s.lmdb", "--batch-size", 2, "--epochs", 2, "--json").output)
