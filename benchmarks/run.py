@@ -63,7 +63,9 @@ def main(
         "settings": {"rounds": rounds, "seconds": seconds, "threads": threads, "data": "given" if pngs else "made"},
         "runs": results,
     }
-    Console().print(table(results))
+    console = Console()
+    console.width = max(console.width, 120)
+    console.print(table(results))
     if write:
         # A part of the cases must not replace all of them.
         part = f"-{re.sub('[^a-z0-9]+', '-', only.lower()).strip('-')}" if only else ""
