@@ -52,4 +52,4 @@ wheel: setup ## Build dist/*.whl; codecs are linked in, nothing else is needed w
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean: ## Remove what was built, made and measured into temporary places
-	rm -rf $(VENV) build dist demo .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist demo benchmarks/.data .mypy_cache .pytest_cache .ruff_cache

@@ -147,7 +147,7 @@ class NativeProducer:
         self._pid = os.getpid()
         self._pool = _native.ThreadPool(self._threads)
         self._ring = _native.BufferRing(self._depth + 2)
-        self._read_ahead: _native.Job | None = None
+        self._read_ahead: _native.Job | None = None  # kept: a job that is dropped is cancelled
 
     @property
     def buffer_bytes(self) -> int:
