@@ -326,7 +326,8 @@ class _NativeBatch:
             self._rows[list(bad)] = 0
         elif errors:
             kept = np.setdiff1d(np.arange(len(indices)), list(bad))
-            tensor = tensor[torch.from_numpy(kept)]
+            tensor = torch.from_numpy(self._rows[kept])  # not by torch: see PlainProducer.start on forked children
+            tensor = tensor.pin_memory() if producer._pin_memory else tensor
             labels = None if labels is None else labels[kept]
         return Made(producer._batch(tensor, labels), len(tensor), self._rows.nbytes, errors)
 
@@ -363,12 +364,20 @@ class PlainProducer:
     def submit(self, indices: NDArray[np.int64], batch_size: int, *, epoch: int) -> Iterator[_PlainBatch]:
         """Start one batch at each step."""
         for first in range(0, len(indices), batch_size):
-            if self._pid != os.getpid():
-                self._start()
-            chosen = indices[first : first + batch_size].tolist()
-            yield _PlainBatch(self, chosen, self._executor.submit(self.make, chosen))
+            yield _PlainBatch(self, indices[first : first + batch_size].tolist())
 
-    def make(self, indices: list[int]) -> Made:
+    def start(self, indices: list[int]) -> Future[Made]:
+        """
+        Start one batch.
+
+        In a forked child too a thread makes it, a new one: in the main thread torch's parallel operations
+        would wait for ever for the parent's OpenMP threads, which a fork leaves behind.
+        """
+        if self._pid != os.getpid():
+            self._start()
+        return self._executor.submit(self._make, indices)
+
+    def _make(self, indices: list[int]) -> Made:
         """One batch, in the calling thread."""
         errors: list[SampleError] = []
         try:
@@ -402,11 +411,14 @@ class _PlainBatch:
 
     __slots__ = ("_future", "_indices", "_pid", "_producer")
 
-    def __init__(self, producer: PlainProducer, indices: list[int], future: Future[Made]) -> None:
+    def __init__(self, producer: PlainProducer, indices: list[int]) -> None:
         self._producer = producer
         self._indices = indices
-        self._future = future
+        self._begin()
+
+    def _begin(self) -> None:
         self._pid = os.getpid()
+        self._future = self._producer.start(self._indices)
 
     def cancel(self) -> None:
         """Does not begin, where it has not yet."""
@@ -416,7 +428,7 @@ class _PlainBatch:
     def result(self) -> Made:
         """The batch; a forked child makes anew what its parent's threads had under way."""
         if self._pid != os.getpid():
-            return self._producer.make(self._indices)
+            self._begin()
         return self._future.result()
 
 

@@ -156,6 +156,7 @@ def test_closing_while_batches_are_under_way(dataset: FastDataset) -> None:
 @pytest.mark.parametrize("moment", ["before", "idle", "under way"])
 def test_a_forked_child_goes_on(dataset: FastDataset, moment: str) -> None:
     """A child that uses an inherited loader or iterator gets every sample, and so does its parent."""
+    wake_openmp()
     with FastLoader(dataset, 4, threads=2) as loader:
         batches: Iterator[Any] = iter(loader)
         had = [] if moment == "before" else [labels.tolist() for _, labels in islice(batches, 3)]
@@ -169,6 +170,30 @@ def test_a_forked_child_goes_on(dataset: FastDataset, moment: str) -> None:
         again = in_child(lambda: labels_of(loader) == list(range(COUNT)))
 
     assert (status, again) == (0, 0)
+
+
+def test_a_forked_child_skips(big: Path, tmp_path: Path) -> None:
+    """A child leaves out what is damaged, from a batch that its parent had under way too."""
+    wake_openmp()
+    damaged = tmp_path / "damaged.h5"
+    damaged.write_bytes(big.read_bytes().replace(bytes([20]) * 1000, bytes([8]) * 1000, 1))
+    good = [label for label in range(COUNT) if label != 20]
+    with FastLoader(damaged, 16, threads=2, verify=True, on_error="skip") as loader:
+        batches = iter(loader)
+        next(batches)
+        status = in_child(lambda: [label for _, labels in batches for label in labels.tolist()] == good[16:])
+        again = in_child(lambda: [label for _, labels in loader for label in labels.tolist()] == good)
+
+    assert (status, again) == (0, 0)
+
+
+def wake_openmp() -> None:
+    """
+    Let torch start threads for the main thread, as any training script has done before it forks.
+
+    A parallel operation in the main thread of a child would wait for them for ever, since fork takes no threads along.
+    """
+    torch.ones(1 << 20).add_(1)
 
 
 def in_child(check: Callable[[], bool]) -> int:
