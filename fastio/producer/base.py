@@ -1,0 +1,63 @@
+"""What a loader asks of whoever makes its batches ahead of the training loop.
+
+A producer's ``submit`` is a generator that starts one batch each time it is asked for the next, and
+hands out the batch under way; ``result()`` waits for it. How many are under way is the caller's bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.errors import SampleError
+
+__all__ = ["Made", "OnError", "Producer", "UnderWay"]
+
+OnError = Literal["raise", "skip", "zero"]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A finished batch: what the training loop gets, its samples and bytes, and the bad ones by name."""
+
+    batch: Any
+    samples: int
+    nbytes: int
+    errors: Sequence[SampleError] = ()
+
+
+class UnderWay(Protocol):
+    """A batch under way."""
+
+    def result(self) -> Made:
+        """Wait for it. Raises what went wrong, at the batch where it went wrong."""
+        ...
+
+    def cancel(self) -> None:
+        """Nobody will ask for the result."""
+        ...
+
+
+class Producer(Protocol):
+    """Makes batches of one dataset."""
+
+    def submit(self, indices: NDArray[np.int64], batch_size: int, *, epoch: int) -> Iterator[UnderWay]:
+        """
+        Start one batch at each step; never raises for a sample, that is left to ``result()``.
+
+        ``epoch`` names the random numbers of transforms, where there are any.
+        """
+        ...
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Memory of batches: under way, with the training loop, and free."""
+        ...
+
+    def close(self) -> None:
+        """Stop the threads; twice does no harm."""
+        ...

@@ -1,0 +1,133 @@
+"""Batches of the dataset's own samples, made in a few Python threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import default_collate
+
+from fastio.dataset import FastDataset
+from fastio.errors import SampleError
+from fastio.producer.base import Made, OnError
+
+__all__ = ["PlainProducer"]
+
+
+class PlainProducer:
+    """
+    Makes each batch of the dataset's own samples, with its transforms, in a few Python threads.
+
+    Correct for any transform, and as fast as Python and the GIL allow: what PIL, numpy and torch do
+    outside the GIL runs in parallel. Transforms must be safe to be called from several threads.
+    """
+
+    def __init__(self, dataset: FastDataset, *, threads: int, on_error: OnError, pin_memory: bool) -> None:
+        self._dataset = dataset
+        self._threads = threads
+        self._on_error = on_error
+        self._pin_memory = pin_memory
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="fastio")
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Batches are made by torch's collate: there are no buffers of ours."""
+        return 0
+
+    def close(self) -> None:
+        """Join the threads; batches not yet begun are dropped."""
+        if self._pid == os.getpid():
+            self._executor.shutdown(cancel_futures=True)
+
+    def submit(self, indices: NDArray[np.int64], batch_size: int, *, epoch: int) -> Iterator[_PlainBatch]:
+        """Start one batch at each step."""
+        for first in range(0, len(indices), batch_size):
+            yield _PlainBatch(self, indices[first : first + batch_size].tolist())
+
+    def start(self, indices: list[int]) -> Future[Made]:
+        """
+        Start one batch.
+
+        In a forked child too a thread makes it, a new one: in the main thread torch's parallel operations
+        would wait for ever for the parent's OpenMP threads, which a fork leaves behind.
+        """
+        if self._pid != os.getpid():
+            self._start()
+        return self._executor.submit(self._make, indices)
+
+    def _make(self, indices: list[int]) -> Made:
+        """One batch, in the calling thread."""
+        errors: list[SampleError] = []
+        try:
+            samples = self._dataset.__getitems__(indices)
+        except SampleError:
+            if self._on_error == "raise":
+                raise
+            samples = self._good(indices, errors)
+        if not samples:
+            return Made(None, 0, 0, errors)
+        batch = default_collate(samples)
+        if self._pin_memory:
+            batch = _pinned(batch)
+        return Made(batch, len(samples), _nbytes(batch), errors)
+
+    def _good(self, indices: list[int], errors: list[SampleError]) -> list[Any]:
+        """The samples of a batch with a bad one in it, read one by one."""
+        samples = []
+        for index in indices:
+            try:
+                samples += self._dataset.__getitems__([index])
+            except SampleError as exc:
+                errors.append(exc)
+                if self._on_error == "zero":
+                    samples.append(self._dataset.blank(index))
+        return samples
+
+
+class _PlainBatch:
+    """One batch that a Python thread makes."""
+
+    __slots__ = ("_future", "_indices", "_pid", "_producer")
+
+    def __init__(self, producer: PlainProducer, indices: list[int]) -> None:
+        self._producer = producer
+        self._indices = indices
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._future = self._producer.start(self._indices)
+
+    def cancel(self) -> None:
+        """Does not begin, where it has not yet."""
+        if self._pid == os.getpid():
+            self._future.cancel()
+
+    def result(self) -> Made:
+        """The batch; a forked child makes anew what its parent's threads had under way."""
+        if self._pid != os.getpid():
+            self._begin()
+        return self._future.result()
+
+
+def _pinned(batch: Any) -> Any:
+    """A collated batch with its tensors in pinned memory."""
+    if isinstance(batch, torch.Tensor):
+        return batch.pin_memory()
+    return [_pinned(part) for part in batch] if isinstance(batch, list) else batch
+
+
+def _nbytes(batch: Any) -> int:
+    """Bytes of a collated batch's tensors."""
+    if isinstance(batch, torch.Tensor):
+        return batch.nbytes
+    return sum(map(_nbytes, batch)) if isinstance(batch, list) else 0
