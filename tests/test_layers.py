@@ -16,7 +16,7 @@ LAYERS = (
     {"loader"},
     {"producer"},
     {"dataset", "transforms"},
-    {"iterable"},
+    {"iterable", "mixing"},
     {"collate", "sampler"},
     {"store", "codec"},
     {"schema", "spans", "metrics", "machine"},
