@@ -13,7 +13,7 @@ from fastio.codec import CODECS, describe_status
 from fastio.codec.base import Geometry
 from fastio.codec.pillow import decode_with_pillow
 from fastio.errors import SampleError, SchemaError
-from fastio.schema import BYTES, IMAGE, RAW, Field
+from fastio.schema import BYTES, IMAGE, RAW, TEXT, TOKENS, Field
 from fastio.spans import Spans
 from fastio.store.base import SampleStore
 
@@ -64,7 +64,7 @@ class RowReader:
             )
         self.codec = CODECS[self.field.codec]
         self.mode = mode
-        self.has_rows = self.field.codec != BYTES  # plain bytes have a size of their own each
+        self.has_rows = self.field.codec not in (BYTES, TOKENS, TEXT)  # those have a size of their own each
         self.dtype = np.dtype(np.uint8) if self.field.codec == IMAGE else np.dtype(self.field.dtype)
         self.is_picture = self.field.codec == IMAGE or (self.field.codec == RAW and _is_raw_picture(self.field))
         self.row_shape = _raw_shape(self.field) if self.field.codec == RAW else None  # None: differs between samples

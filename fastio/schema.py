@@ -11,16 +11,20 @@ import numpy as np
 
 from fastio.errors import SchemaError
 
-__all__ = ["BYTES", "COLUMN", "IMAGE", "RAW", "Field", "Schema"]
+__all__ = ["BYTES", "COLUMN", "IMAGE", "RAW", "TEXT", "TOKENS", "Field", "Schema"]
 
 # Codec names, as they stand in a store. The decoders are in fastio.codec.CODECS; the stores need only to know
 # how a field is kept: a column is one array for all samples, everything else is a run of bytes per sample.
 IMAGE = "image"  # an encoded picture, kept as it came (JPEG, PNG, ...); each sample is recognised by its first bytes
 RAW = "raw"  # the bytes of an array of fixed dtype and shape, C order, little endian
+TOKENS = "tokens"  # token ids, little endian uint16 or uint32, as many as the sample has; shape (None,)
+TEXT = "text"  # UTF-8, without an end mark or byte order mark; shape (None,)
 BYTES = "bytes"  # anything else, handed over as it is
 COLUMN = "column"  # a number (or small array) of fixed size, kept in one array for all samples
 
 VERSION = 1
+
+_VARIABLE = {TOKENS: ("<u2", "<u4"), TEXT: ("|u1",)}  # codec -> dtypes of its elements; the shape is (None,)
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -52,6 +56,12 @@ class Field:
             raise SchemaError(f"field {self.name!r}: expected sizes from 0 in shape, got {self.shape}")
         if self.codec in (RAW, COLUMN) and None in self.shape:
             raise SchemaError(f"field {self.name!r}: codec {self.codec!r} needs a fixed shape, got {self.shape}")
+        dtypes = _VARIABLE.get(self.codec)
+        if dtypes is not None and (self.dtype not in dtypes or self.shape != (None,)):
+            raise SchemaError(
+                f"field {self.name!r}: codec {self.codec!r} needs {' or '.join(map(repr, dtypes))} and the shape "
+                f"(None,), got {self.dtype!r} and {self.shape}"
+            )
 
     @property
     def is_column(self) -> bool:

@@ -190,9 +190,9 @@ def test_raw_arrays(tmp_path: Path, shape: tuple[int, ...], dtype: str, kind: st
 
 def test_an_unknown_codec_is_one_clear_error(tmp_path: Path) -> None:
     """A store of a later fastio is refused with its field, its codec and the way out."""
-    store = write_store(tmp_path / "a.lmdb", [b"abc"], field=Field("x", "tokens", "|u1", (None,)))
+    store = write_store(tmp_path / "a.lmdb", [b"abc"], field=Field("x", "audio", "|u1", (None,)))
 
-    with pytest.raises(SchemaError, match=r"a\.lmdb: field 'x' has the codec 'tokens', .*: upgrade fastio"):
+    with pytest.raises(SchemaError, match=r"a\.lmdb: field 'x' has the codec 'audio', .*: upgrade fastio"):
         FastDataset(store)
 
 

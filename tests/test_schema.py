@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastio.errors import SchemaError
-from fastio.schema import BYTES, COLUMN, IMAGE, RAW, VERSION, Field, Schema
+from fastio.schema import BYTES, COLUMN, IMAGE, RAW, TEXT, TOKENS, VERSION, Field, Schema
 
 _NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,10}", fullmatch=True)
 _DTYPES = st.sampled_from(["|b1", "|u1", "<i2", "<i8", "<f4", "<c8", "|S4", "<U3"])
@@ -86,6 +86,29 @@ def test_fixed_shapes(codec: str) -> None:
     """Raw values and columns have one shape for all samples."""
     with pytest.raises(SchemaError, match="fixed shape"):
         Field("a", codec, "|u1", (None, 3))
+
+
+@pytest.mark.parametrize("dtype", ["<u2", "<u4"])
+def test_token_fields(dtype: str) -> None:
+    """Tokens are uint16 or uint32, as many as each sample has, and text is bytes."""
+    for field in (Field("tokens", TOKENS, dtype, (None,)), Field("text", TEXT, "|u1", (None,))):
+        assert Schema((field,)) == Schema.from_json(Schema((field,)).to_json())
+
+
+@pytest.mark.parametrize(
+    ("codec", "dtype", "shape"),
+    [
+        (TOKENS, "<i8", (None,)),
+        (TOKENS, "<u2", (4,)),
+        (TOKENS, "<u2", (None, 2)),
+        (TEXT, "<u2", (None,)),
+        (TEXT, "|u1", ()),
+    ],
+)
+def test_bad_token_fields(codec: str, dtype: str, shape: tuple[int | None, ...]) -> None:
+    """Tokens and text of another type or shape are refused by what is expected."""
+    with pytest.raises(SchemaError, match=r"needs .* and the shape \(None,\)"):
+        Field("a", codec, dtype, shape)
 
 
 def test_negative_shape() -> None:

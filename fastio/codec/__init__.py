@@ -8,14 +8,18 @@ from fastio import _native
 from fastio.codec.base import Codec
 from fastio.codec.image import ImageCodec
 from fastio.codec.raw import RawCodec
-from fastio.schema import BYTES, IMAGE, RAW
+from fastio.codec.text import TextCodec
+from fastio.codec.tokens import TokensCodec
+from fastio.schema import BYTES, IMAGE, RAW, TEXT, TOKENS
 
-__all__ = ["CODECS", "Codec", "ImageCodec", "RawCodec", "describe_status"]
+__all__ = ["CODECS", "Codec", "ImageCodec", "RawCodec", "TextCodec", "TokensCodec", "describe_status"]
 
 # A newcomer adds a file and a line here; tests/codec/conformance.py then runs on it.
 CODECS: Final[dict[str, Codec]] = {
     IMAGE: ImageCodec(),
     RAW: RawCodec(),
+    TOKENS: TokensCodec(),
+    TEXT: TextCodec(),
     BYTES: RawCodec(BYTES),
 }
 

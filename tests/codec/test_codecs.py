@@ -38,6 +38,45 @@ class TestRawCodec(CodecTests):
         return list(np.random.default_rng(0).integers(0, 256, (9, *request.param), np.uint8))
 
 
+class TestTokensCodec(CodecTests):
+    """Token ids."""
+
+    @pytest.fixture
+    def codec(self) -> Codec:
+        return CODECS["tokens"]
+
+    @pytest.fixture(params=["<u2", "<u4"])
+    def values(self, request: pytest.FixtureRequest) -> list[NDArray[Any]]:
+        ids = np.random.default_rng(0).integers(0, 1 << 32, (9, 5), np.uint32)
+        return list(ids.astype(request.param))
+
+
+class TestTextCodec(CodecTests):
+    """UTF-8."""
+
+    @pytest.fixture
+    def codec(self) -> Codec:
+        return CODECS["text"]
+
+    @pytest.fixture
+    def values(self) -> list[NDArray[Any]]:
+        return [np.frombuffer(f"zo\u00eb {number}".encode(), np.uint8) for number in range(9)]
+
+
+@pytest.mark.parametrize("value", [np.zeros(3, np.int64), np.zeros((2, 2), np.uint16), np.zeros(2, ">u2"), np.zeros(2)])
+def test_what_are_no_tokens_is_not_encoded(value: NDArray[Any]) -> None:
+    """Only little-endian uint16 or uint32 of one dimension are token ids."""
+    with pytest.raises(SchemaError, match="token ids are"):
+        CODECS["tokens"].encode(value)
+
+
+@pytest.mark.parametrize("value", [np.array([0xC3], np.uint8), np.zeros((2, 2), np.uint8), np.zeros(2, np.uint16)])
+def test_what_is_no_text_is_not_encoded(value: NDArray[Any]) -> None:
+    """Only bytes of valid UTF-8 are text."""
+    with pytest.raises(SchemaError, match="text is"):
+        CODECS["text"].encode(value)
+
+
 def test_names_of_the_table() -> None:
     """A codec's name is its key."""
     assert list(CODECS) == [codec.name for codec in CODECS.values()]

@@ -1,0 +1,54 @@
+"""Text as UTF-8."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio._native import Job, ThreadPool
+from fastio.codec.base import Geometry
+from fastio.errors import SchemaError
+from fastio.schema import TEXT
+from fastio.spans import Spans
+
+__all__ = ["TextCodec"]
+
+
+class TextCodec:
+    """UTF-8 bytes copied as they are, for samples of one length in bytes."""
+
+    name = TEXT
+
+    def encode(self, value: NDArray[Any]) -> bytes:
+        """The bytes themselves; SchemaError where they are no UTF-8."""
+        if value.ndim != 1 or value.dtype != np.uint8:
+            raise SchemaError(f"text is '|u1' of one dimension, got {value.dtype.str!r} {value.shape}")
+        data = value.tobytes()
+        try:
+            data.decode()
+        except UnicodeDecodeError as exc:
+            raise SchemaError(f"text is UTF-8, but byte {exc.start} is 0x{data[exc.start]:02x}: {exc.reason}") from exc
+        return data
+
+    def probe(self, spans: Spans) -> NDArray[np.int32]:
+        """``(n, 5)``: all OK and of unknown size, for text has no header."""
+        return np.zeros((len(spans), 5), np.int32)
+
+    def decode(
+        self,
+        spans: Spans,
+        out: NDArray[np.uint8],
+        status: NDArray[np.int32],
+        *,
+        pool: ThreadPool | None = None,
+        verify: bool = True,
+        geometry: Geometry | None = None,
+    ) -> Job:
+        """Copy the bytes of sample i into ``out[i]``; another size than the row's is BAD_SHAPE."""
+        if geometry is not None:
+            raise ValueError("text has no geometry")
+        checksums = spans.checksums if verify else None
+        return _native.gather(spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, out, status, pool)

@@ -1,0 +1,50 @@
+"""Token ids: uint16 or uint32, as many as each sample has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio._native import Job, ThreadPool
+from fastio.codec.base import Geometry
+from fastio.errors import SchemaError
+from fastio.schema import TOKENS
+from fastio.spans import Spans
+
+__all__ = ["TokensCodec"]
+
+
+class TokensCodec:
+    """Ids copied as they are stored, for samples of one length; batches of many lengths are laid out otherwise."""
+
+    name = TOKENS
+
+    def encode(self, value: NDArray[Any]) -> bytes:
+        """The ids' bytes, little endian, in the width that they have."""
+        if value.ndim != 1 or value.dtype.str not in ("<u2", "<u4"):
+            raise SchemaError(f"token ids are '<u2' or '<u4' of one dimension, got {value.dtype.str!r} {value.shape}")
+        return value.tobytes()
+
+    def probe(self, spans: Spans) -> NDArray[np.int32]:
+        """``(n, 5)``: all OK and of unknown size, for ids have no header."""
+        return np.zeros((len(spans), 5), np.int32)
+
+    def decode(
+        self,
+        spans: Spans,
+        out: NDArray[Any],
+        status: NDArray[np.int32],
+        *,
+        pool: ThreadPool | None = None,
+        verify: bool = True,
+        geometry: Geometry | None = None,
+    ) -> Job:
+        """Copy the ids of sample i into ``out[i]``, of the stored dtype; another length than the row's is BAD_SHAPE."""
+        if geometry is not None:
+            raise ValueError("token ids have no geometry")
+        rows = out.reshape(len(out), -1).view(np.uint8) if len(out) else np.empty((0, 0), np.uint8)
+        checksums = spans.checksums if verify else None
+        return _native.gather(spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, rows, status, pool)
