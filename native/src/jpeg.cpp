@@ -1,78 +1,23 @@
-// libjpeg reports errors by a callback that must not return. Here it jumps back to
-// `run`, across C frames only: no object with a destructor lives between the two.
 #include "fastio/jpeg.h"
 
 #include <algorithm>
-#include <csetjmp>
-#include <cstdio>
 #include <new>
 
-// clang-format off
-#include <jpeglib.h>  // needs cstdio before it
-#include <jerror.h>
-// clang-format on
-
+#include "jpeg_callbacks.h"
 #include "jpeg_entropy.h"
 
 namespace fastio {
-namespace {
 
-/// A progressive file may repeat scans over the whole picture for ever.
-constexpr int most_scans = 500;
-
-Status status_of_error(int code) noexcept {
-  switch (code) {
-    case JERR_INPUT_EOF:
-    case JERR_INPUT_EMPTY: return Status::truncated;
-    case JERR_ARITH_NOTIMPL:
-    case JERR_BAD_PRECISION:
-    case JERR_CONVERSION_NOTIMPL:
-    case JERR_NOT_COMPILED:
-    case JERR_NOTIMPL:
-    case JERR_OUT_OF_MEMORY:
-    case JERR_SOF_UNSUPPORTED: return Status::unsupported;
-    default: return Status::corrupt;
-  }
-}
-
-/// What a warning means: libjpeg goes on after all of them and patches over damage.
-Status status_of_warning(int code) noexcept {
-  switch (code) {
-    case JWRN_ADOBE_XFORM:
-    case JWRN_EXTRANEOUS_DATA:
-    case JWRN_JFIF_MAJOR: return Status::ok;  // the pixels are as they should be
-    case JWRN_BOGUS_PROGRESSION: return Status::unsupported;
-    case JWRN_JPEG_EOF: return Status::truncated;
-    default: return Status::corrupt;
-  }
-}
-
-/// Whether every coefficient of a progressive file has been sent in full. Otherwise libjpeg
-/// guesses the missing ones, differently from version to version.
-bool is_complete(const jpeg_decompress_struct& info) noexcept {
-  if (info.progressive_mode == 0 || info.coef_bits == nullptr) return true;
-  for (int component = 0; component < info.num_components; ++component) {
-    for (int i = 0; i < DCTSIZE2; ++i) {
-      if (info.coef_bits[component][i] != 0) return false;
-    }
-  }
-  return true;
-}
-
-/// Whether memory for all coefficients would be asked for that the file cannot fill: a block has
-/// a bit at least, and 1/64 at the very least where it is coded arithmetically.
-bool asks_too_much(jpeg_decompress_struct& info, std::size_t file_bytes) noexcept {
-  if (jpeg_has_multiple_scans(&info) == 0) return false;
-  const std::size_t blocks = std::size_t{info.image_width} * info.image_height / DCTSIZE2;
-  const std::size_t blocks_a_byte = info.arith_code != 0 ? 512 : 8;
-  return blocks / blocks_a_byte > file_bytes;
-}
-
-}  // namespace
-
-class JpegDecoder::Handle {
+class JpegDecoder::Handle : JpegEscape {
  public:
-  explicit Handle(Entropy entropy) noexcept : entropy_(entropy) { install_callbacks(); }
+  explicit Handle(Entropy entropy) noexcept : entropy_(entropy) {
+    report_to(reinterpret_cast<j_common_ptr>(&info_), errors_, *this);
+    progress_.progress_monitor = [](j_common_ptr c) {
+      if (reinterpret_cast<j_decompress_ptr>(c)->input_scan_number > most_jpeg_scans) {
+        leave(c, Status::corrupt);
+      }
+    };
+  }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
@@ -80,12 +25,6 @@ class JpegDecoder::Handle {
   Status run_part(Bytes file, const JpegPart& part, Scratch& memory, PixelView& view) noexcept;
 
  private:
-  [[noreturn]] static void fail(j_common_ptr common, Status status) noexcept {
-    auto* self = static_cast<Handle*>(common->client_data);
-    self->status_ = status;
-    std::longjmp(self->back_, 1);
-  }
-  void install_callbacks() noexcept;
   void install_entropy_decoder() noexcept;
   [[nodiscard]] Status decode(Bytes file, const Picture& out, Scratch& rgb_row) noexcept;
   [[nodiscard]] Status decode_part(Bytes file, const JpegPart& part, Scratch& memory,
@@ -101,54 +40,16 @@ class JpegDecoder::Handle {
   jpeg_error_mgr errors_{};
   jpeg_source_mgr source_{};
   jpeg_progress_mgr progress_{};
-  std::jmp_buf back_{};
-  Status status_ = Status::ok;
 };
-
-void JpegDecoder::Handle::install_callbacks() noexcept {
-  // Not jpeg_std_error: it lies beside code that prints to stderr, which in Debian's archive
-  // is not position independent and cannot be linked into a module.
-  info_.err = &errors_;
-  info_.client_data = this;  // kept by jpeg_create_decompress, like err
-  errors_.reset_error_mgr = [](j_common_ptr c) { c->err->num_warnings = c->err->msg_code = 0; };
-  errors_.format_message = [](j_common_ptr, char* text) { text[0] = '\0'; };
-  errors_.error_exit = [](j_common_ptr c) { fail(c, status_of_error(c->err->msg_code)); };
-  errors_.output_message = [](j_common_ptr) {};
-  errors_.emit_message = [](j_common_ptr c, int level) {
-    if (level >= 0) return;  // a trace
-    const Status status = status_of_warning(c->err->msg_code);
-    if (status != Status::ok) fail(c, status);
-  };
-  source_.init_source = [](j_decompress_ptr) {};
-  source_.term_source = [](j_decompress_ptr) {};
-  source_.resync_to_restart = jpeg_resync_to_restart;
-  source_.fill_input_buffer = [](j_decompress_ptr d) -> boolean {
-    fail(reinterpret_cast<j_common_ptr>(d), Status::truncated);
-  };
-  source_.skip_input_data = [](j_decompress_ptr d, long count) {
-    if (count <= 0) return;
-    const auto skip = static_cast<std::size_t>(count);
-    if (skip > d->src->bytes_in_buffer) {
-      fail(reinterpret_cast<j_common_ptr>(d), Status::truncated);
-    }
-    d->src->next_input_byte += skip;
-    d->src->bytes_in_buffer -= skip;
-  };
-  progress_.progress_monitor = [](j_common_ptr c) {
-    if (reinterpret_cast<j_decompress_ptr>(c)->input_scan_number > most_scans) {
-      fail(c, Status::corrupt);
-    }
-  };
-}
 
 /// Puts our own decoder in the place of libjpeg's, where it can read the file.
 void JpegDecoder::Handle::install_entropy_decoder() noexcept {
   if (!begin_scan(info_, huffman_)) return;
   replace_entropy_decoder(info_, [](j_decompress_ptr d, JBLOCKROW* blocks) -> boolean {
-    auto* self = static_cast<Handle*>(d->client_data);
+    auto* self = static_cast<Handle*>(static_cast<JpegEscape*>(d->client_data));
     Bytes input(d->src->next_input_byte, d->src->bytes_in_buffer);
     const Status status = self->huffman_.decode_mcu(input, blocks);
-    if (status != Status::ok) fail(reinterpret_cast<j_common_ptr>(d), status);
+    if (status != Status::ok) leave(reinterpret_cast<j_common_ptr>(d), status);
     d->src->next_input_byte = input.data();
     d->src->bytes_in_buffer = input.size();
     return TRUE;
@@ -157,10 +58,8 @@ void JpegDecoder::Handle::install_entropy_decoder() noexcept {
 
 void JpegDecoder::Handle::open(Bytes file) noexcept {
   jpeg_create_decompress(&info_);
-  info_.src = &source_;
   info_.progress = &progress_;
-  source_.next_input_byte = file.data();
-  source_.bytes_in_buffer = file.size();
+  read_from(info_, source_, file);
   jpeg_read_header(&info_, TRUE);
 }
 
@@ -221,7 +120,8 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const JpegPart& part, Scratc
                                         PixelView& view) noexcept {
   open(file);
   if (!part.box.is_inside(info_.image_width, info_.image_height)) return Status::bad_shape;
-  if (asks_too_much(info_, file.size())) return Status::truncated;
+  if (jpeg_has_multiple_scans(&info_) != 0 && asks_too_much(info_, file.size()))
+    return Status::truncated;
   const Status started = start(part.channels);
   if (started != Status::ok) return started;
   const Region& region = part.region;
@@ -258,17 +158,17 @@ Status JpegDecoder::Handle::run(Bytes file, const Picture& out, Scratch& rgb_row
   // A libjpeg object is never used for a second file: it would keep the first one's tables,
   // and a damaged file without tables of its own would be decoded with them, to garbage.
   info_.mem = nullptr;
-  if (setjmp(back_) == 0) status_ = decode(file, out, rgb_row);
+  if (setjmp(back) == 0) outcome = decode(file, out, rgb_row);
   jpeg_destroy_decompress(&info_);
-  return status_;
+  return outcome;
 }
 
 Status JpegDecoder::Handle::run_part(Bytes file, const JpegPart& part, Scratch& memory,
                                      PixelView& view) noexcept {
   info_.mem = nullptr;
-  if (setjmp(back_) == 0) status_ = decode_part(file, part, memory, view);
+  if (setjmp(back) == 0) outcome = decode_part(file, part, memory, view);
   jpeg_destroy_decompress(&info_);
-  return status_;
+  return outcome;
 }
 
 JpegDecoder::JpegDecoder(Entropy entropy) noexcept : entropy_(entropy) {}
