@@ -23,7 +23,9 @@ from fastio.errors import (
 if TYPE_CHECKING:
     from fastio.dataset import FastDataset
     from fastio.loader import FastLoader
-    from fastio.measure.mock import MockTrainer
+    from fastio.measure.mock import MockLoader, MockTrainer
+    from fastio.measure.step_timer import StepTimer
+    from fastio.measure.verdict import StepShares, verdict
     from fastio.store import create_store, open_store
 
     __version__: str
@@ -32,10 +34,13 @@ __all__ = [
     "FastDataset",
     "FastLoader",
     "FastioError",
+    "MockLoader",
     "MockTrainer",
     "SampleError",
     "SchemaError",
     "SourceError",
+    "StepShares",
+    "StepTimer",
     "StoreCorrupt",
     "StoreError",
     "StoreIncomplete",
@@ -43,14 +48,19 @@ __all__ = [
     "__version__",
     "create_store",
     "open_store",
+    "verdict",
 ]
 
 _HOMES = {
     "FastDataset": "fastio.dataset",
     "FastLoader": "fastio.loader",
+    "MockLoader": "fastio.measure.mock",
     "MockTrainer": "fastio.measure.mock",
+    "StepShares": "fastio.measure.verdict",
+    "StepTimer": "fastio.measure.step_timer",
     "create_store": "fastio.store",
     "open_store": "fastio.store",
+    "verdict": "fastio.measure.verdict",
 }
 
 

@@ -14,10 +14,13 @@ PUBLIC = {
     "FastDataset",
     "FastLoader",
     "FastioError",
+    "MockLoader",
     "MockTrainer",
     "SampleError",
     "SchemaError",
     "SourceError",
+    "StepShares",
+    "StepTimer",
     "StoreCorrupt",
     "StoreError",
     "StoreIncomplete",
@@ -25,6 +28,7 @@ PUBLIC = {
     "__version__",
     "create_store",
     "open_store",
+    "verdict",
 }
 
 

@@ -89,7 +89,8 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
     }
 
     tensors = {"fastio.transforms.base", "fastio.transforms.plain", "fastio.producer.native", "fastio.producer.plain"}
-    assert users <= {"fastio.dataset", "fastio.iterable", "fastio.loader", *tensors}
+    measuring = {"fastio.measure.batch"}
+    assert users <= {"fastio.dataset", "fastio.iterable", "fastio.loader", *tensors, *measuring}
 
 
 def test_the_map_names_every_module() -> None:

@@ -1,20 +1,24 @@
-"""MockTrainer: takes batches and throws them away, so that loading alone sets the pace (the limit of I/O)."""
+"""MockLoader and MockTrainer: each takes one half of a training away, so that the other one alone sets the pace."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import resource
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MockResult", "MockTrainer"]
+from fastio.measure.batch import keep, sample_count
+
+__all__ = ["MockLoader", "MockResult", "MockTrainer"]
 
 
 @dataclass(frozen=True, slots=True)
 class MockResult:
     """
-    What one run saw.
+    What one run of MockTrainer saw.
 
     ``seconds`` is wall time from before the first ``iter()`` to after the last batch; ``cpu_seconds`` what all
     threads of this process and all worker processes that have ended took meanwhile; ``first_batch_s`` the wait for
@@ -33,6 +37,43 @@ class MockResult:
         return self.samples / self.seconds if self.seconds > 0 else 0.0
 
 
+class MockLoader:
+    """
+    One real batch, kept on a device, served for ever: what training on it takes is the limit of training.
+
+    ``source`` is a batch (a tensor, a tuple, list or mapping of them) or a loader, whose first batch is taken. Every
+    iteration serves the same objects ``batches`` times, or for ever: a loop that works on them in place changes them.
+    ValueError where the loader is empty.
+
+    >>> import torch
+    >>> [len(images) for images, labels in MockLoader((torch.zeros(8, 3), torch.zeros(8)), batches=2)]
+    [8, 8]
+    """
+
+    def __init__(self, source: Any, device: Any = "cpu", *, batches: int | None = None) -> None:
+        if batches is not None and batches < 1:
+            raise ValueError(f"batches={batches}: expected None (for ever) or 1 and more")
+        self.batch = keep(_first_batch(source), device)
+        self.batches = batches
+
+    def __len__(self) -> int:
+        if self.batches is None:
+            raise TypeError("this MockLoader serves for ever and has no length; give it batches=")
+        return self.batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.repeat(self.batch) if self.batches is None else itertools.repeat(self.batch, self.batches)
+
+
+def _first_batch(source: Any) -> Any:
+    """The batch itself, or the first one of a loader: of anything that can be iterated and is no batch."""
+    if hasattr(source, "shape") or isinstance(source, (tuple, list, Mapping)) or not hasattr(source, "__iter__"):
+        return source
+    for batch in source:
+        return batch
+    raise ValueError(f"MockLoader: the {type(source).__name__} is empty, there is no batch to serve")
+
+
 class MockTrainer:
     """
     Runs over any loader as a training loop would, with a step that does nothing, or waits ``step_ms``.
@@ -45,28 +86,26 @@ class MockTrainer:
             raise ValueError(f"step_ms={step_ms}: expected None or 0 and more")
         self.step_ms = step_ms
 
-    def run(self, loader: Iterable[Any], epochs: int = 1) -> MockResult:
-        """Take ``epochs`` times all batches of ``loader``."""
+    def run(self, loader: Iterable[Any], epochs: int = 1, *, seconds: float | None = None) -> MockResult:
+        """Take all batches of ``loader``, ``epochs`` times; with ``seconds``, none after so much time has passed."""
         samples = batches = 0
         first_batch_s = 0.0
         cpu, begun = _cpu_seconds(), time.perf_counter()
+        ends = math.inf if seconds is None else begun + seconds
         for _ in range(epochs):
             for batch in loader:
                 if batches == 0:
                     first_batch_s = time.perf_counter() - begun
                 batches += 1
-                samples += _samples(batch)
+                samples += sample_count(batch)
                 if self.step_ms is not None:
                     time.sleep(self.step_ms / 1e3)
-        seconds = time.perf_counter() - begun
-        return MockResult(samples, batches, seconds, _cpu_seconds() - cpu, first_batch_s)
-
-
-def _samples(batch: Any) -> int:
-    """Samples in a batch: the length of its first part, as in ``(images, labels)``, or of the images alone."""
-    if isinstance(batch, Mapping):
-        return len(next(iter(batch.values())))
-    return len(batch[0]) if isinstance(batch, (tuple, list)) else len(batch)
+                if time.perf_counter() >= ends:
+                    break
+            if time.perf_counter() >= ends:
+                break
+        passed = time.perf_counter() - begun
+        return MockResult(samples, batches, passed, _cpu_seconds() - cpu, first_batch_s)
 
 
 def _cpu_seconds() -> float:

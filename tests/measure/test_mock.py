@@ -1,14 +1,33 @@
-"""MockTrainer: counts what a loader delivers and how long it took."""
+"""MockTrainer counts what a loader delivers and how long it took; MockLoader serves one batch for ever."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from fastio import FastLoader, MockTrainer
+from fastio import FastLoader, MockLoader, MockTrainer
+
+
+class Pair(NamedTuple):
+    """A batch with names."""
+
+    first: torch.Tensor
+    second: Any
+
+
+def tensors(batch: Any) -> Iterator[torch.Tensor]:
+    """All tensors in a batch."""
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, (tuple, list, Mapping)):
+        for part in batch.values() if isinstance(batch, Mapping) else batch:
+            yield from tensors(part)
 
 
 def test_it_counts_a_fast_loader(png_store: Path) -> None:
@@ -50,3 +69,71 @@ def test_a_negative_step_is_refused() -> None:
     """A step cannot take less than nothing."""
     with pytest.raises(ValueError, match="step_ms"):
         MockTrainer(step_ms=-1)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        torch.arange(6).reshape(2, 3),
+        (torch.ones(2, 3), torch.zeros(2)),
+        [torch.ones(2, 3), "name"],
+        {"image": torch.ones(2, 3), "text": ["a", "b"]},
+        Pair(torch.ones(2), {"deep": (torch.zeros(2),)}),
+    ],
+)
+def test_one_batch_is_served_for_ever(batch: Any) -> None:
+    """The same values, the same containers, and no tensor that the loader still owns."""
+    served = list(itertools.islice(MockLoader(batch), 3))
+
+    assert all(each is served[0] for each in served)
+    assert type(batch) is type(served[0])
+    assert str(batch) == str(served[0])
+    owned = {tensor.data_ptr() for tensor in tensors(batch)}
+    assert owned.isdisjoint(tensor.data_ptr() for tensor in tensors(served[0]))
+
+
+def test_a_loader_gives_its_first_batch(png_store: Path) -> None:
+    """Of a loader the first batch is kept, in its memory format, and its ring gets the buffer back."""
+    with FastLoader(png_store, 16) as loader:
+        images, labels = next(iter(loader))
+        mock = MockLoader(loader, batches=4)
+    served = list(mock)
+
+    assert len(served) == len(mock) == 4
+    assert torch.equal(images, served[3][0])
+    assert torch.equal(labels, served[3][1])
+    assert served[0][0].is_contiguous(memory_format=torch.channels_last)
+    assert MockTrainer().run(mock).samples == 64
+
+
+def test_for_ever_has_no_length() -> None:
+    """len() of an endless loader is an error that names the way out."""
+    with pytest.raises(TypeError, match="batches="):
+        len(MockLoader(torch.zeros(1)))
+
+
+def test_an_empty_loader_has_no_batch() -> None:
+    """There is nothing to serve."""
+    with pytest.raises(ValueError, match="empty"):
+        MockLoader(iter(()))
+
+
+def test_no_batches_are_refused() -> None:
+    """An epoch of nothing measures nothing."""
+    with pytest.raises(ValueError, match="batches=0"):
+        MockLoader(torch.zeros(1), batches=0)
+
+
+def test_a_run_ends_in_time() -> None:
+    """With seconds, an endless loader is left after at least one batch."""
+    result = MockTrainer().run(MockLoader(torch.zeros(3, 1)), seconds=0.0)
+
+    assert (result.batches, result.samples) == (1, 3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_batch_is_kept_on_the_device() -> None:
+    """The tensors lie on the device, the rest is as it was."""
+    served = next(iter(MockLoader((torch.ones(2), "name"), "cuda")))
+
+    assert (served[0].device.type, served[1]) == ("cuda", "name")

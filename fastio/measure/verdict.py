@@ -1,0 +1,152 @@
+"""verdict: what limits a training, named from the rates of its halves and from the parts of its step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Bound", "StepShares", "Verdict", "verdict"]
+
+Bound = Literal["io_bound", "compute_bound", "launch_bound", "sync_bound", "balanced"]
+
+# Waiting for data above this part of the step is io_bound: the courses ask for 90 % of device utilisation, which
+# is out of reach then. The same tenth parts "balanced" from the rest where only rates are known.
+_LOADING_HIGH = 0.10
+# Below this part the loader keeps up. The courses say loading << training, and their repaired run waits 0.23 %; where
+# in between the line lies is our choice.
+_LOADING_LOW = 0.02
+# A device busy for this part of the step is what limits it. The courses' repaired run has 86.84 % and is limited by
+# its kernels, the mean of a real cluster is 52 %; our choice lies between.
+_DEVICE_BUSY = 0.80
+# What it must be worth to stop synchronising before we say that this is the limit: the same tenth.
+_SYNC_GAIN = 0.10
+
+_NEXT = {
+    "io_bound": "make loading faster: pack the files, more threads or workers, prefetch, transforms on the device; "
+    "`fastio tune DATA` tries them",
+    "compute_bound": "make the step faster: mixed precision, channels_last, torch.compile, a larger batch; a faster "
+    "loader changes nothing",
+    "launch_bound": "give the device more work for each call: a larger batch, torch.compile or CUDA graphs, fused "
+    "optimisers; mixed precision makes kernels shorter and this worse",
+    "sync_bound": "let the host run ahead: no .item(), .cpu(), print of a tensor or non-pinned copy in every step; "
+    "log every 50 steps",
+    "balanced": "loading and training take the same time: whatever makes one faster shows the other as the limit; "
+    "begin with the loader, which is the cheaper of the two",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepShares:
+    """
+    Parts of a step, each from 0 to 1 of its wall time; None where nobody looked.
+
+    ``loading``: the loop waits for its batch. ``device``: the device computes, copies or sets memory. ``cpu``: the host
+    executes operators and calls of the runtime, without waiting for the device. ``sync``: the host waits for the
+    device. They overlap, so their sum is no 1.
+    """
+
+    loading: float | None = None
+    device: float | None = None
+    cpu: float | None = None
+    sync: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("loading", "device", "cpu", "sync"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share <= 1:
+                raise ValueError(f"{name}={share}: expected a part of the step from 0 to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """
+    What limits the training, why we say so, and what to do next.
+
+    ``headroom`` is how much faster loading is than training: 0.0 for the same rate, -0.75 where the loader gives a
+    quarter of what training could take; None where it is not known.
+    """
+
+    bound: Bound
+    headroom: float | None
+    evidence: tuple[str, ...]
+    next_step: str
+
+
+def verdict(
+    io_rate: float | None = None, train_rate: float | None = None, *, shares: StepShares | None = None
+) -> Verdict:
+    """
+    Name the limit of a training from rates (samples/s), from the parts of its step, or from both.
+
+    ``io_rate`` is what loading does alone (MockTrainer), ``train_rate`` what training does alone (MockLoader). What was
+    seen in the real loop counts more than what the halves do alone. The rules, in this order:
+
+    1. ``io_bound``: the loop waits for data for more than 10 % of the step; without that figure, the loader alone is
+       more than 10 % slower than training alone.
+    2. The device is known, and busy for less than 80 % of the step: ``sync_bound`` where the host waits for the
+       device and without that the step were at least 10 % shorter; ``launch_bound`` where the host is busy for longer
+       than the device. Where the host's part is not known, it is what loading, waiting and device leave over.
+    3. ``balanced``: the loop waits for 2 to 10 % of the step; without that figure, the two rates are within 10 %.
+    4. ``compute_bound``: training itself is the limit.
+
+    The thresholds and where they come from stand at the top of this module. ValueError where neither both rates
+    nor a share of loading or of the device are given.
+    """
+    shares = shares or StepShares()
+    if (io_rate is None) != (train_rate is None):
+        raise ValueError("verdict: io_rate and train_rate belong together; give both or neither")
+    if io_rate is None and shares.loading is None and shares.device is None:
+        raise ValueError("verdict: expected both rates, or StepShares with loading or device")
+    ratio = None
+    if io_rate is not None and train_rate is not None:
+        if io_rate < 0 or train_rate <= 0:
+            raise ValueError(f"io_rate={io_rate}, train_rate={train_rate}: expected samples/s above 0")
+        ratio = io_rate / train_rate
+    bound = _bound(ratio, shares)
+    evidence = (*_rates_in_words(io_rate, train_rate), *_shares_in_words(shares))
+    if bound == "compute_bound" and shares.device is None:
+        evidence = (*evidence, "whether kernels or the host limit the step was not looked at")
+    return Verdict(bound, None if ratio is None else ratio - 1, evidence, _NEXT[bound])
+
+
+def _bound(ratio: float | None, shares: StepShares) -> Bound:
+    waits = shares.loading
+    if waits is None and ratio is not None:
+        waits = max(0.0, 1 - ratio)
+    if waits is not None and waits > _LOADING_HIGH:
+        return "io_bound"
+    if shares.device is not None and shares.device < _DEVICE_BUSY:
+        host_or_sync = _host_bound(shares.device, shares)
+        if host_or_sync is not None:
+            return host_or_sync
+    if shares.loading is not None:
+        return "balanced" if shares.loading >= _LOADING_LOW else "compute_bound"
+    return "balanced" if ratio is not None and ratio <= 1 + _LOADING_HIGH else "compute_bound"
+
+
+def _host_bound(device: float, shares: StepShares) -> Bound | None:
+    """Whether an idle device stands still for the host, and why."""
+    loading, sync = shares.loading or 0.0, shares.sync or 0.0
+    cpu = shares.cpu if shares.cpu is not None else max(0.0, 1 - device - loading - sync)
+    without_sync = loading + max(device, cpu)  # both run at once where nobody waits
+    if sync >= _SYNC_GAIN and without_sync <= 1 - _SYNC_GAIN:
+        return "sync_bound"
+    return "launch_bound" if cpu > device else None
+
+
+def _rates_in_words(io_rate: float | None, train_rate: float | None) -> tuple[str, ...]:
+    if io_rate is None or train_rate is None:
+        return ()
+    rates = f"loading alone: {io_rate:,.0f} samples/s, training alone: {train_rate:,.0f} samples/s"
+    return (f"{rates}, ratio {io_rate / train_rate:.2f}",)
+
+
+def _shares_in_words(shares: StepShares) -> tuple[str, ...]:
+    words = {
+        "loading": "of the step waits for data",
+        "device": "of the step the device is busy",
+        "cpu": "of the step the host executes operators and launches",
+        "sync": "of the step the host waits for the device",
+    }
+    known = ((getattr(shares, name), text) for name, text in words.items())
+    return tuple(f"{share:.1%} {text}" for share, text in known if share is not None)
