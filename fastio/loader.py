@@ -7,6 +7,7 @@ import operator
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -17,12 +18,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastio.batches import Batches, BatchSampler, OrderSampler
 from fastio.dataset import FastDataset
 from fastio.errors import SampleError, SchemaError
 from fastio.machine import available_cpus, rank_and_world
 from fastio.metrics import LoaderStats
 from fastio.producer import Made, NativeProducer, OnError, PlainProducer, Producer
-from fastio.sampler import Division, Shuffle, Uneven, epoch_order
+from fastio.sampler import Division, Shuffle, Uneven
 from fastio.schema import IMAGE, RAW
 from fastio.transforms import Transform
 from fastio.transforms.fused import Fused
@@ -103,10 +105,12 @@ class FastLoader:
         self.dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
         self._store = self.dataset.store.identity  # kept, for a state is asked for after close() too
         self.batch_size = _whole("batch_size", batch_size, "a whole number from 1", least=1)
-        self.shuffle = shuffle
-        self.seed = _whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
+        seed = _whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
         self.rank, self.world_size = rank_and_world(rank, world_size)
         self.division = Division(len(self.dataset), self.batch_size, self.world_size, uneven, drop_last)
+        self._sampler: BatchSampler = OrderSampler(
+            self.division, rank=self.rank, shuffle=shuffle, seed=seed, sizes=partial(_sample_bytes, self.dataset)
+        )
         _check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
         self._depth = prefetch_batches
         self._on_error = on_error
@@ -124,7 +128,6 @@ class FastLoader:
         self._closed = False
         self._stats = LoaderStats()
         self._skipped: dict[int, SampleError] = {}
-        self._sizes: NDArray[np.int64] | None = None
         self._next = _Position(0, 0)  # where the next iteration begins
         self._seen = self._next  # where the consumer of the latest one stands
         self._log_uneven()
@@ -143,7 +146,7 @@ class FastLoader:
 
     def __len__(self) -> int:
         """Batches in an epoch, the same on every rank."""
-        return self.division.batches
+        return len(self._sampler)
 
     def __iter__(self) -> Iterator[Any]:
         self._check_open()
@@ -158,8 +161,7 @@ class FastLoader:
 
     def _batches(self, position: _Position) -> Iterator[Any]:
         """One epoch from ``position`` on, which moves with the consumer."""
-        indices = self._indices(position.epoch)[position.batch * self.batch_size :]
-        submitted = self._producer.submit(indices, self.batch_size, epoch=position.epoch)
+        submitted = self._producer.submit(self._left(position), epoch=position.epoch)
         under_way = deque(islice(submitted, self._depth))
         first = True
         try:
@@ -194,14 +196,10 @@ class FastLoader:
             raise made.errors[0]
         return []
 
-    def _indices(self, epoch: int) -> NDArray[np.int64]:
-        """This rank's samples of an epoch, batch after batch."""
-        if self._sizes is None:
-            store = self.dataset.store
-            every = np.arange(self.division.count, dtype=np.int64)
-            self._sizes = store.spans(self.dataset.reader.field.name, every).sizes if self.shuffle is True else every
-        order = epoch_order(self._sizes, shuffle=self.shuffle, seed=self.seed, epoch=epoch)
-        return self.division.share(order, self.rank)
+    def _left(self, position: _Position) -> Batches:
+        """What is left of an epoch."""
+        batches = self._sampler.plan(position.epoch)
+        return batches.part(position.batch, len(batches))
 
     def set_epoch(self, epoch: int) -> None:
         """
@@ -247,13 +245,7 @@ class FastLoader:
         """What must be equal for a position to mean the same samples."""
         return {
             "store": self._store,
-            "samples": self.division.count,
-            "batch_size": self.batch_size,
-            "shuffle": self.shuffle,
-            "seed": self.seed,
-            "world_size": self.world_size,
-            "uneven": self.division.uneven,
-            "drop_last": self.division.drop_last,
+            **self._sampler.configuration(),
             "transforms": repr(self._fused.transforms) if self._fused and self._fused.transforms.transforms else None,
         }
 
@@ -290,6 +282,12 @@ class FastLoader:
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError(f"{self.dataset.store.path}: this FastLoader is closed")
+
+
+def _sample_bytes(dataset: FastDataset) -> NDArray[np.int64]:
+    """The stored size of every sample."""
+    every = np.arange(len(dataset.store), dtype=np.int64)
+    return dataset.store.spans(dataset.reader.field.name, every).sizes
 
 
 def _fused(

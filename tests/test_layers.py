@@ -16,7 +16,7 @@ LAYERS = (
     {"loader"},
     {"producer"},
     {"dataset", "transforms"},
-    {"iterable", "mixing"},
+    {"iterable", "mixing", "batches"},
     {"collate", "sampler"},
     {"store", "codec"},
     {"schema", "spans", "metrics", "machine"},

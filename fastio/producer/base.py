@@ -10,9 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fastio.batches import Batches
 from fastio.errors import SampleError
 
 __all__ = ["Made", "OnError", "Producer", "UnderWay"]
@@ -45,7 +43,7 @@ class UnderWay(Protocol):
 class Producer(Protocol):
     """Makes batches of one dataset."""
 
-    def submit(self, indices: NDArray[np.int64], batch_size: int, *, epoch: int) -> Iterator[UnderWay]:
+    def submit(self, batches: Batches, *, epoch: int) -> Iterator[UnderWay]:
         """
         Start one batch at each step; never raises for a sample, that is left to ``result()``.
 

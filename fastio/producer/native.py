@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
 from fastio import _native
+from fastio.batches import Batches
 from fastio.collate import Shape, one_by_one, pick
 from fastio.dataset import FastDataset
 from fastio.errors import SchemaError
@@ -31,13 +32,18 @@ READ_AHEAD_BYTES = 16 << 20
 class _Chunk:
     """A few batches' worth of samples, looked up at once: a look-up per batch would cost more than the batch."""
 
-    indices: NDArray[np.int64]
+    batches: Batches
     spans: Spans
     labels: NDArray[Any] | None
     stored: NDArray[np.int64] | None  # the shape of each value before transforms; None where the field fixes it
     shape: Shape | None  # where all rows have the same one
     epoch: int
     planned: Planned | None = None  # None with transforms: they fail for some sample, and each batch finds out
+
+    @property
+    def indices(self) -> NDArray[np.int64]:
+        """All samples of the chunk."""
+        return self.batches.indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,32 +116,33 @@ class NativeProducer:
         if self._pid == os.getpid():
             self._pool.close()
 
-    def submit(self, indices: NDArray[np.int64], batch_size: int, *, epoch: int) -> Iterator[_NativeBatch]:
+    def submit(self, batches: Batches, *, epoch: int) -> Iterator[_NativeBatch]:
         """Start one batch at each step, with the kernel reading one chunk ahead."""
-        if len(indices) == 0:
+        if len(batches) == 0:
             return
-        size = self._chunk_batches(indices, batch_size) * batch_size
-        ahead = self._look_up(indices[:size], epoch)
-        for start in range(0, len(indices), size):
-            chunk, ahead = ahead, self._look_up(indices[start + size : start + 2 * size], epoch)
-            for first in range(0, len(chunk.indices), batch_size):
-                yield _NativeBatch(self, chunk, slice(first, min(first + batch_size, len(chunk.indices))))
+        step = self._chunk_batches(batches)
+        ahead = self._look_up(batches.part(0, step), epoch)
+        for first in range(0, len(batches), step):
+            chunk, ahead = ahead, self._look_up(batches.part(first + step, first + 2 * step), epoch)
+            for part in chunk.batches.slices():
+                yield _NativeBatch(self, chunk, part)
 
-    def _chunk_batches(self, indices: NDArray[np.int64], batch_size: int) -> int:
+    def _chunk_batches(self, batches: Batches) -> int:
         """Batches in a chunk, by the size of samples: those of the first batches stand for all."""
-        some = self._reader.store.spans(self._reader.field.name, indices[: 4 * batch_size]).sizes
-        return int(max(1, READ_AHEAD_BYTES // max(1, int(some.mean() * batch_size))))
+        some = batches.part(0, 4)
+        sizes = self._reader.store.spans(self._reader.field.name, some.indices).sizes
+        return int(max(1, READ_AHEAD_BYTES * len(some) // max(1, int(sizes.sum()))))
 
-    def _look_up(self, indices: NDArray[np.int64], epoch: int) -> _Chunk:
+    def _look_up(self, batches: Batches, epoch: int) -> _Chunk:
         """Where these samples lie, what they decode to, and their labels; the kernel begins to read them."""
-        reader, labels = self._reader, self._dataset.labels
+        reader, labels, indices = self._reader, self._dataset.labels, batches.indices
         self._restart_after_fork()
         spans = reader.store.spans(reader.field.name, indices)
         if len(indices):
             self._read_ahead = _native.will_need(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._pool)
         chosen = None if labels is None else labels[indices]
         if self._fused is None and reader.row_shape is not None:
-            return _Chunk(indices, spans, chosen, None, reader.row_shape, epoch)
+            return _Chunk(batches, spans, chosen, None, reader.row_shape, epoch)
         shapes = stored = reader.shapes(indices, spans)
         planned = None
         if self._fused is not None:
@@ -146,7 +153,7 @@ class NativeProducer:
                 shapes = np.zeros_like(stored)
         is_uniform = len(indices) > 0 and (shapes == shapes[0]).all() and shapes.all()
         shape = self._as_row(shapes[0]) if is_uniform else None
-        return _Chunk(indices, spans, chosen, stored, shape, epoch, planned)
+        return _Chunk(batches, spans, chosen, stored, shape, epoch, planned)
 
     def _as_row(self, shape: NDArray[np.int64] | Shape) -> Shape:
         """The shape of a row in memory, from that of a picture or array."""

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
+from fastio.batches import Batches
 from fastio.dataset import FastDataset
 from fastio.errors import SampleError
 from fastio.producer.base import Made, OnError
@@ -48,10 +47,10 @@ class PlainProducer:
         if self._pid == os.getpid():
             self._executor.shutdown(cancel_futures=True)
 
-    def submit(self, indices: NDArray[np.int64], batch_size: int, *, epoch: int) -> Iterator[_PlainBatch]:
+    def submit(self, batches: Batches, *, epoch: int) -> Iterator[_PlainBatch]:
         """Start one batch at each step."""
-        for first in range(0, len(indices), batch_size):
-            yield _PlainBatch(self, indices[first : first + batch_size].tolist())
+        for part in batches.slices():
+            yield _PlainBatch(self, batches.indices[part].tolist())
 
     def start(self, indices: list[int]) -> Future[Made]:
         """
