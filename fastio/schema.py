@@ -110,6 +110,12 @@ class Schema:
         """The fields that are one array for all samples."""
         return tuple(f for f in self.fields if f.is_column)
 
+    @property
+    def flat(self) -> Field | None:
+        """The field of token ids, where it is the only payload: such a store keeps it as one flat array."""
+        payload = self.payload
+        return payload[0] if len(payload) == 1 and payload[0].codec == TOKENS else None
+
     def to_json(self) -> dict[str, Any]:
         """A plain structure for ``json.dumps``."""
         fields = [{"name": f.name, "codec": f.codec, "dtype": f.dtype, "shape": list(f.shape)} for f in self.fields]

@@ -14,9 +14,9 @@ from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.schema import IMAGE, Field, Schema
 from fastio.store.format import Place
 
-__all__ = ["Header", "check_names", "expected_arrays", "join_keys", "split_keys"]
+__all__ = ["Header", "check_names", "expected_arrays", "join_keys", "split_keys", "unit_bytes"]
 
-VERSION = 1
+VERSION = 2  # 2: the starts and sizes of a flat field count ids, see ``unit_bytes``; written only where there is one
 # Keys of fixed width may take this much more than the same keys joined by NUL.
 _FIXED_FACTOR, _FIXED_BYTES = 4, 1 << 20
 
@@ -37,7 +37,8 @@ class Header:
             name: {"start": p.start, "dtype": p.dtype, "shape": list(p.shape), "crc32": p.crc32}
             for name, p in self.places.items()
         }
-        data = {"fastio": VERSION, "schema": self.schema.to_json(), "base": self.base, "arrays": places}
+        version = VERSION if self.schema.flat else 1
+        data = {"fastio": version, "schema": self.schema.to_json(), "base": self.base, "arrays": places}
         return json.dumps(data, separators=(",", ":")).encode("ascii")
 
     @classmethod
@@ -77,6 +78,11 @@ def expected_arrays(schema: Schema, count: int) -> tuple[dict[str, Expected], di
     for field in schema.columns:
         required[field.name] = (field.dtype, (count, *_fixed(field)))
     return required, optional
+
+
+def unit_bytes(schema: Schema) -> dict[str, int]:
+    """What one step of a field's ``starts`` and ``sizes`` in the file means: ids where they are one flat array."""
+    return {f.name: np.dtype(f.dtype).itemsize if f is schema.flat else 1 for f in schema.payload}
 
 
 def check_names(schema: Schema) -> None:

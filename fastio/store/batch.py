@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastio._native import checksum
 from fastio.errors import SampleError, SchemaError
-from fastio.schema import IMAGE, RAW, Field, Schema
+from fastio.schema import IMAGE, RAW, TOKENS, Field, Schema
 from fastio.spans import Spans
 from fastio.store.base import SampleBatch
 
@@ -99,6 +99,12 @@ def _check_sizes(field: Field, spans: Spans, keys: Sequence[str]) -> None:
         raise SchemaError(
             f"field {field.name!r} of {keys[bad]!r}: expected {field.nbytes} bytes "
             f"({field.dtype} {field.shape}), got {spans.sizes[bad]}"
+        )
+    width = np.dtype(field.dtype).itemsize
+    if field.codec == TOKENS and (spans.sizes % width).any():
+        bad = int(np.flatnonzero(spans.sizes % width)[0])
+        raise SchemaError(
+            f"field {field.name!r} of {keys[bad]!r}: expected whole ids of {width} bytes, got {spans.sizes[bad]} bytes"
         )
 
 

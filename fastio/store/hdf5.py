@@ -7,8 +7,10 @@
             (``label``), ``keys``, ``metadata`` and ``header`` (JSON), all contiguous, little endian, aligned to 8
 
 When the only payload field is raw, of a fixed shape, ``data`` gives way to the classical dataset of that name,
-``(count, *shape)``. ``keys`` are strings of fixed width, unless a few long ones would make that wasteful: then
-UTF-8 joined by NUL. Anybody reads it:
+``(count, *shape)``. When it is token ids, ``data`` is called as the field is (``tokens``), a dataset of uint16 or
+uint32, and ``tokens_starts`` and ``tokens_sizes`` count ids: sample i is ``f["tokens"][start : start + size]``.
+``keys`` are strings of fixed width, unless a few long ones would make that wasteful: then UTF-8 joined by NUL.
+Anybody reads it:
 
     with h5py.File(path) as f:
         start, size = f["image_starts"][i], f["image_sizes"][i]
@@ -48,7 +50,6 @@ from numpy.typing import NDArray
 from fastio._native import crc32
 from fastio.errors import StoreError
 from fastio.schema import RAW, Schema
-from fastio.spans import Spans
 from fastio.store.atomic import PartialFile
 from fastio.store.format import Columns, Ending, Format, Place, Values
 from fastio.store.seal import SEAL_SIZE, unsealed_regions
@@ -70,10 +71,12 @@ class Hdf5Layout:
     def __init__(self, file: PartialFile, schema: Schema) -> None:
         payload = schema.payload
         raw = payload[0] if len(payload) == 1 and payload[0].codec == RAW else None
+        typed = raw or schema.flat
         self._file = file
-        self._name = raw.name if raw else "data"
-        self._dtype = np.dtype(raw.dtype if raw else "|u1")
+        self._name = typed.name if typed else "data"
+        self._dtype = np.dtype(typed.dtype if typed else "|u1")
         self._shape = tuple(int(size or 0) for size in raw.shape) if raw else ()
+        self._is_flat = raw is None
         self._fields = [f.name for f in payload]
         self._starts: dict[str, list[NDArray[np.int64]]] = {name: [np.zeros(0, np.int64)] for name in self._fields}
         self._count = 0
@@ -96,7 +99,7 @@ class Hdf5Layout:
         for name, starts in zip(self._fields, (ends - sizes).T, strict=True):
             self._starts[name].append(starts)
         if len(fields) == 1:
-            views = _runs(fields[0]).views()
+            views = fields[0].runs().views()
         else:
             views = [value for sample in zip(*(spans.views() for spans in fields), strict=True) for value in sample]
         for value in views:
@@ -112,7 +115,7 @@ class Hdf5Layout:
         stop = self._file.size
         around = _AroundPayload(self._file.fd, self._base, stop)
         size = stop - self._base
-        shape = (self._count, *self._shape) if self._name != "data" else (size,)
+        shape = (size // self._dtype.itemsize,) if self._is_flat else (self._count, *self._shape)
         places: dict[str, Place] = {}
         try:
             with _create(around) as h5:
@@ -150,14 +153,6 @@ class Hdf5Layout:
                 f"{self._file.path}: expected HDF5 to place the payload at byte {self._base}, got {start}; "
                 f"nothing was kept: report this with the version of libhdf5, {h5py.version.hdf5_version}"
             )
-
-
-def _runs(spans: Spans) -> Spans:
-    """Values that lie side by side merged into one, so that they are written at once."""
-    stops = spans.starts + spans.sizes
-    cuts = np.flatnonzero((spans.starts[1:] != stops[:-1]) | (spans.shard[1:] != spans.shard[:-1])) + 1
-    first, last = np.concatenate(([0], cuts)), np.concatenate((cuts, [len(spans)])) - 1
-    return Spans(spans.buffers, spans.shard[first], spans.starts[first], stops[last] - spans.starts[first])
 
 
 class _AroundPayload(io.RawIOBase):

@@ -17,7 +17,11 @@ The file, in pages of 4096 bytes, integers unsigned and little endian:
 
 A node whose header, key and value exceed 2038 bytes goes to overflow pages. Keys: ``%010d/field`` for the samples
 (B-tree order is sample order), then, sorted behind the digits, ``_`` and the name of each index array,
-``_header`` and ``_seal``. Anybody reads it:
+``_header`` and ``_seal``.
+
+Token ids that are the only payload are one flat array in pieces: the values of ``tokens/%010d``, each of samples one
+behind the other up to 1 MiB (one longer sample aside), the number that of its first sample. No sample is cut, every
+piece begins 16 bytes behind a page's begin, and ``_tokens_starts`` and ``_tokens_sizes`` count ids. Anybody reads it:
 
     with lmdb.open(path, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
         for key, value in txn.cursor().iternext(key=b"0"): ...
@@ -69,6 +73,7 @@ from fastio.errors import SchemaError
 from fastio.schema import Schema
 from fastio.spans import Spans
 from fastio.store.atomic import PartialFile
+from fastio.store.flat_pieces import FlatPieces
 from fastio.store.format import Columns, Ending, Format, Place, Values
 from fastio.store.seal import SEAL_SIZE
 
@@ -110,7 +115,10 @@ class LmdbLayout:
         if longest > KEY_MAX - 16:
             raise SchemaError(f"{file.path}: field names may have {KEY_MAX - 16} characters in LMDB, got {longest}")
         self._file = file
-        self._names = sorted(f.name for f in schema.payload)  # the order of their keys
+        self._flat: FlatPieces | None = None
+        if schema.flat is not None:
+            self._flat = FlatPieces(schema.flat.name, self._write_run, page=PAGE, header=PAGE_HEADER)
+        self._names = sorted(f.name for f in schema.payload if f is not schema.flat)  # the order of their keys
         self._suffixes = [b"/" + name.encode("ascii") for name in self._names]
         self._pages = LmdbPages(self._suffixes)
         self._count = self._overflow_pages = 0
@@ -124,6 +132,8 @@ class LmdbLayout:
         fields = [values[name] for name in self._names]
         for spans in fields:
             self._check_size(int(spans.sizes.max(initial=0)))
+        if self._flat is not None:
+            self._flat.append(values[self._flat.name])
         for start, stop in _pieces(fields):
             parts = [spans.part(start, stop) for spans in fields]
             self._file.write(self._pages.append([(p.buffers, p.shard, p.starts, p.sizes) for p in parts]))
@@ -136,13 +146,16 @@ class LmdbLayout:
         for entry, page in leaves.tolist():
             number, field = divmod(entry, len(self._suffixes))
             self._leaves.append((b"%010d" % number + self._suffixes[field], page))
+        if self._flat is not None:
+            return {self._flat.name: self._flat.finish()}
         self._overflow_pages = self._pages.overflow_pages
         return {name: np.ascontiguousarray(starts[:, i]) for i, name in enumerate(self._names)}
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Write the index behind the payload, the branch pages, the seal's page and the meta pages."""
         places: dict[str, Place] = {}
-        nodes: dict[bytes, tuple[int, int]] = {}  # page and size of each value: all on overflow pages, so aligned
+        # Page and size of each value: all on overflow pages, so aligned.
+        nodes: dict[bytes, tuple[int, int]] = {} if self._flat is None else dict(self._flat.nodes)
         for name, each in arrays.items():
             raw = each.tobytes()
             page = self._write_run(raw, len(raw))

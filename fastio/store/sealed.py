@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.errors import StoreCorrupt, StoreIncomplete
-from fastio.schema import RAW, Schema
-from fastio.store.arrays import Expected, Header, expected_arrays, split_keys
+from fastio.schema import RAW, TOKENS, Schema
+from fastio.store.arrays import Expected, Header, expected_arrays, split_keys, unit_bytes
 from fastio.store.format import Place
 from fastio.store.mapping import map_file
 from fastio.store.seal import SEAL_SIZE, Seal, unsealed_regions
@@ -78,14 +78,15 @@ def read_shard(
     keys = arrays.get("keys", np.empty(0, np.uint8))
     if keys.ndim != 1 or (keys.dtype.kind != "S" and keys.dtype != np.uint8):
         raise StoreCorrupt(f"{path}: index array 'keys' is {keys.dtype} {keys.shape}; pack again")
-    fields = [f.name for f in header.schema.payload]
+    units = unit_bytes(header.schema)
+    fields = list(units)
     shard = Shard(
         path=path,
         data=payload,
         schema=header.schema,
         count=seal.count,
-        starts={name: _based(arrays[f"{name}_starts"], header.base) for name in fields},
-        sizes={name: arrays[f"{name}_sizes"] for name in fields},
+        starts={name: _in_bytes(arrays[f"{name}_starts"], units[name], header.base) for name in fields},
+        sizes={name: _in_bytes(arrays[f"{name}_sizes"], units[name], 0) for name in fields},
         checksums={name: arrays[f"{name}_checksums"] for name in fields if f"{name}_checksums" in arrays},
         shapes={name: arrays[f"{name}_shapes"] for name in fields if f"{name}_shapes" in arrays},
         columns={f.name: arrays[f.name] for f in header.schema.columns},
@@ -168,12 +169,15 @@ def _check_array(path: str, arrays: Mapping[str, NDArray[Any]], name: str, expec
         raise StoreCorrupt(f"{path}: index array {name!r}: expected {dtype} {shape}, got {got}; pack again")
 
 
-def _based(starts: NDArray[np.int64], base: int) -> NDArray[np.int64]:
-    if base == 0:
-        return starts
-    moved = starts + base
-    moved.setflags(write=False)
-    return moved
+def _in_bytes(values: NDArray[np.int64], unit: int, base: int) -> NDArray[np.int64]:
+    """Places as the file has them, in bytes from its beginning."""
+    if unit == 1 and base == 0:
+        return values
+    # What is damaged must not come back into the file by wrapping around: it stays far outside.
+    limit = np.iinfo(np.int64).max // unit - base
+    placed = np.where((values < 0) | (values > limit), -1, values * unit + base)
+    placed.setflags(write=False)
+    return placed
 
 
 def _check_spans(shard: Shard) -> None:
@@ -182,6 +186,8 @@ def _check_spans(shard: Shard) -> None:
     for field_ in shard.schema.payload:
         starts, sizes = shard.starts[field_.name], shard.sizes[field_.name]
         bad = (starts < 0) | (starts > end) | (sizes < 0) | (sizes > end - starts)
+        if field_.codec == TOKENS:
+            bad |= sizes % np.dtype(field_.dtype).itemsize != 0
         if field_.codec == RAW:
             bad |= sizes != field_.nbytes
         if bad.any():

@@ -7,7 +7,9 @@ A shard, in blocks of 512 bytes (a member is its ustar header, its bytes, zeros 
     dog/0001.cls                the column ``label``, ASCII
     dog/0001.weight.json        any other column
     dog/0001.depth.npy          RAW: an npy file, the span points behind its header
-    dog/0001.text               BYTES, by the name of the field
+    dog/0001.tokens.npy         TOKENS: the same, one dimension, as long as the sample
+    dog/0001.txt                TEXT, UTF-8
+    dog/0001.caption            BYTES, by the name of the field
     ...                         all samples
     __fastio__/<array>.npy      the index arrays (WebDataset skips what lies below ``__x__/``)
     __fastio__/header.json
@@ -48,6 +50,7 @@ import re
 import tarfile
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -55,7 +58,7 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.errors import SchemaError
-from fastio.schema import IMAGE, RAW, Field, Schema
+from fastio.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
 from fastio.store.atomic import PartialFile
 from fastio.store.format import Columns, Ending, Format, Place, Sizes, Values
 from fastio.store.seal import SEAL_SIZE
@@ -90,7 +93,6 @@ class TarLayout:
         self._columns = [(f.name, _column_suffix(f)) for f in schema.columns]
         self._image = next((f.name for f in schema.payload if f.codec == IMAGE), None)
         self._suffixes = {f.name: _suffix(f) for f in schema.payload}
-        self._prefixes = {f.name: _npy_header(f.dtype, f.shape) for f in schema.payload if f.codec == RAW}
         taken = [*self._suffixes.values(), *(suffix for _, suffix in self._columns)]
         if len(set(taken)) < len(taken):
             raise SchemaError(f"{file.path}: fields would share an extension, got {sorted(taken)}; rename a field")
@@ -108,7 +110,7 @@ class TarLayout:
             for field in self._payload:
                 name, value = field.name, views[field.name][i]
                 suffix = extension if name == self._image else self._suffixes[name]
-                prefix = self._prefixes.get(name, b"")
+                prefix = _prefix(field, value.nbytes)
                 start = self._member(f"{stem}.{suffix}", value, value.nbytes, prefix=prefix)
                 self._starts[name].append(start + len(prefix))
             for suffix, column in texts:
@@ -179,7 +181,7 @@ def sample_bytes(schema: Schema, sizes: Sizes, count: int) -> NDArray[np.int64]:
     """Bytes of a shard that each sample takes, PAX headers aside."""
     total = np.full(count, 2 * BLOCK * len(schema.columns), np.int64)
     for field in schema.payload:
-        prefix = len(_npy_header(field.dtype, field.shape)) if field.codec == RAW else 0
+        prefix = len(_prefix(field, 0))
         total += BLOCK + (sizes[field.name] + prefix + BLOCK - 1) // BLOCK * BLOCK
     return total
 
@@ -192,9 +194,20 @@ def _escape(name: str) -> str:
 
 
 def _suffix(field: Field) -> str:
-    if field.codec == RAW:
+    if field.codec in (RAW, TOKENS):
         return f"{field.name}.npy"
+    if field.codec == TEXT:
+        return "txt" if field.name == "text" else f"{field.name}.txt"
     return field.name
+
+
+def _prefix(field: Field, size: int) -> bytes:
+    """What stands before a value of ``size`` bytes in its member: the header of an npy file."""
+    if field.codec == RAW:
+        return _npy_header(field.dtype, field.shape)
+    if field.codec == TOKENS:
+        return _npy_header(field.dtype, (size // np.dtype(field.dtype).itemsize,))
+    return b""
 
 
 def _column_suffix(field: Field) -> str:
@@ -224,9 +237,11 @@ def _header(name: str, size: int) -> bytes:
     )
 
 
-def _npy_header(dtype: str, shape: Sequence[int | None]) -> bytes:
+@lru_cache(maxsize=4096)
+def _npy_header(dtype: str, shape: tuple[int | None, ...]) -> bytes:
+    """128 bytes for all shapes that tokens or small arrays have, so that what follows is aligned to 64."""
     buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": dtype, "fortran_order": False, "shape": tuple(shape)})
+    np.lib.format.write_array_header_1_0(buffer, {"descr": dtype, "fortran_order": False, "shape": shape})
     return buffer.getvalue()
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError, StoreError
 from fastio.schema import Schema
-from fastio.store.arrays import Header, check_names, expected_arrays, join_keys
+from fastio.store.arrays import Header, check_names, expected_arrays, join_keys, unit_bytes
 from fastio.store.atomic import PartialFile, publish, writing
 from fastio.store.base import SampleBatch
 from fastio.store.batch import CheckedBatch, check_batch
@@ -161,6 +161,10 @@ class SealedWriter:
             array = np.concatenate(parts)
             if name not in shapes or array.any():  # all zeros: unknown, not worth their bytes
                 arrays[name] = array
+        for name, unit in unit_bytes(self.schema).items():
+            if unit > 1:
+                arrays[f"{name}_starts"] //= unit
+                arrays[f"{name}_sizes"] //= unit
         arrays["keys"] = join_keys(shard.keys, fixed=self._target.format.fixed_keys)
         arrays["metadata"] = np.frombuffer(metadata, np.uint8)
 

@@ -1,0 +1,65 @@
+"""Token ids in an LMDB file: one flat array, in pieces on overflow pages of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.spans import Spans
+
+__all__ = ["PIECE_BYTES", "FlatPieces"]
+
+PIECE_BYTES = 1 << 20  # the last page of a piece is half empty on average: 0.2 % of this
+
+
+class FlatPieces:
+    """
+    Gathers samples into pieces and has each written when the next sample does not fit.
+
+    ``write(value, size)`` writes one piece and says on which page; its bytes begin ``header`` behind that page's begin.
+    ``nodes`` are the pieces by key: page and size. What is written depends on the samples alone, not on how they came in batches.
+    """
+
+    def __init__(self, name: str, write: Callable[[bytearray, int], int], *, page: int, header: int) -> None:
+        self.name = name
+        self.nodes: dict[bytes, tuple[int, int]] = {}
+        self._write = write
+        self._page, self._header = page, header
+        self._pending = bytearray()
+        self._offsets: list[NDArray[np.int64]] = []  # of the samples in ``_pending``, from its begin
+        self._starts: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+        self._first = self._count = 0
+
+    def append(self, spans: Spans) -> None:
+        """Take the samples of a batch; nothing of it is kept but copies."""
+        ends = np.cumsum(spans.sizes)
+        data = b"".join(view.data for view in spans.runs().views())
+        start = done = 0
+        while start < len(spans):
+            room = PIECE_BYTES - len(self._pending)
+            stop = int(np.searchsorted(ends, done + room, side="right"))
+            if stop == start and self._count == self._first:
+                stop += 1  # longer than a piece by itself
+            if stop > start:
+                end = int(ends[stop - 1])
+                self._offsets.append(ends[start:stop] - spans.sizes[start:stop] + (len(self._pending) - done))
+                self._pending += memoryview(data)[done:end]
+                self._count += stop - start
+                start, done = stop, end
+            if start < len(spans):
+                self._flush()
+
+    def finish(self) -> NDArray[np.int64]:
+        """Write the last piece; where each sample lies in the file."""
+        if self._count > self._first:
+            self._flush()
+        return np.concatenate(self._starts)
+
+    def _flush(self) -> None:
+        size = len(self._pending)
+        page = self._write(self._pending, size)
+        self.nodes[b"%s/%010d" % (self.name.encode("ascii"), self._first)] = page, size
+        self._starts += [offsets + (page * self._page + self._header) for offsets in self._offsets]
+        self._pending, self._offsets, self._first = bytearray(), [], self._count

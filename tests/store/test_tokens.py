@@ -1,0 +1,152 @@
+"""Token ids as one flat array with offsets: what every format does with a field of them, and how others read it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import h5py
+import lmdb
+import numpy as np
+import pytest
+import webdataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fastio.errors import SchemaError
+from fastio.schema import COLUMN, TEXT, TOKENS, Field, Schema
+from fastio.store import SampleBatch, create_store, open_store
+from fastio.store.flat_pieces import PIECE_BYTES
+from fastio.store.verify import verify_store
+from tests.store.build import IMAGE_FIELD, make_spans, read_all
+
+SUFFIXES = (".lmdb", ".h5", ".tar")
+DTYPES = ("<u2", "<u4")
+LABEL = Field("label", COLUMN, "<i8", ())
+
+
+def schema(dtype: str) -> Schema:
+    """Tokens of this dtype, and a label."""
+    return Schema((Field("tokens", TOKENS, dtype, (None,)), LABEL))
+
+
+def sequences(lengths: Sequence[int], dtype: str = "<u2") -> list[NDArray[Any]]:
+    """Random ids from a seed."""
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, 1 << 16, length).astype(dtype) for length in lengths]
+
+
+def write(path: Path, values: list[NDArray[Any]], *, batch_size: int = 100, dtype: str = "<u2") -> Path:
+    """A store of these samples; labels count from 0."""
+    with create_store(path, schema(dtype)) as writer:
+        for at in range(0, len(values), batch_size):
+            part = [value.tobytes() for value in values[at : at + batch_size]]
+            keys = [f"a.txt:{at + i}" for i in range(len(part))]
+            labels = np.arange(at, at + len(part))
+            writer.append(SampleBatch(keys, {"tokens": make_spans(part)}, {"label": labels}))
+    return path
+
+
+LONG = (0, 1, PIECE_BYTES // 2 + 1, 3, 0, PIECE_BYTES // 4, PIECE_BYTES // 4, 7, 0)
+
+
+@pytest.fixture(params=SUFFIXES)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Where a store of each format may be written."""
+    return tmp_path / f"tokens{request.param}"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ids_come_back_aligned(path: Path, dtype: str) -> None:
+    """Every sample's bytes are its ids, and lie where an array of them may be read in place."""
+    values = sequences(LONG, dtype)
+    with open_store(write(path, values, dtype=dtype)) as store:
+        spans = store.spans("tokens", np.arange(len(store)))
+
+        assert [value.tobytes() for value in values] == list(read_all(store, "tokens").values())
+        assert [value.nbytes for value in values] == spans.sizes.tolist()
+        assert not (spans.starts % np.dtype(dtype).itemsize).any()
+        assert verify_store(store) == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, 50), max_size=20), st.integers(1, 21), st.sampled_from(SUFFIXES))
+def test_any_lengths_come_back(lengths: list[int], batch_size: int, suffix: str) -> None:
+    """Whatever the lengths and however they came in batches; no samples at all, too."""
+    values = sequences(lengths)
+    with (
+        TemporaryDirectory() as folder,
+        open_store(write(Path(folder) / f"x{suffix}", values, batch_size=batch_size)) as store,
+    ):
+        assert [value.tobytes() for value in values] == list(read_all(store, "tokens").values())
+
+
+def test_same_samples_same_bytes(path: Path, tmp_path: Path) -> None:
+    """The file does not depend on how its samples came in batches."""
+    (tmp_path / "other").mkdir()
+    first = write(path, sequences(LONG * 3), batch_size=2)
+    second = write(tmp_path / "other" / path.name, sequences(LONG * 3), batch_size=1000)
+
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_half_an_id_is_refused(path: Path) -> None:
+    """A value that is no whole number of ids does not fit the schema."""
+    with (
+        create_store(path, schema("<u4")) as writer,
+        pytest.raises(SchemaError, match=r"'b': expected whole ids of 4 bytes, got 6 bytes"),
+    ):
+        writer.append(SampleBatch(["a", "b"], {"tokens": make_spans([b"", b"123456"])}, {"label": np.arange(2)}))
+
+
+def test_tokens_beside_another_field(path: Path) -> None:
+    """Beside pictures, tokens are a field like others: a value a sample."""
+    both = Schema((IMAGE_FIELD, Field("tokens", TOKENS, "<u2", (None,)), Field("text", TEXT, "|u1", (None,))))
+    images, ids, texts = [b"x" * 3000, b"y"], [b"abcd", b""], [b"", "Käfer".encode()]
+    with create_store(path, both) as writer:
+        spans = {"image": make_spans(images), "tokens": make_spans(ids), "text": make_spans(texts)}
+        writer.append(SampleBatch(["a.png", "b.png"], spans))
+    with open_store(path) as store:
+        assert ids == list(read_all(store, "tokens").values())
+        assert texts == list(read_all(store, "text").values())
+
+
+def test_plain_lmdb_sees_a_flat_array(tmp_path: Path) -> None:
+    """The values of ``tokens/...`` are pieces of the flat array, keyed by their first sample; none is cut."""
+    values = sequences(LONG)
+    path = write(tmp_path / "a.lmdb", values)
+    with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
+        pieces = {int(key[7:]): np.frombuffer(value, "<u2") for key, value in txn.cursor() if key[:7] == b"tokens/"}
+        sizes = np.frombuffer(txn.get(b"_tokens_sizes"), "<i8")
+
+    assert np.array_equal(np.concatenate(values), np.concatenate(list(pieces.values())))
+    assert [len(value) for value in values] == sizes.tolist()
+    assert [0, 2, 3, 6] == list(pieces)
+    assert np.array_equal(values[3], pieces[3][:3])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_plain_h5py_sees_a_flat_array(tmp_path: Path, dtype: str) -> None:
+    """``tokens`` is one dataset of ids, and offsets count ids."""
+    values = sequences(LONG, dtype)
+    with h5py.File(write(tmp_path / "a.h5", values, dtype=dtype)) as file:
+        assert np.dtype(dtype) == file["tokens"].dtype
+        assert np.array_equal(np.concatenate(values), file["tokens"][:])
+        start, size = file["tokens_starts"][5], file["tokens_sizes"][5]
+        assert np.array_equal(values[5], file["tokens"][start : start + size])
+
+
+# webdataset leaves its files to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_webdataset_reads_a_member_a_sample(tmp_path: Path) -> None:
+    """Each sample is an npy file."""
+    values = sequences([3, 0, 500])
+    dataset = webdataset.WebDataset(str(write(tmp_path / "a.tar", values)), shardshuffle=False)
+    found = [np.load(io.BytesIO(sample["tokens.npy"])) for sample in dataset]
+
+    assert [value.tolist() for value in values] == [value.tolist() for value in found]
+    assert found[0].dtype == np.uint16
