@@ -42,6 +42,7 @@ def prepare(root: Path, *, pngs: Path | None = None, labels: Path | None = None)
     assert labels is not None
     data = Data(pngs, labels, make_photos(root / "photos", 200, sizes=((375, 500),)), root)
     _pack(make_photos(data.mixed), data.store("mixed.lmdb"), overwrite=True)
+    _pack(make_photos(root / "large", 8, sizes=((2000, 3000), (3000, 2000))), data.store("large.lmdb"), overwrite=True)
     for suffix in ("lmdb", "h5", "tar"):
         _pack(data.pngs, data.store(f"png.{suffix}"), labels=data.labels, overwrite=True)
         _pack(data.photos, data.store(f"jpeg.{suffix}"), overwrite=True)
@@ -106,7 +107,7 @@ def _fast(name: str, batch_size: int, **options: Any) -> Callable[[Data, int], I
     return build
 
 
-def _crops(name: str, batch_size: int, transforms: str) -> Callable[[Data, int], Iterable[Any]]:
+def _crops(name: str, batch_size: int, transforms: str, **options: Any) -> Callable[[Data, int], Iterable[Any]]:
     def build(data: Data, threads: int) -> Iterable[Any]:
         from fastio import FastDataset, FastLoader
         from fastio.transforms import CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform
@@ -117,7 +118,7 @@ def _crops(name: str, batch_size: int, transforms: str) -> Callable[[Data, int],
             "crop_32": [RandomCrop(32, padding=4), RandomHorizontalFlip()],
         }
         dataset = FastDataset(data.store(name))
-        return FastLoader(dataset, batch_size, threads=threads, transforms=chains[transforms])
+        return FastLoader(dataset, batch_size, threads=threads, transforms=chains[transforms], **options)
 
     return build
 
@@ -173,9 +174,13 @@ LOADING: dict[str, Callable[[Data, int], Iterable[Any]]] = {
     "rrc224 files, PIL, 0 workers": _photo_files(0, "random_224"),
     "rrc224 files, PIL, 2 workers": _photo_files(2, "random_224"),
     "rrc224 fastio lmdb": _crops("mixed.lmdb", 64, "random_224"),
+    "rrc224 fastio lmdb, 6 MP": _crops("large.lmdb", 8, "random_224"),
+    "rrc224 fastio lmdb, 6 MP, fast": _crops("large.lmdb", 8, "random_224", quality="fast"),
     "resize256 crop224 files, PIL, 0 workers": _photo_files(0, "center_224"),
     "resize256 crop224 files, PIL, 2 workers": _photo_files(2, "center_224"),
     "resize256 crop224 fastio lmdb": _crops("mixed.lmdb", 64, "center_224"),
+    "resize256 crop224 fastio lmdb, 6 MP": _crops("large.lmdb", 8, "center_224"),
+    "resize256 crop224 fastio lmdb, 6 MP, fast": _crops("large.lmdb", 8, "center_224", quality="fast"),
     "png files, PIL, 0 workers, RandomCrop+flip": _files(0, "crop_32"),
     "png fastio lmdb, RandomCrop+flip": _crops("png.lmdb", 256, "crop_32"),
     "raw fastio hdf5, RandomCrop+flip": _crops("raw.h5", 256, "crop_32"),

@@ -113,7 +113,7 @@ def gather(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64]
 def will_need(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], pool: ThreadPool | None = None) -> Job:
     """Ask the kernel to read these spans ahead, neighbours merged."""
 
-def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False) -> Job:
+def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, fast: bool = False) -> Job:
     """
     Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.
 
@@ -122,7 +122,9 @@ def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArr
     of that goes to (place x, place y) of the row, ``fill`` around it, and the row is
     mirrored where flip is 1. ``out`` is (n, H, W, C) or, ``planar``, (n, C, H, W).
     ``filter``: 0 bilinear, 1 bicubic, 2 box, 3 lanczos, 4 hamming, 5 nearest. ``grey``
-    writes the result's luma to all channels. A box that leaves its picture is
+    writes the result's luma to all channels. ``fast`` lets libjpeg shrink JPEGs to a half,
+    quarter or eighth first, where at least twice the virtual size is left: other pixels,
+    but nearly so. A box that leaves its picture is
     BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is
     seen by ``checksums`` only.
     """

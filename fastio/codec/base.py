@@ -21,7 +21,8 @@ class Geometry:
 
     ``plan`` is ``(n, 13)`` int32, see ``fastio.transforms.plan``; ``filter`` the resampling's number; ``fill`` the
     colour of edges, one byte for each channel. Rows are ``(C, H, W)`` where ``is_planar``, and luma in all channels
-    where ``is_grey``. Raw pictures have no header that tells their size: ``stored`` does.
+    where ``is_grey``. Raw pictures have no header that tells their size: ``stored`` does. ``is_fast`` lets decoders
+    shrink a picture before it is resampled, which gives slightly other pixels.
     """
 
     plan: NDArray[np.int32]
@@ -29,6 +30,7 @@ class Geometry:
     fill: bytes
     is_planar: bool = False
     is_grey: bool = False
+    is_fast: bool = False
     stored: tuple[int, int] | None = None
 
 

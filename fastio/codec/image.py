@@ -73,6 +73,7 @@ class ImageCodec:
                 fill=geometry.fill,
                 planar=geometry.is_planar,
                 grey=geometry.is_grey,
+                fast=geometry.is_fast,
             )
         return _native.decode_images(
             spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, out, status, pool

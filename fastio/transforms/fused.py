@@ -46,14 +46,18 @@ class Fused:
     """
     Transforms that the native core does in one pass, for pictures of ``mode`` (None: each as it is stored).
 
-    SchemaError where it cannot: for two transforms that do not fit together, or for the kind of pictures.
+    SchemaError where it cannot: for two transforms that do not fit together, or for the kind of pictures. ``is_fast``
+    as in Geometry.
     """
 
-    def __init__(self, transforms: Iterable[Transform], *, seed: int, mode: str | None, is_raw: bool) -> None:
+    def __init__(
+        self, transforms: Iterable[Transform], *, seed: int, mode: str | None, is_raw: bool, is_fast: bool
+    ) -> None:
         self.transforms = Compose(transforms)
         self._seed = seed
         self._mode = mode
         self._is_raw = is_raw
+        self._is_fast = is_fast
         tried = Plan(_ANY_SIDE, _ANY_SIDE)
         self.transforms.run(tried, np.zeros((1, self.transforms.draws)))
         self._kernel = tried.kernel
@@ -119,6 +123,7 @@ class Fused:
             fill=bytes(colour_of(planned.fill, channels)),
             is_planar=is_planar,
             is_grey=self._is_grey_last(),
+            is_fast=self._is_fast,
             stored=(height, width) if self._is_raw else None,
         )
 

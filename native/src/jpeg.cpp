@@ -122,6 +122,8 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const JpegPart& part, Scratc
   if (!part.box.is_inside(info_.image_width, info_.image_height)) return Status::bad_shape;
   if (jpeg_has_multiple_scans(&info_) != 0 && asks_too_much(info_, file.size()))
     return Status::truncated;
+  info_.scale_num = 1;
+  info_.scale_denom = static_cast<unsigned>(part.shrink);
   const Status started = start(part.channels);
   if (started != Status::ok) return started;
   const Region& region = part.region;
@@ -134,7 +136,12 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const JpegPart& part, Scratc
   if (width < info_.output_width) jpeg_crop_scanline(&info_, &x, &width);
   const auto y = static_cast<JDIMENSION>(region.y - std::min(region.y, margin));
   const std::size_t last = region.y + region.height;
-  limit_scan(info_, {.x = x, .right = x + width, .y = y, .bottom = last}, huffman_);
+  limit_scan(info_,
+             {.x = x * part.shrink,
+              .right = (x + width) * part.shrink,
+              .y = y * part.shrink,
+              .bottom = last * part.shrink},
+             huffman_);
   const auto components = static_cast<std::size_t>(info_.output_components);
   const std::size_t stride = info_.output_width * components;
   std::uint8_t* pixels = memory.reserve((last - y) * stride + Resizer::slack);

@@ -24,6 +24,7 @@ struct Request {
   const nb::bytes& fill;
   bool planar;
   bool grey;
+  bool fast;
 };
 
 [[noreturn]] void refuse(const std::string& text) {
@@ -43,7 +44,8 @@ TransformOptions options_of(const Request& request, std::size_t channels) {
     refuse("fill has " + std::to_string(request.fill.size()) + " values, out has " +
            std::to_string(channels) + " channels");
   }
-  TransformOptions options{static_cast<Filter>(request.filter), {}, request.planar, request.grey};
+  TransformOptions options{
+      static_cast<Filter>(request.filter), {}, request.planar, request.grey, request.fast};
   std::memcpy(options.fill.data(), request.fill.c_str(), channels);
   return options;
 }
@@ -80,11 +82,11 @@ PyJob decode_transformed(BuffersHandle buffers, const Int32s& shard, const Int64
                          const Int64s& sizes, const Checksums& checksums, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
                          const PoolHandle& pool, int filter, const nb::bytes& fill, bool planar,
-                         bool grey) {
+                         bool grey, bool fast) {
   auto spans = resolve(buffers, shard, starts, sizes);
   const std::size_t count = starts.size();
-  auto batch =
-      batch_of({plan, out, status, checksums, filter, fill, planar, grey}, std::move(spans), count);
+  auto batch = batch_of({plan, out, status, checksums, filter, fill, planar, grey, fast},
+                        std::move(spans), count);
   return begin(transform_task(std::move(batch)), {count, 1}, pool,
                keep(nb::borrow(buffers), checksums, out, status));
 }
@@ -101,8 +103,8 @@ PyJob gather_transformed(BuffersHandle buffers, const Int32s& shard, const Int64
   }
   auto spans = resolve(buffers, shard, starts, sizes);
   const std::size_t count = starts.size();
-  auto batch =
-      batch_of({plan, out, status, checksums, filter, fill, planar, grey}, std::move(spans), count);
+  auto batch = batch_of({plan, out, status, checksums, filter, fill, planar, grey, false},
+                        std::move(spans), count);
   const Picture& row = batch.rows.first;
   const std::size_t grain = grain_for(row.height * row.row_bytes());
   return begin(transform_raw_task(std::move(batch), height, width), {count, grain}, pool,
@@ -128,15 +130,17 @@ void bind_transforms(nb::module_& m) {
   m.def("decode_transformed", &decode_transformed, "buffers"_a, "shard"_a.noconvert(),
         "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
         "plan"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),
-        nb::kw_only(), "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false,
-        nb::sig("def decode_transformed(" SPANS_AND_PLAN ") -> Job"),
+        nb::kw_only(), "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "fast"_a = false,
+        nb::sig("def decode_transformed(" SPANS_AND_PLAN ", fast: bool = False) -> Job"),
         "Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.\n\n"
         "``plan`` is (n, 13): box x y w h, virtual w h, window x y w h, place x y, flip. The\n"
         "box of the picture becomes the virtual size (Pillow's resize to the bit); the window\n"
         "of that goes to (place x, place y) of the row, ``fill`` around it, and the row is\n"
         "mirrored where flip is 1. ``out`` is (n, H, W, C) or, ``planar``, (n, C, H, W).\n"
         "``filter``: 0 bilinear, 1 bicubic, 2 box, 3 lanczos, 4 hamming, 5 nearest. ``grey``\n"
-        "writes the result's luma to all channels. A box that leaves its picture is\n"
+        "writes the result's luma to all channels. ``fast`` lets libjpeg shrink JPEGs to a half,\n"
+        "quarter or eighth first, where at least twice the virtual size is left: other pixels,\n"
+        "but nearly so. A box that leaves its picture is\n"
         "BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is\n"
         "seen by ``checksums`` only.");
   m.def("gather_transformed", &gather_transformed, "buffers"_a, "shard"_a.noconvert(),

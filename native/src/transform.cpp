@@ -27,6 +27,9 @@ class TransformTask : public Task {
   [[nodiscard]] const TransformOptions& options() const noexcept { return batch_.options; }
   [[nodiscard]] bool verify_crc() const noexcept { return batch_.rows.checksums == nullptr; }
 
+  /// By how much the value comes shrunk from its decoder.
+  [[nodiscard]] virtual std::size_t shrink(Bytes value, const Plan& plan) const noexcept = 0;
+
   /// Makes row `out` of one value; the worker's transformer has begun with the plan.
   [[nodiscard]] virtual Status transform(Worker& worker, Bytes value, const Plan& plan,
                                          const Picture& out) const noexcept = 0;
@@ -55,8 +58,8 @@ class TransformTask : public Task {
       fill_row(options(), out);
       return Status::ok;
     }
-    if (!worker.transformer.begin(plan, options())) return Status::unsupported;  // no memory
-    return transform(worker, value, plan, out);
+    const bool begun = worker.transformer.begin(plan, options(), shrink(value, plan));
+    return begun ? transform(worker, value, plan, out) : Status::unsupported;  // no memory
   }
 
   const TransformBatch batch_;
@@ -67,10 +70,14 @@ class PictureTask final : public TransformTask {
   using TransformTask::TransformTask;
 
  private:
+  [[nodiscard]] std::size_t shrink(Bytes file, const Plan& plan) const noexcept override {
+    return image_kind(file) == ImageKind::jpeg ? shrink_of(plan, options()) : 1;
+  }
+
   [[nodiscard]] Status transform(Worker& worker, Bytes file, const Plan& plan,
                                  const Picture& out) const noexcept override {
     const JpegPart part{box_of(plan), worker.transformer.region(),
-                        options().grey ? 3 : out.channels};
+                        options().grey ? 3 : out.channels, shrink(file, plan)};
     PixelView pixels{};
     const Status status = decode(worker, file, part, pixels);
     if (status != Status::ok) return status;
@@ -116,6 +123,8 @@ class RawTask final : public TransformTask {
       : TransformTask(std::move(batch)), height_(height), width_(width) {}
 
  private:
+  [[nodiscard]] std::size_t shrink(Bytes, const Plan&) const noexcept override { return 1; }
+
   [[nodiscard]] Status transform(Worker& worker, Bytes value, const Plan& plan,
                                  const Picture& out) const noexcept override {
     if (!box_of(plan).is_inside(width_, height_)) return Status::bad_shape;

@@ -96,6 +96,7 @@ class Batch:
     filter: int = 0
     planar: bool = False
     grey: bool = False
+    fast: bool = False
     checksums: NDArray[np.uint32] | None = None
     pool: ThreadPool | None = None
 
@@ -128,7 +129,7 @@ class Batch:
         self._prepare()
         _native.decode_transformed(
             self.buffers, self.shard, self.starts, self.sizes, self.checksums, self.plan, self.out, self.status,
-            self.pool, filter=self.filter, fill=self.fill, planar=self.planar, grey=self.grey,
+            self.pool, filter=self.filter, fill=self.fill, planar=self.planar, grey=self.grey, fast=self.fast,
         ).wait()  # fmt: skip
         return self._finish()
 

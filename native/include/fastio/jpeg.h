@@ -12,11 +12,13 @@
 
 namespace fastio {
 
-/// A part of a picture to decode. `box`, within which `region` lies, must lie within the picture.
+/// A part of a picture to decode. `box` must lie within the picture; `region`, in pixels of the
+/// picture shrunk by `shrink`, within what the box touches there.
 struct JpegPart {
   Region box;
   Region region;
   int channels;
+  std::size_t shrink = 1;  ///< 2, 4 or 8: smaller inverse DCTs, whose sides are rounded up
 };
 
 /// Who turns the bits of a baseline file into coefficients. Both give the same.
@@ -43,8 +45,9 @@ class JpegDecoder {
   /// it is ever written.
   [[nodiscard]] Status decode(Bytes file, const Picture& out) noexcept;
 
-  /// Decodes a region into memory of the decoder's own: the very pixels that `decode` gives.
-  /// `view` is its first pixel and is valid until the next call.
+  /// Decodes a region into memory of the decoder's own: the very pixels that `decode` gives, or
+  /// those that libjpeg-turbo gives for the whole picture shrunk. `view` is its first pixel and
+  /// is valid until the next call.
   ///
   /// As `decode`, but for damage behind the last row needed and in restart intervals without a
   /// pixel needed, which are not looked at (the checksum of the file sees it); `bad_shape` where

@@ -29,7 +29,8 @@ struct TransformBatch {
 };
 
 /// A task that decodes and transforms pictures. Of a JPEG only what the window needs is
-/// decoded, see JpegDecoder::decode_part; `bad_shape` where a box leaves its picture.
+/// decoded, see JpegDecoder::decode_part, shrunk where the options allow it (shrink_of);
+/// `bad_shape` where a box leaves its picture.
 [[nodiscard]] std::unique_ptr<Task> transform_task(TransformBatch batch) noexcept;
 
 /// The same for raw pixels, `height` x `width` x channels bytes a span. The channels are those

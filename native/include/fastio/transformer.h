@@ -18,17 +18,26 @@ struct TransformOptions {
   std::array<std::uint8_t, 4> fill;  ///< one value a channel, around the window
   bool planar;                       ///< rows are channels x height x width
   bool grey;                         ///< luma of the result in every channel; not with 4
+  bool fast;                         ///< JPEGs may be shrunk as `shrink_of` says, before resampling
 };
+
+/// By how much (1, 2, 4 or 8) a JPEG may be shrunk by its decoder before the plan resamples it:
+/// the most that leaves both sides twice as long as what they become. 1 unless `fast`, and for
+/// `nearest`, which picks pixels instead of averaging them.
+[[nodiscard]] std::size_t shrink_of(const Plan& plan, const TransformOptions& options) noexcept;
 
 /// Runs one plan after another; keeps its memory. Not thread-safe: one per thread.
 ///
 /// `begin` says what part of the picture is needed, `finish` gets it and fills the row.
 class Transformer {
  public:
-  /// False when there is no memory. The plan has passed plan_fault and is not empty.
-  [[nodiscard]] bool begin(const Plan& plan, const TransformOptions& options) noexcept;
+  /// False when there is no memory. The plan has passed plan_fault and is not empty. `shrink`:
+  /// the picture will come smaller by that, each side's pixels [0, size / shrink), rounded up;
+  /// more than 1 only where the plan resamples.
+  [[nodiscard]] bool begin(const Plan& plan, const TransformOptions& options,
+                           std::size_t shrink) noexcept;
 
-  /// The part of the picture that is needed.
+  /// The part of the (shrunk) picture that is needed.
   [[nodiscard]] const Region& region() const noexcept { return region_; }
 
   /// Transforms the region into the row `out`. `in_channels` is `out.channels`, or 1 or 3 with
