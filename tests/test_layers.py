@@ -89,7 +89,7 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
     }
 
     tensors = {"fastio.transforms.base", "fastio.transforms.plain", "fastio.producer.native", "fastio.producer.plain"}
-    measuring = {"fastio.measure.batch"}
+    measuring = {"fastio.measure.batch", "fastio.measure.folder"}
     assert users <= {"fastio.dataset", "fastio.iterable", "fastio.loader", *tensors, *measuring}
 
 

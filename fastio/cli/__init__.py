@@ -59,11 +59,19 @@ class _Commands(click.Group):
         except BrokenPipeError:
             _end_quietly(ctx)
         except FastioError as exc:
-            raise _OneLine(str(exc)) from exc
+            raise _OneLine(_sentence(exc)) from exc
         except OSError as exc:
             raise _OneLine(f"{exc.filename or 'system'}: {exc.strerror or exc}") from exc
         except KeyboardInterrupt as exc:
             raise _Interrupted(f"interrupted{_LEFT.get(ctx.invoked_subcommand or '', '')}") from exc
+
+
+def _sentence(error: FastioError) -> str:
+    """What the error says; out of a DataLoader worker it comes as the last line of a traceback in its own text."""
+    text = str(error).rstrip()
+    if text.startswith("Caught ") and "Original Traceback" in text:
+        return text.rpartition("\n")[2].partition(": ")[2]
+    return text
 
 
 def _end_quietly(ctx: click.Context) -> NoReturn:

@@ -22,7 +22,7 @@ class MockResult:
 
     ``seconds`` is wall time from before the first ``iter()`` to after the last batch; ``cpu_seconds`` what all
     threads of this process and all worker processes that have ended took meanwhile; ``first_batch_s`` the wait for
-    the first batch of the first epoch (0.0 where none came).
+    the first batch of the first epoch (0.0 where none came), which had ``first_batch_samples``.
     """
 
     samples: int
@@ -30,11 +30,20 @@ class MockResult:
     seconds: float
     cpu_seconds: float
     first_batch_s: float
+    first_batch_samples: int
 
     @property
     def samples_per_s(self) -> float:
         """Samples per second of wall time."""
         return self.samples / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def steady_samples_per_s(self) -> float:
+        """Samples per second after the first batch had come; of the whole run where that was the only one."""
+        seconds = self.seconds - self.first_batch_s
+        if self.batches < 2 or seconds <= 0:
+            return self.samples_per_s
+        return (self.samples - self.first_batch_samples) / seconds
 
 
 class MockLoader:
@@ -86,26 +95,40 @@ class MockTrainer:
             raise ValueError(f"step_ms={step_ms}: expected None or 0 and more")
         self.step_ms = step_ms
 
-    def run(self, loader: Iterable[Any], epochs: int = 1, *, seconds: float | None = None) -> MockResult:
-        """Take all batches of ``loader``, ``epochs`` times; with ``seconds``, none after so much time has passed."""
-        samples = batches = 0
+    def run(self, loader: Iterable[Any], epochs: int | None = 1, *, seconds: float | None = None) -> MockResult:
+        """
+        Take all batches of ``loader``, ``epochs`` times, or until ``seconds`` have passed.
+
+        ``epochs=None`` goes on until then; an epoch without a batch ends the run, as the next one would have none.
+        """
+        if epochs is None and seconds is None:
+            raise ValueError("MockTrainer.run(epochs=None) would never end: give it seconds=")
+        samples = batches = first_batch_samples = 0
         first_batch_s = 0.0
         cpu, begun = _cpu_seconds(), time.perf_counter()
-        ends = math.inf if seconds is None else begun + seconds
-        for _ in range(epochs):
-            for batch in loader:
-                if batches == 0:
-                    first_batch_s = time.perf_counter() - begun
-                batches += 1
-                samples += sample_count(batch)
-                if self.step_ms is not None:
-                    time.sleep(self.step_ms / 1e3)
-                if time.perf_counter() >= ends:
-                    break
-            if time.perf_counter() >= ends:
-                break
+        for batch in _batches(loader, epochs, math.inf if seconds is None else begun + seconds):
+            count = sample_count(batch)
+            if batches == 0:
+                first_batch_s, first_batch_samples = time.perf_counter() - begun, count
+            batches += 1
+            samples += count
+            if self.step_ms is not None:
+                time.sleep(self.step_ms / 1e3)
         passed = time.perf_counter() - begun
-        return MockResult(samples, batches, passed, _cpu_seconds() - cpu, first_batch_s)
+        return MockResult(samples, batches, passed, _cpu_seconds() - cpu, first_batch_s, first_batch_samples)
+
+
+def _batches(loader: Iterable[Any], epochs: int | None, ends: float) -> Iterator[Any]:
+    """All batches of so many epochs, none after ``ends``."""
+    for _ in itertools.count() if epochs is None else range(epochs):
+        is_empty = True
+        for batch in loader:
+            is_empty = False
+            yield batch
+            if time.perf_counter() >= ends:
+                return
+        if is_empty:
+            return
 
 
 def _cpu_seconds() -> float:

@@ -70,6 +70,12 @@ class StepSummary:
         return self.samples / self.seconds if self.seconds > 0 else 0.0
 
     @property
+    def steady_samples_per_s(self) -> float:
+        """The same without the waits for first batches: what a long epoch comes to."""
+        steady = self.loading.total_s + self.training.total_s
+        return self.samples / steady if steady > 0 else 0.0
+
+    @property
     def loading_share(self) -> float:
         """Part of the time, 0 to 1, that the loop waited for data, the first batch of each epoch left out."""
         steady = self.loading.total_s + self.training.total_s
@@ -82,7 +88,7 @@ class StepSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything above, for JSON."""
-        derived = ("seconds", "samples_per_s", "loading_share", "loading_per_training")
+        derived = ("seconds", "samples_per_s", "steady_samples_per_s", "loading_share", "loading_per_training")
         return dataclasses.asdict(self) | {name: getattr(self, name) for name in derived}
 
 
@@ -152,6 +158,11 @@ class StepTimer:
         self._state, self._is_first = "waiting", False
         self._take(self._clock.finished(wait=False))
 
+    @property
+    def steps(self) -> int:
+        """Steps counted so far."""
+        return self._stats.batches
+
     def _take(self, steps: Iterable[_Measured]) -> None:
         for is_first, loading_s, training_s in steps:
             if is_first:
@@ -167,7 +178,7 @@ class StepTimer:
         return StepSummary(
             clock="host" if self._clock is None else self._clock.name,
             epochs=self._epochs,
-            steps=self._stats.batches,
+            steps=self.steps,
             samples=self._stats.samples,
             loading=self._loading.times(self.window),
             training=self._training.times(self.window),

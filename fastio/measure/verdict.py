@@ -106,6 +106,8 @@ def verdict(
     evidence = (*_rates_in_words(io_rate, train_rate), *_shares_in_words(shares))
     if bound == "compute_bound" and shares.device is None:
         evidence = (*evidence, "whether kernels or the host limit the step was not looked at")
+    if bound == "io_bound" and ratio is not None and ratio > 1 + _LOADING_HIGH:
+        evidence = (*evidence, "loading alone would keep up: in the loop it lacks CPUs, which training or others use")
     return Verdict(bound, None if ratio is None else ratio - 1, evidence, _NEXT[bound])
 
 

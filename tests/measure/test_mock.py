@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from fastio import FastLoader, MockLoader, MockTrainer
+from fastio.measure.mock import MockResult
 
 
 class Pair(NamedTuple):
@@ -137,3 +138,20 @@ def test_a_batch_is_kept_on_the_device() -> None:
     served = next(iter(MockLoader((torch.ones(2), "name"), "cuda")))
 
     assert (served[0].device.type, served[1]) == ("cuda", "name")
+
+
+def test_epochs_without_end_need_a_time() -> None:
+    """Otherwise the run would never end; an empty loader ends it at once."""
+    with pytest.raises(ValueError, match="seconds="):
+        MockTrainer().run([1], epochs=None)
+
+    assert MockTrainer().run([], epochs=None, seconds=60).batches == 0
+
+
+def test_the_steady_rate_leaves_the_first_batch_out() -> None:
+    """What the first batch took belongs to the start."""
+    steady = MockResult(30, 3, seconds=5.0, cpu_seconds=1.0, first_batch_s=3.0, first_batch_samples=10)
+    single = MockResult(10, 1, seconds=5.0, cpu_seconds=1.0, first_batch_s=5.0, first_batch_samples=10)
+
+    assert (steady.steady_samples_per_s, steady.samples_per_s) == (10.0, 6.0)
+    assert single.steady_samples_per_s == 2.0

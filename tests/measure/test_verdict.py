@@ -84,7 +84,10 @@ def test_parts_of_a_step(shares: StepShares, bound: Bound) -> None:
 
 def test_the_real_loop_outweighs_the_halves() -> None:
     """Both fast alone, and a loop that waits: the CPUs that they share are the loader's limit."""
-    assert verdict(500, 100, shares=StepShares(loading=0.4)).bound == "io_bound"
+    said = verdict(500, 100, shares=StepShares(loading=0.4))
+
+    assert said.bound == "io_bound"
+    assert "lacks CPUs" in said.evidence[-1]
     assert verdict(500, 100, shares=StepShares(loading=0.0)).bound == "compute_bound"
 
 

@@ -1,0 +1,110 @@
+"""``fastio bench both``: the limit of loading, the limit of training, and which of them holds a training up."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from fastio.cli.data_options import data_options
+from fastio.cli.screen import number, printable, table
+
+if TYPE_CHECKING:
+    from fastio.measure.data import Data, DataOptions, Step
+    from fastio.measure.halves import Halves
+
+__all__ = ["both"]
+
+
+@click.command()
+@click.argument("data")
+@data_options
+@click.option("--step", metavar="MODULE:FUNCTION", help="A function that returns your training step, step(batch).")
+@click.option("--step-ms", type=click.FloatRange(min=0), help="A step that takes so long on a device, instead.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.1), default=5, show_default=True, help="How long each half is measured."
+)
+@click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+def both(
+    data: str,
+    *,
+    options: DataOptions,
+    step: str | None,
+    step_ms: float | None,
+    seconds: float,
+    as_json: bool,
+) -> None:
+    """
+    Load DATA alone, train alone on one batch of it, then do both: what limits this training?
+
+    The training step comes from the function that DATA names, where it returns a pair of loader and step, or from
+    --step. --step-ms stands in for it where only its duration is known: the CPU is then free for loading.
+
+    \b
+    Example:
+      fastio bench both train.py:loader_and_step
+      fastio bench both train.lmdb --step train.py:make_step
+      fastio bench both ./pngs --step-ms 33
+    """
+    from fastio.measure.data import open_data
+    from fastio.measure.halves import measure_halves
+
+    if step is not None and step_ms is not None:
+        raise click.UsageError("--step and --step-ms are two answers to one question: give one")
+    with open_data(data, options) as opened:
+        halves = measure_halves(opened, _step(opened, step, step_ms), seconds=seconds)
+    if as_json:
+        click.echo(json.dumps(_as_dict(data, halves), indent=2))
+    else:
+        _print(data, halves)
+
+
+def _step(data: Data, step: str | None, step_ms: float | None) -> Step:
+    import time
+
+    from fastio.measure.data import open_step
+
+    if data.step is not None and (step is not None or step_ms is not None):
+        raise click.UsageError(f"{data.name} returned a step of its own: leave --step and --step-ms away")
+    if data.step is not None:
+        return data.step
+    if step is not None:
+        return open_step(step)
+    if step_ms is None:
+        raise click.UsageError(f"{data.name} has no training step: give --step MODULE:FUNCTION or --step-ms")
+    return lambda _: time.sleep(step_ms / 1e3)
+
+
+def _as_dict(data: str, halves: Halves) -> dict[str, object]:
+    return {
+        "data": data,
+        "io_samples_per_s": halves.io.steady_samples_per_s,
+        "training_samples_per_s": halves.training.samples_per_s,
+        "loop_samples_per_s": halves.loop.steady_samples_per_s,
+        "verdict": dataclasses.asdict(halves.verdict),
+        "io": dataclasses.asdict(halves.io),
+        "training": halves.training.as_dict(),
+        "loop": halves.loop.as_dict(),
+    }
+
+
+def _print(data: str, halves: Halves) -> None:
+    loop = halves.loop
+    click.echo(f"{printable(data)}\n")
+    rows = [
+        ("loading alone", number(halves.io.steady_samples_per_s // 1), "", ""),
+        ("training alone", number(halves.training.samples_per_s // 1), "", _ms(halves.training.training.mean_s)),
+        ("both", number(loop.steady_samples_per_s // 1), _ms(loop.loading.mean_s), _ms(loop.training.mean_s)),
+    ]
+    table(("", "samples/s", "loading ms/step", "training ms/step"), rows, right=(1, 2, 3))
+    said = halves.verdict
+    click.echo(f"\n{said.bound}" + ("" if said.headroom is None else f", headroom of loading {said.headroom:+.0%}"))
+    for line in said.evidence:
+        click.echo(f"  {line}")
+    click.echo(f"next: {said.next_step}")
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.2f}"

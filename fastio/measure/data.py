@@ -1,0 +1,144 @@
+"""What is measured: a store, a folder of pictures, or a function of the user, opened as a loader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from fastio.errors import FastioError
+from fastio.machine import available_cpus
+from fastio.measure.user_code import is_function_name, load_function
+from fastio.transforms import CenterCrop, Compose, Resize
+
+__all__ = ["Data", "DataOptions", "Step", "open_data", "open_step"]
+
+Step = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOptions:
+    """
+    How batches are made; None leaves it to the default.
+
+    ``threads`` are a store's (all CPUs at hand), ``workers`` the processes of a folder's DataLoader (as many). ``crop``
+    resizes each picture's shorter side to so many pixels and crops the centre.
+    """
+
+    batch_size: int = 256
+    threads: int | None = None
+    workers: int | None = None
+    shuffle: bool = False
+    crop: int | None = None
+
+    @property
+    def transforms(self) -> list[Resize | CenterCrop]:
+        """What ``crop`` means."""
+        return [] if self.crop is None else [Resize(self.crop), CenterCrop(self.crop)]
+
+
+@dataclass(slots=True)
+class Data(AbstractContextManager["Data"]):
+    """
+    A loader, and what is known of it.
+
+    ``size_bytes`` and ``samples`` are those of one epoch, None where the loader is the user's; ``step`` is the user's
+    training step where the function returned one. Closing it closes what was opened.
+    """
+
+    name: str
+    kind: Literal["store", "folder", "function"]
+    loader: Iterable[Any]
+    step: Step | None = None
+    size_bytes: int | None = None
+    samples: int | None = None
+    _owned: ExitStack = field(default_factory=ExitStack)
+
+    def close(self) -> None:
+        """End threads and release files; twice does no harm."""
+        self._owned.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_data(name: str, options: DataOptions) -> Data:
+    """
+    Open ``name`` as a loader.
+
+    A folder is read file by file with Pillow in a torch DataLoader; a store by FastLoader; ``module:function`` is
+    called and returns a loader, or a pair of loader and training step (a callable that takes a batch), which then has
+    all options inside. FastioError where an option does not fit the kind, or the function returns something else.
+    """
+    if is_function_name(name) and not Path(name).exists():
+        every = ("batch_size", "threads", "workers", "shuffle", "crop")
+        _refuse(name, "a function builds its own loader", options, every)
+        return _function(name)
+    if Path(name).is_dir():
+        _refuse(name, "files are read by processes: use --workers, or pack the folder", options, ("threads",))
+        return _folder(name, options)
+    _refuse(name, "a store is read by native threads: use --threads", options, ("workers",))
+    return _store(name, options)
+
+
+def open_step(name: str) -> Step:
+    """Call ``module:function`` without arguments: it returns the training step, which takes a batch."""
+    if not is_function_name(name):
+        raise FastioError(f"{name}: expected MODULE:FUNCTION or script.py:FUNCTION that returns a training step")
+    step = load_function(name)()
+    if not callable(step):
+        raise FastioError(f"{name} returned {type(step).__name__}; expected a callable that takes a batch")
+    found: Step = step
+    return found
+
+
+def _refuse(name: str, why: str, options: DataOptions, unfit: tuple[str, ...]) -> None:
+    """FastioError for an option that would have no effect."""
+    default = DataOptions()
+    for option in unfit:
+        if getattr(options, option) != getattr(default, option):
+            raise FastioError(f"{name}: --{option.replace('_', '-')} has no effect, {why}")
+
+
+def _store(path: str, options: DataOptions) -> Data:
+    from fastio.loader import FastLoader
+
+    loader = FastLoader(
+        path,
+        options.batch_size,
+        shuffle=options.shuffle,
+        threads=options.threads or 0,
+        transforms=options.transforms,
+    )
+    owned = ExitStack()
+    owned.enter_context(loader)
+    store = loader.dataset.store
+    size_bytes = sum(Path(shard).stat().st_size for shard in store.shard_paths)
+    return Data(path, "store", loader, size_bytes=size_bytes, samples=len(loader.dataset), _owned=owned)
+
+
+def _folder(path: str, options: DataOptions) -> Data:
+    from fastio.measure.folder import FolderDataset, folder_loader
+
+    dataset = FolderDataset(path, Compose(options.transforms) if options.transforms else None)
+    workers = available_cpus() if options.workers is None else options.workers
+    loader = folder_loader(dataset, options.batch_size, shuffle=options.shuffle, workers=workers)
+    size_bytes = sum(Path(file).stat().st_size for file in dataset.paths)
+    return Data(path, "folder", loader, size_bytes=size_bytes, samples=len(dataset))
+
+
+def _function(name: str) -> Data:
+    made = load_function(name)()
+    loader, step = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not hasattr(loader, "__iter__") or not (step is None or callable(step)):
+        what = f"({type(loader).__name__}, {type(step).__name__})" if step is not None else type(loader).__name__
+        raise FastioError(f"{name} returned {what}; expected a loader, or a pair of loader and step(batch)")
+    return Data(name, "function", loader, step)

@@ -1,0 +1,89 @@
+"""A folder of picture files read one by one with Pillow: what most training scripts begin with, to compare with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from fastio.errors import SampleError, SchemaError, SourceError
+
+__all__ = ["FolderDataset", "folder_loader", "picture_files"]
+
+_SUFFIXES = frozenset((".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
+
+
+class FolderDataset(Dataset[tuple[torch.Tensor, int]]):
+    """
+    Picture files below ``folder``, sorted; gives uint8 (3, H, W) and the number of the file's class folder.
+
+    ``transform`` gets a PIL image and returns one. Files in ``folder`` itself are of class 0.
+    """
+
+    def __init__(self, folder: str | Path, transform: Callable[[Image.Image], Image.Image] | None = None) -> None:
+        self.paths = picture_files(folder)
+        parents = sorted({path.rpartition(os.sep)[0] for path in self.paths})
+        numbers = {parent: number for number, parent in enumerate(parents)}
+        self.labels = np.array([numbers[path.rpartition(os.sep)[0]] for path in self.paths], np.int64)
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        path = self.paths[index]
+        try:
+            with Image.open(path) as file:
+                image = file.convert("RGB")
+        except (UnidentifiedImageError, OSError, SyntaxError) as exc:
+            raise SampleError(f"{path}: Pillow cannot read it ({exc}); remove or repair the file") from exc
+        if self.transform is not None:
+            image = self.transform(image)
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1), int(self.labels[index])
+
+
+def folder_loader(
+    dataset: FolderDataset, batch_size: int, *, shuffle: bool, workers: int
+) -> DataLoader[tuple[torch.Tensor, int]]:
+    """torch's DataLoader over the files, in so many processes that live as long as the loader."""
+    return DataLoader(
+        dataset,
+        batch_size,
+        shuffle=shuffle,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        collate_fn=_collate,
+    )
+
+
+def _collate(samples: list[tuple[torch.Tensor, int]]) -> list[torch.Tensor]:
+    """torch's default collate; SchemaError where the pictures differ in size."""
+    first = samples[0][0].shape
+    for picture, _ in samples:
+        if picture.shape != first:
+            sizes = " and ".join(f"{shape[2]}x{shape[1]}" for shape in (first, picture.shape))
+            raise SchemaError(f"pictures of different sizes in one batch ({sizes}): make them equal with --crop SIZE")
+    batch: list[torch.Tensor] = default_collate(samples)
+    return batch
+
+
+def picture_files(folder: str | Path) -> list[str]:
+    """Paths of all picture files below ``folder``, by their suffix, sorted. SourceError where there are none."""
+    found = sorted(path for path in _files(str(folder)) if Path(path).suffix.lower() in _SUFFIXES)
+    if not found:
+        raise SourceError(f"{folder}: no picture files in it (looked for {', '.join(sorted(_SUFFIXES))})")
+    return found
+
+
+def _files(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _files(entry.path)
+            else:
+                yield entry.path

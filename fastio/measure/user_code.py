@@ -1,0 +1,78 @@
+"""Functions of the user, named on the command line as ``module:function`` or ``path/script.py:function``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fastio.errors import FastioError
+
+__all__ = ["is_function_name", "load_function"]
+
+
+def is_function_name(text: str) -> bool:
+    """
+    Whether this is ``module:function`` or ``script.py:function``, and no path of data.
+
+    >>> is_function_name("train:make_loader"), is_function_name("./a.lmdb"), is_function_name("train.py:make_loader")
+    (True, False, True)
+    """
+    module, colon, function = text.rpartition(":")
+    return bool(colon) and function.isidentifier() and (module.endswith(".py") or _is_dotted(module))
+
+
+def load_function(name: str) -> Callable[[], Any]:
+    """
+    Import the module (the working directory is searched first) and give its function.
+
+    FastioError, in one line, where there is no such module or function; what the module itself raises stays as it is.
+    """
+    module_name, _, function_name = name.rpartition(":")
+    module = _script(Path(module_name)) if module_name.endswith(".py") else _module(module_name, name)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise FastioError(f"{name}: {module_name} has no function {function_name!r}; give MODULE:FUNCTION")
+    found: Callable[[], Any] = function
+    return found
+
+
+def _is_dotted(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def _module(module_name: str, name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as exc:
+        # A module that the user's own module misses is theirs to see, with its traceback.
+        if exc.name is not None and (module_name == exc.name or module_name.startswith(exc.name + ".")):
+            raise FastioError(
+                f"{name}: no module {exc.name!r} here or on PYTHONPATH; name one, or a script.py"
+            ) from exc
+        raise
+
+
+def _script(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise FastioError(f"{path}: no such script; expected path/script.py:function")
+    # Worker processes that are spawned import it under this name again: its folder must be on the path.
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", None) == str(path.resolve()):
+        return sys.modules[path.stem]
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module

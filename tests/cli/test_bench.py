@@ -1,0 +1,99 @@
+"""`fastio bench io` and `bench both` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fastio.cli import cli
+from fastio.cli.bench import bench
+from tests.conftest import encode, pictures
+
+SCRIPT = "import torch\ndef pair():\n    return [torch.ones(4, 2)] * 3, lambda batch: batch.sum()\n"
+
+
+def run(*args: object, code: int = 0) -> str:
+    """What a command prints; its exit code is as expected."""
+    result = CliRunner().invoke(cli, [str(arg) for arg in args])
+    assert code == result.exit_code, result.output
+    return result.output
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Five PNGs."""
+    for number, pixels in enumerate(pictures(5)):
+        (tmp_path / f"{number}.png").write_bytes(encode(pixels))
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", sorted(bench.commands))
+def test_every_measurement_has_an_example(command: str) -> None:
+    """Help shows how each is called, and each speaks JSON."""
+    said = run("bench", command, "--help")
+
+    assert "Example:\n    fastio bench" in said
+    assert "--json" in said
+
+
+def test_io_of_files_and_functions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same figures for whatever DATA is."""
+    (folder / "user_bench.py").write_text(SCRIPT)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    files = json.loads(run("bench", "io", folder, "--workers", 0, "--batch-size", 2, "--epochs", 2, "--json"))
+    function = json.loads(run("bench", "io", "user_bench.py:pair", "--epochs", 2, "--json"))
+
+    assert (files["kind"], files["samples"], files["batches"]) == ("folder", 10, 6)
+    assert (function["kind"], function["samples"], function["batches"]) == ("function", 24, 6)
+    assert "of the files" in run("bench", "io", folder, "--workers", 0)
+
+
+def test_an_error_in_a_worker_is_one_line(folder: Path) -> None:
+    """torch's traceback in the text of an error stays away."""
+    (folder / "9.png").write_bytes(encode(pictures(1, (4, 4, 3))[0]))
+    output = run("bench", "io", folder, "--workers", 1, code=1)
+
+    assert output.startswith("error: pictures of different sizes")
+    assert output.count("\n") == 1
+
+
+def test_both(png_stores: dict[str, Path]) -> None:
+    """The two rates, the loop, the verdict with evidence and next step."""
+    arguments = ("bench", "both", png_stores["lmdb"], "--step-ms", 2, "--seconds", 0.1, "--batch-size", 25)
+    said = json.loads(run(*arguments, "--json"))
+    printed = run(*arguments)
+
+    assert said["verdict"]["bound"] in ("io_bound", "balanced", "compute_bound")
+    assert said["training"]["training"]["mean_s"] >= 0.002
+    assert min(said[f"{name}_samples_per_s"] for name in ("io", "training", "loop")) > 0
+    assert all(line in printed for line in ("loading alone", "training alone", "next: "))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give --step"),
+        (("--step", "a:b", "--step-ms", 1), "two answers"),
+        (("--step", "a_module_not_there:b"), "no module"),
+    ],
+)
+def test_a_step_is_needed_once(arguments: tuple[object, ...], message: str, png_stores: dict[str, Path]) -> None:
+    """A store has no training step of its own, and one is enough."""
+    result = CliRunner().invoke(cli, ["bench", "both", str(png_stores["lmdb"]), *map(str, arguments)])
+
+    assert result.exit_code != 0
+    assert message in result.output
+
+
+def test_a_step_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that returns its step needs no other."""
+    (folder / "user_pair.py").write_text(SCRIPT)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+
+    assert "training alone" in run("bench", "both", "user_pair:pair", "--seconds", 0.1)
+    assert "a step of its own" in run("bench", "both", "user_pair:pair", "--step-ms", 1, code=2)
