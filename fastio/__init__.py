@@ -21,6 +21,7 @@ from fastio.errors import (
 )
 
 if TYPE_CHECKING:
+    from fastio.bucket_sampler import LengthBucketSampler
     from fastio.dataset import FastDataset
     from fastio.loader import FastLoader
     from fastio.measure.mock import MockLoader, MockTrainer
@@ -34,8 +35,10 @@ __all__ = [
     "FastDataset",
     "FastLoader",
     "FastioError",
+    "LengthBucketSampler",
     "MockLoader",
     "MockTrainer",
+    "PackSampler",
     "SampleError",
     "SchemaError",
     "SourceError",
@@ -55,7 +58,9 @@ _HOMES = {
     "FastDataset": "fastio.dataset",
     "FastLoader": "fastio.loader",
     "MockLoader": "fastio.measure.mock",
+    "LengthBucketSampler": "fastio.bucket_sampler",
     "MockTrainer": "fastio.measure.mock",
+    "PackSampler": "fastio.pack_sampler",
     "StepShares": "fastio.measure.verdict",
     "StepTimer": "fastio.measure.step_timer",
     "create_store": "fastio.store",

@@ -89,6 +89,25 @@ class BufferRing:
     def allocated_bytes(self) -> int:
         """Bytes handed out and bytes free."""
 
+def bucket_steps(lengths: NDArray[np.int32], scratch: NDArray[np.uint64], order: NDArray[np.int64], *, window: int, batch_size: int, max_tokens: int, multiple: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
+    """
+    Write all indices to ``order``, windows sorted by length, longest first; step k is
+    ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned: ``batch_size`` samples a rank, or,
+    where that is 0, as many as ``max_tokens`` allows when padded. Windows are of samples
+    in random order, or, with ``epoch=None``, in storage order. ``scratch`` is overwritten.
+    """
+
+def best_fit_bins(lengths: NDArray[np.int32], scratch: NDArray[np.uint64], order: NDArray[np.int64], *, window: int, capacity: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
+    """
+    Write all indices to ``order``, each window packed best fit decreasing into bins of
+    ``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned.
+    """
+
+def deal_steps(order: NDArray[np.int64], cuts: NDArray[np.int64], steps: NDArray[np.int64], rank: int, world_size: int, out: NDArray[np.int64]) -> int:
+    """
+    Copy samples rank, rank + world_size, ... of these steps to ``out``; how many.
+    """
+
 def checksum(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: NDArray[np.uint32], pool: ThreadPool | None = None) -> Job:
     """Write each span's CRC-32 to ``out[i]``."""
 

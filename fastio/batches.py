@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,13 @@ class Batches:
     Batch k consists of the samples ``indices[cuts[k]:cuts[k + 1]]``.
 
     ``indices`` is int64, ``cuts`` int64 with one entry more than there are batches; it begins with 0 and ascends.
+    Over all ranks, ``repeated`` samples come once more in the epoch, and ``dropped`` do not come.
     """
 
     indices: NDArray[np.int64]
     cuts: NDArray[np.int64]
-
-    @classmethod
-    def of_size(cls, indices: NDArray[np.int64], batch_size: int) -> Self:
-        """Batches of equal size, the last one perhaps shorter."""
-        count = len(indices)
-        return cls(indices, np.minimum(np.arange(-(-count // batch_size) + 1, dtype=np.int64) * batch_size, count))
+    repeated: int = 0
+    dropped: int = 0
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
@@ -61,7 +58,7 @@ class BatchSampler(Protocol):
     @property
     def world_size(self) -> int: ...
 
-    def __len__(self) -> int:
+    def count(self, epoch: int) -> int:
         """Batches of one rank in an epoch."""
         ...
 
@@ -92,7 +89,8 @@ class OrderSampler:
         self._measure = sizes
         self._sizes: NDArray[np.int64] | None = None
 
-    def __len__(self) -> int:
+    def count(self, epoch: int) -> int:
+        """Batches of one rank in an epoch."""
         return self.division.batches
 
     def plan(self, epoch: int) -> Batches:
@@ -101,7 +99,9 @@ class OrderSampler:
             every = np.arange(self.division.count, dtype=np.int64)
             self._sizes = self._measure() if self.shuffle is True else every
         order = epoch_order(self._sizes, shuffle=self.shuffle, seed=self.seed, epoch=epoch)
-        return Batches.of_size(self.division.share(order, self.rank), self.division.batch_size)
+        division = self.division
+        cuts = _even_cuts(division.samples, division.batch_size)
+        return Batches(division.share(order, self.rank), cuts, division.repeated, division.dropped)
 
     def configuration(self) -> dict[str, Any]:
         """What names the order and how it is divided."""
@@ -114,3 +114,8 @@ class OrderSampler:
             "uneven": self.division.uneven,
             "drop_last": self.division.drop_last,
         }
+
+
+def _even_cuts(count: int, batch_size: int) -> NDArray[np.int64]:
+    """Where batches of equal size begin, and where the last one, perhaps shorter, ends."""
+    return np.minimum(np.arange(-(-count // batch_size) + 1, dtype=np.int64) * batch_size, count)

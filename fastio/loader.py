@@ -152,7 +152,7 @@ class FastLoader:
 
     def __len__(self) -> int:
         """Batches in an epoch, the same on every rank."""
-        return len(self._sampler)
+        return self._sampler.count(self._next.epoch)
 
     def __iter__(self) -> Iterator[Any]:
         self._check_open()

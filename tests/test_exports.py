@@ -13,6 +13,8 @@ import fastio
 PUBLIC = {
     "FastDataset",
     "FastLoader",
+    "LengthBucketSampler",
+    "PackSampler",
     "FastioError",
     "MockLoader",
     "MockTrainer",

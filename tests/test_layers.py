@@ -16,6 +16,8 @@ LAYERS = (
     {"loader"},
     {"producer"},
     {"dataset", "transforms"},
+    {"bucket_sampler", "pack_sampler"},
+    {"planned_sampler"},
     {"iterable", "mixing", "batches"},
     {"collate", "sampler"},
     {"store", "codec"},

@@ -148,6 +148,7 @@ NB_MODULE(_native, m) {
   (void)fastio::entropy_in_use();  // tests itself now, while no thread can fork under it
   fastio::python::bind_status(m);
   fastio::python::bind_classes(m);
+  fastio::python::bind_batch_plans(m);
   fastio::python::bind_batches(m);
   fastio::python::bind_transforms(m);
   fastio::python::bind_files(m);

@@ -175,6 +175,7 @@ std::size_t grain_for(std::size_t bytes);
 /// Writable bytes of a ring, which get them back when the array dies.
 ByteArray acquire(BufferRing& ring, std::size_t nbytes);
 
+void bind_batch_plans(nb::module_& m);
 void bind_batches(nb::module_& m);
 void bind_files(nb::module_& m);
 void bind_lmdb_pages(nb::module_& m);

@@ -1,0 +1,142 @@
+"""Batches of samples of similar length, so that little is padded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastio import _native
+from fastio.batches import Batches
+from fastio.machine import rank_and_world
+from fastio.planned_sampler import PlannedSampler
+from fastio.sampler import Division, Uneven
+
+__all__ = ["LengthBucketSampler"]
+
+_WINDOW_STEPS = 1024
+
+
+class LengthBucketSampler(PlannedSampler):
+    """
+    Cuts each window of an epoch's random order, sorted by length, into batches, and hands them out in random order.
+
+        sampler = LengthBucketSampler(dataset.column("length"), batch_size=64)
+        DataLoader(dataset, batch_sampler=sampler, collate_fn=PadCollate())
+        FastLoader(dataset, batch_sampler=sampler, collate="pad")
+
+    * ``batch_size`` samples a batch, or as many as ``max_tokens`` allows, padding included: the longest of the batch,
+      rounded up to ``pad_to_multiple``, times the samples.
+    * ``window``: samples sorted together. The larger, the less padding; the smaller, the more the company of a
+      sample varies. By default 1024 batches of every rank.
+    * A step is one batch for each rank: equally many samples, dealt in turn from one run of the sorted window, so
+      that the longest of each rank's batch is among the ``world_size`` longest of the step.
+    * Each sample comes exactly once an epoch. What remains for the last step is shared out by ``uneven``, as in
+      ``Division``: "pad" repeats samples of that step, "drop" leaves some out, "repeat" fills its batches.
+      ``drop_last`` leaves out a last step with short batches. ``plan(epoch)`` counts what is repeated and dropped.
+    * The plan is a function of lengths, seed, epoch and world size alone; all ranks make the same one. With
+      ``max_tokens`` and several windows the number of batches may differ between epochs.
+
+    Under transformers' Trainer with several processes, whose accelerate shares batches out itself, pass ``rank=0,
+    world_size=1``.
+    """
+
+    def __init__(  # noqa: PLR0913 - the names of torch's samplers, which its users know
+        self,
+        lengths: ArrayLike,
+        *,
+        batch_size: int | None = None,
+        max_tokens: int | None = None,
+        window: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        pad_to_multiple: int = 1,
+        uneven: Uneven = "pad",
+    ) -> None:
+        super().__init__(lengths)
+        if (batch_size is None) == (max_tokens is None):
+            raise ValueError(f"batch_size={batch_size}, max_tokens={max_tokens}: expected one of the two")
+        numbers = (("batch_size", batch_size), ("max_tokens", max_tokens), ("window", window))
+        for name, number in (*numbers, ("pad_to_multiple", pad_to_multiple)):
+            if number is not None and number < 1:
+                raise ValueError(f"{name}={number}: expected 1 or more")
+        self.batch_size = batch_size
+        self.max_tokens = max_tokens
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        self.rank, self.world_size = rank_and_world(rank, world_size)
+        self.pad_to_multiple = pad_to_multiple
+        self.uneven = uneven
+        self._check_longest()
+        self.window = window or self._default_window()
+        Division(0, 1, self.world_size, uneven, drop_last)  # refuses what it does not know
+
+    def _check_longest(self) -> None:
+        if self.max_tokens is None or len(self._lengths) == 0:
+            return
+        index = int(self._lengths.argmax())
+        padded = self._padded(int(self._lengths[index]))
+        if padded > self.max_tokens:
+            raise ValueError(
+                f"max_tokens={self.max_tokens}: sample {index} alone has {self._lengths[index]} tokens, {padded} with "
+                f"padding; allow more, or cut texts when packing (fastio pack --max-length)"
+            )
+
+    def _padded(self, length: int) -> int:
+        return -(-length // self.pad_to_multiple) * self.pad_to_multiple
+
+    def _default_window(self) -> int:
+        batch = self.batch_size
+        if batch is None:
+            assert self.max_tokens is not None
+            mean = float(self._lengths.mean()) if len(self._lengths) else 1.0
+            batch = int(self.max_tokens / max(mean, 1.0)) + 1
+        return _WINDOW_STEPS * batch * self.world_size
+
+    def _plan(self, epoch: int) -> Batches:
+        if len(self._lengths) == 0:
+            return Batches(np.empty(0, np.int64), np.zeros(1, np.int64))
+        scratch, order = self._scratch()
+        cuts = _native.bucket_steps(
+            self._lengths,
+            scratch,
+            order,
+            window=self.window,
+            batch_size=self.batch_size or 0,
+            max_tokens=self.max_tokens or 0,
+            multiple=self.pad_to_multiple,
+            world_size=self.world_size,
+            seed=self.seed,
+            epoch=epoch if self.shuffle else None,
+        )
+        last, division = self._last_step(order[cuts[-2] :])
+        steps = len(cuts) - 2
+        numbers = self._shuffled(steps, epoch) if self.shuffle else np.arange(steps, dtype=np.int64)
+        sizes = np.append(np.diff(cuts)[numbers] // self.world_size, [len(last)] if len(last) else [])
+        ends = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+        total = int(ends[-1])
+        # One rank's share is as large as the scratch memory, whose pages are there already.
+        is_all = self.world_size == 1 and total <= len(scratch)
+        mine = scratch.view(np.int64)[:total] if is_all else np.empty(total, np.int64)
+        dealt = _native.deal_steps(order, cuts, numbers, self.rank, self.world_size, mine)
+        mine[dealt:] = last
+        return Batches(mine, ends, division.repeated, division.dropped)
+
+    def _last_step(self, step: NDArray[np.int64]) -> tuple[NDArray[np.int64], Division]:
+        """This rank's samples of the last step, which may be short, and how it was shared out."""
+        size = self.batch_size
+        if size is None:
+            assert self.max_tokens is not None
+            size = self.max_tokens // max(1, self._padded(int(self._lengths[step].max())))
+        division = Division(len(step), size, self.world_size, self.uneven, self.drop_last)
+        taken = np.resize(step, division.samples * self.world_size)
+        return taken[self.rank :: self.world_size], division
+
+    def _rules(self) -> dict[str, Any]:
+        names = ("batch_size", "max_tokens", "window", "shuffle", "drop_last", "pad_to_multiple", "uneven")
+        return {name: getattr(self, name) for name in names}

@@ -1,0 +1,137 @@
+"""What samplers that plan whole epochs have in common: lists of indices for torch's DataLoader, and a position."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastio import _native
+from fastio.batches import Batches
+
+__all__ = ["PlannedSampler"]
+
+_STATE_VERSION = 1
+_LONGEST = (1 << 31) - 1
+
+
+class PlannedSampler(ABC):
+    """
+    A ``batch_sampler`` for torch's DataLoader: yields each batch as a list of ints.
+
+    A base class against the rule of this code base: torch and its users want the six methods below on the sampler
+    itself, and two samplers would repeat them. Each iteration is an epoch of its own, and ``set_epoch`` names it,
+    as with FastLoader. The position counts batches handed out; a DataLoader with workers asks for some ahead,
+    FastLoader's own ``state_dict`` does not count those.
+    """
+
+    rank: int
+    world_size: int
+    seed: int
+
+    def __init__(self, lengths: ArrayLike) -> None:
+        self._lengths = _as_lengths(lengths)
+        self._checksum = _native.crc32(self._lengths)
+        self._next = (0, 0)  # epoch and batch where the next iteration begins
+        self._seen = (0, 0)
+        self._planned: tuple[int, Batches] | None = None
+
+    @abstractmethod
+    def _plan(self, epoch: int) -> Batches: ...
+
+    @abstractmethod
+    def _rules(self) -> dict[str, Any]:
+        """What the plan depends on besides lengths, seed and epoch."""
+        ...
+
+    def plan(self, epoch: int) -> Batches:
+        """This rank's batches of an epoch; the latest is kept."""
+        if self._planned is None or self._planned[0] != epoch:
+            self._planned = epoch, self._plan(epoch)
+        return self._planned[1]
+
+    def count(self, epoch: int) -> int:
+        """Batches of one rank in an epoch."""
+        return len(self.plan(epoch))
+
+    def __len__(self) -> int:
+        """Batches of this rank in the epoch that comes next."""
+        return self.count(self._next[0])
+
+    def __iter__(self) -> Iterator[list[int]]:
+        epoch, start = self._seen = self._next
+        self._next = epoch + 1, 0
+        batches = self.plan(epoch)
+        for number, place in enumerate(batches.part(start, len(batches)).slices(), start):
+            self._seen = epoch, number + 1
+            yield batches.indices[batches.cuts[start] + place.start : batches.cuts[start] + place.stop].tolist()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be this epoch; naming the epoch of a loaded state keeps the position within it."""
+        if operator.index(epoch) != self._next[0]:
+            self._next = self._seen = _checked_epoch(epoch), 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the latest iteration stands, in plain numbers: the next batch not yet handed out."""
+        epoch, batch = self._seen
+        return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self.configuration()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on at that batch. ValueError, naming what differs, for another sampler's."""
+        expected = {"version": _STATE_VERSION, **self.configuration()}
+        differences = [
+            f"{name} is {state.get(name)!r} in the state and {value!r} here"
+            for name, value in expected.items()
+            if state.get(name) != value
+        ]
+        if differences:
+            raise ValueError(f"the state belongs to another sampler: {'; '.join(differences)}")
+        epoch, batch = _checked_epoch(state.get("epoch", -1)), operator.index(state.get("batch", -1))
+        if not 0 <= batch <= self.count(epoch):
+            raise ValueError(f"batch={batch}: expected 0 to {self.count(epoch)} in the state")
+        self._next = self._seen = epoch, batch
+
+    def configuration(self) -> dict[str, Any]:
+        """What must be equal for a batch's number to mean the same samples."""
+        return {
+            "sampler": type(self).__name__,
+            "samples": len(self._lengths),
+            "lengths_crc32": self._checksum,
+            "seed": self.seed,
+            "world_size": self.world_size,
+            **self._rules(),
+        }
+
+    def _scratch(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Memory for planning, and for the order of all samples."""
+        return np.empty(len(self._lengths), np.uint64), np.empty(len(self._lengths), np.int64)
+
+    def _shuffled(self, count: int, epoch: int) -> NDArray[np.int64]:
+        """The numbers below ``count`` in the random order of an epoch."""
+        numbers = np.arange(count, dtype=np.int64)
+        _native.shuffle(numbers, self.seed, epoch << 32)
+        return numbers
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the plan, which is made anew."""
+        return {**self.__dict__, "_planned": None}
+
+
+def _as_lengths(lengths: ArrayLike) -> NDArray[np.int32]:
+    array = np.asarray(lengths)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise ValueError(f"lengths are {array.dtype} {array.shape}: expected whole numbers, one for each sample")
+    if array.size and not (array.min() >= 0 and array.max() <= _LONGEST):
+        raise ValueError(f"lengths go from {array.min()} to {array.max()}: expected 0 to {_LONGEST}")
+    return np.ascontiguousarray(array, np.int32)
+
+
+def _checked_epoch(epoch: int) -> int:
+    epoch = operator.index(epoch)
+    if not 0 <= epoch < 1 << 32:
+        raise ValueError(f"epoch={epoch}: expected 0 <= epoch < 2**32")
+    return epoch

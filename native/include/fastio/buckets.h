@@ -1,0 +1,39 @@
+/// Samples of similar length in steps of a few batches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace fastio {
+
+/// How samples are cut into steps, one batch for each of `world_size` ranks.
+struct StepRule {
+  std::size_t window;      ///< samples that are sorted together
+  std::size_t batch_size;  ///< samples of a batch; 0: as many as `max_tokens` allows
+  std::size_t max_tokens;  ///< of a batch with its padding; not less than the longest sample padded
+  std::size_t multiple;    ///< a batch is padded to a multiple of this
+  std::size_t world_size;
+};
+
+/// Sorts each window of `samples` (see permute.h) by length, longest first, by counting, writes
+/// the indices to `order` (as long) and returns where each step begins, with the end of the last.
+///
+/// All steps but the last hold equally many samples for every rank: `batch_size`, or as many as
+/// fit when all are padded to the longest of the step. What a window leaves over joins the
+/// next; the last step may be short. Lengths above 65,535 are sorted in classes, and counted
+/// by the longest of their class. `samples` is overwritten. Throws std::bad_alloc only.
+[[nodiscard]] std::vector<std::int64_t> bucket_steps(std::span<std::uint64_t> samples,
+                                                     const StepRule& rule,
+                                                     std::span<std::int64_t> order);
+
+/// Writes one rank's samples of the steps named by `steps`, one after the other: of a step its
+/// samples `rank`, `rank + world_size`, ... Step k is `order[cuts[k]]` up to `cuts[k + 1]`.
+/// Returns how many were written; never more than `out` holds. Nothing else is trusted.
+[[nodiscard]] std::size_t deal_steps(std::span<const std::int64_t> order,
+                                     std::span<const std::int64_t> cuts,
+                                     std::span<const std::int64_t> steps, std::size_t rank,
+                                     std::size_t world_size, std::span<std::int64_t> out) noexcept;
+
+}  // namespace fastio

@@ -1,0 +1,160 @@
+#include "fastio/bins.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "length_sorter.h"
+
+namespace fastio {
+namespace {
+
+constexpr std::uint32_t none = 0xFFFFFFFF;
+
+/// A set of numbers below a limit that finds the smallest from some number on.
+class NumberSet {
+ public:
+  explicit NumberSet(std::size_t limit)
+      : words_(limit / 64 + 2), summary_(words_.size() / 64 + 2) {}
+
+  void insert(std::size_t number) noexcept {
+    words_[number / 64] |= std::uint64_t{1} << number % 64;
+    summary_[number / 64 / 64] |= std::uint64_t{1} << number / 64 % 64;
+  }
+
+  void remove(std::size_t number) noexcept {
+    words_[number / 64] &= ~(std::uint64_t{1} << number % 64);
+    if (words_[number / 64] == 0) {
+      summary_[number / 64 / 64] &= ~(std::uint64_t{1} << number / 64 % 64);
+    }
+  }
+
+  /// The smallest number not below `least`; `none` where there is none.
+  [[nodiscard]] std::uint32_t from(std::size_t least) const noexcept {
+    const std::uint64_t here = words_[least / 64] >> least % 64;
+    if (here != 0) return static_cast<std::uint32_t>(least) + first_bit(here);
+    const std::size_t next = least / 64 + 1;
+    std::size_t at = next / 64;
+    std::uint64_t found = summary_[at] >> next % 64 << next % 64;
+    while (found == 0) {
+      if (++at == summary_.size()) return none;
+      found = summary_[at];
+    }
+    const std::size_t word = at * 64 + first_bit(found);
+    return static_cast<std::uint32_t>(word * 64) + first_bit(words_[word]);
+  }
+
+ private:
+  static std::uint32_t first_bit(std::uint64_t word) noexcept {
+    return static_cast<std::uint32_t>(std::countr_zero(word));
+  }
+
+  std::vector<std::uint64_t> words_;
+  std::vector<std::uint64_t> summary_;
+};
+
+/// The bins of one window. Lists are linked by position, so that nothing is allocated a sample.
+class Bins {
+ public:
+  explicit Bins(std::size_t capacity) : capacity_(capacity), with_free_(capacity + 1, none) {}
+
+  void pack(std::span<const std::uint64_t> sorted) {
+    bins_.clear();
+    next_sample_.assign(sorted.size(), none);
+    NumberSet free(capacity_ + 1);
+    for (std::uint32_t i = 0; i < sorted.size(); ++i) {
+      const std::size_t length = length_of(sorted[i]);
+      const std::uint32_t room = free.from(length);
+      const std::uint32_t bin = room == none ? open() : take(room, free);
+      append(bin, i);
+      bins_[bin].free -= length;
+      give(bin, free);
+    }
+    std::fill(with_free_.begin(), with_free_.end(), none);
+    std::stable_sort(bins_.begin(), bins_.end(),
+                     [](const Bin& a, const Bin& b) { return a.free < b.free; });
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return bins_.size(); }
+
+  /// Calls `use` with the place of each sample in a bin.
+  template <typename Use>
+  void samples(std::size_t bin, Use use) const {
+    for (std::uint32_t i = bins_[bin].first; i != none; i = next_sample_[i]) use(i);
+  }
+
+ private:
+  struct Bin {
+    std::size_t free;
+    std::uint32_t first;
+    std::uint32_t last;
+    std::uint32_t next;  // with as much free
+  };
+
+  std::uint32_t open() {
+    bins_.push_back({capacity_, none, none, none});
+    return static_cast<std::uint32_t>(bins_.size() - 1);
+  }
+
+  std::uint32_t take(std::uint32_t room, NumberSet& free) noexcept {
+    const std::uint32_t bin = with_free_[room];
+    with_free_[room] = bins_[bin].next;
+    if (with_free_[room] == none) free.remove(room);
+    return bin;
+  }
+
+  void give(std::uint32_t bin, NumberSet& free) noexcept {
+    const std::size_t room = bins_[bin].free;
+    bins_[bin].next = with_free_[room];
+    with_free_[room] = bin;
+    free.insert(room);
+  }
+
+  void append(std::uint32_t bin, std::uint32_t sample) noexcept {
+    Bin& to = bins_[bin];
+    if (to.first == none) {
+      to.first = sample;
+    } else {
+      next_sample_[to.last] = sample;
+    }
+    to.last = sample;
+  }
+
+  const std::size_t capacity_;
+  std::vector<std::uint32_t> with_free_;  // by tokens free: the first bin with as many
+  std::vector<Bin> bins_;
+  std::vector<std::uint32_t> next_sample_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> best_fit_bins(std::span<std::uint64_t> samples, const BinRule& rule,
+                                        std::span<std::int64_t> order) {
+  LengthSorter sorter(longest_of(samples), rule.window);
+  Bins bins(rule.capacity);
+  std::vector<std::int64_t> cuts{0};
+  std::vector<std::uint64_t> sorted;
+  std::size_t reach = rule.window;
+  for (std::size_t done = 0; done < samples.size();) {
+    const auto window = samples.subspan(done, std::min(reach, samples.size() - done));
+    const bool is_last = done + window.size() == samples.size();
+    sorted.resize(std::max(sorted.size(), window.size()));
+    sorter.sort(window, sorted);
+    bins.pack({sorted.data(), window.size()});
+    const std::size_t kept =
+        is_last ? bins.size() : (bins.size() - 1) / rule.world_size * rule.world_size;
+    std::size_t taken = 0;
+    for (std::size_t bin = 0; bin < kept; ++bin) {
+      bins.samples(bin, [&](std::uint32_t i) { order[done + taken++] = index_of(sorted[i]); });
+      cuts.push_back(static_cast<std::int64_t>(done + taken));
+    }
+    std::size_t left = taken;
+    for (std::size_t bin = kept; bin < bins.size(); ++bin) {
+      bins.samples(bin, [&](std::uint32_t i) { window[left++] = sorted[i]; });
+    }
+    reach = taken > 0 ? rule.window : 2 * reach;
+    done += taken;
+  }
+  return cuts;
+}
+
+}  // namespace fastio

@@ -1,0 +1,143 @@
+// Plans of batches bound to Python: samples by length into steps, or packed into bins.
+#include <limits>
+
+#include "fastio/bins.h"
+#include "fastio/buckets.h"
+#include "fastio/permute.h"
+#include "module.h"
+
+namespace fastio::python {
+namespace {
+
+using namespace nb::literals;
+
+using OwnedInt64s = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
+
+OwnedInt64s owned(std::vector<std::int64_t> values) {
+  auto* kept = new std::vector<std::int64_t>(std::move(values));
+  const nb::capsule owner(
+      kept, [](void* raw) noexcept { delete static_cast<std::vector<std::int64_t>*>(raw); });
+  return OwnedInt64s(kept->data(), {kept->size()}, owner);
+}
+
+/// ValueError for the first length that cannot be.
+void expect_lengths(const Int32s& lengths, std::size_t most) {
+  if (lengths.size() > std::numeric_limits<std::uint32_t>::max()) {
+    throw nb::value_error("more than 2**32 - 1 lengths");
+  }
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const std::int32_t length = lengths.data()[i];
+    if (length < 0 || static_cast<std::size_t>(length) > most) {
+      throw nb::value_error(("length " + std::to_string(i) + " is " + std::to_string(length) +
+                             ", expected 0 to " + std::to_string(most))
+                                .c_str());
+    }
+  }
+}
+
+void expect_positive(const char* name, std::size_t number) {
+  if (number == 0) throw nb::value_error((std::string(name) + " is 0, expected 1 or more").c_str());
+}
+
+using Scratch = Array<std::uint64_t, 1>;
+
+/// The samples in the order of the epoch, in `scratch`; without `epoch` in storage order.
+std::span<std::uint64_t> ordered(const Int32s& lengths, const Scratch& scratch, std::uint64_t seed,
+                                 std::optional<std::uint32_t> epoch) {
+  const std::span<std::uint64_t> samples{scratch.data(), scratch.size()};
+  const std::span<const std::int32_t> from{lengths.data(), lengths.size()};
+  if (epoch) {
+    in_random_order(from, {seed, *epoch}, samples);
+  } else {
+    in_order(from, samples);
+  }
+  return samples;
+}
+
+OwnedInt64s bucket_steps(const Int32s& lengths, const Scratch& scratch,
+                         const Array<std::int64_t, 1>& order, std::size_t window,
+                         std::size_t batch_size, std::size_t max_tokens, std::size_t multiple,
+                         std::size_t world_size, std::uint64_t seed,
+                         std::optional<std::uint32_t> epoch) {
+  constexpr std::size_t most = std::numeric_limits<std::int32_t>::max();
+  expect_length("scratch", scratch.size(), lengths.size());
+  expect_length("order", order.size(), lengths.size());
+  expect_positive("window", window);
+  expect_positive("multiple", multiple);
+  expect_positive("world_size", world_size);
+  const StepRule rule{std::min(window, lengths.size() + 1), batch_size, max_tokens, multiple,
+                      world_size};
+  std::vector<std::int64_t> cuts;
+  {
+    const nb::gil_scoped_release released;
+    expect_lengths(lengths, most);
+    const auto samples = ordered(lengths, scratch, seed, epoch);
+    cuts = fastio::bucket_steps(samples, rule, {order.data(), order.size()});
+  }
+  return owned(std::move(cuts));
+}
+
+OwnedInt64s best_fit_bins(const Int32s& lengths, const Scratch& scratch,
+                          const Array<std::int64_t, 1>& order, std::size_t window,
+                          std::size_t capacity, std::size_t world_size, std::uint64_t seed,
+                          std::optional<std::uint32_t> epoch) {
+  expect_length("scratch", scratch.size(), lengths.size());
+  expect_length("order", order.size(), lengths.size());
+  expect_positive("window", window);
+  expect_positive("world_size", world_size);
+  if (capacity >= std::numeric_limits<std::int32_t>::max()) {
+    throw nb::value_error("capacity is 2**31 - 1 or more");
+  }
+  std::vector<std::int64_t> cuts;
+  {
+    const nb::gil_scoped_release released;
+    expect_lengths(lengths, capacity);
+    const auto samples = ordered(lengths, scratch, seed, epoch);
+    const BinRule rule{std::min(window, lengths.size() + 1), capacity, world_size};
+    cuts = fastio::best_fit_bins(samples, rule, {order.data(), order.size()});
+  }
+  return owned(std::move(cuts));
+}
+
+std::size_t deal_steps(const Int64s& order, const Int64s& cuts, const Int64s& steps,
+                       std::size_t rank, std::size_t world_size,
+                       const Array<std::int64_t, 1>& out) {
+  expect_positive("world_size", world_size);
+  const nb::gil_scoped_release released;
+  return fastio::deal_steps({order.data(), order.size()}, {cuts.data(), cuts.size()},
+                            {steps.data(), steps.size()}, rank, world_size,
+                            {out.data(), out.size()});
+}
+
+}  // namespace
+
+void bind_batch_plans(nb::module_& m) {
+  m.def("bucket_steps", &bucket_steps, "lengths"_a.noconvert(), "scratch"_a.noconvert(),
+        "order"_a.noconvert(), nb::kw_only(), "window"_a, "batch_size"_a, "max_tokens"_a,
+        "multiple"_a, "world_size"_a, "seed"_a, "epoch"_a.none(),
+        nb::sig("def bucket_steps(lengths: NDArray[np.int32], scratch: NDArray[np.uint64], order: "
+                "NDArray[np.int64], *, "
+                "window: int, batch_size: int, max_tokens: int, multiple: int, world_size: int, "
+                "seed: int, epoch: int | None) -> NDArray[np.int64]"),
+        "Write all indices to ``order``, windows sorted by length, longest first; step k is\n"
+        "``order[cuts[k]:cuts[k + 1]]`` of the cuts returned: ``batch_size`` samples a rank, or,\n"
+        "where that is 0, as many as ``max_tokens`` allows when padded. Windows are of samples\n"
+        "in random order, or, with ``epoch=None``, in storage order. ``scratch`` is overwritten.");
+  m.def("best_fit_bins", &best_fit_bins, "lengths"_a.noconvert(), "scratch"_a.noconvert(),
+        "order"_a.noconvert(), nb::kw_only(), "window"_a, "capacity"_a, "world_size"_a, "seed"_a,
+        "epoch"_a.none(),
+        nb::sig("def best_fit_bins(lengths: NDArray[np.int32], scratch: NDArray[np.uint64], order: "
+                "NDArray[np.int64], *, "
+                "window: int, capacity: int, world_size: int, seed: int, epoch: int | None) -> "
+                "NDArray[np.int64]"),
+        "Write all indices to ``order``, each window packed best fit decreasing into bins of\n"
+        "``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned.");
+  m.def("deal_steps", &deal_steps, "order"_a.noconvert(), "cuts"_a.noconvert(),
+        "steps"_a.noconvert(), "rank"_a, "world_size"_a, "out"_a.noconvert(),
+        nb::sig("def deal_steps(order: NDArray[np.int64], cuts: NDArray[np.int64], "
+                "steps: NDArray[np.int64], rank: int, world_size: int, "
+                "out: NDArray[np.int64]) -> int"),
+        "Copy samples rank, rank + world_size, ... of these steps to ``out``; how many.");
+}
+
+}  // namespace fastio::python

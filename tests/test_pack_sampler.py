@@ -1,0 +1,81 @@
+"""Batches by a budget of tokens: exactly once, equal on all ranks, nearly full."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastio.pack_sampler import PackSampler
+from fastio.sampler import Uneven
+from tests.test_bucket_sampler import WORLDS, batches_of, long_tailed
+
+lengths_of = st.lists(st.integers(0, 50), max_size=80).map(lambda values: np.array(values, np.int64))
+rules = st.fixed_dictionaries(
+    {
+        "max_tokens": st.integers(50, 200),
+        "window": st.integers(1, 90),
+        "shuffle": st.booleans(),
+        "world_size": st.sampled_from(WORLDS),
+        "uneven": st.sampled_from(get_args(Uneven)),
+    }
+)
+
+
+@settings(deadline=None)
+@given(lengths_of, rules, st.integers(0, 2**32 - 1))
+def test_every_sample_once_and_as_many_batches(lengths: Any, rule: dict[str, Any], epoch: int) -> None:
+    """All ranks get equally many batches within the budget; each sample comes once, but for those named."""
+    ranks = [PackSampler(lengths, rank=rank, **rule).plan(epoch) for rank in range(rule["world_size"])]
+
+    assert len({len(plan) for plan in ranks}) == 1
+    counts = np.bincount(np.concatenate([plan.indices for plan in ranks]), minlength=len(lengths))
+    assert (counts == 0).sum() == ranks[0].dropped
+    assert counts.sum() - np.count_nonzero(counts) == ranks[0].repeated
+    tokens = [int(lengths[batch].sum()) for plan in ranks for batch in batches_of(plan)]
+    assert max(tokens, default=0) <= rule["max_tokens"]
+
+
+@pytest.mark.parametrize("max_tokens", [2048, 8192, 100_000])
+@pytest.mark.parametrize("world_size", [1, 8])
+def test_batches_are_nearly_full(max_tokens: int, world_size: int) -> None:
+    """Of 100,000 long-tailed lengths, in two windows, more than 99 % of the slots are filled, the last step aside."""
+    lengths = long_tailed(100_000)
+    plan = PackSampler(lengths, max_tokens=max_tokens, rank=0, world_size=world_size, uneven="drop").plan(0)
+
+    tokens = np.array([lengths[batch].sum() for batch in batches_of(plan)])
+    assert np.sort(tokens)[1:].mean() > 0.99 * max_tokens
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 40), st.sampled_from(WORLDS))
+def test_resume_at_every_batch(step: int, world_size: int) -> None:
+    """What is left after a state is loaded is what was left when it was taken."""
+    options = {"max_tokens": 600, "window": 50, "rank": world_size - 1, "world_size": world_size}
+    sampler = PackSampler(long_tailed(120), **options)
+    batches = iter(sampler)
+    list(islice(batches, step))
+    state = json.loads(json.dumps(sampler.state_dict()))
+    resumed = PackSampler(long_tailed(120), **options)
+    resumed.load_state_dict(state)
+
+    assert list(batches) == list(resumed)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "options", "words"),
+    [
+        ([4, 9], {"max_tokens": 8}, "sample 1 alone has 9 tokens"),
+        ([4], {"max_tokens": 8, "window": 0}, "window=0"),
+        ([4], {"max_tokens": 8, "uneven": "skip"}, "uneven='skip'"),
+    ],
+)
+def test_nonsense_is_refused(lengths: list[int], options: dict[str, Any], words: str) -> None:
+    """What cannot be planned is refused when the sampler is made."""
+    with pytest.raises(ValueError, match=words):
+        PackSampler(lengths, **options)
