@@ -129,8 +129,11 @@ def gather(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64]
     Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.
     """
 
-def will_need(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], pool: ThreadPool | None = None) -> Job:
-    """Ask the kernel to read these spans ahead, neighbours merged."""
+def read_ahead(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], pool: ThreadPool | None = None) -> Job:
+    """
+    Ask the kernel to read these spans ahead, neighbours merged, unless a look at 64 places
+    finds them in memory. Blocks while the disk's queue is full: give it a pool of its own.
+    """
 
 def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, fast: bool = False) -> Job:
     """

@@ -24,7 +24,8 @@ from fastio.transforms.fused import Fused, Planned
 
 __all__ = ["NativeProducer"]
 
-# What the kernel is asked to read ahead of the batches under way, at a time: two such chunks lie in the page cache.
+# Samples looked up at a time, and read ahead of the batches under way. Of the page cache that takes the chunk under way
+# and the one ahead: of whole blocks at most 8 times their bytes (see readahead.h), 2 windows = 64 MiB when shuffled.
 READ_AHEAD_BYTES = 16 << 20
 
 
@@ -103,6 +104,7 @@ class NativeProducer:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._pool = _native.ThreadPool(self._threads)
+        self._disk = _native.ThreadPool(1)  # waits where the disk does, and decodes nothing
         self._ring = _native.BufferRing(self._depth + 2)
         self._read_ahead: _native.Job | None = None  # kept: a job that is dropped is cancelled
 
@@ -115,6 +117,7 @@ class NativeProducer:
         """Join the threads; a batch under way is finished first."""
         if self._pid == os.getpid():
             self._pool.close()
+            self._disk.close()
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[_NativeBatch]:
         """Start one batch at each step, with the kernel reading one chunk ahead."""
@@ -139,7 +142,9 @@ class NativeProducer:
         self._restart_after_fork()
         spans = reader.store.spans(reader.field.name, indices)
         if len(indices):
-            self._read_ahead = _native.will_need(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._pool)
+            self._read_ahead = _native.read_ahead(
+                spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._disk
+            )
         chosen = None if labels is None else labels[indices]
         if self._fused is None and reader.row_shape is not None:
             return _Chunk(batches, spans, chosen, None, reader.row_shape, epoch)

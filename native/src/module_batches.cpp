@@ -71,10 +71,10 @@ PyJob gather(BuffersHandle buffers, const Int32s& shard, const Int64s& starts, c
                pool, keep(nb::borrow(buffers), checksums, out, status));
 }
 
-PyJob will_need(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                const Int64s& sizes, const PoolHandle& pool) {
+PyJob read_ahead(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
+                 const Int64s& sizes, const PoolHandle& pool) {
   auto spans = resolve(buffers, shard, starts, sizes);
-  return begin(fastio::will_need_task(std::move(spans), starts.size()),
+  return begin(fastio::read_ahead_task(std::move(spans), starts.size()),
                {std::size_t{starts.size() > 0}, 1}, pool, keep(nb::borrow(buffers)));
 }
 
@@ -164,9 +164,10 @@ void bind_batches(nb::module_& m) {
         nb::sig("def gather(" SPANS "checksums: NDArray[np.uint32] | None, "
                 "out: NDArray[np.uint8], status: NDArray[np.int32], " POOL_TO_JOB),
         "Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.");
-  m.def("will_need", &will_need, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "pool"_a = nb::none(), nb::sig("def will_need(" SPANS POOL_TO_JOB),
-        "Ask the kernel to read these spans ahead, neighbours merged.");
+  m.def("read_ahead", &read_ahead, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
+        "sizes"_a.noconvert(), "pool"_a = nb::none(), nb::sig("def read_ahead(" SPANS POOL_TO_JOB),
+        "Ask the kernel to read these spans ahead, neighbours merged, unless a look at 64 places\n"
+        "finds them in memory. Blocks while the disk's queue is full: give it a pool of its own.");
 }
 
 }  // namespace fastio::python

@@ -110,7 +110,7 @@ def test_read_files_checks_its_arguments(tmp_path: Path) -> None:
         _native.read_files(b".", [b"x\0y"], one, out, one, status, status.copy())
 
 
-def test_will_need(tmp_path: Path) -> None:
+def test_read_ahead(tmp_path: Path) -> None:
     """Advice about mapped and unmapped memory is taken without complaint."""
     path = tmp_path / "data"
     path.write_bytes(bytes(100_000))
@@ -119,7 +119,7 @@ def test_will_need(tmp_path: Path) -> None:
         starts = np.array([90_000, 0, 5, 0], np.int64)
         sizes = np.array([10_000, 5, 0, 9], np.int64)
         buffers = Buffers([data, np.zeros(10, np.uint8)])
-        job = _native.will_need(buffers, np.array([0, 0, 0, 1], np.int32), starts, sizes, ThreadPool(1))
+        job = _native.read_ahead(buffers, np.array([0, 0, 0, 1], np.int32), starts, sizes, ThreadPool(1))
         assert job.wait()
         del buffers, data, job
 
