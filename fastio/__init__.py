@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from fastio.measure.mock import MockLoader, MockTrainer
     from fastio.measure.step_timer import StepTimer
     from fastio.measure.verdict import StepShares, verdict
+    from fastio.prefetch import DevicePrefetcher
     from fastio.store import create_store, open_store
 
     __version__: str
 
 __all__ = [
+    "DevicePrefetcher",
     "FastDataset",
     "FastLoader",
     "FastioError",
@@ -55,6 +57,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DevicePrefetcher": "fastio.prefetch",
     "FastDataset": "fastio.dataset",
     "FastLoader": "fastio.loader",
     "MockLoader": "fastio.measure.mock",

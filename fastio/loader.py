@@ -6,7 +6,7 @@ import logging
 import operator
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from fastio.batches import Batches, BatchSampler, OrderSampler
 from fastio.dataset import FastDataset
+from fastio.device import Delivery, Numbered
+from fastio.device.lane import lane_to
 from fastio.errors import SampleError, SchemaError
 from fastio.machine import available_cpus, rank_and_world
 from fastio.metrics import LoaderStats
@@ -37,6 +39,7 @@ Layout = Literal["channels_last", "contiguous"]
 Quality = Literal["exact", "fast"]
 
 _STATE_VERSION = 1
+_DEPTH = 2  # batches copied ahead to the device
 
 
 @dataclass(slots=True)
@@ -45,6 +48,15 @@ class _Position:
 
     epoch: int
     batch: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Epoch and batch, to be kept while the position moves on."""
+        return self.epoch, self.batch
+
+    def move(self, place: tuple[int, int]) -> None:
+        """Stand there."""
+        self.epoch, self.batch = place
 
 
 class FastLoader:
@@ -77,6 +89,7 @@ class FastLoader:
       by little (measured in the README). Nothing else changes, and the plain path has no fast mode.
     * ``layout``: "channels_last", or "contiguous" for (B, C, H, W) in memory too.
     * ``pin_memory``: pinned batches, by default where there is a CUDA device.
+    * ``device``: batches are copied there ahead, as by ``DevicePrefetcher(loader, device)``; None: left on the CPU.
 
     Use it as a context manager or drop it: threads end with it. A forked child that goes on with an inherited
     loader gets threads of its own. Iterate in a thread that is joined before the program ends: CPython before 3.14
@@ -102,6 +115,7 @@ class FastLoader:
         transforms: Sequence[Transform] | Transform | None = None,
         quality: Quality = "exact",
         layout: Layout = "channels_last",
+        device: torch.device | str | int | None = None,
     ) -> None:
         _check_choices(dataset, shuffle=shuffle, on_error=on_error)
         threads = _whole("threads", threads, "0 (as many as available) or more", least=0)
@@ -131,6 +145,7 @@ class FastLoader:
             verify=verify,
             pin_memory=torch.cuda.is_available() if pin_memory is None else pin_memory,
         )
+        self._delivery = None if device is None else Delivery(lane_to(device), depth=_DEPTH)
         self._closed = False
         self._stats = LoaderStats()
         self._skipped: dict[int, SampleError] = {}
@@ -155,6 +170,18 @@ class FastLoader:
         return self._sampler.count(self._next.epoch)
 
     def __iter__(self) -> Iterator[Any]:
+        position = self._begin()
+        if self._delivery is None:
+            return _unnumbered(self._batches(position))
+        ahead = replace(position)  # of the copies; the consumer's own moves when a batch reaches it
+        return self._delivery.run(self._batches(ahead), place=lambda: ahead.place, arrive=position.move)
+
+    def numbered(self) -> Iterator[Numbered]:
+        """As ``iter``, each batch with its epoch and the indices of its samples; always on the CPU."""
+        return self._batches(self._begin())
+
+    def _begin(self) -> _Position:
+        """The position of a new iteration; the one after it will be the next epoch."""
         self._check_open()
         if self.dataset.transform is not None and isinstance(self._producer, NativeProducer):
             raise ValueError(
@@ -163,11 +190,13 @@ class FastLoader:
             )
         position = self._seen = self._next
         self._next = _Position(position.epoch + 1, 0)
-        return self._batches(position)
+        return position
 
-    def _batches(self, position: _Position) -> Iterator[Any]:
+    def _batches(self, position: _Position) -> Iterator[Numbered]:
         """One epoch from ``position`` on, which moves with the consumer."""
-        submitted = self._producer.submit(self._left(position), epoch=position.epoch)
+        left = self._left(position)
+        parts = left.slices()
+        submitted = self._producer.submit(left, epoch=position.epoch)
         under_way = deque(islice(submitted, self._depth))
         first = True
         try:
@@ -178,7 +207,7 @@ class FastLoader:
                 made = under_way.popleft().result()
                 self._stats.count(made.samples, made.nbytes, waited_s=perf_counter() - begun, first=first)
                 first = False
-                ready = self._checked(made)
+                ready = self._checked(made, left.indices[next(parts)], position.epoch)
                 position.batch += 1
                 del made
                 if ready:
@@ -189,14 +218,16 @@ class FastLoader:
             for batch in under_way:
                 batch.cancel()
 
-    def _checked(self, made: Made) -> list[Any]:
+    def _checked(self, made: Made, indices: NDArray[np.int64], epoch: int) -> list[Numbered]:
         """The batch, or nothing where all its samples were skipped; the bad ones go to the ledger."""
         for error in made.errors:
             if error.index not in self._skipped:
                 self._skipped[error.index] = error
                 log.warning("%s: %s", "skipped" if self._on_error == "skip" else "zeroed", error)
         if made.samples:
-            return [made.batch]
+            if made.samples < len(indices):
+                indices = indices[~np.isin(indices, [error.index for error in made.errors])]
+            return [Numbered(made.batch, epoch, indices)]
         if self.world_size > 1:
             # Going on would leave this rank a batch short, and the others waiting for it for ever.
             raise made.errors[0]
@@ -295,6 +326,14 @@ def _sample_bytes(dataset: FastDataset) -> NDArray[np.int64]:
     """The stored size of every sample."""
     every = np.arange(len(dataset.store), dtype=np.int64)
     return dataset.store.spans(dataset.reader.field.name, every).sizes
+
+
+def _unnumbered(batches: Iterator[Numbered]) -> Iterator[Any]:
+    """The batches alone; nothing here holds one while the loop works with it."""
+    for numbered in batches:
+        ready = [numbered.batch]
+        del numbered
+        yield ready.pop()
 
 
 def _fused(

@@ -11,6 +11,7 @@ import pytest
 import fastio
 
 PUBLIC = {
+    "DevicePrefetcher",
     "FastDataset",
     "FastLoader",
     "LengthBucketSampler",

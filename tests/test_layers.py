@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     {"cli"},
     {"converters", "measure"},
-    {"loader"},
-    {"producer"},
+    {"loader", "prefetch"},
+    {"device", "producer"},
     {"dataset", "transforms"},
     {"bucket_sampler", "pack_sampler"},
     {"planned_sampler"},
@@ -90,7 +90,15 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
         or (isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "torch")
     }
 
-    tensors = {"fastio.transforms.base", "fastio.transforms.plain", "fastio.producer.native", "fastio.producer.plain"}
+    device = {f"fastio.device.{name}" for name in ("delivery", "lane", "nested", "staging")}
+    tensors = {
+        "fastio.prefetch",
+        *device,
+        "fastio.transforms.base",
+        "fastio.transforms.plain",
+        "fastio.producer.native",
+        "fastio.producer.plain",
+    }
     measuring = {"fastio.measure.batch", "fastio.measure.folder"}
     assert users <= {"fastio.dataset", "fastio.iterable", "fastio.loader", *tensors, *measuring}
 

@@ -1,0 +1,197 @@
+"""Lanes: how tensors get to a device. All that is known of streams and events is behind this seam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+import torch
+
+__all__ = ["CudaLane", "HostLane", "Lane", "Mark", "lane_to"]
+
+
+class Mark(Protocol):
+    """A point in the work of a stream."""
+
+    def wait(self) -> None:
+        """Block the calling thread until the stream has passed it."""
+        ...
+
+    def is_passed(self) -> bool:
+        """Whether it has, without waiting."""
+        ...
+
+
+class Lane(Protocol):
+    """
+    A side stream to one device. Copies and whatever runs inside ``side()`` happen on it, in order, and later.
+
+    The consumer's stream is the one that is current in the calling thread. Nothing here blocks but ``Mark.wait``.
+    """
+
+    device: torch.device
+    is_immediate: bool  # copies are over when ``copy`` returns: there is nothing to be ahead of
+
+    def is_ready(self, tensor: torch.Tensor) -> bool:
+        """Whether ``copy`` takes it as it is: pinned, or on the device already."""
+        ...
+
+    def pinned(self, size_bytes: int) -> torch.Tensor:
+        """Host memory that the device can read by itself, uint8."""
+        ...
+
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """
+        Start copying; the result has its values when the side stream gets there.
+
+        The source must be left alone until a mark set behind it is passed. One that is not ready blocks until it is
+        copied.
+        """
+        ...
+
+    def side(self) -> AbstractContextManager[object]:
+        """Run what follows on the side stream."""
+        ...
+
+    def mark(self) -> Mark:
+        """Behind all that the side stream was given so far."""
+        ...
+
+    def consumer_mark(self) -> Mark:
+        """Behind all that the consumer's stream was given so far."""
+        ...
+
+    def hand_over(self, batch: Iterable[torch.Tensor], arrived: Mark) -> None:
+        """Let the consumer's stream wait for ``arrived``, and keep the tensors' memory until it is done with them."""
+        ...
+
+
+class _Passed:
+    """A mark on a device that does everything at once."""
+
+    def wait(self) -> None:
+        """As Mark.wait."""
+
+    def is_passed(self) -> bool:
+        """As Mark.is_passed."""
+        return True
+
+
+class HostLane:
+    """To the CPU: tensors are where they should be."""
+
+    is_immediate = True
+
+    def __init__(self) -> None:
+        self.device = torch.device("cpu")
+
+    def is_ready(self, tensor: torch.Tensor) -> bool:
+        """As Lane.is_ready."""
+        return tensor.device.type == "cpu"
+
+    def pinned(self, size_bytes: int) -> torch.Tensor:
+        """As Lane.pinned; any memory will do."""
+        return torch.empty(size_bytes, dtype=torch.uint8)
+
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """As Lane.copy."""
+        return tensor.to(self.device)
+
+    def side(self) -> AbstractContextManager[object]:
+        """As Lane.side."""
+        return nullcontext()
+
+    def mark(self) -> Mark:
+        """As Lane.mark."""
+        return _Passed()
+
+    def consumer_mark(self) -> Mark:
+        """As Lane.consumer_mark."""
+        return _Passed()
+
+    def hand_over(self, batch: Iterable[torch.Tensor], arrived: Mark) -> None:
+        """As Lane.hand_over."""
+
+
+class _CudaMark:
+    """An event that lets a waiting thread sleep: the CPU belongs to the decoders."""
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call] # torch's
+        self.event.record(stream)
+
+    def wait(self) -> None:
+        """As Mark.wait."""
+        self.event.synchronize()
+
+    def is_passed(self) -> bool:
+        """As Mark.is_passed."""
+        return bool(self.event.query())  # type: ignore[no-untyped-call] # torch's
+
+
+class CudaLane:
+    """To a GPU, by a CUDA stream of its own that does not wait for the default stream."""
+
+    is_immediate = False
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call] # torch's
+
+    def is_ready(self, tensor: torch.Tensor) -> bool:
+        """As Lane.is_ready."""
+        return tensor.device == self.device or (tensor.layout == torch.strided and tensor.is_pinned())
+
+    def pinned(self, size_bytes: int) -> torch.Tensor:
+        """As Lane.pinned."""
+        return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
+
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """As Lane.copy; strides are kept, so that channels_last stays channels_last."""
+        if tensor.device == self.device:  # made on the consumer's stream
+            self._stream.wait_stream(torch.cuda.current_stream(self.device))
+            tensor.record_stream(self._stream)
+            return tensor
+        with self.side():
+            return tensor.to(self.device, non_blocking=True)
+
+    def side(self) -> AbstractContextManager[object]:
+        """As Lane.side."""
+        return torch.cuda.stream(self._stream)
+
+    def mark(self) -> Mark:
+        """As Lane.mark."""
+        return _CudaMark(self._stream)
+
+    def consumer_mark(self) -> Mark:
+        """As Lane.consumer_mark."""
+        return _CudaMark(torch.cuda.current_stream(self.device))
+
+    def hand_over(self, batch: Iterable[torch.Tensor], arrived: Mark) -> None:
+        """As Lane.hand_over; the caching allocator is told who reads, and uses the memory again only behind that."""
+        assert isinstance(arrived, _CudaMark)
+        stream = torch.cuda.current_stream(self.device)
+        stream.wait_event(arrived.event)
+        for tensor in batch:
+            if tensor.device == self.device:
+                tensor.record_stream(stream)
+
+
+def lane_to(device: torch.device | str | int) -> Lane:
+    """The lane to a device; ValueError, with what to do, where there is none."""
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as exc:
+        raise ValueError(f"device={device!r}: expected 'cpu', 'cuda' or 'cuda:N'") from exc
+    if chosen.type == "cpu":
+        return HostLane()
+    if chosen.type != "cuda":
+        raise ValueError(f"device={device!r}: expected 'cpu', 'cuda' or 'cuda:N'")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (chosen.index or 0) >= count:
+        raise ValueError(
+            f"device={device!r}: torch {torch.__version__} sees {count} CUDA devices here; pass device='cpu', or look "
+            f"at nvidia-smi, CUDA_VISIBLE_DEVICES and whether this torch was built with CUDA"
+        )
+    return CudaLane(chosen)

@@ -1,0 +1,62 @@
+"""Batches as users nest them: tensors in lists, tuples, namedtuples, mappings and dataclasses."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import PackedSequence
+
+__all__ = ["map_tensors", "sample_count", "tensors"]
+
+
+def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> Any:
+    """
+    A batch of the same form with each tensor replaced, in the order of ``tensors``; all else is left as it is.
+
+    The ``batch_sizes`` of a PackedSequence belong on the CPU and are left too.
+    """
+    if isinstance(batch, torch.Tensor):
+        return function(batch)
+    if isinstance(batch, PackedSequence):
+        data, sizes, *orders = batch
+        return PackedSequence(function(data), sizes, *(None if order is None else function(order) for order in orders))
+    if isinstance(batch, Mapping):
+        return _like(batch, {key: map_tensors(function, value) for key, value in batch.items()})
+    if isinstance(batch, (list, tuple)):
+        parts = [map_tensors(function, part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        names = [field.name for field in dataclasses.fields(batch) if field.init]
+        return dataclasses.replace(batch, **{name: map_tensors(function, getattr(batch, name)) for name in names})
+    return batch
+
+
+def tensors(batch: Any) -> list[torch.Tensor]:
+    """All tensors that ``map_tensors`` meets."""
+    found: list[torch.Tensor] = []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors(note, batch)
+    return found
+
+
+def sample_count(batch: Any) -> int:
+    """Samples in a batch: the length of its first tensor; 0 without any."""
+    for tensor in tensors(batch):
+        return len(tensor) if tensor.ndim else 1
+    return 0
+
+
+def _like(batch: Mapping[Any, Any], values: dict[Any, Any]) -> Mapping[Any, Any]:
+    if type(batch) is dict or not isinstance(batch, MutableMapping):
+        return values
+    filled = copy.copy(batch)  # an OrderedDict, a defaultdict, somebody's own
+    filled.update(values)
+    return filled
