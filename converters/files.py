@@ -20,7 +20,7 @@ from fastio.schema import COLUMN, IMAGE, Field, Schema
 from fastio.spans import Spans
 from fastio.store.base import SampleBatch
 
-__all__ = ["IMAGE_FIELD", "LABEL_FIELD", "FileSource"]
+__all__ = ["IMAGE_FIELD", "LABEL_FIELD", "FileSource", "read_problem"]
 
 # Sizes are known only when all headers have been read: the schema leaves them open, the store's shapes tell.
 IMAGE_FIELD = Field("image", IMAGE, "|u1", (None, None, None))
@@ -120,7 +120,7 @@ class FileSource:
         buffers = _native.Buffers([data])
         shapes = np.zeros((len(keys), 3), np.int32)
         problems: dict[int, str] = {
-            i: _read_problem(int(status[i]), int(errno[i])) for i in np.flatnonzero(status).tolist()
+            i: read_problem(int(status[i]), int(errno[i])) for i in np.flatnonzero(status).tolist()
         }
         good = np.flatnonzero(status == _native.OK)
         seen = probe(Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good]))
@@ -143,7 +143,8 @@ class FileSource:
         return Chunk(batch, [Problem(self.keys[chunk[i]], problems[i]) for i in sorted(problems)])
 
 
-def _read_problem(status: int, errno: int) -> str:
+def read_problem(status: int, errno: int) -> str:
+    """What went wrong with one file of ``_native.read_files``, in words that follow its name."""
     if status == _native.CHANGED:
         return "changed while it was being packed: its size is not what it was a moment ago"
     return f"cannot be read: {os.strerror(errno) if errno else 'it ended early'}"

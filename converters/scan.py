@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import compress
@@ -19,7 +19,7 @@ from fastio import _native
 from fastio.converters.base import Problem
 from fastio.errors import SourceError
 
-__all__ = ["Folder", "image_kind", "scan_folder", "scan_root", "scan_tree", "shown"]
+__all__ = ["IMAGES", "Folder", "Wanted", "image_kind", "scan_folder", "scan_root", "scan_tree", "shown"]
 
 # File name extensions that count as images, the set that torchvision's ImageFolder has, with the kind of content
 # they promise, as fastio._native.probe_images numbers it.
@@ -72,12 +72,28 @@ def image_kind(name: str) -> int:
     return _KINDS.get(tail) or (_KINDS.get(tail.lower(), 0) if "." in name else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """
+    Which files a source packs, by their names.
+
+    ``kind_of`` gives a name's kind, 0 where it is not wanted; ``what`` they are, and ``extensions`` that say so.
+    """
+
+    kind_of: Callable[[str], int]
+    what: str
+    extensions: str
+
+
+IMAGES = Wanted(image_kind, "an image", ", ".join(f".{name}" for name in _KINDS))
+
+
 def shown(key: str) -> str:
     """A key as it can be stored and printed: bytes of a file name that are not UTF-8 become ``\\xNN``."""
     return os.fsencode(key).decode("utf-8", "backslashreplace") if not key.isascii() else key
 
 
-def scan_folder(root: str, prefix: str = "") -> Folder:
+def scan_folder(root: str, prefix: str = "", wanted: Wanted = IMAGES) -> Folder:
     """One folder, ``root/prefix``, without those below it. OSError where it cannot be listed."""
     found = Folder()
     above = f"{prefix}/" if prefix else ""
@@ -93,9 +109,9 @@ def scan_folder(root: str, prefix: str = "") -> Folder:
     found.disk_bytes = int(seen[:, 3].sum()) * 512
     found.keys = [above + name for name in names] if above else names
     found.sizes = seen[:, 2].tolist()
-    found.kinds = [_KINDS.get(name[name.rfind(".") + 1 :]) or image_kind(name) for name in names]
+    found.kinds = list(map(wanted.kind_of, names))
     if not all(found.kinds) or not all(found.sizes) or not all(map(str.isascii, names)):
-        _drop_bad_files(found)
+        _drop_bad_files(found, wanted)
     found.problems.sort(key=attrgetter("key"))
     return found
 
@@ -129,29 +145,29 @@ def _is_link(handle: int, name: str) -> bool:
         return False  # gone, or out of reach: the errno of following it says more
 
 
-def _drop_bad_files(found: Folder) -> None:
+def _drop_bad_files(found: Folder, wanted: Wanted) -> None:
     """Move the files whose names or sizes tell that they cannot be packed to the problems."""
-    sentences = [_file_problem(key, size) for key, size in zip(found.keys, found.sizes, strict=True)]
+    sentences = [_file_problem(key, size, wanted) for key, size in zip(found.keys, found.sizes, strict=True)]
     found.problems += [
         Problem(shown(key), sentence) for key, sentence in zip(found.keys, sentences, strict=True) if sentence
     ]
     found.keep([not sentence for sentence in sentences])
 
 
-def scan_root(path: str) -> Folder:
+def scan_root(path: str, wanted: Wanted = IMAGES) -> Folder:
     """The folder that is the source itself; SourceError where it is none, or cannot be listed."""
     if not Path(path).is_dir():
         what = "a file" if Path(path).exists() else "nothing"
-        raise SourceError(f"{path}: expected a folder of images, found {what}")
+        raise SourceError(f"{path}: expected a folder with {wanted.what} in it, found {what}")
     try:
-        return scan_folder(path)
+        return scan_folder(path, wanted=wanted)
     except OSError as exc:
         raise SourceError(
             f"{path}: the folder cannot be listed: {exc.strerror or exc}; ask for leave to read it"
         ) from exc
 
 
-def scan_tree(root: str, top: str) -> Folder:
+def scan_tree(root: str, top: str, wanted: Wanted = IMAGES) -> Folder:
     """
     Everything below the folder ``top`` of ``root``, folders in the order of their paths, files sorted in each.
 
@@ -159,7 +175,7 @@ def scan_tree(root: str, top: str) -> Folder:
     ``folders`` of the result is empty: all of them have been walked.
     """
     result = Folder()
-    parts = dict(_walk(root, top, (), result.problems))
+    parts = dict(_walk(root, top, (), (result.problems, wanted)))
     for key in sorted(parts):
         result.add(parts[key])
     result.problems.sort(key=attrgetter("key"))
@@ -167,21 +183,22 @@ def scan_tree(root: str, top: str) -> Folder:
 
 
 def _walk(
-    root: str, key: str, above: tuple[tuple[int, int], ...], problems: list[Problem]
+    root: str, key: str, above: tuple[tuple[int, int], ...], state: tuple[list[Problem], Wanted]
 ) -> Iterator[tuple[str, Folder]]:
+    problems, wanted = state
     try:
         status = Path(root, key).stat()
         here = (status.st_dev, status.st_ino)
         if here in above or _leads_above(root, key):
             problems.append(Problem(shown(key), "is a link that leads back to a folder above it"))
             return
-        part = scan_folder(root, key)
+        part = scan_folder(root, key, wanted)
     except OSError as exc:
         problems.append(Problem(shown(key), f"is a folder that cannot be listed: {exc.strerror or exc}"))
         return
     yield key, part
     for folder in part.folders:
-        yield from _walk(root, folder, (*above, here), problems)
+        yield from _walk(root, folder, (*above, here), state)
 
 
 def _leads_above(root: str, key: str) -> bool:
@@ -190,17 +207,17 @@ def _leads_above(root: str, key: str) -> bool:
     return folder.is_symlink() and Path(root).resolve().is_relative_to(folder.resolve())
 
 
-def _file_problem(key: str, size: int) -> str:
+def _file_problem(key: str, size: int, wanted: Wanted) -> str:
     """One sentence on why a regular file cannot be packed, or nothing."""
     if not key.isascii():
         try:
             key.encode()
         except UnicodeEncodeError:
             return "has a name that is not UTF-8; rename it"
-    if not image_kind(key):
+    if not wanted.kind_of(key):
         extension = Path(key).suffix
         what = f"has the extension {extension!r}" if extension else "has no extension"
-        return f"{what}, which is none of an image ({', '.join('.' + name for name in _KINDS)})"
+        return f"{what}, which is none of {wanted.what} ({wanted.extensions})"
     return "is empty (0 bytes)" if size == 0 else ""
 
 

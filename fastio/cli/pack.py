@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from fastio.cli.pack_text import packs_text
 from fastio.cli.screen import SIZE, counted, meter, number, printable, problem_table, size
+from fastio.cli.text_options import TEXT_LAYOUTS
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Source
@@ -20,7 +22,7 @@ __all__ = ["pack"]
 @click.option("--labels", metavar="FILE", help="Label file of a flat folder: .pkl, .csv, .tsv, .json or .jsonl.")
 @click.option(
     "--layout",
-    type=click.Choice(("auto", "flat", "imagefolder", "tar")),
+    type=click.Choice(("auto", "flat", "imagefolder", "tar", *TEXT_LAYOUTS)),
     default="auto",
     show_default=True,
     help="How SRC is laid out; auto looks at its names.",
@@ -40,6 +42,7 @@ __all__ = ["pack"]
     help="Bytes a shard, for OUT such as train-%06d.tar: 500MB, 1GB.  [default: 1GiB]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT where it exists.")
+@packs_text
 def pack(
     src: str,
     out: str,
@@ -52,14 +55,15 @@ def pack(
     overwrite: bool,
 ) -> None:
     """
-    Pack SRC (a flat folder, class folders or tar shards) into OUT (.lmdb, .h5, .tar, or shards name-%06d.tar).
+    Pack SRC (a flat folder, class folders, tar shards or text) into OUT (.lmdb, .h5, .tar, or shards name-%06d.tar).
 
-    Bytes are kept as they are. OUT appears when it is whole, or not at all.
+    Bytes are kept as they are; text becomes token ids with --tokenizer. OUT appears when it is whole, or not at all.
 
     \b
     Example:
       fastio pack ./pngs train.lmdb --labels labels.pkl
       fastio pack ./imagenet 'train-%06d.tar' --shard-size 1GB --on-error skip
+      fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
     """
     from fastio.converters import open_source
     from fastio.converters import pack as run

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -23,6 +23,9 @@ __all__ = ["SIZE", "Meter", "counted", "meter", "number", "printable", "problem_
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\Z", re.IGNORECASE)
 _PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
+
+
+Unit = Literal["samples", "bytes"]
 
 
 class _Size(_ParamType):
@@ -101,11 +104,12 @@ def problem_table(problems: Sequence[tuple[str, str]]) -> None:
 
 
 class Meter:
-    """Counts what a long command has done; called with the samples and bytes of each piece."""
+    """Counts what a long command has done; called with samples and bytes of each piece. ``total`` is in ``unit``."""
 
-    def __init__(self, title: str, total: int, bar: Progress | None) -> None:
+    def __init__(self, title: str, total: int, bar: Progress | None, unit: Unit = "samples") -> None:
         self._title = title
         self._total = total
+        self._unit = unit
         self._bar = bar
         self._task = None if bar is None else bar.add_task(title, total=total, rates="")
         self._samples = self._bytes = 0
@@ -115,33 +119,38 @@ class Meter:
         """Add a piece."""
         self._samples += samples
         self._bytes += size_bytes
+        done = self._samples if self._unit == "samples" else self._bytes
         now = time.perf_counter()
         passed = max(now - self._begun, 1e-6)
         rates = f"{number(self._samples // passed)} samples/s, {size(self._bytes / passed)}/s"
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self._samples, rates=rates)
+            self._bar.update(self._task, completed=done, rates=rates)
         elif now - self._printed >= _PLAIN_INTERVAL_S:
             self._printed = now
-            left = (self._total - self._samples) * passed / max(self._samples, 1)
-            done = f"{number(self._samples)} of {number(self._total)}"
-            click.echo(f"{self._title}: {done}, {rates}, {left:.0f} s left", err=True)
+            left = max(self._total - done, 0) * passed / max(done, 1)
+            shown = number if self._unit == "samples" else size
+            click.echo(f"{self._title}: {shown(done)} of {shown(self._total)}, {rates}, {left:.0f} s left", err=True)
 
 
 @contextmanager
-def meter(title: str, total: int) -> Iterator[Meter]:
-    """A bar with rates and the time left on a terminal, a line now and then elsewhere; both on stderr."""
+def meter(title: str, total: int, unit: Unit = "samples") -> Iterator[Meter]:
+    """
+    A bar with rates and the time left on a terminal, a line now and then elsewhere; both on stderr.
+
+    ``total`` is a number of samples, or of bytes where samples are not counted before they have been read.
+    """
     if not sys.stderr.isatty():
-        yield Meter(title, total, None)
+        yield Meter(title, total, None, unit)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        MofNCompleteColumn() if unit == "samples" else DownloadColumn(),
         TextColumn("{task.fields[rates]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield Meter(title, total, bar)
+        yield Meter(title, total, bar, unit)

@@ -19,7 +19,8 @@ class FlatPieces:
     Gathers samples into pieces and has each written when the next sample does not fit.
 
     ``write(value, size)`` writes one piece and says on which page; its bytes begin ``header`` behind that page's begin.
-    ``nodes`` are the pieces by key: page and size. What is written depends on the samples alone, not on how they came in batches.
+    ``nodes`` are the pieces by key: page and size. What is written depends on the samples alone, not on how they came
+    in batches.
     """
 
     def __init__(self, name: str, write: Callable[[bytearray, int], int], *, page: int, header: int) -> None:

@@ -1,0 +1,97 @@
+"""From text to packed stores of tokens or UTF-8, and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from fastio.converters.scan import image_kind
+from fastio.converters.text.documents import Documents, Limits, TextOptions, TextSource
+from fastio.converters.text.encode import Encoder, Sequences
+from fastio.converters.text.folder import open_folder, text_kind
+from fastio.converters.text.lines import open_lines
+from fastio.converters.text.pack import TextReport, pack_text
+from fastio.converters.text.streams import plain_name
+from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
+from fastio.errors import SourceError
+
+__all__ = [
+    "TEXT_SOURCES",
+    "BytesTokenizer",
+    "Documents",
+    "Encoder",
+    "Limits",
+    "Sequences",
+    "TextOptions",
+    "TextReport",
+    "TextSource",
+    "Tokenizer",
+    "find_text",
+    "load_tokenizer",
+    "open_text",
+    "pack_text",
+]
+
+# A new layout of text is one file and one line here; the conformance tests run on it by themselves.
+TEXT_SOURCES: dict[str, Callable[[str, TextOptions], TextSource]] = {
+    "text-folder": open_folder,
+    "lines": open_lines,
+}
+_SUFFIXES = {".txt": "lines"}
+
+
+def open_text(path: str | os.PathLike[str], *, layout: str = "auto", options: TextOptions | None = None) -> TextSource:
+    """
+    A source of text, ready to be packed: names and sizes are looked at, nothing is read yet.
+
+    ``auto`` goes by names; SourceError where they do not say, or the source is not what it should be.
+    """
+    path = os.fspath(path)
+    if layout == "auto":
+        found = find_text(path)
+        if found is None:
+            raise SourceError(f"{path}: no text by its name; expected {', '.join(_SUFFIXES)}, or a folder of .txt")
+        layout = found
+    if layout not in TEXT_SOURCES:
+        raise SourceError(f"layout {layout!r}: expected one of auto, {', '.join(TEXT_SOURCES)}")
+    return TEXT_SOURCES[layout](path, options or TextOptions())
+
+
+def load_tokenizer(name: str) -> Tokenizer:
+    """``bytes``, or the path of a Hugging Face ``tokenizers`` JSON."""
+    if name == "bytes":
+        return BytesTokenizer()
+    from fastio.converters.text.huggingface import HuggingFaceTokenizer  # imports a library that may be missing
+
+    return HuggingFaceTokenizer.load(name)
+
+
+def find_text(path: str | os.PathLike[str]) -> str | None:
+    """The layout of text that the names in ``path`` speak for; None where they do not speak for text."""
+    path = os.fspath(path)
+    if not Path(path).is_dir():
+        return _SUFFIXES.get(Path(plain_name(path)).suffix.lower())
+    return "text-folder" if _has_text(path) else None
+
+
+def _has_text(folder: str) -> bool:
+    """Whether texts, and no pictures and no shards, lie in the folder and the first folder in it that holds files."""
+    try:
+        names, folders = _listed(folder)
+        for each in folders:
+            inside, _ = _listed(each)
+            names += inside
+            if inside:
+                break
+    except OSError:
+        return False  # whoever opens it says why
+    others = any(image_kind(name) or name.endswith(".tar") for name in names)
+    return not others and any(map(text_kind, names))
+
+
+def _listed(folder: str) -> tuple[list[str], list[str]]:
+    """Names of the files in a folder; paths of its folders, sorted."""
+    with os.scandir(folder) as entries:
+        inside = list(entries)
+    return [e.name for e in inside if not e.is_dir()], sorted(e.path for e in inside if e.is_dir())

@@ -1,0 +1,238 @@
+"""Documents to samples of a store: tokenised, with bos and eos, and within the longest sequence allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import Buffers
+from fastio.converters.base import Chunk
+from fastio.converters.text.check import checked
+from fastio.converters.text.documents import Documents
+from fastio.converters.text.tokenizer import ROLES, Tokenizer, as_ids, id_dtype
+from fastio.errors import SourceError
+from fastio.schema import COLUMN, TEXT, TOKENS, Field, Schema
+from fastio.spans import Spans
+from fastio.store.base import SampleBatch
+
+__all__ = ["Encoded", "Encoder", "Sequences"]
+
+TEXT_FIELD = Field("text", TEXT, "|u1", (None,))
+LABEL_FIELD = Field("label", COLUMN, "<i8", ())
+
+_Flat = tuple[NDArray[Any], NDArray[np.int64]]  # ids one behind the other, how many each document has
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """
+    What a sequence of ids is: ``bos`` + the document + ``eos``, of at most ``max_length`` ids in all.
+
+    What is longer is a problem (``over`` is "refuse"), loses the ids before eos that are too many ("truncate"), or is
+    cut every ``max_length`` ids into samples of their own ("split": only the first has bos, only the last eos).
+    """
+
+    bos: bool = False
+    eos: bool = False
+    max_length: int | None = None
+    over: Literal["refuse", "truncate", "split"] = "refuse"
+
+    def __post_init__(self) -> None:
+        if self.max_length is not None and self.max_length <= self.bos + self.eos:
+            raise SourceError(f"a length of {self.max_length} leaves no room for text beside bos and eos")
+        if self.max_length is None and self.over != "refuse":
+            raise SourceError(f"to {self.over} takes a length to do it at: --max-length N")
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain structure for the store's metadata."""
+        return {"bos": self.bos, "eos": self.eos, "max_length": self.max_length, "over": self.over}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The samples of some documents, and what became of these."""
+
+    chunk: Chunk
+    documents: int  # packed
+    tokens: int  # ids in the samples
+    cut_documents: int  # truncated
+    cut_tokens: int  # lost by that
+    split_documents: int  # packed as more than one sample
+    read_bytes: int
+    text_bytes: int  # UTF-8 of the documents packed
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """
+    Turns documents into samples; safe to share between threads.
+
+    Without a tokenizer samples are UTF-8, or, from a source of ready ids, those ids. ``vocab_size`` is what ready ids
+    must be below of, where it is known.
+    """
+
+    tokenizer: Tokenizer | None
+    sequences: Sequences
+    is_ids: bool = False
+    has_labels: bool = False
+    vocab_size: int | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """Tokens or text, and the label where there are labels."""
+        field = TEXT_FIELD
+        if self.tokenizer is not None or self.is_ids:
+            field = Field("tokens", TOKENS, id_dtype(self._vocabulary), (None,))
+        return Schema((field, LABEL_FIELD) if self.has_labels else (field,))
+
+    @property
+    def _vocabulary(self) -> int | None:
+        return self.tokenizer.vocab_size if self.tokenizer is not None else self.vocab_size
+
+    @property
+    def special(self) -> Mapping[str, int | None]:
+        """The tokenizer's special ids."""
+        return {} if self.tokenizer is None else self.tokenizer.special
+
+    def to_json(self) -> dict[str, Any]:
+        """The tokenizer as it stands in the store; of ready ids without one, what is known."""
+        if self.tokenizer is not None:
+            return self.tokenizer.to_json()
+        special = dict.fromkeys(ROLES)
+        return {"kind": "ids", "name": None, "vocab_size": self.vocab_size, "special": special, "json": None}
+
+    def __call__(self, documents: Documents) -> Encoded:
+        """Check, tokenise and cut one piece."""
+        found = len(documents.keys) + len(documents.problems)
+        flat: _Flat | None = None
+        if self.is_ids:
+            documents, *flat_ = as_ids(documents, self._vocabulary)
+            flat = (flat_[0], flat_[1])
+            documents, flat = _without_empty(documents, flat)
+        else:
+            documents = checked(documents)
+            if self.tokenizer is not None:
+                documents, flat = _without_empty(documents, self.tokenizer.encode(documents))
+        if flat is None:
+            return self._as_text(documents, found)
+        return self._as_tokens(documents, flat, found)
+
+    def _as_text(self, documents: Documents, found: int) -> Encoded:
+        spans = Spans(
+            Buffers([documents.data]), np.zeros(len(documents.keys), np.int32), documents.starts, documents.sizes
+        )
+        columns = {} if documents.labels is None else {"label": documents.labels}
+        chunk = Chunk(SampleBatch(documents.keys, {"text": spans}, columns), documents.problems)
+        return self._encoded(documents, chunk, found, tokens=0)
+
+    def _as_tokens(self, documents: Documents, flat: _Flat, found: int) -> Encoded:
+        rule = self.sequences
+        limit = rule.max_length
+        if limit is not None and rule.over == "refuse":
+            total = flat[1] + rule.bos + rule.eos
+            advice = f"more than {limit:,}; --truncation cuts such documents, --split makes several samples"
+            long = {i: f"has {total[i]:,} tokens, {advice}" for i in np.flatnonzero(total > limit).tolist()}
+            documents, flat = _without(documents, flat, long)
+        cut = np.zeros(len(documents.keys), np.int64)
+        if limit is not None and rule.over == "truncate":
+            cut = np.maximum(flat[1] - (limit - rule.bos - rule.eos), 0)
+        ids, lengths = self._framed(flat, cut)
+        keys, labels, sizes = list(documents.keys), documents.labels, lengths
+        pieces = np.ones(len(keys), np.int64)
+        if limit is not None and rule.over == "split":
+            pieces = -(-lengths // limit)
+            keys, sizes = _piece_keys(keys, pieces), _piece_sizes(lengths, pieces, limit)
+            labels = None if labels is None else np.repeat(labels, pieces)
+        data = np.ascontiguousarray(ids).view(np.uint8)
+        sizes = sizes * ids.itemsize
+        spans = Spans(Buffers([data]), np.zeros(len(keys), np.int32), np.cumsum(sizes) - sizes, sizes)
+        columns = {} if labels is None else {"label": labels}
+        chunk = Chunk(SampleBatch(keys, {"tokens": spans}, columns), documents.problems)
+        return self._encoded(documents, chunk, found, tokens=len(ids), cut=cut, pieces=pieces)
+
+    def _framed(self, flat: _Flat, cut: NDArray[np.int64]) -> _Flat:
+        """The ids with bos and eos around each document, without the ``cut`` last ones of it."""
+        ids, lengths = flat
+        bos, eos = int(self.sequences.bos), int(self.sequences.eos)
+        kept = lengths - cut
+        if cut.any():
+            inside = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            ids = ids[inside < np.repeat(kept, lengths)]
+        if not bos + eos:
+            return ids, kept
+        total = kept + bos + eos
+        ends = np.cumsum(total)
+        framed = np.empty(int(total.sum()), ids.dtype)
+        is_text = np.ones(len(framed), bool)
+        if bos:
+            framed[ends - total] = self._id("bos")
+            is_text[ends - total] = False
+        if eos:
+            framed[ends - 1] = self._id("eos")
+            is_text[ends - 1] = False
+        framed[is_text] = ids
+        return framed, total
+
+    def _id(self, role: str) -> int:
+        found = self.special.get(role)
+        if found is None:
+            raise SourceError(f"the tokenizer has no {role} token; name it with --special {role}=TOKEN")
+        return found
+
+    def _encoded(
+        self,
+        documents: Documents,
+        chunk: Chunk,
+        found: int,
+        *,
+        tokens: int,
+        cut: NDArray[np.int64] | None = None,
+        pieces: NDArray[np.int64] | None = None,
+    ) -> Encoded:
+        if len(documents.keys) + len(documents.problems) != found:
+            raise AssertionError(f"{found} documents came in, {len(documents.keys)} and {len(documents.problems)} out")
+        return Encoded(
+            chunk=chunk,
+            documents=len(documents.keys),
+            tokens=tokens,
+            cut_documents=0 if cut is None else int(np.count_nonzero(cut)),
+            cut_tokens=0 if cut is None else int(cut.sum()),
+            split_documents=0 if pieces is None else int(np.count_nonzero(pieces > 1)),
+            read_bytes=documents.read_bytes,
+            text_bytes=0 if self.is_ids else int(documents.sizes.sum()),
+        )
+
+
+def _without(documents: Documents, flat: _Flat, problems: Mapping[int, str]) -> tuple[Documents, _Flat]:
+    if not problems:
+        return documents, flat
+    ids, lengths = flat
+    good = np.ones(len(lengths), bool)
+    good[list(problems)] = False
+    return documents.without(problems), (ids[np.repeat(good, lengths)], lengths[good])
+
+
+def _without_empty(documents: Documents, flat: _Flat) -> tuple[Documents, _Flat]:
+    """Documents that the tokenizer leaves nothing of are problems."""
+    return _without(documents, flat, {int(i): "has no tokens" for i in np.flatnonzero(flat[1] == 0)})
+
+
+def _piece_keys(keys: list[str], pieces: NDArray[np.int64]) -> list[str]:
+    """Keys of the samples: ``key`` of a whole document, ``key#0``, ``key#1``, ... of one in pieces."""
+    if int(pieces.sum()) == len(keys):
+        return keys
+    return [
+        name
+        for key, count in zip(keys, pieces.tolist(), strict=True)
+        for name in ([key] if count == 1 else [f"{key}#{i}" for i in range(count)])
+    ]
+
+
+def _piece_sizes(lengths: NDArray[np.int64], pieces: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+    sizes = np.full(int(pieces.sum()), limit, np.int64)
+    sizes[np.cumsum(pieces) - 1] = lengths - (pieces - 1) * limit
+    return sizes

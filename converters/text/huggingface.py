@@ -1,0 +1,121 @@
+"""Tokenizers of Hugging Face's ``tokenizers`` library, from their JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.converters.text.documents import Documents
+from fastio.converters.text.extra import tokenizers
+from fastio.converters.text.tokenizer import ROLES, id_dtype
+from fastio.errors import SourceError
+
+__all__ = ["HuggingFaceTokenizer"]
+
+# What special tokens are called where nothing says it; the first that a vocabulary has is taken.
+_USUAL = {
+    "bos": ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "[CLS]", "<|endoftext|>"),
+    "eos": ("</s>", "<eos>", "<|end_of_text|>", "[SEP]", "<|endoftext|>"),
+    "pad": ("<pad>", "[PAD]", "<|pad|>", "<|padding|>"),
+    "unk": ("<unk>", "[UNK]", "<|unk|>"),
+}
+_CONFIG = "tokenizer_config.json"  # of transformers, beside the tokenizer's own file
+
+
+class HuggingFaceTokenizer:
+    """
+    One tokenizer, shared by all threads: the library lets the GIL go and keeps no state between calls.
+
+    Truncation and padding that its file asks for are switched off: both would change samples in silence. Its template
+    is not applied either: bos and eos are added by the packer, by their ids in ``special``.
+    """
+
+    def __init__(self, text: str, name: str, special: Mapping[str, int | None]) -> None:
+        self._json = text
+        self._name = name
+        self._tokenizer = tokenizers("for a tokenizer from a file").Tokenizer.from_str(text)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+        self.vocab_size = max(vocabulary.values(), default=-1) + 1
+        self.special: Mapping[str, int | None] = {role: special.get(role) for role in ROLES}
+        self._dtype = id_dtype(self.vocab_size)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], named: Mapping[str, str] | None = None) -> HuggingFaceTokenizer:
+        """
+        Read a ``tokenizers`` JSON; SourceError where it is none.
+
+        Which token is bos, eos, pad or unk is said by ``named``, else by ``tokenizer_config.json`` beside the file,
+        else by what such tokens are usually called.
+        """
+        library = tokenizers(f"to read {os.fspath(path)}")
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+            loaded = library.Tokenizer.from_str(text)
+        except OSError as exc:
+            raise SourceError(f"{os.fspath(path)}: the tokenizer cannot be read: {exc.strerror or exc}") from exc
+        except Exception as exc:  # noqa: BLE001, RUF100 - the library raises no other class for a bad file
+            raise SourceError(f"{os.fspath(path)}: expected a tokenizers JSON (tokenizer.json): {exc}") from exc
+        special: dict[str, int | None] = {}
+        configured = _configured(Path(path).with_name(_CONFIG))
+        for role in ROLES:
+            special[role] = _find(loaded, role, (named or {}).get(role), configured.get(role), os.fspath(path))
+        return cls(text, Path(path).name, special)
+
+    def encode(self, documents: Documents) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The library's own ids, without special tokens; all cores, as far as it may use them."""
+        data = documents.data.data
+        places = zip(documents.starts.tolist(), (documents.starts + documents.sizes).tolist(), strict=True)
+        texts = [str(data[start:stop], "utf-8") for start, stop in places]
+        ids = [each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        return np.fromiter(chain.from_iterable(ids), self._dtype, int(lengths.sum())), lengths
+
+    def decode(self, ids: NDArray[Any]) -> bytes:
+        """What the tokenizer's decoder makes of some ids; special tokens are left out."""
+        return str(self._tokenizer.decode(ids.tolist(), skip_special_tokens=True)).encode()
+
+    def to_json(self) -> dict[str, Any]:
+        """The file's own text, and what was found in it."""
+        numbers = {"vocab_size": self.vocab_size, "special": dict(self.special)}
+        return {"kind": "huggingface", "name": self._name, **numbers, "json": self._json}
+
+
+def _configured(path: Path) -> dict[str, str]:
+    """Special tokens by role, as transformers keeps them beside a tokenizer."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        raise SourceError(f"{path}: lies beside the tokenizer and cannot be read ({exc}); move it away") from exc
+    found = {}
+    for role in ROLES:
+        token = said.get(f"{role}_token") if isinstance(said, dict) else None
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str):
+            found[role] = token
+    return found
+
+
+def _find(loaded: Any, role: str, named: str | None, configured: str | None, path: str) -> int | None:
+    """The id of a role's token."""
+    token = named or configured
+    if token is not None:
+        found = loaded.token_to_id(token)
+        if found is None:
+            raise SourceError(f"{path}: has no token {token!r}, which was named as its {role}")
+        return int(found)
+    for usual in _USUAL[role]:
+        found = loaded.token_to_id(usual)
+        if found is not None:
+            return int(found)
+    return None

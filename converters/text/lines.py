@@ -1,0 +1,209 @@
+"""One .txt file: a document a line, or a document a paragraph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import ThreadPool
+from fastio.converters.base import Problem
+from fastio.converters.text.documents import Documents, Limits, TextOptions
+from fastio.converters.text.separators import Separators
+from fastio.converters.text.streams import Stream, opened, plain_name
+from fastio.errors import SourceError
+
+__all__ = ["LinesSource", "open_lines"]
+
+# What stands between two documents. Lines of blanks alone belong to it; so does the CR of a CR LF.
+_BETWEEN = {
+    "line": re.compile(rb"\r?\n(?:[ \t\r]*\n)*"),
+    "paragraph": re.compile(rb"\r?\n(?:[ \t\r]*\n)+"),
+}
+_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*\n)*")
+_BLANK = b" \t\r\n"
+
+
+def open_lines(path: str, options: TextOptions) -> LinesSource:
+    """A .txt, .txt.gz or .txt.zst file; ``options.split`` says what a document is, a line unless told."""
+    if not Path(path).is_file():
+        raise SourceError(f"{path}: expected a file")
+    return LinesSource(path, options.split or "line", options.max_document_bytes)
+
+
+@dataclass(slots=True)
+class LinesSource:
+    """
+    A text file cut at its line ends, or at lines that are empty or blank. Satisfies ``TextSource``.
+
+    A document's key is the file's name and the number of its first line. What stands between documents is kept apart,
+    so that unpacking can give back the file byte by byte.
+    """
+
+    path: str
+    split: Literal["line", "paragraph"]
+    max_document_bytes: int
+    separators: Separators = field(default_factory=Separators)
+    is_ids: bool = False
+    has_labels: bool = False
+    problems: Sequence[Problem] = ()
+    files_opened: int = 1
+
+    @property
+    def layout(self) -> str:
+        """The name in TEXT_SOURCES."""
+        return "lines"
+
+    @property
+    def size_bytes(self) -> int:
+        """The file's, as it lies on the disk."""
+        return Path(self.path).stat().st_size
+
+    @property
+    def disk_bytes(self) -> int:
+        """The file's blocks."""
+        return Path(self.path).stat().st_blocks * 512
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """How the file was cut, and what stood between its documents."""
+        source = {"layout": self.layout, "name": plain_name(Path(self.path).resolve().name), "split": self.split}
+        return {"classes": None, "source": {**source, "between": self.separators.to_json()}}
+
+    def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
+        """All documents, in pieces."""
+        del pool  # one file is read by one thread
+        self.separators = Separators()
+        with opened(self.path) as stream:
+            cutter = _Cutter(self, plain_name(Path(self.path).name))
+            position = 0
+            for block in _blocks(stream, limits.block_bytes):
+                for piece in cutter.cut(block, is_last=not block):
+                    at = stream.position
+                    yield from _pieces(piece, limits, at - position)
+                    position = at
+
+
+def _blocks(stream: Stream, size: int) -> Iterator[bytes]:
+    """Blocks of a stream, an empty one at the end."""
+    while block := stream.read(size):
+        yield block
+    yield b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Documents of one block: where they lie in it, and the numbers of their lines."""
+
+    name: str
+    data: bytes
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    lines: NDArray[np.int64]
+    problems: Sequence[Problem]
+
+
+def _pieces(piece: _Piece, limits: Limits, read_bytes: int) -> Iterator[Documents]:
+    """Cut further where there are too many documents in it."""
+    data = np.frombuffer(piece.data, np.uint8)
+    count = len(piece.starts)
+    for start in range(0, max(count, 1), limits.block_documents):
+        part = slice(start, start + limits.block_documents)
+        yield Documents(
+            keys=[f"{piece.name}:{line}" for line in piece.lines[part].tolist()],
+            data=data,
+            starts=piece.starts[part],
+            sizes=piece.stops[part] - piece.starts[part],
+            labels=None,
+            problems=piece.problems if start == 0 else (),
+            read_bytes=read_bytes if start == 0 else 0,
+        )
+
+
+class _Cutter:
+    """Cuts blocks into documents; what may go on in the next block waits for it."""
+
+    def __init__(self, source: LinesSource, name: str) -> None:
+        self._between = _BETWEEN[source.split]
+        self._limit = source.max_document_bytes
+        self._separators = source.separators
+        self._name = name
+        self._rest = b""
+        self._line = 1  # number of the line that ``_rest`` begins in
+        self._is_head = True
+        self._too_long = 0  # line of a document that is being passed over
+
+    def cut(self, block: bytes, *, is_last: bool) -> Iterator[_Piece]:
+        """The documents that end in this block; all that are left in the last, empty one."""
+        data = self._rest + block
+        if self._is_head:
+            head = _HEAD.match(data)
+            stop = head.end() if head else 0
+            if not data[stop:].strip(_BLANK) and not is_last and len(data) <= self._limit:
+                self._rest = data
+                return
+            self._separators.head = data[:stop].decode("utf-8")
+            self._line += data.count(b"\n", 0, stop)
+            data, self._is_head = data[stop:], False
+        between = [match.span() for match in self._between.finditer(data)]
+        if is_last:
+            between = _ended(data, between)
+        else:
+            while between and not data[between[-1][1] :].strip(_BLANK):
+                between.pop()  # may go on in the next block
+        end = between[-1][1] if between else 0
+        self._rest = data[end:]
+        if between:
+            yield self._piece(data[:end], np.array(between, np.int64))
+        self._pass_over()
+
+    def _piece(self, data: bytes, between: NDArray[np.int64]) -> _Piece:
+        starts, stops = np.concatenate(([0], between[:-1, 1])), between[:, 0]
+        ends_of_lines = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+        lines = self._line + np.searchsorted(ends_of_lines, starts)
+        self._line += len(ends_of_lines)
+        problems = []
+        first = int(self._too_long > 0)
+        if first:
+            problems.append(Problem(f"{self._name}:{self._too_long}", self._sentence()))
+            self._too_long = 0
+        long = np.flatnonzero(stops[first:] - starts[first:] > self._limit) + first
+        problems += [Problem(f"{self._name}:{lines[i]}", self._sentence()) for i in long.tolist()]
+        good = np.setdiff1d(np.arange(first, len(starts)), long)
+        if len(good) < len(starts):
+            self._separators.is_whole = False
+        self._separators.add(data, between)
+        return _Piece(self._name, data, starts[good], stops[good], lines[good], problems)
+
+    def _pass_over(self) -> None:
+        """Keep only the end of a document that is too long already."""
+        if len(self._rest) <= self._limit:
+            return
+        self._too_long = self._too_long or self._line
+        # A letter says that the document goes on; the blanks behind it may become what ends it.
+        kept = min(len(self._rest) - len(self._rest.rstrip(_BLANK)) + 1, self._limit)
+        dropped = self._rest[: len(self._rest) - kept]
+        self._line += dropped.count(b"\n")
+        self._rest = self._rest[len(dropped) :]
+
+    def _sentence(self) -> str:
+        return f"is longer than {self._limit:,} bytes; --max-document raises that limit"
+
+
+def _ended(data: bytes, between: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The separators of the end of a file: its last line end and blank lines are one more, or part of the last."""
+    start = between[-1][1] if between else 0
+    if start == len(data):
+        return between
+    stop = len(data.rstrip(_BLANK))
+    if stop <= start:
+        return [*between[:-1], (between[-1][0], len(data))] if between else []
+    at = data.find(b"\n", stop)
+    if at < 0:
+        return [*between, (len(data), len(data))]
+    return [*between, (at - (data[at - 1] == ord("\r")), len(data))]

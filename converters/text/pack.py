@@ -1,0 +1,146 @@
+"""Writes a store from text: one thread reads, others tokenise pieces ahead, one writer takes them in their order."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fastio import _native
+from fastio.converters.ahead import in_order
+from fastio.converters.base import Problem
+from fastio.converters.describe import store_bytes
+from fastio.converters.packer import MAX_JOBS
+from fastio.converters.scan import shown
+from fastio.converters.text.documents import Limits, TextSource
+from fastio.converters.text.encode import Encoded, Encoder
+from fastio.errors import SourceError
+from fastio.machine import available_cpus
+from fastio.store import create_store, open_store
+
+__all__ = ["TextReport", "pack_text"]
+
+
+@dataclass(slots=True)
+class TextReport:
+    """
+    What a run of ``pack_text`` did. ``found`` documents are always ``packed`` and the skipped ones together.
+
+    ``samples`` are more than ``packed`` where documents were split. ``cut_tokens`` of ``cut_documents`` were left out
+    because truncating was asked for.
+    """
+
+    path: str
+    format: str = ""
+    found: int = 0
+    packed: int = 0
+    samples: int = 0
+    skipped: list[Problem] = field(default_factory=list)
+    tokens: int = 0
+    text_bytes: int = 0
+    payload_bytes: int = 0
+    cut_documents: int = 0
+    cut_tokens: int = 0
+    split_documents: int = 0
+    source_bytes: int = 0
+    store_bytes: int = 0
+    shards: int = 0
+    seconds: float = 0.0
+
+    def add(self, encoded: Encoded) -> None:
+        """Count a piece."""
+        self.found += encoded.documents + len(encoded.chunk.problems)
+        self.packed += encoded.documents
+        self.samples += len(encoded.chunk.batch.keys)
+        self.skipped += encoded.chunk.problems
+        self.tokens += encoded.tokens
+        self.text_bytes += encoded.text_bytes
+        self.payload_bytes += sum(int(spans.sizes.sum()) for spans in encoded.chunk.batch.spans.values())
+        self.cut_documents += encoded.cut_documents
+        self.cut_tokens += encoded.cut_tokens
+        self.split_documents += encoded.split_documents
+
+
+def pack_text(
+    source: TextSource,
+    encoder: Encoder,
+    out: str | os.PathLike[str],
+    *,
+    jobs: int | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    shard_bytes: int | None = None,
+    overwrite: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> TextReport:
+    """
+    Pack all documents of ``source``, as ``encoder`` makes samples of them, into the store ``out``.
+
+    ``jobs`` threads tokenise (default: the CPUs this process may use, 16 at most). The rest is as in
+    ``fastio.converters.pack``: a bad document stops the run or is listed in the store, the result does not depend on
+    ``jobs``, and whatever fails, nothing lies under the final name. ``progress(samples, bytes of the source read)`` is
+    told of every piece.
+    """
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"jobs={jobs}: expected at least 1")
+    begun = time.perf_counter()
+    report = TextReport(os.fspath(out), found=len(source.problems), skipped=list(source.problems))
+    if on_error == "raise" and report.skipped:
+        raise _stop(source, report.skipped[0], of=len(report.skipped))
+    jobs = jobs or min(available_cpus(), MAX_JOBS)
+    with (
+        create_store(out, encoder.schema, overwrite=overwrite, shard_bytes=shard_bytes) as writer,
+        closing(_native.ThreadPool(jobs)) as pool,
+        closing(in_order(encoder, source.read(Limits(), pool), jobs=jobs)) as pieces,
+    ):
+        for encoded in pieces:
+            if encoded.chunk.problems and on_error == "raise":
+                raise _stop(source, encoded.chunk.problems[0], of=1)
+            if encoded.chunk.batch.keys:
+                writer.append(encoded.chunk.batch)
+            report.add(encoded)
+            if progress is not None:
+                progress(len(encoded.chunk.batch.keys), encoded.read_bytes)
+        if not report.packed:
+            raise _nothing_left(source, report.skipped)
+        if report.packed + len(report.skipped) != report.found:
+            raise AssertionError(f"{report.found} documents found, {report.packed} packed")
+        writer.close(_metadata(source, encoder, report))
+    with open_store(out) as store:
+        report.format, report.shards, report.store_bytes = store.format, len(store.shard_paths), store_bytes(store)
+    report.source_bytes = source.disk_bytes
+    report.seconds = time.perf_counter() - begun
+    return report
+
+
+def _metadata(source: TextSource, encoder: Encoder, report: TextReport) -> dict[str, Any]:
+    """What the store says of its source, its tokenizer and what was left out."""
+    ledger = [{"key": problem.key, "problem": problem.problem} for problem in report.skipped]
+    said: dict[str, Any] = {**source.metadata, "skipped": ledger}
+    if "tokens" not in encoder.schema:
+        return said
+    cut = {"documents": report.cut_documents, "tokens": report.cut_tokens}
+    options = {**encoder.sequences.to_json(), "documents": report.packed, "cut": cut, "split": report.split_documents}
+    return {**said, "tokenizer": {**encoder.to_json(), "options": options}}
+
+
+def _stop(source: TextSource, problem: Problem, *, of: int) -> SourceError:
+    more = f" (the first of {of} problems)" if of > 1 else ""
+    return SourceError(
+        f"{shown(source.path)}: {problem.key} {problem.problem}{more}; "
+        f"correct it, or leave such documents out with --on-error skip"
+    )
+
+
+def _nothing_left(source: TextSource, skipped: list[Problem]) -> SourceError:
+    if not skipped:
+        return SourceError(f"{shown(source.path)}: nothing to pack, there is no text in it")
+    first = skipped[0]
+    return SourceError(
+        f"{shown(source.path)}: nothing left to pack, all {len(skipped)} documents have problems; "
+        f"the first: {first.key} {first.problem}"
+    )

@@ -1,0 +1,108 @@
+"""Text to token ids and back: the tokenizer of bytes, and the protocol that it shares with others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.converters.text.documents import Documents
+
+__all__ = ["ROLES", "BytesTokenizer", "Tokenizer", "as_ids", "gathered", "id_dtype"]
+
+ROLES = ("bos", "eos", "pad", "unk")
+
+
+def id_dtype(vocab_size: int | None) -> str:
+    """
+    The numpy type string of ids: two bytes where all of the vocabulary fits, four otherwise.
+
+    >>> id_dtype(50257), id_dtype(65536), id_dtype(65537)
+    ('<u2', '<u2', '<u4')
+    """
+    return "<u2" if vocab_size is not None and vocab_size <= 1 << 16 else "<u4"
+
+
+class Tokenizer(Protocol):
+    """
+    Documents to ids. Safe to share between threads.
+
+    ``special`` gives each of ROLES its id, or None. ``encode`` adds none of them: bos and eos are the packer's.
+    """
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def special(self) -> Mapping[str, int | None]: ...
+
+    def encode(self, documents: Documents) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The ids of valid documents one behind the other (``id_dtype``), and how many each document has."""
+        ...
+
+    def decode(self, ids: NDArray[Any]) -> bytes:
+        """The text of some ids; special ids have none."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """What stands in the store: kind, name, vocab_size, special, json (the tokenizer's own text, or None)."""
+        ...
+
+
+class BytesTokenizer:
+    """
+    Every byte of UTF-8 is an id; 256 is bos, 257 eos, 258 pad. Loses nothing, and any bytes come back.
+
+    >>> BytesTokenizer().decode(np.array([256, 104, 105, 257]))
+    b'hi'
+    """
+
+    vocab_size = 259
+    special: Mapping[str, int | None] = {"bos": 256, "eos": 257, "pad": 258, "unk": None}
+
+    def encode(self, documents: Documents) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The bytes as numbers."""
+        return gathered(documents).astype(id_dtype(self.vocab_size)), documents.sizes
+
+    def decode(self, ids: NDArray[Any]) -> bytes:
+        """The bytes again."""
+        return ids[ids < 256].astype(np.uint8).tobytes()
+
+    def to_json(self) -> dict[str, Any]:
+        """Nothing but its kind and its numbers."""
+        numbers = {"vocab_size": self.vocab_size, "special": dict(self.special)}
+        return {"kind": "bytes", "name": "bytes", **numbers, "json": None}
+
+
+def gathered(documents: Documents) -> NDArray[np.uint8]:
+    """The bytes of documents one behind the other, without what stands between them."""
+    starts, stops = documents.starts, documents.starts + documents.sizes
+    if len(starts) == 0:
+        return documents.data[:0]
+    if np.array_equal(starts[1:], stops[:-1]):
+        return documents.data[starts[0] : stops[-1]]
+    edges = np.zeros(len(documents.data) + 1, np.int8)
+    np.add.at(edges, starts, 1)
+    np.subtract.at(edges, stops, 1)
+    inside: NDArray[np.bool_] = np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_)
+    return documents.data[inside]
+
+
+def as_ids(documents: Documents, vocab_size: int | None) -> tuple[Documents, NDArray[Any], NDArray[np.int64]]:
+    """Ready ids: the documents that are within the vocabulary, their ids and lengths."""
+    limit = vocab_size if vocab_size is not None else 1 << 32
+    ids = documents.data.view(np.int64)
+    bad = np.flatnonzero((ids < 0) | (ids >= limit))
+    starts, sizes = documents.starts // 8, documents.sizes // 8
+    if len(bad):
+        owners = np.searchsorted(starts + sizes, bad, side="right")
+        problems = {
+            int(owner): f"has the token id {ids[at]}, expected 0 to {limit - 1:,}"
+            for owner, at in zip(owners[::-1].tolist(), bad[::-1].tolist(), strict=True)
+            if owner < len(starts) and starts[owner] <= at
+        }
+        documents = documents.without(problems)
+    flat = gathered(documents).view(np.int64).astype(id_dtype(vocab_size))
+    return documents, flat, documents.sizes // 8

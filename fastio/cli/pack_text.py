@@ -1,0 +1,138 @@
+"""``fastio pack`` of text: from documents to a store of tokens or UTF-8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from fastio.cli.screen import counted, meter, number, printable, problem_table, size
+from fastio.cli.text_options import TEXT_LAYOUTS, TEXT_OPTIONS, TextArguments
+
+if TYPE_CHECKING:
+    from fastio.converters.text import Encoder, TextReport, TextSource
+
+__all__ = ["packs_text"]
+
+
+_Command = Callable[..., Any]
+_SHARED = ("layout", "jobs", "on_error", "shard_size", "overwrite")  # options that text and pictures have
+
+
+def packs_text(command: _Command) -> _Command:
+    """Give ``fastio pack`` the options about text, and have it pack SRC where that is text; else ``command`` does."""
+
+    @wraps(command)
+    def packing(src: str, out: str, **options: Any) -> None:
+        text = TextArguments(**{name: options.pop(name) for name in TextArguments.__slots__})
+        if not _is_text(src, options["layout"]):
+            if text.given:
+                raise click.UsageError(
+                    f"{text.given[0]} is about text, and {src} is none by its name; --layout says what it is"
+                )
+            command(src, out, **options)
+            return
+        others = [name for name, value in options.items() if value and name not in _SHARED]
+        if others:
+            raise click.UsageError(f"--{others[0].replace('_', '-')} is for pictures; {src} is text")
+        _pack(text, src, out, **{name: options[name] for name in _SHARED})
+
+    for option in reversed(TEXT_OPTIONS):
+        packing = option(packing)
+    return packing
+
+
+def _is_text(src: str, layout: str) -> bool:
+    from fastio.converters.text import find_text
+
+    return layout in TEXT_LAYOUTS or (layout == "auto" and find_text(src) is not None)
+
+
+def _pack(
+    text: TextArguments,
+    src: str,
+    out: str,
+    *,
+    layout: str,
+    jobs: int | None,
+    on_error: Literal["raise", "skip"],
+    shard_size: int | None,
+    overwrite: bool,
+) -> None:
+    """Pack the documents of SRC and say what was done."""
+    from fastio.converters.text import open_text
+    from fastio.converters.text import pack_text as run
+    from fastio.store import check_target
+
+    check_target(out, overwrite=overwrite, shard_bytes=shard_size)
+    source = open_text(src, layout=layout, options=text.options())
+    encoder = text.encoder(source)
+    click.echo(_found(source, encoder), err=True)
+    with meter("packing", source.size_bytes, unit="bytes") as progress:
+        report = run(
+            source,
+            encoder,
+            out,
+            jobs=jobs,
+            on_error=on_error,
+            shard_bytes=shard_size,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    if report.skipped:
+        problem_table([(problem.key, problem.problem) for problem in report.skipped])
+    for line in _summary(report, encoder):
+        click.echo(line)
+
+
+def _found(source: TextSource, encoder: Encoder) -> str:
+    """What the source was taken for and what will become of it, in one line."""
+    cut = source.metadata["source"].get("split")
+    what = {"text-folder": "text files", "lines": f"a sample a {cut}"}[source.layout]
+    classes = source.metadata.get("classes")
+    labels = counted(len(classes), "class", "classes") if classes else "no labels"
+    files = counted(source.files_opened, "file")
+    return f"{printable(source.path)}: {what}, {size(source.size_bytes)} in {files}, {labels}; {_stored(encoder)}"
+
+
+def _stored(encoder: Encoder) -> str:
+    field = encoder.schema.payload[0]
+    if field.name == "text":
+        return "stored as UTF-8 (--tokenizer bytes or FILE stores tokens)"
+    said = encoder.to_json()
+    bits = 16 if field.dtype == "<u2" else 32
+    vocabulary = "" if said["vocab_size"] is None else f", {number(said['vocab_size'])} ids"
+    return f"tokenizer {printable(str(said['name']))}{vocabulary}, stored as uint{bits}"
+
+
+def _summary(report: TextReport, encoder: Encoder) -> list[str]:
+    from fastio.converters.describe import overhead_reason
+
+    seconds = max(report.seconds, 1e-9)
+    skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
+    of = counted(report.found, "document")
+    lines = [f"packed {number(report.packed)} of {of}{skipped} in {report.seconds:.2f} s"]
+    is_tokens = "tokens" in encoder.schema
+    rate = f"{number(report.tokens // seconds)} tokens/s" if is_tokens else f"{size(report.text_bytes / seconds)}/s"
+    lines[0] += f" ({rate})"
+    if is_tokens:
+        each = f", {report.text_bytes / report.tokens:.2f} bytes of text a token" if report.text_bytes else ""
+        lines.append(f"tokens: {number(report.tokens)} in {counted(report.samples, 'sample')}{each}")
+    if report.split_documents:
+        lines.append(f"split:  {counted(report.split_documents, 'document')} into several samples (key#0, key#1, ...)")
+    if report.cut_tokens:
+        documents = counted(report.cut_documents, "document")
+        lines.append(f"CUT:    {counted(report.cut_tokens, 'token')} at the ends of {documents}")
+    before = f"{size(report.source_bytes)} on disk"
+    if report.text_bytes:
+        before = f"{size(report.text_bytes)} of text; {before}"
+    overhead = (report.store_bytes - report.payload_bytes) / report.samples
+    shards = f" in {report.shards} shards" if report.shards > 1 else ""
+    lines.append(f"before: {before}")
+    lines.append(
+        f"after:  {size(report.store_bytes)}{shards}, {number(report.payload_bytes / report.samples)} B a sample and "
+        f"{number(overhead)} B on top ({overhead_reason(report.format)})"
+    )
+    return lines

@@ -1,0 +1,69 @@
+"""Text as users have it, made for tests, and what a packed store gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastio.converters.text import BytesTokenizer, Encoder, Sequences, TextOptions, TextReport, open_text, pack_text
+from fastio.converters.text.documents import Limits
+from fastio.converters.text.tokenizer import Tokenizer
+from fastio.store import open_store
+
+SUFFIXES = (".lmdb", ".h5", ".tar")
+BYTES = BytesTokenizer()
+
+
+def tree(folder: Path, files: Mapping[str, bytes | str]) -> Path:
+    """A folder with these files below it."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
+def packed(
+    source: Path,
+    out: Path,
+    *,
+    tokenizer: Tokenizer | None = None,
+    options: TextOptions | None = None,
+    sequences: Sequences | None = None,
+    **how: Any,
+) -> TextReport:
+    """Pack a source as the command line does; ``how`` goes to ``pack_text``."""
+    opened = open_text(source, options=options)
+    encoder = Encoder(tokenizer, sequences or Sequences(), is_ids=opened.is_ids, has_labels=opened.has_labels)
+    return pack_text(opened, encoder, out, **how)
+
+
+def values(path: Path) -> dict[str, bytes]:
+    """The payload of every sample by key, in order."""
+    with open_store(path) as store:
+        every = np.arange(len(store))
+        spans = store.spans(store.schema.payload[0].name, every)
+        return {key: view.tobytes() for key, view in zip(store.keys(every), spans.views(), strict=True)}
+
+
+def ids(path: Path, dtype: str = "<u2") -> dict[str, list[int]]:
+    """The token ids of every sample by key."""
+    return {key: np.frombuffer(value, dtype).tolist() for key, value in values(path).items()}
+
+
+def documents(
+    source: Path, options: TextOptions | None = None, limits: Limits | None = None
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """What a source reads, unchecked: texts by key, and sentences by the keys of its problems."""
+    opened = open_text(source, options=options)
+    texts: dict[str, bytes] = {}
+    problems = {problem.key: problem.problem for problem in opened.problems}
+    for part in opened.read(limits or Limits()):
+        for key, start, size in zip(part.keys, part.starts.tolist(), part.sizes.tolist(), strict=True):
+            assert key not in texts
+            texts[key] = part.data[start : start + size].tobytes()
+        problems |= {problem.key: problem.problem for problem in part.problems}
+    return texts, problems
