@@ -159,16 +159,7 @@ def _repeated(store: SealedStore) -> dict[int, Problem]:
 def _without(batch: SampleBatch, good: NDArray[np.int64]) -> SampleBatch:
     return SampleBatch(
         keys=[batch.keys[i] for i in good],
-        spans={
-            name: Spans(
-                s.buffers,
-                s.shard[good],
-                s.starts[good],
-                s.sizes[good],
-                s.checksums[good] if s.checksums is not None else None,
-            )
-            for name, s in batch.spans.items()
-        },
+        spans={name: spans.at(good) for name, spans in batch.spans.items()},
         columns={name: column[good] for name, column in batch.columns.items()},
         shapes={name: shape[good] for name, shape in batch.shapes.items()},
     )

@@ -135,7 +135,41 @@ def read_ahead(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.in
     finds them in memory. Blocks while the disk's queue is full: give it a pool of its own.
     """
 
-def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, fast: bool = False) -> Job:
+class Transcoded:
+    """What ``transcode_images`` made of a batch of ``count`` pictures."""
+
+    def __init__(self, count: int) -> None: ...
+
+    RESIZED: int = 0
+
+    REWRITTEN: int = 1
+
+    FITTING: int = 2
+
+    OTHER: int = 3
+
+    UNUSUAL: int = 4
+
+    RICH: int = 5
+
+    def take(self, ring: BufferRing) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32], NDArray[np.uint32], NDArray[np.uint32]]:
+        """
+        Once, after the job: all bytes one after the other in memory of ``ring``; their sizes;
+        (n, 5) status, outcome, height, width and channels; where the restart intervals begin
+        within each picture, one picture after the other; how many of these each has.
+        """
+
+def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: Transcoded, pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, quality: int = 90, subsampling: int = 2, restart: int = 0) -> Job:
+    """
+    Write pictures anew. ``bound`` 1 makes the short side at most ``side`` pixels, 2 the
+    long one; ``subsampling`` is 0 for 4:4:4, 1 for 4:2:2, 2 for 4:2:0; ``restart`` puts
+    markers every so many MCUs into JPEGs, losslessly where they are small enough. The
+    outcome is RESIZED or REWRITTEN, or one of FITTING (nothing to do), OTHER (another
+    kind), UNUSUAL (CMYK, 12 bits, bytes behind the picture), RICH (a PNG that a JPEG
+    cannot hold): these are kept as they are.
+    """
+
+def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None) -> Job:
     """
     Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.
 
@@ -148,7 +182,8 @@ def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArr
     quarter or eighth first, where at least twice the virtual size is left: other pixels,
     but nearly so. A box that leaves its picture is
     BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is
-    seen by ``checksums`` only.
+    seen by ``checksums`` only. ``intervals`` are the spans of where each JPEG's restart
+    intervals 8, 16, ... begin, uint32 within the file; they need not be true.
     """
 
 def gather_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, height: int, width: int) -> Job:

@@ -17,7 +17,7 @@ from fastio.schema import BYTES, IMAGE, RAW, TEXT, TOKENS, Field
 from fastio.spans import Spans
 from fastio.store.base import SampleStore
 
-__all__ = ["Finish", "RowReader", "Shape", "label_values", "one_by_one", "pick"]
+__all__ = ["Finish", "RowReader", "Shape", "label_values", "one_by_one"]
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class RowReader:
         assert self._shapes is not None
         missing = np.flatnonzero(~_possible(shapes))
         shapes[missing] = 0
-        probed = self.codec.probe(pick(spans, missing))
+        probed = self.codec.probe(spans.at(missing))
         probed[:, 3] = probed[:, 3].clip(1, _MOST_CHANNELS)  # a TIFF may have more: of the three modes, RGBA keeps most
         readable = np.isin(probed[:, 0], (_native.OK, _native.UNSUPPORTED))
         readable &= _possible(probed[:, 1:4])
@@ -259,12 +259,6 @@ def _raw_shape(field: Field) -> Shape:
     """The shape of a raw row: the field's, and one channel for a grey picture."""
     shape = tuple(size for size in field.shape if size is not None)  # a raw field's sizes are all fixed
     return (*shape, 1) if _is_raw_picture(field) and len(shape) == 2 else shape
-
-
-def pick(spans: Spans, positions: NDArray[np.int64] | slice) -> Spans:
-    """The spans at these positions."""
-    checksums = None if spans.checksums is None else spans.checksums[positions]
-    return Spans(spans.buffers, spans.shard[positions], spans.starts[positions], spans.sizes[positions], checksums)
 
 
 def label_values(column: NDArray[Any], *, where: str) -> NDArray[Any]:

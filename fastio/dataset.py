@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import Dataset
 
-from fastio.collate import RowReader, label_values, one_by_one, pick
+from fastio.collate import RowReader, label_values, one_by_one
 from fastio.errors import SchemaError
 from fastio.iterable import SequentialDataset
 from fastio.machine import rank_and_world
@@ -103,7 +103,7 @@ class FastDataset(Dataset[Any]):
         values: list[Any] = [None] * len(indices)
         shapes = reader.shapes(indices, spans)
         for positions in _groups(shapes):
-            rows = reader.read(indices[positions], pick(spans, positions), shapes[positions], verify=self.verify)
+            rows = reader.read(indices[positions], spans.at(positions), shapes[positions], verify=self.verify)
             for position, row in zip(positions.tolist(), rows, strict=True):
                 values[position] = _picture(row) if reader.is_picture else row
         return values

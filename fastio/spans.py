@@ -19,7 +19,8 @@ class Spans:
 
     ``shard`` is int32, ``starts`` and ``sizes`` are int64, ``checksums`` (CRC-32, as zlib's)
     is uint32 or None where the store has none; all 1-D of the same length, C contiguous.
-    ``buffers`` keeps the mapped files alive.
+    ``buffers`` keeps the mapped files alive. ``intervals`` says where in a JPEG restart intervals begin, for
+    decoders that jump: spans of little-endian uint32, empty ones where nothing is known. It need not be true.
 
     >>> data = np.frombuffer(b"abcdef", np.uint8)
     >>> spans = Spans(Buffers([data]), np.zeros(2, np.int32), np.array([0, 4]), np.array([3, 2]))
@@ -32,6 +33,7 @@ class Spans:
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
     checksums: NDArray[np.uint32] | None = None
+    intervals: Spans | None = None
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -64,7 +66,15 @@ class Spans:
 
     def part(self, start: int, stop: int) -> Spans:
         """The spans of the positions from ``start`` up to ``stop``."""
-        if (start, stop) == (0, len(self)):
-            return self
-        checksums = None if self.checksums is None else self.checksums[start:stop]
-        return Spans(self.buffers, self.shard[start:stop], self.starts[start:stop], self.sizes[start:stop], checksums)
+        return self if (start, stop) == (0, len(self)) else self.at(slice(start, stop))
+
+    def at(self, positions: NDArray[np.int64] | slice) -> Spans:
+        """The spans at these positions."""
+        return Spans(
+            self.buffers,
+            self.shard[positions],
+            self.starts[positions],
+            self.sizes[positions],
+            None if self.checksums is None else self.checksums[positions],
+            None if self.intervals is None else self.intervals.at(positions),
+        )

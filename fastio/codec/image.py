@@ -59,6 +59,7 @@ class ImageCodec:
         """Decode picture i into ``out[i]``, ``(n, H, W, C)`` or planar; see ``Codec.decode``."""
         checksums = spans.checksums if verify else None
         if geometry is not None:
+            known = spans.intervals
             return _native.decode_transformed(
                 spans.buffers,
                 spans.shard,
@@ -74,6 +75,7 @@ class ImageCodec:
                 planar=geometry.is_planar,
                 grey=geometry.is_grey,
                 fast=geometry.is_fast,
+                intervals=None if known is None else (known.buffers, known.shard, known.starts, known.sizes),
             )
         return _native.decode_images(
             spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, out, status, pool

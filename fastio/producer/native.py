@@ -15,7 +15,7 @@ from torch.utils.data import default_collate
 
 from fastio import _native
 from fastio.batches import Batches
-from fastio.collate import Shape, one_by_one, pick
+from fastio.collate import Shape, one_by_one
 from fastio.dataset import FastDataset
 from fastio.errors import SchemaError
 from fastio.producer.base import Made, OnError
@@ -245,7 +245,7 @@ class _NativeBatch:
             return
         self._rows, self._tensor = producer._buffer(part.stop - part.start, shape)
         self._status = np.empty(part.stop - part.start, np.int32)
-        self._spans = pick(chunk.spans, part)
+        self._spans = chunk.spans.at(part)
         geometry = None
         if self._planned is not None:
             assert producer._fused is not None

@@ -17,10 +17,11 @@ from fastio.store.format import Place
 __all__ = ["Header", "check_names", "expected_arrays", "join_keys", "split_keys", "unit_bytes"]
 
 VERSION = 2  # 2: the starts and sizes of a flat field count ids, see ``unit_bytes``; written only where there is one
+_PARTS = ("starts", "sizes", "checksums", "shapes", "interval_counts", "intervals")
 # Keys of fixed width may take this much more than the same keys joined by NUL.
 _FIXED_FACTOR, _FIXED_BYTES = 4, 1 << 20
 
-Expected = tuple[str, tuple[int, ...]]  # dtype and shape
+Expected = tuple[str, tuple[int | None, ...]]  # dtype and shape; None: of any length
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ def expected_arrays(schema: Schema, count: int) -> tuple[dict[str, Expected], di
         optional[f"{field.name}_checksums"] = ("<u4", (count,))
         if field.codec == IMAGE:
             optional[f"{field.name}_shapes"] = ("<i4", (count, 3))
+            optional[f"{field.name}_interval_counts"] = ("<u4", (count,))
+            optional[f"{field.name}_intervals"] = ("<u4", (None,))
     for field in schema.columns:
         required[field.name] = (field.dtype, (count, *_fixed(field)))
     return required, optional
@@ -91,7 +94,7 @@ def check_names(schema: Schema) -> None:
     for field in schema.fields:
         names = [field.name]
         if not field.is_column:
-            names += [f"{field.name}_{part}" for part in ("starts", "sizes", "checksums", "shapes")]
+            names += [f"{field.name}_{part}" for part in _PARTS]
         for name in names:
             if name in taken:
                 raise SchemaError(f"field {field.name!r}: the name {name!r} is taken in the index; rename the field")

@@ -50,6 +50,7 @@ def check_batch(schema: Schema, batch: SampleBatch, *, seen: Set[str], path: str
         arrays[f"{field.name}_checksums"] = _checksums(field, spans, batch.keys, path=path)
         if field.codec == IMAGE:
             shapes = batch.shapes.get(field.name, np.zeros((count, 3), np.int32))
+            arrays[f"{field.name}_interval_counts"] = _interval_counts(field, spans)
             arrays[f"{field.name}_shapes"] = _exact(f"{field.name} (shapes)", shapes, dtype="<i4", shape=(count, 3))
     for field in schema.columns:
         shape = (count, *field.shape)
@@ -125,6 +126,16 @@ def _checksums(field: Field, spans: Spans, keys: Sequence[str], *, path: str) ->
             field=field.name,
         )
     return found
+
+
+def _interval_counts(field: Field, spans: Spans) -> NDArray[np.uint32]:
+    """How many places of restart intervals come with each value."""
+    if spans.intervals is None:
+        return np.zeros(len(spans), np.uint32)
+    sizes = spans.intervals.sizes
+    if len(sizes) != len(spans) or (sizes % 4).any():
+        raise SchemaError(f"field {field.name!r}: expected intervals of 4 bytes for {len(spans)} values, got {sizes}")
+    return (sizes // 4).astype(np.uint32)
 
 
 def _exact(name: str, values: ArrayLike, *, dtype: str, shape: tuple[int | None, ...]) -> NDArray[Any]:

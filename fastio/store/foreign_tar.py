@@ -146,6 +146,7 @@ def _build(path: str, data: NDArray[np.uint8]) -> Shard:
         sizes={name: np.array([g.members[name].size for g in samples], np.int64) for name in payload},
         checksums={},
         shapes={},
+        intervals={},
         columns={_LABEL: np.array(labels, np.int64)} if _LABEL in names else {},
         keys=keys,
         key_starts=split_keys(keys, len(samples), path=path),

@@ -19,7 +19,7 @@ from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.schema import Schema
 from fastio.spans import Spans
 from fastio.store.seal import set_checksum
-from fastio.store.sealed import Shard
+from fastio.store.sealed import Intervals, Shard
 
 __all__ = ["SealedStore", "check_set"]
 
@@ -53,6 +53,7 @@ class SealedStore:
         self._starts = {name: _join([s.starts[name] for s in shards]) for name in names}
         self._sizes = {name: _join([s.sizes[name] for s in shards]) for name in names}
         self._checksums = {name: _join([s.checksums[name] for s in shards]) for name in names if _all(shards, name)}
+        self._intervals = {name: _join_intervals(shards, name) for name in names if _any_intervals(shards, name)}
         self._columns = {f.name: _join([s.columns[f.name] for s in shards]) for f in self.schema.columns}
 
     def __len__(self) -> int:
@@ -102,7 +103,14 @@ class SealedStore:
             starts=starts[chosen],
             sizes=self._sizes[field][chosen],
             checksums=None if checksums is None else checksums[chosen],
+            intervals=self._interval_spans(field, shard, chosen),
         )
+
+    def _interval_spans(self, field: str, shard: NDArray[np.int32], chosen: NDArray[np.int64]) -> Spans | None:
+        if field not in self._intervals:
+            return None
+        buffers, starts, sizes = self._intervals[field]
+        return Spans(buffers, shard, starts[chosen], sizes[chosen])
 
     def column(self, field: str) -> NDArray[Any]:
         """A column, ``(len, *shape)``, read-only."""
@@ -123,7 +131,7 @@ class SealedStore:
         self._closed = True
         self._shards = ()
         self._buffers = Buffers([])
-        self._starts, self._sizes, self._checksums, self._columns = {}, {}, {}, {}
+        self._starts, self._sizes, self._checksums, self._columns, self._intervals = {}, {}, {}, {}, {}
 
     def __enter__(self) -> Self:
         return self
@@ -209,6 +217,22 @@ def _join(parts: list[NDArray[Any]]) -> NDArray[Any]:
     joined = np.concatenate(parts)
     joined.setflags(write=False)
     return joined
+
+
+def _any_intervals(shards: Sequence[Shard], name: str) -> bool:
+    return any(name in shard.intervals for shard in shards)
+
+
+def _join_intervals(shards: Sequence[Shard], name: str) -> tuple[Buffers, NDArray[np.int64], NDArray[np.int64]]:
+    """The places of every shard as a buffer; start and size, in bytes, of each sample's."""
+    parts = [shard.intervals.get(name, _no_intervals(shard.count)) for shard in shards]
+    sizes = [4 * part.counts.astype(np.int64) for part in parts]
+    starts = [np.cumsum(each) - each for each in sizes]
+    return Buffers([part.places.view(np.uint8) for part in parts]), _join(starts), _join(sizes)
+
+
+def _no_intervals(count: int) -> Intervals:
+    return Intervals(np.zeros(count, np.uint32), np.zeros(0, np.uint32))
 
 
 def _all(shards: Sequence[Shard], name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from fastio.store.format import Place
 from fastio.store.mapping import map_file
 from fastio.store.seal import SEAL_SIZE, Seal, unsealed_regions
 
-__all__ = ["Shard", "open_shard", "read_shard"]
+__all__ = ["Intervals", "Shard", "open_shard", "read_shard"]
 
 # What files of each format begin with, wherever their seal lies: name, position, bytes.
 _CONTENT = (
@@ -26,6 +26,14 @@ _CONTENT = (
     ("hdf5", 4096, b"\x89HDF\r\n\x1a\n"),  # after our own seal
     ("tar", 257, b"ustar"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Where restart intervals of JPEGs begin within each value (see ``Spans``), one value after the other."""
+
+    counts: NDArray[np.uint32]  # a sample
+    places: NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,7 @@ class Shard:
     sizes: Mapping[str, NDArray[np.int64]]
     checksums: Mapping[str, NDArray[np.uint32]]  # no entry: the store has none
     shapes: Mapping[str, NDArray[np.int32]]  # no entry: unknown
+    intervals: Mapping[str, Intervals]  # no entry: unknown
     columns: Mapping[str, NDArray[Any]]
     keys: NDArray[Any]
     key_starts: NDArray[np.int64] | None  # None: keys of fixed width
@@ -89,6 +98,7 @@ def read_shard(
         sizes={name: _in_bytes(arrays[f"{name}_sizes"], units[name], 0) for name in fields},
         checksums={name: arrays[f"{name}_checksums"] for name in fields if f"{name}_checksums" in arrays},
         shapes={name: arrays[f"{name}_shapes"] for name in fields if f"{name}_shapes" in arrays},
+        intervals=_intervals(path, arrays, fields),
         columns={f.name: arrays[f.name] for f in header.schema.columns},
         keys=keys,
         key_starts=split_keys(keys, seal.count, path=path),
@@ -164,7 +174,7 @@ def _array(path: str, data: NDArray[np.uint8], header: Header, name: str) -> NDA
 def _check_array(path: str, arrays: Mapping[str, NDArray[Any]], name: str, expected: Expected) -> None:
     dtype, shape = expected
     array = arrays.get(name)
-    if array is None or array.dtype.str != dtype or array.shape != shape:
+    if array is None or array.dtype.str != dtype or not _has_shape(array, shape):
         got = "none" if array is None else f"{array.dtype.str} {array.shape}"
         raise StoreCorrupt(f"{path}: index array {name!r}: expected {dtype} {shape}, got {got}; pack again")
 
@@ -178,6 +188,23 @@ def _in_bytes(values: NDArray[np.int64], unit: int, base: int) -> NDArray[np.int
     placed = np.where((values < 0) | (values > limit), -1, values * unit + base)
     placed.setflags(write=False)
     return placed
+
+
+def _has_shape(array: NDArray[Any], shape: tuple[int | None, ...]) -> bool:
+    return array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
+
+
+def _intervals(path: str, arrays: Mapping[str, NDArray[Any]], fields: Sequence[str]) -> dict[str, Intervals]:
+    """Those of the fields that have any; as many places as the counts add up to."""
+    found = {}
+    for name in fields:
+        counts, places = arrays.get(f"{name}_interval_counts"), arrays.get(f"{name}_intervals")
+        if counts is None and places is None:
+            continue
+        if counts is None or places is None or int(counts.sum(dtype=np.int64)) != len(places):
+            raise StoreCorrupt(f"{path}: index arrays '{name}_intervals' and '_interval_counts' differ; pack again")
+        found[name] = Intervals(counts, places)
+    return found
 
 
 def _check_spans(shard: Shard) -> None:

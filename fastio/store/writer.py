@@ -137,6 +137,9 @@ class SealedWriter:
         shard.keys += batch.encoded_keys[start:stop]
         for name, array in batch.arrays.items():
             shard.arrays[name].append(array[start:stop])
+        for name, spans in values.items():
+            if spans.intervals is not None:
+                shard.arrays[f"{name}_intervals"] += [view.view("<u4") for view in spans.intervals.views()]
 
     def _add_shard(self) -> None:
         first = self._shards[0].file if self._shards else None
@@ -149,17 +152,17 @@ class SealedWriter:
         required, optional = expected_arrays(self.schema, 0)
         starts = {f"{f.name}_starts" for f in self.schema.payload}
         expected = {name: e for name, e in {**required, **optional}.items() if name not in starts}
-        empty = {name: [np.empty(shape, dtype)] for name, (dtype, shape) in expected.items()}
+        empty = {name: [np.empty([n or 0 for n in shape], dtype)] for name, (dtype, shape) in expected.items()}
         self._shards.append(_Shard(file, layout, empty))
 
     def _finish(self, shard: _Shard, metadata: bytes) -> Ending:
         arrays: dict[str, NDArray[Any]] = {}
         for name, starts in shard.layout.starts().items():
             arrays[f"{name}_starts"] = starts
-        shapes = {f"{f.name}_shapes" for f in self.schema.payload}
+        required, _ = expected_arrays(self.schema, 0)
         for name, parts in shard.arrays.items():
             array = np.concatenate(parts)
-            if name not in shapes or array.any():  # all zeros: unknown, not worth their bytes
+            if name in required or name.endswith("_checksums") or array.any():  # zeros: unknown, not worth bytes
                 arrays[name] = array
         for name, unit in unit_bytes(self.schema).items():
             if unit > 1:

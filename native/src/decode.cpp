@@ -20,6 +20,42 @@ Status decode_picture(Worker& worker, Bytes file, const Picture& out, bool verif
 
 namespace {
 
+/// The whole picture, for every row needs those above it, and the part of it.
+Status decode_png_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_crc,
+                       PixelView& pixels) noexcept {
+  PngHeader header;
+  const Status status = read_png_header(file, header);
+  if (status != Status::ok) return status;
+  if (!part.box.is_inside(header.width, header.height)) return Status::bad_shape;
+  // Deflate shrinks to a 1032nd at most, so that no header makes us ask for more memory than
+  // its file can fill.
+  constexpr std::size_t most_inflated = 1032;
+  if (header.height * header.row_bytes(header.width) / most_inflated > file.size()) {
+    return Status::truncated;
+  }
+  Picture picture{nullptr, header.height, header.width, part.channels};
+  picture.data = worker.picture.reserve(picture.height * picture.row_bytes() + Resizer::slack);
+  if (picture.data == nullptr) return Status::unsupported;
+  const auto channels = static_cast<std::size_t>(part.channels);
+  pixels = {picture.row(part.region.y) + part.region.x * channels, picture.row_bytes()};
+  return worker.png.decode(file, picture, verify_crc);
+}
+
+}  // namespace
+
+Status decode_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_crc,
+                   PixelView& pixels) noexcept {
+  switch (image_kind(file)) {
+    case ImageKind::jpeg: return worker.jpeg.decode_part(file, part, pixels);
+    case ImageKind::png: return decode_png_part(worker, file, part, verify_crc, pixels);
+    case ImageKind::unknown:
+      return file.size() < signature_bytes ? Status::truncated : Status::not_image;
+    default: return Status::unsupported;
+  }
+}
+
+namespace {
+
 class DecodeTask final : public Task {
  public:
   DecodeTask(std::unique_ptr<Bytes[]> spans, const Pictures& pictures) noexcept

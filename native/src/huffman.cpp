@@ -165,29 +165,65 @@ void HuffmanDecoder::begin(std::span<const Block> blocks, std::uint32_t restart_
   predictions_ = {};
   bits_ = {};
   restart_interval_ = until_restart_ = restart_interval;
-  next_restart_ = 0;
-  mcus_per_row_ = next_mcu_ = 0;
+  interval_ = read_up_to_ = 0;
+  mcus_per_row_ = 0;
+  passing_over_ = false;
+  places_ = Intervals();
 }
 
 void HuffmanDecoder::pass_over_all_but(const Wanted& wanted, std::size_t mcus_per_row) noexcept {
   wanted_ = wanted;
   mcus_per_row_ = mcus_per_row;
+  passing_over_ = restart_interval_ != 0 && !interval_is_wanted();
 }
 
-bool HuffmanDecoder::next_interval_is_wanted() const noexcept {
+void HuffmanDecoder::jump_by(const Intervals& places, Bytes file) noexcept {
+  places_ = places;
+  file_ = file;
+}
+
+bool HuffmanDecoder::interval_is_wanted() const noexcept {
   if (mcus_per_row_ == 0) return true;
-  for (std::size_t mcu = next_mcu_; mcu < next_mcu_ + restart_interval_; ++mcu) {
-    const std::size_t row = mcu / mcus_per_row_;
-    const std::size_t column = mcu % mcus_per_row_;
-    if (row >= wanted_.first_row && row <= wanted_.last_row && column >= wanted_.first_column &&
-        column <= wanted_.last_column) {
+  const std::size_t first = interval_ * restart_interval_;
+  const std::size_t last = first + restart_interval_ - 1;
+  std::size_t row = first / mcus_per_row_;
+  std::size_t column = first - row * mcus_per_row_;
+  const std::size_t last_row = std::min(last / mcus_per_row_, wanted_.last_row);
+  for (; row <= last_row; ++row, column = 0) {
+    const std::size_t last_column = std::min(last - row * mcus_per_row_, mcus_per_row_ - 1);
+    if (row >= wanted_.first_row && column <= wanted_.last_column &&
+        last_column >= wanted_.first_column) {
       return true;
     }
   }
   return false;
 }
 
-/// Finds the marker; what lies before it is no damage for libjpeg either.
+/// Moves on to the next interval, and the input to its beginning if it is wanted.
+Status HuffmanDecoder::next_interval(Bytes& input) noexcept {
+  ++interval_;
+  until_restart_ = restart_interval_;
+  passing_over_ = !interval_is_wanted();
+  if (passing_over_) return Status::ok;
+  predictions_ = {};
+  bits_ = {};
+  if (interval_ - read_up_to_ > 1) jump(input);
+  while (read_up_to_ < interval_) {
+    const Status status = restart(input);
+    if (status != Status::ok) return status;
+  }
+  return Status::ok;
+}
+
+/// Goes to the last interval whose place is known, if that is right and ahead.
+void HuffmanDecoder::jump(Bytes& input) noexcept {
+  const auto [interval, rest] = places_.before(interval_, file_);
+  if (interval <= read_up_to_ || rest.data() <= input.data()) return;
+  input = rest;
+  read_up_to_ = interval;
+}
+
+/// Finds the next marker; what lies before it is no damage for libjpeg either.
 Status HuffmanDecoder::restart(Bytes& input) noexcept {
   const std::uint8_t* next = input.data();
   const std::uint8_t* const stop = next + input.size();
@@ -200,12 +236,9 @@ Status HuffmanDecoder::restart(Bytes& input) noexcept {
     if (next == stop) return Status::truncated;
     marker = *next++;
   }
-  if (marker != first_restart_marker + next_restart_) return Status::corrupt;
+  if (marker != first_restart_marker + read_up_to_ % 8) return Status::corrupt;
   input = {next, stop};
-  next_restart_ = static_cast<std::uint8_t>((next_restart_ + 1) % 8);
-  until_restart_ = restart_interval_;
-  predictions_ = {};
-  bits_ = {};
+  ++read_up_to_;
   return Status::ok;
 }
 
@@ -255,12 +288,10 @@ Status HuffmanDecoder::restart(Bytes& input) noexcept {
 Status HuffmanDecoder::decode_mcu(Bytes& input, Coefficients* const* blocks) noexcept {
   if (restart_interval_ != 0) {
     if (until_restart_ == 0) {
-      const Status status = restart(input);
+      const Status status = next_interval(input);
       if (status != Status::ok) return status;
     }
-    if (until_restart_ == restart_interval_) passing_over_ = !next_interval_is_wanted();
     --until_restart_;
-    ++next_mcu_;
     if (passing_over_) return Status::ok;
   }
   Reader reader(input, bits_);

@@ -11,7 +11,7 @@ namespace fastio {
 class JpegDecoder::Handle : JpegEscape {
  public:
   explicit Handle(Entropy entropy) noexcept : entropy_(entropy) {
-    report_to(reinterpret_cast<j_common_ptr>(&info_), errors_, *this);
+    report_to(common(info_), errors_, *this);
     progress_.progress_monitor = [](j_common_ptr c) {
       if (reinterpret_cast<j_decompress_ptr>(c)->input_scan_number > most_jpeg_scans) {
         leave(c, Status::corrupt);
@@ -25,7 +25,6 @@ class JpegDecoder::Handle : JpegEscape {
   Status run_part(Bytes file, const JpegPart& part, Scratch& memory, PixelView& view) noexcept;
 
  private:
-  void install_entropy_decoder() noexcept;
   [[nodiscard]] Status decode(Bytes file, const Picture& out, Scratch& rgb_row) noexcept;
   [[nodiscard]] Status decode_part(Bytes file, const JpegPart& part, Scratch& memory,
                                    PixelView& view) noexcept;
@@ -41,20 +40,6 @@ class JpegDecoder::Handle : JpegEscape {
   jpeg_source_mgr source_{};
   jpeg_progress_mgr progress_{};
 };
-
-/// Puts our own decoder in the place of libjpeg's, where it can read the file.
-void JpegDecoder::Handle::install_entropy_decoder() noexcept {
-  if (!begin_scan(info_, huffman_)) return;
-  replace_entropy_decoder(info_, [](j_decompress_ptr d, JBLOCKROW* blocks) -> boolean {
-    auto* self = static_cast<Handle*>(static_cast<JpegEscape*>(d->client_data));
-    Bytes input(d->src->next_input_byte, d->src->bytes_in_buffer);
-    const Status status = self->huffman_.decode_mcu(input, blocks);
-    if (status != Status::ok) leave(reinterpret_cast<j_common_ptr>(d), status);
-    d->src->next_input_byte = input.data();
-    d->src->bytes_in_buffer = input.size();
-    return TRUE;
-  });
-}
 
 void JpegDecoder::Handle::open(Bytes file) noexcept {
   jpeg_create_decompress(&info_);
@@ -76,7 +61,7 @@ Status JpegDecoder::Handle::start(int channels) noexcept {
   info_.dct_method = JDCT_ISLOW;
   info_.do_fancy_upsampling = TRUE;
   jpeg_start_decompress(&info_);  // reads all scans when there are several
-  if (entropy_ == Entropy::fastio) install_entropy_decoder();
+  if (entropy_ == Entropy::fastio) use_own_entropy_decoder(info_, huffman_);
   return is_complete(info_) ? Status::ok : Status::unsupported;
 }
 
@@ -142,6 +127,7 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const JpegPart& part, Scratc
               .y = y * part.shrink,
               .bottom = last * part.shrink},
              huffman_);
+  huffman_.jump_by(part.intervals, file);
   const auto components = static_cast<std::size_t>(info_.output_components);
   const std::size_t stride = info_.output_width * components;
   std::uint8_t* pixels = memory.reserve((last - y) * stride + Resizer::slack);

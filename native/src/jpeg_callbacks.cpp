@@ -36,20 +36,22 @@ Status status_of_warning(int code) noexcept {
 
 }  // namespace
 
-void leave(j_common_ptr common, Status status) noexcept {
-  auto* escape = static_cast<JpegEscape*>(common->client_data);
+void leave(j_common_ptr object, Status status) noexcept {
+  auto* escape = static_cast<JpegEscape*>(object->client_data);
   escape->outcome = status;
   std::longjmp(escape->back, 1);
 }
 
-void report_to(j_common_ptr common, jpeg_error_mgr& errors, JpegEscape& escape) noexcept {
+void report_to(j_common_ptr object, jpeg_error_mgr& errors, JpegEscape& escape) noexcept {
   // Not jpeg_std_error: it lies beside code that prints to stderr, which in Debian's archive
   // is not position independent and cannot be linked into a module.
-  common->err = &errors;
-  common->client_data = &escape;
+  object->err = &errors;
+  object->client_data = &escape;
   errors.reset_error_mgr = [](j_common_ptr c) { c->err->num_warnings = c->err->msg_code = 0; };
   errors.format_message = [](j_common_ptr, char* text) { text[0] = '\0'; };
-  errors.error_exit = [](j_common_ptr c) { leave(c, status_of_error(c->err->msg_code)); };
+  errors.error_exit = [](j_common_ptr c) {
+    leave(c, c->is_decompressor != 0 ? status_of_error(c->err->msg_code) : Status::unsupported);
+  };
   errors.output_message = [](j_common_ptr) {};
   errors.emit_message = [](j_common_ptr c, int level) {
     if (level >= 0) return;  // a trace

@@ -17,18 +17,22 @@
 
 namespace fastio {
 
+class HuffmanDecoder;
+
 /// Where libjpeg's errors lead to, and what they were.
 struct JpegEscape {
   std::jmp_buf back{};
   Status outcome = Status::ok;
+  HuffmanDecoder* huffman = nullptr;  ///< see use_own_entropy_decoder
 };
 
 /// Leaves libjpeg with `status`. The object's client_data must be a JpegEscape.
-[[noreturn]] void leave(j_common_ptr common, Status status) noexcept;
+[[noreturn]] void leave(j_common_ptr object, Status status) noexcept;
 
 /// Lets an object of libjpeg report to `escape`: errors and warnings that touch pixels leave it.
-/// Before jpeg_create_*, which keeps both pointers.
-void report_to(j_common_ptr common, jpeg_error_mgr& errors, JpegEscape& escape) noexcept;
+/// What fails in writing is `unsupported`, whatever it is. Before jpeg_create_*, which keeps both
+/// pointers.
+void report_to(j_common_ptr object, jpeg_error_mgr& errors, JpegEscape& escape) noexcept;
 
 /// Lets libjpeg read from memory; `truncated` where it asks for more. After jpeg_create_decompress.
 void read_from(jpeg_decompress_struct& info, jpeg_source_mgr& source, Bytes file) noexcept;
@@ -44,5 +48,13 @@ void read_from(jpeg_decompress_struct& info, jpeg_source_mgr& source, Bytes file
 
 /// A progressive file may repeat scans over the whole picture for ever.
 inline constexpr int most_jpeg_scans = 500;
+
+/// The casts to what objects for reading and writing have in common.
+[[nodiscard]] inline j_common_ptr common(jpeg_decompress_struct& info) noexcept {
+  return reinterpret_cast<j_common_ptr>(&info);
+}
+[[nodiscard]] inline j_common_ptr common(jpeg_compress_struct& info) noexcept {
+  return reinterpret_cast<j_common_ptr>(&info);
+}
 
 }  // namespace fastio

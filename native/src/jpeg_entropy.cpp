@@ -45,22 +45,7 @@ Entropy choose() noexcept {
   return agree ? Entropy::fastio : Entropy::libjpeg_turbo;
 }
 
-}  // namespace
-
-Entropy entropy_in_use() noexcept {
-  static const Entropy chosen = choose();
-  return chosen;
-}
-
-bool entropy_is_replaceable() noexcept {
-#if defined(FASTIO_STATIC_JPEG) && defined(LIBJPEG_TURBO_VERSION_NUMBER)
-  constexpr int version = LIBJPEG_TURBO_VERSION_NUMBER;
-  return (version >= 2001000 && version < 2002000) || (version >= 3000000 && version < 3003000);
-#else
-  return false;
-#endif
-}
-
+/// Hands scan and tables to `decoder` if it can read them.
 bool begin_scan(const jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept {
   const bool sequential = info.progressive_mode == 0 && info.Ss == 0 && info.Se == DCTSIZE2 - 1;
   const bool readable = sequential && info.arith_code == 0 && info.data_precision == 8 &&
@@ -84,6 +69,33 @@ bool begin_scan(const jpeg_decompress_struct& info, HuffmanDecoder& decoder) noe
   return true;
 }
 
+/// Called by libjpeg for every MCU; blocks are null where it skips.
+boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* blocks) noexcept {
+  HuffmanDecoder& decoder = *static_cast<JpegEscape*>(info->client_data)->huffman;
+  Bytes input(info->src->next_input_byte, info->src->bytes_in_buffer);
+  const Status status = decoder.decode_mcu(input, blocks);
+  if (status != Status::ok) leave(reinterpret_cast<j_common_ptr>(info), status);
+  info->src->next_input_byte = input.data();
+  info->src->bytes_in_buffer = input.size();
+  return TRUE;
+}
+
+}  // namespace
+
+Entropy entropy_in_use() noexcept {
+  static const Entropy chosen = choose();
+  return chosen;
+}
+
+bool entropy_is_replaceable() noexcept {
+#if defined(FASTIO_STATIC_JPEG) && defined(LIBJPEG_TURBO_VERSION_NUMBER)
+  constexpr int version = LIBJPEG_TURBO_VERSION_NUMBER;
+  return (version >= 2001000 && version < 2002000) || (version >= 3000000 && version < 3003000);
+#else
+  return false;
+#endif
+}
+
 void limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels,
                 HuffmanDecoder& decoder) noexcept {
   const bool interleaved = info.comps_in_scan > 1;
@@ -99,8 +111,9 @@ void limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels,
   decoder.pass_over_all_but(wanted, info.MCUs_per_row);
 }
 
-void replace_entropy_decoder(jpeg_decompress_struct& info,
-                             boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*)) noexcept {
+void use_own_entropy_decoder(jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept {
+  if (!begin_scan(info, decoder)) return;
+  static_cast<JpegEscape*>(info.client_data)->huffman = &decoder;
   reinterpret_cast<EntropyDecoderHead*>(info.entropy)->decode_mcu = decode_mcu;
 }
 

@@ -179,6 +179,7 @@ void bind_batch_plans(nb::module_& m);
 void bind_batches(nb::module_& m);
 void bind_files(nb::module_& m);
 void bind_lmdb_pages(nb::module_& m);
+void bind_transcode(nb::module_& m);
 void bind_transforms(nb::module_& m);
 
 }  // namespace fastio::python

@@ -1,4 +1,6 @@
 // Transforms bound to Python: batches by plans, and the numbers that plans are drawn from.
+#include <nanobind/stl/tuple.h>
+
 #include <array>
 #include <cstring>
 #include <limits>
@@ -13,6 +15,9 @@ namespace {
 using namespace nb::literals;
 
 using PlanArray = nb::ndarray<const std::int32_t, nb::shape<-1, 13>, nb::c_contig, nb::device::cpu>;
+
+/// Where the places of restart intervals lie: buffers, shard, starts, sizes.
+using IntervalSpans = std::optional<std::tuple<BuffersHandle, Int32s, Int64s, Int64s>>;
 
 /// What both functions are told about the batch.
 struct Request {
@@ -73,6 +78,7 @@ TransformBatch batch_of(const Request& request, std::unique_ptr<Bytes[]> spans, 
   const Picture row{out.data(), out.shape(first), out.shape(first + 1), static_cast<int>(channels)};
   auto plans = plans_of(request.plan, row);
   return {std::move(spans),
+          nullptr,
           std::move(plans),
           options,
           {row, checked(request.checksums, count), request.status.data()}};
@@ -82,13 +88,20 @@ PyJob decode_transformed(BuffersHandle buffers, const Int32s& shard, const Int64
                          const Int64s& sizes, const Checksums& checksums, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
                          const PoolHandle& pool, int filter, const nb::bytes& fill, bool planar,
-                         bool grey, bool fast) {
+                         bool grey, bool fast, const IntervalSpans& intervals) {
   auto spans = resolve(buffers, shard, starts, sizes);
   const std::size_t count = starts.size();
   auto batch = batch_of({plan, out, status, checksums, filter, fill, planar, grey, fast},
                         std::move(spans), count);
+  nb::object places;
+  if (intervals) {
+    const auto& [owner, files, first, bytes] = *intervals;
+    expect_length("intervals", first.size(), count);
+    batch.intervals = resolve(owner, files, first, bytes);
+    places = nb::borrow(owner);
+  }
   return begin(transform_task(std::move(batch)), {count, 1}, pool,
-               keep(nb::borrow(buffers), checksums, out, status));
+               keep(nb::borrow(buffers), places, checksums, out, status));
 }
 
 PyJob gather_transformed(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
@@ -131,7 +144,10 @@ void bind_transforms(nb::module_& m) {
         "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
         "plan"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),
         nb::kw_only(), "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "fast"_a = false,
-        nb::sig("def decode_transformed(" SPANS_AND_PLAN ", fast: bool = False) -> Job"),
+        "intervals"_a = nb::none(),
+        nb::sig("def decode_transformed(" SPANS_AND_PLAN
+                ", fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], "
+                "NDArray[np.int64], NDArray[np.int64]] | None = None) -> Job"),
         "Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.\n\n"
         "``plan`` is (n, 13): box x y w h, virtual w h, window x y w h, place x y, flip. The\n"
         "box of the picture becomes the virtual size (Pillow's resize to the bit); the window\n"
@@ -142,7 +158,8 @@ void bind_transforms(nb::module_& m) {
         "quarter or eighth first, where at least twice the virtual size is left: other pixels,\n"
         "but nearly so. A box that leaves its picture is\n"
         "BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is\n"
-        "seen by ``checksums`` only.");
+        "seen by ``checksums`` only. ``intervals`` are the spans of where each JPEG's restart\n"
+        "intervals 8, 16, ... begin, uint32 within the file; they need not be true.");
   m.def("gather_transformed", &gather_transformed, "buffers"_a, "shard"_a.noconvert(),
         "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
         "plan"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),

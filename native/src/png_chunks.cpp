@@ -176,4 +176,15 @@ Status read_png_chunks(Bytes file, bool verify_crc, PngChunks& chunks) noexcept 
   }
 }
 
+bool has_png_chunk(Bytes file, const char (&text)[5]) noexcept {
+  Bytes rest = file.subspan(std::min(file.size(), signature.size()));
+  while (rest.size() >= chunk_overhead) {
+    const std::uint32_t length = read_u32(rest.data());
+    if (read_u32(rest.data() + 4) == name(text)) return true;
+    if (length > rest.size() - chunk_overhead) return false;
+    rest = rest.subspan(chunk_overhead + length);
+  }
+  return false;
+}
+
 }  // namespace fastio

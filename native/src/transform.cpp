@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fastio/crc32.h"
+#include "fastio/decode.h"
 #include "fastio/probe.h"
 #include "fastio/worker.h"
 
@@ -30,8 +31,14 @@ class TransformTask : public Task {
   /// By how much the value comes shrunk from its decoder.
   [[nodiscard]] virtual std::size_t shrink(Bytes value, const Plan& plan) const noexcept = 0;
 
+  struct Sample {
+    Bytes value;
+    Intervals intervals;
+    const Plan& plan;
+  };
+
   /// Makes row `out` of one value; the worker's transformer has begun with the plan.
-  [[nodiscard]] virtual Status transform(Worker& worker, Bytes value, const Plan& plan,
+  [[nodiscard]] virtual Status transform(Worker& worker, const Sample& sample,
                                          const Picture& out) const noexcept = 0;
 
  private:
@@ -59,7 +66,9 @@ class TransformTask : public Task {
       return Status::ok;
     }
     const bool begun = worker.transformer.begin(plan, options(), shrink(value, plan));
-    return begun ? transform(worker, value, plan, out) : Status::unsupported;  // no memory
+    if (!begun) return Status::unsupported;  // no memory
+    const Intervals intervals = batch_.intervals ? Intervals(batch_.intervals[i]) : Intervals();
+    return transform(worker, {value, intervals, plan}, out);
   }
 
   const TransformBatch batch_;
@@ -74,46 +83,15 @@ class PictureTask final : public TransformTask {
     return image_kind(file) == ImageKind::jpeg ? shrink_of(plan, options()) : 1;
   }
 
-  [[nodiscard]] Status transform(Worker& worker, Bytes file, const Plan& plan,
+  [[nodiscard]] Status transform(Worker& worker, const Sample& sample,
                                  const Picture& out) const noexcept override {
-    const JpegPart part{box_of(plan), worker.transformer.region(),
-                        options().grey ? 3 : out.channels, shrink(file, plan)};
+    const JpegPart part{box_of(sample.plan), worker.transformer.region(),
+                        options().grey ? 3 : out.channels, shrink(sample.value, sample.plan),
+                        sample.intervals};
     PixelView pixels{};
-    const Status status = decode(worker, file, part, pixels);
+    const Status status = decode_part(worker, sample.value, part, verify_crc(), pixels);
     if (status != Status::ok) return status;
     return worker.transformer.finish(pixels, part.channels, out) ? Status::ok : Status::unsupported;
-  }
-
-  [[nodiscard]] Status decode(Worker& worker, Bytes file, const JpegPart& part,
-                              PixelView& pixels) const noexcept {
-    switch (image_kind(file)) {
-      case ImageKind::jpeg: return worker.jpeg.decode_part(file, part, pixels);
-      case ImageKind::png: return decode_png(worker, file, part, pixels);
-      case ImageKind::unknown:
-        return file.size() < signature_bytes ? Status::truncated : Status::not_image;
-      default: return Status::unsupported;
-    }
-  }
-
-  /// The whole picture, for every row needs those above it, and the part of it.
-  [[nodiscard]] Status decode_png(Worker& worker, Bytes file, const JpegPart& part,
-                                  PixelView& pixels) const noexcept {
-    PngHeader header;
-    const Status status = read_png_header(file, header);
-    if (status != Status::ok) return status;
-    if (!part.box.is_inside(header.width, header.height)) return Status::bad_shape;
-    // Deflate shrinks to a 1032nd at most, so that no header makes us ask for more memory than
-    // its file can fill.
-    constexpr std::size_t most_inflated = 1032;
-    if (header.height * header.row_bytes(header.width) / most_inflated > file.size()) {
-      return Status::truncated;
-    }
-    Picture picture{nullptr, header.height, header.width, part.channels};
-    picture.data = worker.picture.reserve(picture.height * picture.row_bytes() + Resizer::slack);
-    if (picture.data == nullptr) return Status::unsupported;
-    const auto channels = static_cast<std::size_t>(part.channels);
-    pixels = {picture.row(part.region.y) + part.region.x * channels, picture.row_bytes()};
-    return worker.png.decode(file, picture, verify_crc());
   }
 };
 
@@ -125,8 +103,9 @@ class RawTask final : public TransformTask {
  private:
   [[nodiscard]] std::size_t shrink(Bytes, const Plan&) const noexcept override { return 1; }
 
-  [[nodiscard]] Status transform(Worker& worker, Bytes value, const Plan& plan,
+  [[nodiscard]] Status transform(Worker& worker, const Sample& sample,
                                  const Picture& out) const noexcept override {
+    const auto& [value, intervals, plan] = sample;
     if (!box_of(plan).is_inside(width_, height_)) return Status::bad_shape;
     const int channels = channels_of(value, out.channels);
     if (channels == 0) return Status::bad_shape;

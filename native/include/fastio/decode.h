@@ -7,6 +7,7 @@
 
 #include "fastio/bytes.h"
 #include "fastio/job.h"
+#include "fastio/jpeg.h"
 #include "fastio/pixels.h"
 #include "fastio/status.h"
 
@@ -16,6 +17,15 @@ namespace fastio {
 /// `verify_crc`: see PngDecoder::decode.
 [[nodiscard]] Status decode_picture(Worker& worker, Bytes file, const Picture& out,
                                     bool verify_crc) noexcept;
+
+/// Decodes a region of one picture into memory of the worker's: the very pixels that
+/// decode_picture gives. `pixels` is its first pixel, valid until the next call;
+/// Resizer::slack bytes behind the region are readable.
+///
+/// `bad_shape` where the box leaves the picture. Of a JPEG only what is needed is decoded, see
+/// JpegDecoder::decode_part.
+[[nodiscard]] Status decode_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_crc,
+                                 PixelView& pixels) noexcept;
 
 /// Where a batch of pictures goes: picture i lies at `first.data` + i * height * row bytes.
 struct Pictures {

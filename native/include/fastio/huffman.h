@@ -11,6 +11,7 @@
 #include <span>
 
 #include "fastio/bytes.h"
+#include "fastio/jpeg_intervals.h"
 #include "fastio/status.h"
 
 namespace fastio {
@@ -116,6 +117,11 @@ class HuffmanDecoder {
   /// their blocks stay zero and damage within them is not seen.
   void pass_over_all_but(const Wanted& wanted, std::size_t mcus_per_row) noexcept;
 
+  /// Behind what is passed over, goes on where `places` say that the interval begins in `file`,
+  /// and searches for its marker only where they are wrong. Up to the next `begin`; both must
+  /// stay. `decode_mcu` must be given the rest of `file`.
+  void jump_by(const Intervals& places, Bytes file) noexcept;
+
   /// Decodes the next MCU and moves `input` on, never past a marker but a restart marker.
   ///
   /// `blocks` points to one block for each of the MCU, all zero; nullptr throws the values
@@ -137,8 +143,10 @@ class HuffmanDecoder {
     std::uint8_t component;
   };
 
+  [[nodiscard]] Status next_interval(Bytes& input) noexcept;
+  void jump(Bytes& input) noexcept;
   [[nodiscard]] Status restart(Bytes& input) noexcept;
-  [[nodiscard]] bool next_interval_is_wanted() const noexcept;
+  [[nodiscard]] bool interval_is_wanted() const noexcept;
   [[nodiscard]] static bool decode_block(Reader& reader, const Tables& tables,
                                          std::int32_t& prediction, std::int16_t* block) noexcept;
 
@@ -150,11 +158,13 @@ class HuffmanDecoder {
   Bits bits_;
   std::uint32_t restart_interval_ = 0;
   std::uint32_t until_restart_ = 0;
-  std::uint8_t next_restart_ = 0;  ///< 0 to 7
+  std::size_t interval_ = 0;    ///< the one that the next MCU belongs to
+  std::size_t read_up_to_ = 0;  ///< the one that the input stands in
   Wanted wanted_{};
   std::size_t mcus_per_row_ = 0;  ///< 0: all are wanted
-  std::size_t next_mcu_ = 0;
   bool passing_over_ = false;
+  Intervals places_;
+  Bytes file_;
   Coefficients discarded_{};
 };
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "fastio/bytes.h"
+#include "fastio/jpeg_intervals.h"
 #include "fastio/pixels.h"
 #include "fastio/plan.h"
 #include "fastio/resize.h"
@@ -19,6 +20,7 @@ struct JpegPart {
   Region region;
   int channels;
   std::size_t shrink = 1;  ///< 2, 4 or 8: smaller inverse DCTs, whose sides are rounded up
+  Intervals intervals;     ///< where they are known: need not be true
 };
 
 /// Who turns the bits of a baseline file into coefficients. Both give the same.

@@ -51,4 +51,7 @@ struct PngChunks {
 /// `unsupported` for what Pillow shall judge (animations, unknown critical chunks).
 [[nodiscard]] Status read_png_chunks(Bytes file, bool verify_crc, PngChunks& chunks) noexcept;
 
+/// Whether a chunk of this name stands in the file, as far as its chunks follow each other.
+[[nodiscard]] bool has_png_chunk(Bytes file, const char (&name)[5]) noexcept;
+
 }  // namespace fastio

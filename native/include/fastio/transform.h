@@ -20,9 +20,11 @@ struct TransformedRows {
   std::int32_t* status;
 };
 
-/// A batch: `spans[i]` goes into row i by `plans[i]`, which plan_fault has passed.
+/// A batch: `spans[i]` goes into row i by `plans[i]`, which plan_fault has passed. Where the
+/// restart intervals of `spans[i]` lie, `intervals[i]` may say (see Intervals); nullptr: unknown.
 struct TransformBatch {
   std::unique_ptr<Bytes[]> spans;
+  std::unique_ptr<Bytes[]> intervals;
   std::unique_ptr<Plan[]> plans;
   TransformOptions options;
   TransformedRows rows;

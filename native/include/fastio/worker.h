@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fastio/jpeg.h"
+#include "fastio/jpeg_writer.h"
 #include "fastio/png.h"
 #include "fastio/scratch.h"
 #include "fastio/transformer.h"
@@ -14,7 +15,9 @@ class Worker {
   PngDecoder png;
   JpegDecoder jpeg;
   Transformer transformer;
+  JpegWriter jpeg_writer;
   Scratch picture;  // a whole picture of which a part is used
+  Scratch resized;  // what is to be encoded
 };
 
 }  // namespace fastio

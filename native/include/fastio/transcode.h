@@ -1,0 +1,55 @@
+/// Encoded pictures written anew on their way into a store.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fastio/blob.h"
+#include "fastio/bytes.h"
+#include "fastio/job.h"
+#include "fastio/jpeg_writer.h"
+#include "fastio/status.h"
+
+namespace fastio {
+
+/// Which side of a picture is bounded.
+enum class Bound : std::int32_t { none = 0, short_side = 1, long_side = 2 };
+
+/// What is wanted of the pictures.
+struct TranscodeOptions {
+  Bound bound;        ///< a larger picture is resized (bilinear, antialiased) and becomes a JPEG
+  std::int32_t side;  ///< pixels, at least 1; not with `none`
+  JpegStyle style;    ///< a restart interval is for JPEGs that keep their pixels, too
+};
+
+/// What became of a picture. The numbers are part of the Python interface.
+enum class Outcome : std::int32_t {
+  resized = 0,    ///< a JPEG of other pixels
+  rewritten = 1,  ///< a JPEG of the same coefficients, with restart markers
+  fitting = 2,    ///< kept as it is, and as it should be
+  other = 3,      ///< kept: of a kind that is not written anew
+  unusual = 4,    ///< kept: CMYK, 12 bits, bytes behind the picture, ...
+  rich = 5,       ///< kept: a PNG with what a JPEG cannot hold (see docs of transcode_task)
+};
+
+/// One picture after it was written anew, or as it was.
+struct Transcoded {
+  Status status = Status::ok;  ///< damage; then the rest is unspecified
+  Outcome outcome = Outcome::fitting;
+  std::int32_t shape[3] = {};  ///< height, width, channels as stored
+  Blob bytes;
+  Blob intervals;  ///< see find_intervals; where the JPEG has been written here
+};
+
+/// A task that writes `spans[i]` anew into `(*out)[i]`. Owns `spans`; shares `out`.
+///
+/// JPEGs and PNGs are made smaller by `bound`; JPEGs that are small enough get restart markers,
+/// if there is an interval. PNGs with transparency, 16 bits, a colour profile, EXIF data or an
+/// animation are `rich`.
+[[nodiscard]] std::unique_ptr<Task> transcode_task(
+    std::unique_ptr<Bytes[]> spans, const TranscodeOptions& options,
+    std::shared_ptr<std::vector<Transcoded>> out) noexcept;
+
+}  // namespace fastio
