@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench wheel native-test clean
+.PHONY: help setup demo test lint format bench bench-peers wheel native-test clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,8 +48,12 @@ format: setup ## Let ruff and clang-format write
 bench: setup ## Measure rates side by side, in interleaved rounds; writes benchmarks/results
 	$(BIN)/python -m benchmarks.run
 
+# PHOTOS=DIR takes real JPEGs; PEERS='--only ffcv --rounds 1' and the like go to benchmarks/run_peers.py.
+bench-peers: setup ## Install every peer (once, 6 GB), measure all beside fastio; writes benchmarks/results
+	$(BIN)/python -m benchmarks.run_peers $(if $(PHOTOS),--photos '$(PHOTOS)') $(PEERS)
+
 wheel: setup ## Build dist/*.whl; codecs are linked in, nothing else is needed where it is installed
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean: ## Remove what was built, made and measured into temporary places
-	rm -rf $(VENV) build dist demo benchmarks/.data .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist demo benchmarks/.data benchmarks/.peers .mypy_cache .pytest_cache .ruff_cache

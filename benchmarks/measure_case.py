@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -11,25 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import LOADING, OPENING, PACKING, Data, remove_outputs
+from benchmarks.process_tree import cpu_seconds
 
 __all__ = ["main"]
-
-
-def cpu_seconds() -> float:
-    """User and system time of this process, its threads and its finished children."""
-    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-
-
-def _workers_cpu_seconds() -> float:
-    """User and system time of living children (DataLoader workers), in seconds."""
-    import psutil
-
-    total = 0.0
-    for child in psutil.Process().children(recursive=True):
-        times = child.cpu_times()
-        total += times.user + times.system
-    return total
 
 
 def measure_loading(name: str, data: Data, *, threads: int, seconds: float) -> dict[str, Any]:
@@ -44,7 +27,7 @@ def measure_loading(name: str, data: Data, *, threads: int, seconds: float) -> d
     for _ in loader:
         pass
     samples = epochs = 0
-    cpu, wall = cpu_seconds() + _workers_cpu_seconds(), time.perf_counter()
+    cpu, wall = cpu_seconds(), time.perf_counter()
     while time.perf_counter() - wall < seconds:
         samples += sum(len(labels) for _, labels in loader)
         epochs += 1
@@ -52,10 +35,9 @@ def measure_loading(name: str, data: Data, *, threads: int, seconds: float) -> d
         "samples": samples,
         "epochs": epochs,
         "wall_s": time.perf_counter() - wall,
-        "cpu_s": cpu_seconds() + _workers_cpu_seconds() - cpu,
+        "cpu_s": cpu_seconds() - cpu,
         "first_batch_s": first_batch_s,
         "batch_shape": shape,
-        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
 

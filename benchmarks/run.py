@@ -5,26 +5,21 @@ python -m benchmarks.run [--rounds 5] [--seconds 2] [--threads 2] [--only TEXT] 
 
 from __future__ import annotations
 
-import datetime
 import importlib.metadata
 import json
-import os
-import platform
-import re
 import shutil
-import statistics
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from benchmarks.cases import LOADING, OPENING, PACKING, Data, prepare
+from benchmarks.report import result_path, summary, write_result
+from benchmarks.rounds import interleaved, run_process
 
 HERE = Path(__file__).parent
 PACKAGES = ("torch", "numpy", "pillow", "lmdb", "h5py", "webdataset")
@@ -52,38 +47,25 @@ def main(
         raise click.UsageError("--pngs and --labels belong together")
     # Folders apart: stores packed from other pictures must not be mistaken for these.
     data = prepare(HERE / ".data" / ("given" if pngs else "made"), pngs=pngs, labels=labels)
-    results: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for _ in track(range(rounds), description="rounds", console=Console(stderr=True)):
-        for name in names:
-            results[name].append(_measure(name, data, threads=threads, seconds=seconds))
-    report = {
-        "date": datetime.date.today().isoformat(),
-        "machine": machine(),
-        "versions": {name: importlib.metadata.version(name) for name in (*PACKAGES, "fastio")},
-        "settings": {"rounds": rounds, "seconds": seconds, "threads": threads, "data": "given" if pngs else "made"},
-        "runs": results,
-    }
+    results = interleaved(names, lambda name: _measure(name, data, threads=threads, seconds=seconds), rounds=rounds)
     console = Console()
     console.width = max(console.width, 120)
-    console.print(table(results))
+    console.print(table(results.runs))
+    if results.failed:
+        raise click.ClickException("\n".join(f"case {name!r}: {why}" for name, why in results.failed.items()))
     if write:
-        # A part of the cases must not replace all of them.
-        part = f"-{re.sub('[^a-z0-9]+', '-', only.lower()).strip('-')}" if only else ""
-        target = HERE / "results" / f"{report['date']}-{platform.node() or 'machine'}{part}.json"
-        target.parent.mkdir(exist_ok=True)
-        target.write_text(json.dumps(report, indent=1) + "\n")
-        click.echo(f"written: {target.relative_to(HERE.parent)}")
+        settings = {"rounds": rounds, "seconds": seconds, "threads": threads, "data": "given" if pngs else "made"}
+        versions = {name: importlib.metadata.version(name) for name in (*PACKAGES, "fastio")}
+        path = result_path(only)
+        write_result(path, {"versions": versions, "settings": settings, "runs": results.runs})
+        click.echo(f"written: {path.relative_to(HERE.parent)}")
 
 
 def _measure(name: str, data: Data, *, threads: int, seconds: float) -> dict[str, Any]:
     if name == BARE_JPEG:
         return _bare_jpeg(data, seconds=seconds)
     places = [str(p) for p in (data.pngs, data.labels, data.photos, data.packed)]
-    command = [sys.executable, "-m", "benchmarks.measure_case", name, *places, str(threads), str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent, check=False)
-    if done.returncode != 0:
-        raise click.ClickException(f"case {name!r} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_process([sys.executable, "-m", "benchmarks.measure_case", name, *places, str(threads), str(seconds)])
 
 
 def _bare_jpeg(data: Data, *, seconds: float) -> dict[str, Any]:
@@ -99,31 +81,20 @@ def _bare_jpeg(data: Data, *, seconds: float) -> dict[str, Any]:
     return {**result, "wall_s": result["cpu_s"]}  # one busy thread
 
 
-def machine() -> dict[str, str]:
-    """What the figures were measured on."""
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.processor(),
-    )
-    return {"cpu": model, "cores": str(len(os.sched_getaffinity(0))), "system": platform.platform()}
-
-
 def table(results: dict[str, list[dict[str, Any]]]) -> Table:
     """Medians per case, with the spread of the rate per CPU-second."""
     out = Table(title="samples per second (median of rounds)")
     for heading in ("case", "per CPU-second", "min - max", "wall", "us CPU / sample", "first batch ms"):
         out.add_column(heading, justify="left" if heading == "case" else "right", no_wrap=heading == "case")
     for name, runs in results.items():
-        cpu = sorted(run["samples"] / run["cpu_s"] for run in runs)
-        wall = statistics.median(run["samples"] / run["wall_s"] for run in runs)
-        first = [run["first_batch_s"] * 1e3 for run in runs if "first_batch_s" in run]
+        case = summary(runs)
         out.add_row(
             name,
-            f"{statistics.median(cpu):,.0f}",
-            f"{cpu[0]:,.0f} - {cpu[-1]:,.0f}",
-            f"{wall:,.0f}",
-            f"{1e6 / statistics.median(cpu):,.2f}",
-            f"{statistics.median(first):.1f}" if first else "",
+            f"{case.per_cpu_second:,.0f}",
+            f"{case.slowest:,.0f} - {case.fastest:,.0f}",
+            f"{case.per_second:,.0f}",
+            f"{case.cpu_us:,.2f}",
+            "" if case.first_batch_s is None else f"{case.first_batch_s * 1e3:.1f}",
         )
     return out
 

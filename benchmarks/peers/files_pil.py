@@ -1,11 +1,11 @@
 """One file per sample, Pillow, a torch DataLoader: the Dataset that most training scripts begin with.
 
 The crops are those of torchvision's transforms on PIL images: the same rules, the same Pillow calls.
+With Pillow-SIMD in Pillow's place the same file is another peer.
 """
 
 from __future__ import annotations
 
-import math
 import pickle
 import random
 from collections.abc import Callable, Sequence
@@ -16,13 +16,16 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks.peers.collate import channels_first
+from benchmarks.peers.crops import center_places, random_box
+
 __all__ = ["FileDataset", "center_224", "crop_32", "loader", "photo_loader", "random_224"]
 
 Transform = Callable[[Image.Image], Image.Image]
 
 
 class FileDataset(Dataset[tuple[torch.Tensor, int]]):
-    """Picture files and their classes; gives (3, H, W) uint8 and the class."""
+    """Picture files and their classes; gives (H, W, 3) uint8 and the class."""
 
     def __init__(self, paths: Sequence[Path], labels: Sequence[int], transform: Transform | None = None) -> None:
         self.paths = paths
@@ -37,29 +40,20 @@ class FileDataset(Dataset[tuple[torch.Tensor, int]]):
             image = file.convert("RGB")
         if self.transform is not None:
             image = self.transform(image)
-        return torch.from_numpy(np.array(image)).permute(2, 0, 1), int(self.labels[index])
+        return torch.from_numpy(np.array(image)), int(self.labels[index])
 
 
 def random_224(image: Image.Image) -> Image.Image:
     """RandomResizedCrop(224), RandomHorizontalFlip()."""
-    width, height = image.size
-    left, top, w, h = (width - min(image.size)) // 2, (height - min(image.size)) // 2, *[min(image.size)] * 2
-    for _ in range(10):
-        area = width * height * random.uniform(0.08, 1.0)
-        ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
-        wide, tall = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < wide <= width and 0 < tall <= height:
-            left, top, w, h = random.randint(0, width - wide), random.randint(0, height - tall), wide, tall
-            break
-    return _flipped(image.crop((left, top, left + w, top + h)).resize((224, 224), Image.Resampling.BILINEAR))
+    left, top, width, height = random_box(*image.size)
+    box = (left, top, left + width, top + height)
+    return _flipped(image.crop(box).resize((224, 224), Image.Resampling.BILINEAR))
 
 
 def center_224(image: Image.Image) -> Image.Image:
     """Resize(256), CenterCrop(224)."""
-    short = min(image.size)
-    width, height = (int(256 * side / short) for side in image.size)
+    width, height, left, top = center_places(*image.size)
     resized = image.resize((width, height), Image.Resampling.BILINEAR)
-    left, top = round((width - 224) / 2), round((height - 224) / 2)
     return resized.crop((left, top, left + 224, top + 224))
 
 
@@ -76,15 +70,22 @@ def _flipped(image: Image.Image) -> Image.Image:
 
 
 def loader(
-    folder: Path, labels: Path, *, batch_size: int, workers: int, transform: Transform | None = None
+    folder: Path,
+    labels: Path,
+    *,
+    batch_size: int,
+    workers: int,
+    transform: Transform | None = None,
+    shuffle: bool = False,
 ) -> DataLoader[tuple[torch.Tensor, int]]:
-    """A DataLoader over a flat folder and a pickle ``{file name: class}``, in order, workers kept between epochs."""
+    """A DataLoader over a flat folder and a pickle ``{file name: class}``, workers kept between epochs."""
     numbers = pickle.loads(labels.read_bytes())
     names = sorted(numbers)
     return _loader(
         FileDataset([folder / name for name in names], [numbers[name] for name in names], transform),
         batch_size=batch_size,
         workers=workers,
+        shuffle=shuffle,
     )
 
 
@@ -98,5 +99,14 @@ def photo_loader(
     return _loader(FileDataset(paths, labels, transform), batch_size=batch_size, workers=workers)
 
 
-def _loader(dataset: FileDataset, *, batch_size: int, workers: int) -> DataLoader[tuple[torch.Tensor, int]]:
-    return DataLoader(dataset, batch_size=batch_size, num_workers=workers, persistent_workers=workers > 0)
+def _loader(
+    dataset: FileDataset, *, batch_size: int, workers: int, shuffle: bool = False
+) -> DataLoader[tuple[torch.Tensor, int]]:
+    return DataLoader(
+        dataset,
+        batch_size,
+        shuffle=shuffle,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        collate_fn=channels_first,
+    )

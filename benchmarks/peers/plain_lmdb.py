@@ -5,15 +5,22 @@ from __future__ import annotations
 import io
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks.peers.collate import channels_first
+
 __all__ = ["PlainLmdb", "loader", "pack"]
+
+Decode = Callable[[Any], NDArray[np.uint8]]
 
 
 def pack(folder: Path, labels: Path, out: Path) -> None:
@@ -37,10 +44,11 @@ def pack(folder: Path, labels: Path, out: Path) -> None:
 
 
 class PlainLmdb(Dataset[tuple[torch.Tensor, int]]):
-    """What ``pack`` wrote; gives (3, H, W) uint8 and the class. The environment is opened in the worker."""
+    """What ``pack`` wrote; gives (H, W, 3) uint8 and the class. The environment is opened in the worker."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, decode: Decode) -> None:
         self.path = path
+        self.decode = decode
         self.env: lmdb.Environment | None = None
         with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
             self.length = int(txn.get(b"length"))
@@ -51,13 +59,27 @@ class PlainLmdb(Dataset[tuple[torch.Tensor, int]]):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         if self.env is None:
             self.env = lmdb.open(str(self.path), subdir=False, readonly=True, lock=False)
-        with self.env.begin() as txn:
+        with self.env.begin(buffers=True) as txn:
             value = txn.get(b"%08d" % index)
-        with Image.open(io.BytesIO(value[8:])) as image:
-            pixels = np.array(image.convert("RGB"))
-        return torch.from_numpy(pixels).permute(2, 0, 1), int.from_bytes(value[:8], "little")
+            number = int.from_bytes(value[:8], "little")
+            return torch.from_numpy(self.decode(value[8:])), number
 
 
-def loader(path: Path, *, batch_size: int, workers: int) -> DataLoader[tuple[torch.Tensor, int]]:
-    """A DataLoader over the environment, in order, workers kept between epochs."""
-    return DataLoader(PlainLmdb(path), batch_size=batch_size, num_workers=workers, persistent_workers=workers > 0)
+def with_pillow(data: Any) -> NDArray[np.uint8]:
+    """The picture as Pillow decodes it, (H, W, 3)."""
+    with Image.open(io.BytesIO(data)) as image:
+        return np.array(image.convert("RGB"))
+
+
+def loader(
+    path: Path, *, batch_size: int, workers: int, decode: Decode = with_pillow, shuffle: bool = False
+) -> DataLoader[tuple[torch.Tensor, int]]:
+    """A DataLoader over the environment, workers kept between epochs."""
+    return DataLoader(
+        PlainLmdb(path, decode),
+        batch_size,
+        shuffle=shuffle,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        collate_fn=channels_first,
+    )

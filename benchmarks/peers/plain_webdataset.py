@@ -11,8 +11,9 @@ __all__ = ["pack"]
 
 
 def pack(folder: Path, labels: Path, out: Path) -> None:
-    """Write one tar file of ``.png`` and ``.cls`` members."""
+    """Write one tar file of pictures and ``.cls`` members."""
     classes = pickle.loads(labels.read_bytes())
     with webdataset.TarWriter(str(out)) as sink:
         for name in sorted(classes):
-            sink.write({"__key__": Path(name).stem, "png": (folder / name).read_bytes(), "cls": str(classes[name])})
+            stem, kind = Path(name).stem, Path(name).suffix[1:]
+            sink.write({"__key__": stem, kind: (folder / name).read_bytes(), "cls": str(classes[name])})

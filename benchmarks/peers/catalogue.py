@@ -1,0 +1,54 @@
+"""Who is measured: every peer with its file, its environment, and what a reader must know of its output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["PHOTOS", "PHOTO_TASKS", "TASKS", "Entry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """
+    One peer in one configuration.
+
+    ``module`` is its file below ``benchmarks/peers``, ``environment`` its file in ``requirements``; "" is the
+    environment that fastio itself is installed in. ``remark`` says where its output or its bytes differ.
+    """
+
+    name: str
+    module: str
+    environment: str
+    variant: str = ""
+    remark: str = ""
+
+    @property
+    def packed_name(self) -> str:
+        """The folder for the peer's own format."""
+        return f"{self.module}-{self.variant}".replace("/", "-").rstrip("-")
+
+
+OPENCV = "not antialiased"
+
+PHOTOS = (
+    Entry("fastio", "photos.fastio_store", ""),
+    Entry("FFCV, JPEG mode", "photos.ffcv_beton", "ffcv", "jpg", remark="encoded anew"),
+    Entry("FFCV, usual recipe", "photos.ffcv_beton", "ffcv", "recipe", remark="encoded anew, half decoded"),
+    Entry("FFCV, raw", "photos.ffcv_beton", "ffcv", "raw", remark="decoded"),
+    Entry("files, Pillow-SIMD", "photos.files_pillow", "pillow_simd"),
+    Entry("files, Pillow", "photos.files_pillow", "files_pil"),
+    Entry("LMDB, OpenCV", "photos.lmdb_opencv", "plain_lmdb", remark=OPENCV),
+    Entry("HDF5, OpenCV", "photos.h5py_opencv", "plain_h5py", remark=OPENCV),
+    Entry("webdataset, OpenCV", "photos.webdataset_tar", "webdataset", "opencv", remark=OPENCV),
+    Entry("webdataset, Pillow", "photos.webdataset_tar", "webdataset", "pillow"),
+    Entry("DALI", "photos.dali_cpu", "dali"),
+    Entry("SPDL", "photos.spdl_files", "spdl"),
+    Entry("LitData, OpenCV", "photos.litdata_chunks", "litdata", remark=OPENCV),
+    Entry("Streaming, OpenCV", "photos.streaming_mds", "streaming", remark=OPENCV),
+    Entry("Hugging Face, OpenCV", "photos.hf_datasets", "hf_datasets", remark=OPENCV),
+    Entry("Grain, OpenCV", "photos.grain_records", "grain", remark=OPENCV),
+)
+
+# task -> what it is called in tables
+PHOTO_TASKS = {"random_224": "RandomResizedCrop(224) + flip", "center_224": "Resize(256) + CenterCrop(224)"}
+TASKS = {**PHOTO_TASKS, "text": "sequences, padded"}

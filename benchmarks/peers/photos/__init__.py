@@ -1,0 +1,1 @@
+"""Photos in random and in centred crops, one file a peer: see ``benchmarks.peers.work`` for what each offers."""
