@@ -25,6 +25,7 @@ from fastio.device.lane import lane_to
 from fastio.errors import SampleError, SchemaError
 from fastio.machine import available_cpus, rank_and_world
 from fastio.metrics import LoaderStats
+from fastio.mixing import warn_if_sorted
 from fastio.producer import Made, NativeProducer, OnError, PlainProducer, Producer
 from fastio.sampler import Division, Shuffle, Uneven
 from fastio.schema import IMAGE, RAW
@@ -147,6 +148,7 @@ class FastLoader:
         )
         self._delivery = None if device is None else Delivery(lane_to(device), depth=_DEPTH)
         self._closed = False
+        self._looks_at_mixing = shuffle is True and self.rank == 0
         self._stats = LoaderStats()
         self._skipped: dict[int, SampleError] = {}
         self._next = _Position(0, 0)  # where the next iteration begins
@@ -195,6 +197,7 @@ class FastLoader:
     def _batches(self, position: _Position) -> Iterator[Numbered]:
         """One epoch from ``position`` on, which moves with the consumer."""
         left = self._left(position)
+        self._look_at_mixing(left)
         parts = left.slices()
         submitted = self._producer.submit(left, epoch=position.epoch)
         under_way = deque(islice(submitted, self._depth))
@@ -237,6 +240,12 @@ class FastLoader:
         """What is left of an epoch."""
         batches = self._sampler.plan(position.epoch)
         return batches.part(position.batch, len(batches))
+
+    def _look_at_mixing(self, batches: Batches) -> None:
+        """Let rank 0 say, once, that the block shuffle of this store mixes its classes badly."""
+        if self._looks_at_mixing and self.dataset.labels is not None:
+            self._looks_at_mixing = False
+            warn_if_sorted(self.dataset.store.path, self.dataset.labels, batches, batch_size=self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
         """

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from math import exp, lgamma
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.batches import Batches
 from fastio.sampler import epoch_order
 
-__all__ = ["WELL_MIXED", "class_mixing"]
+__all__ = ["WELL_MIXED", "batch_mixing", "class_mixing", "warn_if_sorted"]
+
+log = logging.getLogger(__name__)
 
 WELL_MIXED = 0.9  # below it, a store should be shuffled when it is packed
+_BATCHES_LOOKED_AT = 64  # a few milliseconds for a million samples
 
 
 def class_mixing(labels: NDArray[np.generic], sizes: NDArray[np.int64], *, batch_size: int, seed: int = 0) -> float:
@@ -35,11 +40,54 @@ def class_mixing(labels: NDArray[np.generic], sizes: NDArray[np.int64], *, batch
     size = min(batch_size, count)
     if size == 0:
         return 1.0
-    _, classes, members = np.unique(labels, return_inverse=True, return_counts=True)
     order = epoch_order(sizes, shuffle=True, seed=seed, epoch=0)
-    batches = np.sort(classes[order[: count // size * size]].reshape(-1, size), axis=1)
-    found = 1 + (np.diff(batches, axis=1) != 0).sum(axis=1).mean()
-    return float(found / _expected(members, count, size))
+    return batch_mixing(labels, order[: count // size * size].reshape(-1, size))
+
+
+def batch_mixing(labels: NDArray[np.generic], batches: NDArray[np.int64]) -> float:
+    """
+    Distinct classes in these batches, relative to what batches of a full shuffle have on average.
+
+    ``labels`` ``(n,)`` are those of all samples, ``batches`` ``(k, size)`` the indices in each batch. Passes over the
+    labels once, without sorting them where they are small whole numbers: 64 batches stand for an epoch in no time.
+
+    >>> round(batch_mixing(np.array([7, 7, 8, 8]), np.array([[0, 1], [2, 3]])), 3)
+    0.6
+    """
+    classes, members = _classes(labels)
+    found = 1 + (np.diff(np.sort(classes[batches], axis=1), axis=1) != 0).sum(axis=1).mean()
+    return float(found / _expected(members, len(labels), batches.shape[1]))
+
+
+def warn_if_sorted(path: str, labels: NDArray[np.generic], batches: Batches, *, batch_size: int) -> None:
+    """Log that a store mixes its classes badly where up to 64 whole batches of a block shuffle show that."""
+    whole = batches.cuts[:-1][np.diff(batches.cuts) == batch_size]
+    if labels.ndim != 1 or len(whole) == 0:
+        return
+    chosen = whole[:: -(-len(whole) // _BATCHES_LOOKED_AT)]
+    score = batch_mixing(labels, batches.indices[chosen[:, None] + np.arange(batch_size)])
+    if score < WELL_MIXED:
+        log.warning(
+            "%s: with shuffle=True a batch of %d has %.2f of the distinct classes that a full shuffle gives (%.1f or "
+            "more is well mixed), for the store is sorted by class: pack it anew with `fastio pack --shuffle SEED`, or "
+            "use shuffle='full', whose reads are random",
+            path,
+            batch_size,
+            score,
+            WELL_MIXED,
+        )
+
+
+def _classes(labels: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The class of each sample as a number, and how many samples each class has; some may have none."""
+    if labels.dtype.kind in "iu":
+        low, high = int(labels.min()), int(labels.max())
+        if high - low <= len(labels):
+            wide = np.uint64 if labels.dtype.kind == "u" else np.int64  # int8's own difference would overflow
+            numbers = np.subtract(labels, labels.min(), dtype=wide).astype(np.int64)
+            return numbers, np.bincount(numbers)
+    _, classes, members = np.unique(labels, return_inverse=True, return_counts=True)
+    return classes, members
 
 
 def _expected(members: NDArray[np.int64], count: int, size: int) -> float:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastio.mixing import WELL_MIXED, class_mixing
+from fastio.mixing import WELL_MIXED, batch_mixing, class_mixing
 from fastio.sampler import full_order
 
 PHOTO = 110_000  # bytes
@@ -62,3 +62,13 @@ def test_arguments_that_do_not_fit() -> None:
         class_mixing(np.zeros(3, np.int64), np.ones(4, np.int64), batch_size=2)
     with pytest.raises(ValueError, match="batch_size=0"):
         class_mixing(np.zeros(3, np.int64), np.ones(3, np.int64), batch_size=0)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i8", "u8", "f8", "S4"])
+def test_labels_of_any_kind(dtype: str) -> None:
+    """Classes are counted, whatever numbers or names they have."""
+    top = 0 if dtype == "S4" else {"i1": -128, "u1": 0, "i8": -(1 << 62), "u8": (1 << 64) - 300, "f8": 0.5}[dtype]
+    labels = np.array([top + value for value in range(250)]).astype(dtype)
+
+    assert batch_mixing(labels, np.arange(250).reshape(5, 50)) == pytest.approx(1)
+    assert batch_mixing(labels, np.zeros((5, 50), np.int64)) == pytest.approx(1 / 50)
