@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from fastio.cli.bench_both import both
+from fastio.cli.bench_decode import decode
+from fastio.cli.bench_disk import disk
 from fastio.cli.bench_io import io
 
 __all__ = ["bench"]
@@ -25,5 +27,5 @@ def bench() -> None:
     """
 
 
-for _command in (io, both):
+for _command in (io, both, decode, disk):
     bench.add_command(_command)

@@ -97,3 +97,22 @@ def test_a_step_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert "training alone" in run("bench", "both", "user_pair:pair", "--seconds", 0.1)
     assert "a step of its own" in run("bench", "both", "user_pair:pair", "--step-ms", 1, code=2)
+
+
+def test_decode(png_stores: dict[str, Path]) -> None:
+    """A table with the differences from Pillow, and JSON."""
+    said = json.loads(run("bench", "decode", png_stores["lmdb"], "--count", 4, "--rounds", 1, "--json"))
+
+    assert [0, 0] == [said["decoders"][each]["max_difference"] for each in (0, -1)]
+    assert "fastio, fast" in run("bench", "decode", png_stores["h5"], "--count", 4, "--rounds", 1, "--crop", 4)
+
+
+def test_disk(tmp_path: Path) -> None:
+    """A latency table, and what the courses expect."""
+    arguments = ("bench", "disk", "--path", tmp_path, "--size", "4MiB", "--files", 16)
+    said = json.loads(run(*arguments, "--json"))
+    printed = run(*arguments)
+
+    assert said["size_bytes"] == 4 << 20
+    assert "p99 us" in printed
+    assert ("3.0 GB/s" in printed and "150.0 MB/s" in printed) or "nothing could be read cold" in printed
