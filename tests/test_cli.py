@@ -382,7 +382,8 @@ def test_sizes_that_are_none(text, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("count", "expected"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_960, "1.0 MB"), (2e15, "2000.0 TB")]
+    ("count", "expected"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_960, "1.0 MB"), (2e15, "2.0 PB"), (2e18, "2000.0 PB")],
 )
 def test_sizes_for_people(count, expected):
     """The unit changes before four digits."""

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from fastio.cli.bandwidth import bandwidth
 from fastio.cli.bench import bench
 from fastio.cli.info import info
 from fastio.cli.ls import ls
@@ -97,7 +98,7 @@ def cli() -> None:
     """
 
 
-for _command in (pack, info, ls, show, unpack, verify, bench):
+for _command in (pack, info, ls, show, unpack, verify, bench, bandwidth):
     cli.add_command(_command)
 
 

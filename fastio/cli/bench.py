@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fastio.cli.bench_both import both
+from fastio.cli.bench_bus import bus
 from fastio.cli.bench_decode import decode
 from fastio.cli.bench_disk import disk
 from fastio.cli.bench_io import io
@@ -27,5 +28,5 @@ def bench() -> None:
     """
 
 
-for _command in (io, both, decode, disk):
+for _command in (io, both, decode, disk, bus):
     bench.add_command(_command)

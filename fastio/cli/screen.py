@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # not generic before click 8.2
 
-__all__ = ["SIZE", "Meter", "counted", "meter", "number", "printable", "problem_table", "size", "table"]
+__all__ = ["SIZE", "Meter", "counted", "duration", "meter", "number", "printable", "problem_table", "size", "table"]
 
-_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\Z", re.IGNORECASE)
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\Z", re.IGNORECASE)
 _PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
 
 
@@ -54,11 +54,23 @@ def size(count: float) -> str:
     """
     if count < 1000:
         return f"{count:.0f} B"
-    for unit in ("kB", "MB", "GB", "TB"):
+    for unit in ("kB", "MB", "GB", "TB", "PB"):
         count /= 1000
-        if count < 999.95 or unit == "TB":
+        if count < 999.95 or unit == "PB":
             break
     return f"{count:.1f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """
+    A time for people, in the largest unit that leaves at least 1 of it.
+
+    >>> duration(0.0042), duration(33_333), duration(1_166_400)
+    ('4.2 ms', '9.3 h', '13.5 d')
+    """
+    units = ((365 * 86_400, "y"), (86_400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"))
+    unit, name = next(((unit, name) for unit, name in units if seconds >= unit), (1e-6, "us"))
+    return f"{seconds / unit:,.1f} {name}"
 
 
 def number(value: float) -> str:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from fastio.cli import cli
@@ -116,3 +117,21 @@ def test_disk(tmp_path: Path) -> None:
     assert said["size_bytes"] == 4 << 20
     assert "p99 us" in printed
     assert ("3.0 GB/s" in printed and "150.0 MB/s" in printed) or "nothing could be read cold" in printed
+
+
+def test_bandwidth() -> None:
+    """A petabyte over each link, fastest first; sizes up to petabytes are understood."""
+    said = json.loads(run("bandwidth", "1PB", "--json"))
+
+    assert said["size_bytes"] == 10**15
+    assert "9.3 h" in run("bandwidth", "1PB")
+    assert [link["bytes_per_s"] for link in said["links"]] == sorted(
+        (link["bytes_per_s"] for link in said["links"]), reverse=True
+    )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_bus_without_a_device() -> None:
+    """One clear line, and no failure."""
+    assert run("bench", "bus").startswith("skipped: no CUDA device")
+    assert json.loads(run("bench", "bus", "--json"))["rates"] == []

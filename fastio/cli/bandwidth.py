@@ -1,0 +1,56 @@
+"""``fastio bandwidth``: how long an amount of data takes over each link."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from fastio.cli.screen import SIZE, duration, size, table
+
+__all__ = ["bandwidth"]
+
+
+@click.command()
+@click.argument("amount", type=SIZE)
+@click.option("--measured", is_flag=True, help="Also measure memory, the disk under --path, and a CUDA device's bus.")
+@click.option("--path", default=".", show_default=True, metavar="DIR", help="A folder on the disk in question.")
+@click.option("--json", "as_json", is_flag=True, help="The table for machines.")
+def bandwidth(amount: int, *, measured: bool, path: str, as_json: bool) -> None:
+    """
+    Say how long AMOUNT of data takes over each link, by published rates and, on request, by measured ones.
+
+    \b
+    Example:
+      fastio bandwidth 1PB
+      fastio bandwidth 150GB --measured --path /scratch
+    """
+    from fastio.measure.bandwidth import LINKS, measured_links
+
+    links = [*LINKS, *(measured_links(path) if measured else ())]
+    links.sort(key=lambda link: -link.bytes_per_s)
+    if as_json:
+        rows = [
+            {
+                "link": link.name,
+                "bytes_per_s": link.bytes_per_s,
+                "measured": link.is_measured,
+                "seconds": link.seconds(amount),
+            }
+            for link in links
+        ]
+        click.echo(json.dumps({"size_bytes": amount, "links": rows}, indent=2))
+        return
+    table(
+        ("link", "rate", "source", f"{size(amount)} take"),
+        [
+            (
+                link.name,
+                size(link.bytes_per_s) + "/s",
+                "measured here" if link.is_measured else "published",
+                duration(link.seconds(amount)),
+            )
+            for link in links
+        ],
+        right=(1, 3),
+    )
