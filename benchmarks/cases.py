@@ -123,6 +123,22 @@ def _crops(name: str, batch_size: int, transforms: str, **options: Any) -> Calla
     return build
 
 
+def _own_function(data: Data, threads: int) -> Iterable[Any]:
+    from benchmarks.own_function import GEOMETRY, gains
+    from fastio import FastDataset, FastLoader
+    from fastio.transforms import Compiled
+
+    dataset = FastDataset(data.store("mixed.lmdb"))
+    return FastLoader(dataset, 64, threads=threads, transforms=[GEOMETRY, Compiled(gains, draws=3)])
+
+
+def _own_callable(data: Data, threads: int) -> Iterable[Any]:
+    from benchmarks.own_function import in_numpy
+    from fastio import FastDataset, FastLoader
+
+    return FastLoader(FastDataset(data.store("mixed.lmdb"), in_numpy), 64, threads=threads)
+
+
 def _files(workers: int, transform: str = "") -> Callable[[Data, int], Iterable[Any]]:
     def build(data: Data, threads: int) -> Iterable[Any]:
         from benchmarks.peers import files_pil
@@ -176,6 +192,8 @@ LOADING: dict[str, Callable[[Data, int], Iterable[Any]]] = {
     "rrc224 fastio lmdb": _crops("mixed.lmdb", 64, "random_224"),
     "rrc224 fastio lmdb, 6 MP": _crops("large.lmdb", 8, "random_224"),
     "rrc224 fastio lmdb, 6 MP, fast": _crops("large.lmdb", 8, "random_224", quality="fast"),
+    "rrc224 + own function, compiled": _own_function,
+    "rrc224 + own function, numpy in the plain path": _own_callable,
     "resize256 crop224 files, PIL, 0 workers": _photo_files(0, "center_224"),
     "resize256 crop224 files, PIL, 2 workers": _photo_files(2, "center_224"),
     "resize256 crop224 fastio lmdb": _crops("mixed.lmdb", 64, "center_224"),

@@ -28,6 +28,8 @@ IO_ERROR: int = 7
 
 CHANGED: int = 8
 
+FAILED: int = 9
+
 class Buffers:
     """Read-only byte buffers that spans point into; keeps them alive."""
 
@@ -169,7 +171,19 @@ def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray
     cannot hold): these are kept as they are.
     """
 
-def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None) -> Job:
+class PictureFunction:
+    """
+    A C function that is called with each finished picture, on the threads, without the GIL.
+
+    ``address`` is that of int32 f(uint8* pixels, int64 height, int64 width, int64 channels,
+    const double* numbers, int64 count): it changes height x width x channels bytes in place, by
+    the row of ``numbers`` that belongs to the picture. Anything but 0 makes it FAILED. ``owner``
+    is kept as long as the function may be called.
+    """
+
+    def __init__(self, address: int, owner: object) -> None: ...
+
+def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None) -> Job:
     """
     Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.
 
@@ -184,9 +198,10 @@ def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArr
     BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is
     seen by ``checksums`` only. ``intervals`` are the spans of where each JPEG's restart
     intervals 8, 16, ... begin, uint32 within the file; they need not be true.
+    ``function`` is called with each picture, and its row of ``numbers`` (n, k).
     """
 
-def gather_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, height: int, width: int) -> Job:
+def gather_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, height: int, width: int) -> Job:
     """
     The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.
     With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.

@@ -39,7 +39,11 @@ class Finish(Protocol):
         ...
 
     def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
-        """Its row, from pixels ``(H, W, C)``; None where they have not the size that was planned with."""
+        """
+        Its row, from pixels ``(H, W, C)``; None where they have not the size that was planned with.
+
+        ValueError, in one line, where a function of the user's fails.
+        """
         ...
 
 
@@ -211,9 +215,9 @@ class RowReader:
         try:
             channels = rows.shape[3] if finish is None else finish.channels(position)
             pixels = decode_with_pillow(spans.view(position), _MODES[channels])
+            row = pixels if finish is None else finish.row(position, pixels)
         except ValueError as exc:
             return _native.CORRUPT, str(exc)
-        row = pixels if finish is None else finish.row(position, pixels)
         if row is None or row.shape != rows.shape[1:]:
             return _native.BAD_SHAPE, None
         rows[position] = row

@@ -32,6 +32,7 @@ _WORDS: Final[dict[int, str]] = {
     _native.BAD_SHAPE: "it decodes to another size than the row of the batch has",
     _native.NOT_IMAGE: "it is not recognised as a picture",
     _native.IO_ERROR: "it could not be opened or read",
+    _native.FAILED: "the function in its transforms raised an exception: call them on dataset[i][0] to see which",
     _native.CHANGED: "its size is not the one that was announced: the file changed meanwhile",
 }
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import Job, ThreadPool
+from fastio._native import Job, PictureFunction, ThreadPool
 from fastio.spans import Spans
 
 __all__ = ["Codec", "Geometry"]
@@ -22,7 +22,8 @@ class Geometry:
     ``plan`` is ``(n, 13)`` int32, see ``fastio.transforms.plan``; ``filter`` the resampling's number; ``fill`` the
     colour of edges, one byte for each channel. Rows are ``(C, H, W)`` where ``is_planar``, and luma in all channels
     where ``is_grey``. Raw pictures have no header that tells their size: ``stored`` does. ``is_fast`` lets decoders
-    shrink a picture before it is resampled, which gives slightly other pixels.
+    shrink a picture before it is resampled, which gives slightly other pixels. ``function``, where there is one, is
+    called with each finished picture and its row of ``numbers``, ``(n, k)``.
     """
 
     plan: NDArray[np.int32]
@@ -32,6 +33,8 @@ class Geometry:
     is_grey: bool = False
     is_fast: bool = False
     stored: tuple[int, int] | None = None
+    function: PictureFunction | None = None
+    numbers: NDArray[np.float64] | None = None
 
 
 class Codec(Protocol):

@@ -76,6 +76,8 @@ class ImageCodec:
                 grey=geometry.is_grey,
                 fast=geometry.is_fast,
                 intervals=None if known is None else (known.buffers, known.shard, known.starts, known.sizes),
+                function=geometry.function,
+                numbers=geometry.numbers,
             )
         return _native.decode_images(
             spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, out, status, pool

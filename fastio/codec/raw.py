@@ -79,4 +79,6 @@ class RawCodec:
             fill=geometry.fill,
             planar=geometry.is_planar,
             grey=geometry.is_grey,
+            function=geometry.function,
+            numbers=geometry.numbers,
         )

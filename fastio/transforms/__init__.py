@@ -6,6 +6,7 @@ Names, arguments, defaults and sampling rules are those of ``torchvision.transfo
 from __future__ import annotations
 
 from fastio.transforms.base import Transform
+from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
 from fastio.transforms.flip import RandomHorizontalFlip
@@ -15,6 +16,7 @@ from fastio.transforms.resize import Resize
 
 __all__ = [
     "CenterCrop",
+    "Compiled",
     "Compose",
     "Grayscale",
     "Pad",

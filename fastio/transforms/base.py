@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -11,9 +12,10 @@ from PIL import Image
 
 from fastio.transforms.arguments import Fill
 
-__all__ = ["Canvas", "Ints", "Transform"]
+__all__ = ["Canvas", "Ints", "PixelFunction", "Transform"]
 
 Ints = NDArray[np.int64]
+PixelFunction = Callable[[NDArray[np.uint8], NDArray[np.float64]], None]  # changes pixels (H, W, C) by numbers (k,)
 Picture = TypeVar("Picture", Image.Image, torch.Tensor)
 
 
@@ -47,6 +49,10 @@ class Canvas(Protocol):
 
     def grey(self, channels: int) -> None:
         """Luma as Pillow's "L", in 1 channel or in 3 equal ones."""
+        ...
+
+    def call(self, function: PixelFunction, numbers: NDArray[np.float64]) -> None:
+        """Let a function that numba has compiled change the pixels, by ``numbers`` ``(n, k)``."""
         ...
 
 

@@ -13,6 +13,7 @@ from fastio.codec.base import Geometry
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill
 from fastio.transforms.base import Transform
+from fastio.transforms.compiled import native_function
 from fastio.transforms.compose import Compose
 from fastio.transforms.plain import colour_of
 from fastio.transforms.plan import BLANK, Plan
@@ -36,10 +37,12 @@ class Planned:
     rows: NDArray[np.int32]  # (n, 13), as Plan.rows
     shapes: NDArray[np.int64]  # (n, 3), after transforms; zeros where a header is bad
     fill: Fill
+    numbers: NDArray[np.float64] | None = None  # (n, k), for a function that is called with each picture
 
     def part(self, part: slice) -> Planned:
         """Some of them."""
-        return Planned(self.indices[part], self.stored[part], self.rows[part], self.shapes[part], self.fill)
+        numbers = None if self.numbers is None else self.numbers[part]
+        return Planned(self.indices[part], self.stored[part], self.rows[part], self.shapes[part], self.fill, numbers)
 
 
 class Fused:
@@ -63,6 +66,7 @@ class Fused:
         self._kernel = tried.kernel
         self._channels = tried.channels  # None: no Grayscale
         self._is_grey_first = tried.is_grey_first
+        self._function = None if tried.function is None else native_function(tried.function)
         self._check_grey()
         if mode is not None:
             channels = next(number for number, name in _MODES.items() if name == mode)
@@ -101,7 +105,11 @@ class Fused:
         shapes = np.zeros((len(indices), 3), np.int64)
         rows[known], shapes[known] = good.rows, good.shapes
         shapes[~known, 2] = self._channels or stored[~known, 2]
-        return Planned(indices, stored, rows, shapes, good.fill)
+        numbers = None
+        if good.numbers is not None:
+            numbers = np.zeros((len(indices), good.numbers.shape[1]))
+            numbers[known] = good.numbers
+        return Planned(indices, stored, rows, shapes, good.fill, numbers)
 
     def _plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
         # What is the same for all is computed once: most of the cost of small raw pictures.
@@ -112,7 +120,8 @@ class Fused:
         self.transforms.run(plan, uniform(indices, self.transforms.draws, seed=self._seed, epoch=epoch))
         shapes = np.empty((len(indices), 3), np.int64)
         shapes[:, 0], shapes[:, 1], shapes[:, 2] = plan.height, plan.width, self._channels or sizes[:, 2]
-        return Planned(indices, stored, plan.rows(len(indices)), shapes, plan.fill or (0,))
+        numbers = None if plan.numbers is None else np.ascontiguousarray(plan.numbers)
+        return Planned(indices, stored, plan.rows(len(indices)), shapes, plan.fill or (0,), numbers)
 
     def geometry(self, planned: Planned, *, channels: int, is_planar: bool) -> Geometry:
         """What the native core must know to make a batch of rows with these channels."""
@@ -125,6 +134,8 @@ class Fused:
             is_grey=self._is_grey_last(),
             is_fast=self._is_fast,
             stored=(height, width) if self._is_raw else None,
+            function=self._function,
+            numbers=planned.numbers,
         )
 
     def _is_grey_last(self) -> bool:
@@ -134,8 +145,17 @@ class Fused:
         return self._channels == 3 if self._mode == "L" else not self._is_grey_first
 
     def apply(self, planned: Planned, position: int, pixels: NDArray[np.uint8], *, epoch: int) -> NDArray[np.uint8]:
-        """The plain path for one picture ``(H, W, C)``, by the numbers of its sample."""
+        """
+        The plain path for one picture ``(H, W, C)``, by the numbers of its sample.
+
+        ValueError where a function of the user's raises whatever it may raise.
+        """
         numbers = uniform(planned.indices[[position]], self.transforms.draws, seed=self._seed, epoch=epoch)
         picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
-        result = np.array(self.transforms.apply(picture, numbers[0]))
+        try:
+            result = np.array(self.transforms.apply(picture, numbers[0]))
+        except Exception as exc:
+            if self._function is None:
+                raise
+            raise ValueError(f"the function in its transforms raised {exc!r}") from exc
         return result.reshape(*result.shape[:2], -1)

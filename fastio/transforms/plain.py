@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.transforms.arguments import KERNELS, Fill
-from fastio.transforms.base import Ints, Transform
+from fastio.transforms.base import Ints, PixelFunction, Transform
 
 __all__ = ["PlainPicture", "colour_of"]
 
@@ -94,6 +94,19 @@ class PlainPicture:
             red, green, blue = (self.picture[..., channel : channel + 1, :, :].int() for channel in range(3))
             luma = ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16).to(torch.uint8)
         self._set(luma.expand(*luma.shape[:-3], channels, *luma.shape[-2:]))
+
+    def call(self, function: PixelFunction, numbers: NDArray[np.float64]) -> None:
+        """As Canvas.call; what the function raises, this raises."""
+        own = np.ascontiguousarray(numbers[0])
+        if not isinstance(self.picture, torch.Tensor):
+            pixels = np.array(self.picture)
+            function(pixels.reshape(*pixels.shape[:2], -1), own)
+            self._set(Image.fromarray(pixels))
+            return
+        pictures = self.picture.reshape(-1, *self.picture.shape[-3:]).movedim(1, -1).contiguous().clone()
+        for each in pictures.numpy():
+            function(each, own)
+        self._set(pictures.movedim(-1, 1).reshape(self.picture.shape))
 
 
 def colour_of(fill: Fill, channels: int) -> Fill:

@@ -7,6 +7,7 @@ Whatever a chain of crops, edges and flips around one resampling does has this f
 * a crop before the resampling moves box and window, one after it the window alone; what it cuts off may be edge
 * edges move the place; a crop of a flipped picture is the mirrored crop of the unflipped one
 * a second resampling, and one of edges, have another form: SchemaError says which two transforms do not fit together
+* a function is called with the finished row: nothing comes after it
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import Fill
-from fastio.transforms.base import Ints, Transform
+from fastio.transforms.base import Ints, PixelFunction, Transform
 
 __all__ = ["BLANK", "COLUMNS", "Plan"]
 
@@ -48,7 +49,8 @@ class Plan:
     A canvas that keeps no pixels but what is to be done to get them, for pictures of these sizes.
 
     ``kernel`` is the resampling's filter, None without one; ``fill`` the colour of edges; ``channels`` what a Grayscale
-    leaves, None without one; ``is_grey_first`` where it comes before the resampling.
+    leaves, None without one; ``is_grey_first`` where it comes before the resampling; ``function`` what is called in the
+    end, None without one, with ``numbers`` ``(n, k)``.
     """
 
     def __init__(self, height: Ints, width: Ints) -> None:
@@ -59,6 +61,8 @@ class Plan:
         self.fill: Fill | None = None
         self.channels: int | None = None
         self.is_grey_first = False
+        self.function: PixelFunction | None = None
+        self.numbers: NDArray[np.float64] | None = None
         self._box = (zero, zero, width, height)
         self._virtual = (width, height)
         self._window = (zero, zero, width, height)
@@ -67,6 +71,7 @@ class Plan:
         self._resizer: Transform | None = None
         self._padder: Transform | None = None
         self._flipper: Transform | None = None
+        self._caller: Transform | None = None
 
     def rows(self, count: int) -> NDArray[np.int32]:
         """The plan as the native core reads it: ``(count, 13)`` int32, one COLUMN each."""
@@ -78,6 +83,7 @@ class Plan:
 
     def crop(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
         """As Canvas.crop."""
+        self._check_unfinished()
         if self._flipper is not None:
             left = np.where(self._flip, self.width - left - width, left)
         window_x, window_y, window_w, window_h = self._window
@@ -95,6 +101,7 @@ class Plan:
 
     def resize(self, width: Ints, height: Ints, *, kernel: str) -> None:
         """As Canvas.resize; SchemaError where the plan has no place for it."""
+        self._check_unfinished()
         if self._resizer is not None:
             raise self._unfit(self._resizer, "the picture would be resampled twice")
         if self._padder is not None:
@@ -113,6 +120,7 @@ class Plan:
         """As Canvas.pad; SchemaError where other edges have another colour."""
         if not any(side.any() for side in (left, top, right, bottom)):
             return
+        self._check_unfinished()
         if self.channels is not None and len(fill) > 1:
             raise SchemaError(f"{self.doing}: fill={fill} after Grayscale; one number is a shade of grey")
         if self._padder is not None and fill != self.fill:
@@ -125,14 +133,25 @@ class Plan:
 
     def flip(self, mask: NDArray[np.bool_]) -> None:
         """As Canvas.flip."""
+        self._check_unfinished()
         self._flip, self._flipper = self._flip ^ mask, self.doing
 
     def grey(self, channels: int) -> None:
         """As Canvas.grey; edges that are already there lose their colour too."""
+        self._check_unfinished()
         self.channels = channels
         if self.fill is not None and len(self.fill) > 1:
             red, green, blue = self.fill[:3]
             self.fill = ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16,)
+
+    def call(self, function: PixelFunction, numbers: NDArray[np.float64]) -> None:
+        """As Canvas.call."""
+        self._check_unfinished()
+        self.function, self.numbers, self._caller = function, numbers, self.doing
+
+    def _check_unfinished(self) -> None:
+        if self._caller is not None:
+            raise self._unfit(self._caller, "a function is called with finished pictures, once: put it last")
 
     def _unfit(self, other: Transform, why: str) -> SchemaError:
         return SchemaError(

@@ -89,7 +89,8 @@ fastio::TransformBatch batch_of(Bytes value, const Case& made, std::uint8_t* out
   return {std::move(spans),
           std::move(plans),
           made.options,
-          {{out, made.height, made.width, made.channels}, nullptr, status}};
+          {{out, made.height, made.width, made.channels}, nullptr, status},
+          {}};
 }
 
 void compare_with_whole(fastio::Worker& worker, Bytes file, const fastio::ImageInfo& info,

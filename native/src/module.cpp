@@ -83,6 +83,7 @@ void bind_status(nb::module_& m) {
       {"NOT_IMAGE", fastio::Status::not_image},
       {"IO_ERROR", fastio::Status::io_error},
       {"CHANGED", fastio::Status::changed},
+      {"FAILED", fastio::Status::failed},
   };
   for (const auto& [name, status] : names) m.attr(name) = static_cast<int>(status);
 }

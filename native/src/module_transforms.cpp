@@ -19,6 +19,15 @@ using PlanArray = nb::ndarray<const std::int32_t, nb::shape<-1, 13>, nb::c_conti
 /// Where the places of restart intervals lie: buffers, shard, starts, sizes.
 using IntervalSpans = std::optional<std::tuple<BuffersHandle, Int32s, Int64s, Int64s>>;
 
+/// A compiled function of the user's, and the object that keeps its code in memory.
+struct PyFunction {
+  PictureCall call;
+  nb::object owner;
+};
+
+using FunctionHandle = std::optional<nb::handle_t<PyFunction>>;
+using Numbers = std::optional<Array<const double, 2>>;
+
 /// What both functions are told about the batch.
 struct Request {
   const PlanArray& plan;
@@ -30,7 +39,13 @@ struct Request {
   bool planar;
   bool grey;
   bool fast;
+  const FunctionHandle& function;
+  const Numbers& numbers;
 };
+
+nb::object borrowed(const FunctionHandle& function) {
+  return function ? nb::borrow(*function) : nb::object();
+}
 
 [[noreturn]] void refuse(const std::string& text) {
   throw nb::value_error(text.c_str());
@@ -67,6 +82,14 @@ std::unique_ptr<Plan[]> plans_of(const PlanArray& array, const Picture& row) {
   return plans;
 }
 
+PictureFunction function_of(const Request& request, std::size_t count) {
+  if (!request.function) return {};
+  if (!request.numbers) refuse("function goes with numbers, one row for each picture");
+  expect_length("numbers", request.numbers->shape(0), count);
+  return {nb::cast<const PyFunction&>(*request.function).call, request.numbers->data(),
+          request.numbers->shape(1)};
+}
+
 TransformBatch batch_of(const Request& request, std::unique_ptr<Bytes[]> spans, std::size_t count) {
   const auto& out = request.out;
   expect_length("plan", request.plan.shape(0), count);
@@ -81,18 +104,21 @@ TransformBatch batch_of(const Request& request, std::unique_ptr<Bytes[]> spans, 
           nullptr,
           std::move(plans),
           options,
-          {row, checked(request.checksums, count), request.status.data()}};
+          {row, checked(request.checksums, count), request.status.data()},
+          function_of(request, count)};
 }
 
 PyJob decode_transformed(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
                          const Int64s& sizes, const Checksums& checksums, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
                          const PoolHandle& pool, int filter, const nb::bytes& fill, bool planar,
-                         bool grey, bool fast, const IntervalSpans& intervals) {
+                         bool grey, bool fast, const FunctionHandle& function,
+                         const Numbers& numbers, const IntervalSpans& intervals) {
   auto spans = resolve(buffers, shard, starts, sizes);
   const std::size_t count = starts.size();
-  auto batch = batch_of({plan, out, status, checksums, filter, fill, planar, grey, fast},
-                        std::move(spans), count);
+  auto batch =
+      batch_of({plan, out, status, checksums, filter, fill, planar, grey, fast, function, numbers},
+               std::move(spans), count);
   nb::object places;
   if (intervals) {
     const auto& [owner, files, first, bytes] = *intervals;
@@ -100,15 +126,17 @@ PyJob decode_transformed(BuffersHandle buffers, const Int32s& shard, const Int64
     batch.intervals = resolve(owner, files, first, bytes);
     places = nb::borrow(owner);
   }
-  return begin(transform_task(std::move(batch)), {count, 1}, pool,
-               keep(nb::borrow(buffers), places, checksums, out, status));
+  return begin(
+      transform_task(std::move(batch)), {count, 1}, pool,
+      keep(nb::borrow(buffers), places, checksums, out, status, borrowed(function), numbers));
 }
 
 PyJob gather_transformed(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
                          const Int64s& sizes, const Checksums& checksums, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
                          const PoolHandle& pool, int filter, const nb::bytes& fill, bool planar,
-                         bool grey, std::size_t height, std::size_t width) {
+                         bool grey, std::size_t height, std::size_t width,
+                         const FunctionHandle& function, const Numbers& numbers) {
   if (height > static_cast<std::size_t>(longest_side) ||
       width > static_cast<std::size_t>(longest_side)) {
     refuse("rows of " + std::to_string(height) + " x " + std::to_string(width) +
@@ -116,12 +144,13 @@ PyJob gather_transformed(BuffersHandle buffers, const Int32s& shard, const Int64
   }
   auto spans = resolve(buffers, shard, starts, sizes);
   const std::size_t count = starts.size();
-  auto batch = batch_of({plan, out, status, checksums, filter, fill, planar, grey, false},
-                        std::move(spans), count);
+  auto batch =
+      batch_of({plan, out, status, checksums, filter, fill, planar, grey, false, function, numbers},
+               std::move(spans), count);
   const Picture& row = batch.rows.first;
   const std::size_t grain = grain_for(row.height * row.row_bytes());
   return begin(transform_raw_task(std::move(batch), height, width), {count, grain}, pool,
-               keep(nb::borrow(buffers), checksums, out, status));
+               keep(nb::borrow(buffers), checksums, out, status, borrowed(function), numbers));
 }
 
 void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
@@ -135,16 +164,32 @@ void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
   "buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], "                   \
   "sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], " \
   "out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, "    \
-  "filter: int, fill: bytes, planar: bool = False, grey: bool = False"
+  "filter: int, fill: bytes, planar: bool = False, grey: bool = False, "                      \
+  "function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None"
 
 }  // namespace
 
 void bind_transforms(nb::module_& m) {
+  nb::class_<PyFunction>(
+      m, "PictureFunction",
+      "A C function that is called with each finished picture, on the threads, without the GIL.\n\n"
+      "``address`` is that of int32 f(uint8* pixels, int64 height, int64 width, int64 channels,\n"
+      "const double* numbers, int64 count): it changes height x width x channels bytes in place, "
+      "by\n"
+      "the row of ``numbers`` that belongs to the picture. Anything but 0 makes it FAILED. "
+      "``owner``\n"
+      "is kept as long as the function may be called.")
+      .def(
+          "__init__",
+          [](PyFunction* self, std::uintptr_t address, nb::object owner) {
+            new (self) PyFunction{reinterpret_cast<PictureCall>(address), std::move(owner)};
+          },
+          "address"_a, "owner"_a);
   m.def("decode_transformed", &decode_transformed, "buffers"_a, "shard"_a.noconvert(),
         "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
         "plan"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),
         nb::kw_only(), "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "fast"_a = false,
-        "intervals"_a = nb::none(),
+        "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(), "intervals"_a = nb::none(),
         nb::sig("def decode_transformed(" SPANS_AND_PLAN
                 ", fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], "
                 "NDArray[np.int64], NDArray[np.int64]] | None = None) -> Job"),
@@ -159,12 +204,13 @@ void bind_transforms(nb::module_& m) {
         "but nearly so. A box that leaves its picture is\n"
         "BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is\n"
         "seen by ``checksums`` only. ``intervals`` are the spans of where each JPEG's restart\n"
-        "intervals 8, 16, ... begin, uint32 within the file; they need not be true.");
+        "intervals 8, 16, ... begin, uint32 within the file; they need not be true.\n"
+        "``function`` is called with each picture, and its row of ``numbers`` (n, k).");
   m.def("gather_transformed", &gather_transformed, "buffers"_a, "shard"_a.noconvert(),
         "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
         "plan"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),
         nb::kw_only(), "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "height"_a,
-        "width"_a,
+        "width"_a, "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(),
         nb::sig("def gather_transformed(" SPANS_AND_PLAN ", height: int, width: int) -> Job"),
         "The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.\n"
         "With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.");

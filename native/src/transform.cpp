@@ -15,7 +15,10 @@ namespace {
 /// What pictures and raw pixels have in common: checksum, plan, row.
 class TransformTask : public Task {
  public:
-  explicit TransformTask(TransformBatch batch) noexcept : batch_(std::move(batch)) {}
+  explicit TransformTask(TransformBatch batch) noexcept
+      : batch_(std::move(batch)), options_(batch_.options) {
+    if (batch_.function.call != nullptr) options_.planar = false;  // planes come after it
+  }
 
   void run(Worker& worker, std::size_t first, std::size_t last) noexcept override {
     for (std::size_t i = first; i < last; ++i) {
@@ -25,7 +28,7 @@ class TransformTask : public Task {
   }
 
  protected:
-  [[nodiscard]] const TransformOptions& options() const noexcept { return batch_.options; }
+  [[nodiscard]] const TransformOptions& options() const noexcept { return options_; }
   [[nodiscard]] bool verify_crc() const noexcept { return batch_.rows.checksums == nullptr; }
 
   /// By how much the value comes shrunk from its decoder.
@@ -60,6 +63,29 @@ class TransformTask : public Task {
     }
     Picture out = rows.first;
     out.data += i * out.height * out.row_bytes();
+    return batch_.function.call == nullptr ? fill(worker, i, out) : call(worker, i, out);
+  }
+
+  /// The row, and the user's function on it.
+  [[nodiscard]] Status call(Worker& worker, std::size_t i, const Picture& out) const noexcept {
+    const PictureFunction& function = batch_.function;
+    Picture picture = out;
+    const bool planar = batch_.options.planar;
+    if (planar) picture.data = worker.row.reserve(out.height * out.row_bytes());
+    if (picture.data == nullptr) return Status::unsupported;  // no memory
+    const Status status = fill(worker, i, picture);
+    if (status != Status::ok) return status;
+    const std::int32_t failed = function.call(picture.data, static_cast<std::int64_t>(out.height),
+                                              static_cast<std::int64_t>(out.width), out.channels,
+                                              function.numbers + i * function.count,
+                                              static_cast<std::int64_t>(function.count));
+    if (failed != 0) return Status::failed;
+    if (planar) split_channels(picture, out.data);
+    return Status::ok;
+  }
+
+  [[nodiscard]] Status fill(Worker& worker, std::size_t i, const Picture& out) const noexcept {
+    const Bytes value = batch_.spans[i];
     const Plan& plan = batch_.plans[i];
     if (plan.is_empty()) {
       fill_row(options(), out);
@@ -72,6 +98,7 @@ class TransformTask : public Task {
   }
 
   const TransformBatch batch_;
+  TransformOptions options_;  // those of the batch, but for the layout where a function follows
 };
 
 class PictureTask final : public TransformTask {

@@ -91,6 +91,14 @@ void fill_row(const TransformOptions& options, const Picture& out) noexcept {
   }
 }
 
+void split_channels(const Picture& picture, std::uint8_t* planes) noexcept {
+  const auto channels = static_cast<std::size_t>(picture.channels);
+  const std::size_t pixels = picture.height * picture.width;
+  for (std::size_t c = 0; c < channels; ++c) {
+    take_channel(picture.data + c, channels, planes + c * pixels, pixels);
+  }
+}
+
 std::size_t shrink_of(const Plan& plan, const TransformOptions& options) noexcept {
   if (!options.fast || options.filter == Filter::nearest) return 1;
   constexpr std::int32_t most = 8;   // that libjpeg-turbo has fast code for, with 4 and 2

@@ -15,6 +15,7 @@ enum class Status : std::int32_t {
   not_image = 6,     ///< not recognised as a picture at all
   io_error = 7,      ///< a file could not be opened or read
   changed = 8,       ///< a file has not the size that was announced
+  failed = 9,        ///< the user's function on the finished picture failed
 };
 
 }  // namespace fastio

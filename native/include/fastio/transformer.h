@@ -62,4 +62,7 @@ class Transformer {
 /// A row that shows nothing of its picture.
 void fill_row(const TransformOptions& options, const Picture& out) noexcept;
 
+/// The picture's channels one after the other, to as many bytes at `planes`.
+void split_channels(const Picture& picture, std::uint8_t* planes) noexcept;
+
 }  // namespace fastio

@@ -18,6 +18,7 @@ class Worker {
   JpegWriter jpeg_writer;
   Scratch picture;  // a whole picture of which a part is used
   Scratch resized;  // what is to be encoded
+  Scratch row;      // a finished picture on its way into planes
 };
 
 }  // namespace fastio

@@ -1,0 +1,124 @@
+"""Compiled: a user's own function on pixels, compiled by numba and called by native threads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from inspect import isfunction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import PictureFunction
+from fastio.transforms.base import Canvas, PixelFunction, Transform
+
+__all__ = ["Compiled", "native_function"]
+
+# Lines of numba's messages that say nothing about the user's function.
+_NOISE = re.compile(r"Failed in nopython mode pipeline|^\s*$|^During: ")
+
+
+@dataclass(frozen=True)
+class Compiled(Transform):
+    """
+    A function of your own, compiled by numba: FastLoader's threads call it with each finished picture, without the GIL.
+
+        def brighten(image, numbers):               # uint8 (H, W, C), to be changed in place; float64 (draws,)
+            factor = 0.8 + 0.4 * numbers[0]
+            for y in range(image.shape[0]):
+                for x in range(image.shape[1]):
+                    for c in range(image.shape[2]):
+                        image[y, x, c] = min(255.0, image[y, x, c] * factor)
+
+        FastLoader(dataset, 256, transforms=[RandomResizedCrop(224), Compiled(brighten, draws=1)])
+
+    ``function`` is plain Python or already ``numba.njit``, without ``parallel=True``. ``numbers`` are ``draws``
+    uniform numbers in [0, 1) of the picture's own: take randomness from nowhere else, and a sample's picture depends on
+    seed, epoch and sample alone. It is the last of FastLoader's transforms; called on a PIL image or a tensor, alone or
+    in a Compose, it is compiled code too. An exception in it makes the sample a SampleError. As in all code of numba,
+    an index outside an array is not noticed unless the environment says NUMBA_BOUNDSCHECK=1. A saved state of a loader
+    knows the function by its name.
+
+    Needs ``pip install 'fastio[numba]'``. ValueError, when it is first used, for what numba cannot compile.
+    """
+
+    function: PixelFunction
+    draws: int = 0
+
+    def __post_init__(self) -> None:
+        if not isfunction(self.function) and not hasattr(self.function, "py_func"):
+            raise TypeError(f"function={self.function!r}: expected a function of (image, numbers), or numba.njit's")
+        if not isinstance(self.draws, int) or isinstance(self.draws, bool) or self.draws < 0:
+            raise ValueError(f"draws={self.draws!r}: expected how many random numbers a picture takes, from 0")
+        _numba()
+
+    def __repr__(self) -> str:
+        return f"Compiled({_name(self.function)}, draws={self.draws})"
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """One call for each picture."""
+        canvas.call(_dispatcher(self.function), numbers)
+
+
+@lru_cache(maxsize=64)
+def native_function(function: PixelFunction) -> PictureFunction:
+    """A C function around the one that a canvas is told to call: 0, or 1 where that raised an exception."""
+    numba = _numba()
+    call = _c_function(numba, function)
+    returned = next(iter(function.nopython_signatures)).return_type  # type: ignore[attr-defined] # a dispatcher of numba's
+    if returned != numba.types.none:
+        raise ValueError(
+            f"{_name(function)} returns {returned}, which nobody would see: change the image in place, image[:] = ..."
+        )
+    return PictureFunction(call.address, call)
+
+
+def _numba() -> Any:
+    try:
+        import numba
+    except ImportError as exc:
+        raise ImportError("fastio.transforms.Compiled needs numba: pip install 'fastio[numba]'") from exc
+    return numba
+
+
+def _name(function: PixelFunction) -> str:
+    plain = getattr(function, "py_func", function)
+    return f"{getattr(plain, '__module__', '?')}.{getattr(plain, '__qualname__', repr(plain))}"
+
+
+@lru_cache(maxsize=64)
+def _dispatcher(function: PixelFunction) -> PixelFunction:
+    """The function as numba compiles and calls it."""
+    numba = _numba()
+    if not hasattr(function, "py_func"):
+        compiled: PixelFunction = numba.njit(nogil=True)(function)
+        return compiled
+    options = getattr(function, "targetoptions", {})
+    if options.get("parallel"):
+        raise ValueError(
+            f"{_name(function)}: parallel=True is not for functions that several threads call at once; leave it out"
+        )
+    return function
+
+
+def _c_function(numba: Any, function: Callable[..., None]) -> Any:
+    types, carray = numba.types, numba.carray
+    pixels, numbers = types.CPointer(types.uint8), types.CPointer(types.float64)
+
+    def call(pixels: Any, height: int, width: int, channels: int, numbers: Any, count: int) -> int:
+        try:
+            function(carray(pixels, (height, width, channels)), carray(numbers, (count,)))
+        except Exception:  # numba knows no other; the status says that there was one
+            return 1
+        return 0
+
+    signature = types.int32(pixels, types.int64, types.int64, types.int64, numbers, types.int64)
+    try:
+        return numba.cfunc(signature)(call)
+    except numba.core.errors.NumbaError as exc:
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", str(exc))
+        lines = [line.strip() for line in plain.splitlines() if not _NOISE.search(line)]
+        raise ValueError(f"{_name(function)}: numba cannot compile it: {' '.join(lines)[:300]}") from exc
