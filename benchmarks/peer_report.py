@@ -10,7 +10,7 @@ from rich.table import Table
 
 from benchmarks.report import Summary, summary
 
-__all__ = ["Row", "rows", "tables"]
+__all__ = ["Row", "case_name", "rows", "tables"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +21,29 @@ class Row:
     remark: str
     size_mb: float | None
     summary: Summary | None
-    error: float | None  # mean absolute difference from Pillow, of 255
+    quality: float | None  # photos: mean absolute difference from Pillow, of 255; text: share of padding
     reason: str
+
+
+def case_name(task: str, peer: str) -> str:
+    """The name of a peer's runs of a task."""
+    return f"{task}: {peer}"
 
 
 def rows(report: dict[str, Any], task: str) -> list[Row]:
     """All peers of a task, the least CPU time first, those that could not be run last."""
     found = []
-    for name, peer in report["peers"].items():
-        case = f"{task}: {name}"
-        runs = report["runs"].get(case)
+    for name, peer in report["tasks"][task]["peers"].items():
+        runs = report["runs"].get(case_name(task, name))
+        size = peer["packing"].get("size_bytes")
         found.append(
             Row(
                 name=name,
                 remark=peer["remark"],
-                size_mb=peer["packing"]["size_bytes"] / 1e6 if peer["packing"] else None,
+                size_mb=None if size is None else size / 1e6,
                 summary=summary(runs) if runs else None,
-                error=runs[0].get("error") if runs else None,
-                reason=report["failed"].get(case, ""),
+                quality=runs[0].get("error", runs[0].get("padding")) if runs else None,
+                reason=report["failed"].get(case_name(task, name), ""),
             )
         )
     return sorted(found, key=lambda row: row.summary.cpu_us if row.summary else float("inf"))
@@ -46,13 +51,13 @@ def rows(report: dict[str, Any], task: str) -> list[Row]:
 
 def tables(report: dict[str, Any]) -> Iterator[Table]:
     """One table a task."""
-    for task, title in report["tasks"].items():
-        table = Table(title=f"{title}: samples a second, medians of {report['settings']['rounds']} rounds")
+    for name, task in report["tasks"].items():
+        table = Table(title=f"{task['title']}: samples a second, medians of {report['settings']['rounds']} rounds")
         for heading in ("peer", "per CPU-second", "min - max", "wall", "us CPU", "first batch s", "RSS MB", "disk MB"):
             table.add_column(heading, justify="left" if heading == "peer" else "right", no_wrap=True)
-        table.add_column("off Pillow by", justify="right", no_wrap=True)
+        table.add_column("padding" if name == "text" else "off Pillow by", justify="right", no_wrap=True)
         table.add_column("remark")
-        for row in rows(report, task):
+        for row in rows(report, name):
             table.add_row(row.name, *_figures(row), row.remark if row.summary else f"not run: {row.reason}")
         yield table
 
@@ -69,5 +74,5 @@ def _figures(row: Row) -> list[str]:
         "" if s.first_batch_s is None else f"{s.first_batch_s:.2f}",
         "" if s.peak_rss_mb is None else f"{s.peak_rss_mb:,.0f}",
         "" if row.size_mb is None else f"{row.size_mb:,.0f}",
-        "" if row.error is None else f"{row.error:.2f}",
+        "" if row.quality is None else f"{row.quality:.3g}",
     ]

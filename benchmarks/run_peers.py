@@ -14,14 +14,15 @@ from typing import Any
 import click
 from rich.console import Console
 
-from benchmarks.peer_report import tables
+from benchmarks.peer_report import case_name, tables
 from benchmarks.peers.catalogue import TASKS, Entry
 from benchmarks.peers.environments import interpreter, process_environment, versions
 from benchmarks.peers.photo_set import photo_suite
 from benchmarks.peers.suite import Suite
+from benchmarks.peers.text_set import text_suite
 from benchmarks.peers.work import Work, to_json
 from benchmarks.report import result_path, write_result
-from benchmarks.rounds import CaseError, Results, interleaved, run_process
+from benchmarks.rounds import CaseError, interleaved, run_process
 
 HERE = Path(__file__).parent
 DATA = HERE / ".data"
@@ -40,22 +41,33 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--write/--no-write", default=True, show_default=True, help="Keep the result in benchmarks/results.")
 def main(task: str, photos: Path | None, rounds: int, seconds: float, threads: int, only: str, write: bool) -> None:
     """Set up, pack, then run every peer ROUNDS times, in turn, and print medians."""
-    suite = photo_suite(DATA, photos=photos).part(task, only)
-    if not suite.entries:
+    suites = [photo_suite(DATA, photos=photos).part(task, only), text_suite(DATA).part(task, only)]
+    suites = [suite for suite in suites if suite.tasks and suite.entries]
+    if not suites:
         raise click.UsageError(f"--only {only!r}: in the name of no peer; benchmarks/peers/catalogue.py has them all")
-    packed, failed = _pack_all(suite, threads=threads)
-    cases = {f"{task}: {entry.name}": (task, entry) for task in suite.tasks for entry in suite.entries}
+    cases = {
+        case_name(name, entry.name): (suite, name, entry)
+        for suite in suites
+        for name in suite.tasks
+        for entry in suite.entries
+    }
+    packed = {suite.packed / entry.packed_name: _packed(suite, entry, threads) for suite, _, entry in cases.values()}
 
     def measure(name: str) -> dict[str, Any]:
-        task, entry = cases[name]
-        if entry.name in failed:
-            raise CaseError(failed[entry.name])
+        suite, task, entry = cases[name]
         work = suite.work(entry, task, workers=threads)
+        if "failed" in packed[work.packed]:
+            raise CaseError(packed[work.packed]["failed"])
         return _run(entry, "load", work, seconds, suite.expected, timeout_s=RUN_TIMEOUT_S + seconds)
 
     results = interleaved(cases, measure, rounds=rounds)
-    settings = {"rounds": rounds, "seconds": seconds, "threads": threads, **suite.settings}
-    report = _report(suite, packed, results, settings)
+    settings = {"rounds": rounds, "seconds": seconds, "threads": threads}
+    report = {
+        "settings": settings | {name: value for suite in suites for name, value in suite.settings.items()},
+        "tasks": {name: _task(suite, name, packed) for suite in suites for name in suite.tasks},
+        "runs": results.runs,
+        "failed": results.failed,
+    }
     for table in tables(report):
         Console(width=170).print(table)
     if write:
@@ -64,15 +76,21 @@ def main(task: str, photos: Path | None, rounds: int, seconds: float, threads: i
         click.echo(f"written: {path.relative_to(HERE.parent)}")
 
 
-def _pack_all(suite: Suite, *, threads: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """Environments and packed forms of all peers: what packing took by name, and why a peer cannot take part."""
-    packed, failed = {}, {}
+def _task(suite: Suite, task: str, packed: dict[Path, dict[str, Any]]) -> dict[str, Any]:
+    """What the result says of a task beside its runs."""
+    peers = {}
     for entry in suite.entries:
-        try:
-            packed[entry.name] = _pack(suite, entry, threads=threads)
-        except CaseError as exc:
-            failed[entry.name] = str(exc)
-    return packed, failed
+        packing = packed[suite.packed / entry.packed_name]
+        peers[entry.name] = {**asdict(entry), "packing": packing, "versions": versions(entry.environment)}
+    return {"title": TASKS[task], "batch_size": suite.batch_size, "peers": peers}
+
+
+def _packed(suite: Suite, entry: Entry, threads: int) -> dict[str, Any]:
+    """What packing took, or ``{"failed": why}`` where environment or packing fail."""
+    try:
+        return _pack(suite, entry, threads=threads)
+    except CaseError as exc:
+        return {"failed": str(exc)}
 
 
 def _pack(suite: Suite, entry: Entry, *, threads: int) -> dict[str, Any]:
@@ -93,19 +111,6 @@ def _run(entry: Entry, action: str, work: Work, *arguments: object, timeout_s: f
         environment=process_environment(entry.environment),
         timeout_s=timeout_s,
     )
-
-
-def _report(suite: Suite, packed: dict[str, Any], results: Results, settings: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "settings": settings,
-        "tasks": {task: TASKS[task] for task in suite.tasks},
-        "peers": {
-            entry.name: {**asdict(entry), "packing": packed.get(entry.name), "versions": versions(entry.environment)}
-            for entry in suite.entries
-        },
-        "runs": results.runs,
-        "failed": results.failed,
-    }
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["PHOTOS", "PHOTO_TASKS", "TASKS", "Entry"]
+__all__ = ["PHOTOS", "PHOTO_TASKS", "TASKS", "TEXT", "Entry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,19 @@ PHOTOS = (
     Entry("Streaming, OpenCV", "photos.streaming_mds", "streaming", remark=OPENCV),
     Entry("Hugging Face, OpenCV", "photos.hf_datasets", "hf_datasets", remark=OPENCV),
     Entry("Grain, OpenCV", "photos.grain_records", "grain", remark=OPENCV),
+)
+
+UNGROUPED = "not grouped by length"
+
+TEXT = (
+    Entry("DataLoader, no workers", "text.dataloader_tensors", "files_pil", "plain", remark=UNGROUPED),
+    Entry("DataLoader, workers", "text.dataloader_tensors", "files_pil", "workers", remark=UNGROUPED),
+    Entry("DataLoader, by length, no workers", "text.dataloader_tensors", "files_pil", "groups"),
+    Entry("Hugging Face, by length", "text.hf_datasets", "hf_datasets"),
+    Entry("Streaming", "text.streaming_mds", "streaming", remark=UNGROUPED),
+    Entry("LitData", "text.litdata_chunks", "litdata", remark=UNGROUPED),
+    Entry("webdataset", "text.webdataset_tar", "webdataset", remark=UNGROUPED),
+    Entry("Grain", "text.grain_records", "grain", remark=UNGROUPED),
 )
 
 # task -> what it is called in tables

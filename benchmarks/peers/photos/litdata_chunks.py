@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -13,20 +12,19 @@ import torch
 
 from benchmarks.peers import opencv
 from benchmarks.peers.collate import channels_first
+from benchmarks.peers.litdata_caches import own_caches
 from benchmarks.peers.work import Work, names_and_numbers
 
 __all__ = ["loader", "pack"]
 
 
 def pack(work: Work) -> None:
-    """Chunks of 64 MB; ``optimize`` empties its cache folders when it starts, so it gets new ones of its own."""
-    caches = work.packed.with_name(f"{work.packed.name}-caches")
-    os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = str(caches / "chunks")
-    os.environ["DATA_OPTIMIZER_DATA_CACHE_FOLDER"] = str(caches / "data")
+    """Chunks of 64 MB."""
+    own_caches(work)
     names = list(names_and_numbers(work))
     litdata.optimize(
         fn=partial(_sample, work.source, names),
-        inputs=list(range(len(names))),  # not paths: it may delete the files that inputs name
+        inputs=list(range(len(names))),
         output_dir=str(work.packed),
         chunk_bytes="64MB",
         num_workers=1,
