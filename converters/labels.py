@@ -27,11 +27,11 @@ import numpy as np
 from fastio.converters.restricted_pickle import load_pickle
 from fastio.errors import SourceError
 
-__all__ = ["LABEL_SUFFIXES", "Labels", "format_labels", "read_labels"]
+__all__ = ["LABEL_SUFFIXES", "WHOLE", "Labels", "format_labels", "read_labels"]
 
 _NAME_TITLES = ("filename", "file_name", "file", "image", "image_name", "path", "name", "key", "fname", "img", "id")
 _LABEL_TITLES = ("label", "class", "target", "category", "labels", "class_name", "class_id", "y")
-_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.0*)?\Z")
+WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.0*)?\Z")
 _FRACTION = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 _INT64 = range(-(2**63), 2**63)
 
@@ -248,7 +248,7 @@ def _header(row: list[str]) -> tuple[int, int] | None:
 
 def _typed(rows: list[tuple[str, str, str]]) -> list[_Row]:
     """Cells to numbers where all are whole numbers; some numbers among names are refused, for they may be slips."""
-    whole = [_WHOLE.match(label) is not None for _, label, _ in rows]
+    whole = [WHOLE.match(label) is not None for _, label, _ in rows]
     if all(whole):
         return [(name, int(label.partition(".")[0]), where) for name, label, where in rows]
     if all(_FRACTION.match(label) for _, label, _ in rows):

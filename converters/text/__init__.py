@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fastio.converters.scan import image_kind
+from fastio.converters.text.arrow import open_arrow, open_datasets, open_parquet
 from fastio.converters.text.documents import Documents, Limits, TextOptions, TextSource
 from fastio.converters.text.encode import Encoder, Sequences
 from fastio.converters.text.folder import open_folder, text_kind
+from fastio.converters.text.huggingface import HuggingFaceTokenizer
 from fastio.converters.text.lines import open_lines
 from fastio.converters.text.pack import TextReport, pack_text
 from fastio.converters.text.streams import plain_name
+from fastio.converters.text.table import table_opener
 from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
 from fastio.errors import SourceError
 
@@ -21,6 +24,7 @@ __all__ = [
     "BytesTokenizer",
     "Documents",
     "Encoder",
+    "HuggingFaceTokenizer",
     "Limits",
     "Sequences",
     "TextOptions",
@@ -37,8 +41,21 @@ __all__ = [
 TEXT_SOURCES: dict[str, Callable[[str, TextOptions], TextSource]] = {
     "text-folder": open_folder,
     "lines": open_lines,
+    "jsonl": table_opener("jsonl"),
+    "json": table_opener("json"),
+    "csv": table_opener("csv"),
+    "tsv": table_opener("tsv"),
+    "parquet": open_parquet,
+    "arrow": open_arrow,
+    "datasets": open_datasets,
 }
-_SUFFIXES = {".txt": "lines"}
+_SUFFIXES = {
+    ".txt": "lines",
+    **{f".{name}": name for name in ("jsonl", "json", "csv", "tsv", "parquet", "arrow")},
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+_DATASETS = {"dataset_info.json", "dataset_dict.json"}  # one of them lies where Hugging Face's save_to_disk wrote
 
 
 def open_text(path: str | os.PathLike[str], *, layout: str = "auto", options: TextOptions | None = None) -> TextSource:
@@ -58,13 +75,13 @@ def open_text(path: str | os.PathLike[str], *, layout: str = "auto", options: Te
     return TEXT_SOURCES[layout](path, options or TextOptions())
 
 
-def load_tokenizer(name: str) -> Tokenizer:
-    """``bytes``, or the path of a Hugging Face ``tokenizers`` JSON."""
-    if name == "bytes":
-        return BytesTokenizer()
-    from fastio.converters.text.huggingface import HuggingFaceTokenizer  # imports a library that may be missing
-
-    return HuggingFaceTokenizer.load(name)
+def load_tokenizer(name: str, special: Mapping[str, str] | None = None) -> Tokenizer:
+    """``bytes``, or the path of a Hugging Face ``tokenizers`` JSON; ``special`` names its tokens by role (bos, ...)."""
+    if name != "bytes":
+        return HuggingFaceTokenizer.load(name, special)
+    if special:
+        raise SourceError("the tokenizer of bytes has special tokens of its own: leave --special out")
+    return BytesTokenizer()
 
 
 def find_text(path: str | os.PathLike[str]) -> str | None:
@@ -72,22 +89,29 @@ def find_text(path: str | os.PathLike[str]) -> str | None:
     path = os.fspath(path)
     if not Path(path).is_dir():
         return _SUFFIXES.get(Path(plain_name(path)).suffix.lower())
-    return "text-folder" if _has_text(path) else None
+    return _layout_of(path)
 
 
-def _has_text(folder: str) -> bool:
-    """Whether texts, and no pictures and no shards, lie in the folder and the first folder in it that holds files."""
+def _layout_of(folder: str) -> str | None:
+    """The layout that the names in a folder and in the first folder of it that holds files speak for."""
     try:
         names, folders = _listed(folder)
+        if not _DATASETS.isdisjoint(names):
+            return "datasets"
+        top = list(names)
         for each in folders:
             inside, _ = _listed(each)
             names += inside
             if inside:
                 break
     except OSError:
-        return False  # whoever opens it says why
-    others = any(image_kind(name) or name.endswith(".tar") for name in names)
-    return not others and any(map(text_kind, names))
+        return None  # whoever opens it says why
+    if any(image_kind(name) or name.endswith(".tar") for name in names):
+        return None
+    if any(map(text_kind, names)):
+        return "text-folder"
+    tables = {_SUFFIXES.get(Path(plain_name(name)).suffix.lower()) for name in top} - {None}
+    return tables.pop() if len(tables) == 1 else None
 
 
 def _listed(folder: str) -> tuple[list[str], list[str]]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
 from fastio.converters.base import Problem
+from fastio.errors import SourceError
 
 __all__ = ["BLOCK_BYTES", "MAX_DOCUMENT_BYTES", "Documents", "Gathering", "Limits", "TextOptions", "TextSource"]
 
@@ -19,20 +20,39 @@ BLOCK_DOCUMENTS = 8192
 MAX_DOCUMENT_BYTES = 64 << 20
 
 
+_MEANING = {
+    "split": "only one .txt file is cut",
+    "text_field": "only tables have fields",
+    "label_field": "only tables have fields; class folders give labels too",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class TextOptions:
     """
     How the text of a source is found in it.
 
-    ``split`` says what one .txt file is cut into; a table's text is its column ``text_field`` (ready ids are
-    taken where that is a list of whole numbers), labels are ``label_field``. A document of more than
-    ``max_document_bytes`` is a problem.
+    ``split`` says what one .txt file is cut into. A table's text is its column ``text_field``, "text" unless told
+    (ready ids are taken where that holds lists of whole numbers), labels are ``label_field``. A document of more
+    than ``max_document_bytes`` is a problem.
     """
 
     split: Literal["line", "paragraph"] | None = None
-    text_field: str = "text"
+    text_field: str | None = None
     label_field: str | None = None
     max_document_bytes: int = MAX_DOCUMENT_BYTES
+
+    def refuse(self, path: str, *names: str) -> None:
+        """SourceError where something was said that means nothing to this source."""
+        for name in names:
+            if getattr(self, name) is not None:
+                option = {"split": "--split-text"}.get(name, f"--{name.replace('_', '-')}")
+                raise SourceError(f"{path}: {option} {getattr(self, name)} means nothing here, {_MEANING[name]}")
+
+    @property
+    def too_long(self) -> str:
+        """What is said of a document above the limit."""
+        return f"is longer than {self.max_document_bytes:,} bytes; --max-document raises that limit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ __all__ = ["Encoded", "Encoder", "Sequences"]
 TEXT_FIELD = Field("text", TEXT, "|u1", (None,))
 LABEL_FIELD = Field("label", COLUMN, "<i8", ())
 
+_PROBED, _PROBED_BYTES = 16, 1 << 14  # documents of each piece that are decoded again, and the longest of them
+
 _Flat = tuple[NDArray[Any], NDArray[np.int64]]  # ids one behind the other, how many each document has
 
 
@@ -62,6 +64,8 @@ class Encoded:
     cut_documents: int  # truncated
     cut_tokens: int  # lost by that
     split_documents: int  # packed as more than one sample
+    probed_documents: int  # decoded again, to see whether that gives their text
+    exact_documents: int  # of these, those that came back byte by byte
     read_bytes: int
     text_bytes: int  # UTF-8 of the documents packed
 
@@ -132,6 +136,7 @@ class Encoder:
     def _as_tokens(self, documents: Documents, flat: _Flat, found: int) -> Encoded:
         rule = self.sequences
         limit = rule.max_length
+        probed = (0, 0) if self.is_ids or self.tokenizer is None else _probe(self.tokenizer, documents, flat)
         if limit is not None and rule.over == "refuse":
             total = flat[1] + rule.bos + rule.eos
             advice = f"more than {limit:,}; --truncation cuts such documents, --split makes several samples"
@@ -152,7 +157,7 @@ class Encoder:
         spans = Spans(Buffers([data]), np.zeros(len(keys), np.int32), np.cumsum(sizes) - sizes, sizes)
         columns = {} if labels is None else {"label": labels}
         chunk = Chunk(SampleBatch(keys, {"tokens": spans}, columns), documents.problems)
-        return self._encoded(documents, chunk, found, tokens=len(ids), cut=cut, pieces=pieces)
+        return self._encoded(documents, chunk, found, tokens=len(ids), cut=cut, pieces=pieces, probed=probed)
 
     def _framed(self, flat: _Flat, cut: NDArray[np.int64]) -> _Flat:
         """The ids with bos and eos around each document, without the ``cut`` last ones of it."""
@@ -192,6 +197,7 @@ class Encoder:
         tokens: int,
         cut: NDArray[np.int64] | None = None,
         pieces: NDArray[np.int64] | None = None,
+        probed: tuple[int, int] = (0, 0),
     ) -> Encoded:
         if len(documents.keys) + len(documents.problems) != found:
             raise AssertionError(f"{found} documents came in, {len(documents.keys)} and {len(documents.problems)} out")
@@ -202,6 +208,8 @@ class Encoder:
             cut_documents=0 if cut is None else int(np.count_nonzero(cut)),
             cut_tokens=0 if cut is None else int(cut.sum()),
             split_documents=0 if pieces is None else int(np.count_nonzero(pieces > 1)),
+            probed_documents=probed[0],
+            exact_documents=probed[1],
             read_bytes=documents.read_bytes,
             text_bytes=0 if self.is_ids else int(documents.sizes.sum()),
         )
@@ -219,6 +227,18 @@ def _without(documents: Documents, flat: _Flat, problems: Mapping[int, str]) -> 
 def _without_empty(documents: Documents, flat: _Flat) -> tuple[Documents, _Flat]:
     """Documents that the tokenizer leaves nothing of are problems."""
     return _without(documents, flat, {int(i): "has no tokens" for i in np.flatnonzero(flat[1] == 0)})
+
+
+def _probe(tokenizer: Tokenizer, documents: Documents, flat: _Flat) -> tuple[int, int]:
+    """How many documents were decoded again, some of every piece, and how many of them came back byte by byte."""
+    count = len(documents.keys)
+    chosen = [i for i in range(0, count, max(1, count // _PROBED)) if documents.sizes[i] <= _PROBED_BYTES]
+    ends = np.cumsum(flat[1])
+    exact = 0
+    for i in chosen:
+        text = documents.data[documents.starts[i] : documents.starts[i] + documents.sizes[i]].tobytes()
+        exact += tokenizer.decode(flat[0][ends[i] - flat[1][i] : ends[i]]) == text
+    return len(chosen), exact
 
 
 def _piece_keys(keys: list[str], pieces: NDArray[np.int64]) -> list[str]:

@@ -43,8 +43,7 @@ def open_folder(path: str, options: TextOptions) -> FolderSource:
 
     A class folder without a text is a problem and stays a class; texts beside class folders have no class: problems.
     """
-    if options.split is not None:
-        raise SourceError(f"{path}: a folder's documents are its files; leave --split-text {options.split} out")
+    options.refuse(path, "split", "text_field", "label_field")
     top = scan_root(path, TEXTS)
     classes = [shown(name) for name in top.folders]
     found, values = (top, None) if not top.folders else _classes(path, top)
@@ -69,7 +68,7 @@ def open_folder(path: str, options: TextOptions) -> FolderSource:
         problems=sorted(found.problems, key=lambda problem: problem.key),
         disk_bytes=found.disk_bytes,
         metadata={"classes": classes or None, "source": source},
-        max_document_bytes=options.max_document_bytes,
+        options=options,
     )
 
 
@@ -101,7 +100,7 @@ class FolderSource:
     problems: Sequence[Problem]
     disk_bytes: int
     metadata: Mapping[str, Any]
-    max_document_bytes: int
+    options: TextOptions
     is_ids: bool = False
 
     @property
@@ -137,8 +136,8 @@ class FolderSource:
         problems: dict[int, str] = {}
         unpacked: dict[int, bytes] = {}
         for i, name in enumerate(names):
-            if sizes[i] > self.max_document_bytes:
-                problems[i] = self._too_long()
+            if sizes[i] > self.options.max_document_bytes:
+                problems[i] = self.options.too_long
             elif text_kind(name) == _COMPRESSED:
                 self._unpack(name, i, unpacked, problems)
         plain = [i for i in range(len(names)) if i not in problems and i not in unpacked]
@@ -170,14 +169,11 @@ class FolderSource:
         """One compressed file."""
         try:
             with opened(f"{self.path}/{name}") as stream:
-                text = stream.read(self.max_document_bytes + 1)
+                text = stream.read(self.options.max_document_bytes + 1)
         except SourceError as exc:
             problems[i] = str(exc).removeprefix(f"{self.path}/{name}: ")
             return
-        if len(text) > self.max_document_bytes:
-            problems[i] = self._too_long()
+        if len(text) > self.options.max_document_bytes:
+            problems[i] = self.options.too_long
         else:
             unpacked[i] = text
-
-    def _too_long(self) -> str:
-        return f"is longer than {self.max_document_bytes:,} bytes; --max-document raises that limit"

@@ -62,7 +62,7 @@ class HuggingFaceTokenizer:
             loaded = library.Tokenizer.from_str(text)
         except OSError as exc:
             raise SourceError(f"{os.fspath(path)}: the tokenizer cannot be read: {exc.strerror or exc}") from exc
-        except Exception as exc:  # noqa: BLE001, RUF100 - the library raises no other class for a bad file
+        except Exception as exc:  # the library raises no other class for a bad file
             raise SourceError(f"{os.fspath(path)}: expected a tokenizers JSON (tokenizer.json): {exc}") from exc
         special: dict[str, int | None] = {}
         configured = _configured(Path(path).with_name(_CONFIG))
@@ -80,8 +80,15 @@ class HuggingFaceTokenizer:
         return np.fromiter(chain.from_iterable(ids), self._dtype, int(lengths.sum())), lengths
 
     def decode(self, ids: NDArray[Any]) -> bytes:
-        """What the tokenizer's decoder makes of some ids; special tokens are left out."""
-        return str(self._tokenizer.decode(ids.tolist(), skip_special_tokens=True)).encode()
+        """What the tokenizer's decoder makes of some ids; special tokens are shown by their names."""
+        return str(self._tokenizer.decode(ids.tolist(), skip_special_tokens=False)).encode()
+
+    @property
+    def template(self) -> list[str]:
+        """The tokens that the tokenizer's own template would put around a text, and the packer does not."""
+        if self._tokenizer.num_special_tokens_to_add(is_pair=False) == 0:
+            return []
+        return list(self._tokenizer.encode("", add_special_tokens=True).tokens)
 
     def to_json(self) -> dict[str, Any]:
         """The file's own text, and what was found in it."""

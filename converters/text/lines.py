@@ -33,7 +33,8 @@ def open_lines(path: str, options: TextOptions) -> LinesSource:
     """A .txt, .txt.gz or .txt.zst file; ``options.split`` says what a document is, a line unless told."""
     if not Path(path).is_file():
         raise SourceError(f"{path}: expected a file")
-    return LinesSource(path, options.split or "line", options.max_document_bytes)
+    options.refuse(path, "text_field", "label_field")
+    return LinesSource(path, options.split or "line", options)
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class LinesSource:
 
     path: str
     split: Literal["line", "paragraph"]
-    max_document_bytes: int
+    options: TextOptions
     separators: Separators = field(default_factory=Separators)
     is_ids: bool = False
     has_labels: bool = False
@@ -130,7 +131,8 @@ class _Cutter:
 
     def __init__(self, source: LinesSource, name: str) -> None:
         self._between = _BETWEEN[source.split]
-        self._limit = source.max_document_bytes
+        self._limit = source.options.max_document_bytes
+        self._too_long_is = source.options.too_long
         self._separators = source.separators
         self._name = name
         self._rest = b""
@@ -170,10 +172,10 @@ class _Cutter:
         problems = []
         first = int(self._too_long > 0)
         if first:
-            problems.append(Problem(f"{self._name}:{self._too_long}", self._sentence()))
+            problems.append(Problem(f"{self._name}:{self._too_long}", self._too_long_is))
             self._too_long = 0
         long = np.flatnonzero(stops[first:] - starts[first:] > self._limit) + first
-        problems += [Problem(f"{self._name}:{lines[i]}", self._sentence()) for i in long.tolist()]
+        problems += [Problem(f"{self._name}:{lines[i]}", self._too_long_is) for i in long.tolist()]
         good = np.setdiff1d(np.arange(first, len(starts)), long)
         if len(good) < len(starts):
             self._separators.is_whole = False
@@ -190,9 +192,6 @@ class _Cutter:
         dropped = self._rest[: len(self._rest) - kept]
         self._line += dropped.count(b"\n")
         self._rest = self._rest[len(dropped) :]
-
-    def _sentence(self) -> str:
-        return f"is longer than {self._limit:,} bytes; --max-document raises that limit"
 
 
 def _ended(data: bytes, between: list[tuple[int, int]]) -> list[tuple[int, int]]:

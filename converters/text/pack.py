@@ -30,7 +30,7 @@ class TextReport:
     What a run of ``pack_text`` did. ``found`` documents are always ``packed`` and the skipped ones together.
 
     ``samples`` are more than ``packed`` where documents were split. ``cut_tokens`` of ``cut_documents`` were left out
-    because truncating was asked for.
+    because truncating was asked for. Of ``probed_documents``, decoded again, ``exact_documents`` gave their text again.
     """
 
     path: str
@@ -45,6 +45,8 @@ class TextReport:
     cut_documents: int = 0
     cut_tokens: int = 0
     split_documents: int = 0
+    probed_documents: int = 0
+    exact_documents: int = 0
     source_bytes: int = 0
     store_bytes: int = 0
     shards: int = 0
@@ -62,6 +64,8 @@ class TextReport:
         self.cut_documents += encoded.cut_documents
         self.cut_tokens += encoded.cut_tokens
         self.split_documents += encoded.split_documents
+        self.probed_documents += encoded.probed_documents
+        self.exact_documents += encoded.exact_documents
 
 
 def pack_text(
@@ -124,7 +128,9 @@ def _metadata(source: TextSource, encoder: Encoder, report: TextReport) -> dict[
     if "tokens" not in encoder.schema:
         return said
     cut = {"documents": report.cut_documents, "tokens": report.cut_tokens}
-    options = {**encoder.sequences.to_json(), "documents": report.packed, "cut": cut, "split": report.split_documents}
+    probed = {"documents": report.probed_documents, "exact": report.exact_documents}
+    counts = {"documents": report.packed, "cut": cut, "split": report.split_documents, "decoded": probed}
+    options = {**encoder.sequences.to_json(), **counts}
     return {**said, "tokenizer": {**encoder.to_json(), "options": options}}
 
 

@@ -43,7 +43,7 @@ class Tokenizer(Protocol):
         ...
 
     def decode(self, ids: NDArray[Any]) -> bytes:
-        """The text of some ids; special ids have none."""
+        """The text of some ids, bos and eos not among them; the same bytes where the tokenizer keeps all of a text."""
         ...
 
     def to_json(self) -> dict[str, Any]:

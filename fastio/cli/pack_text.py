@@ -62,7 +62,7 @@ def _pack(
     overwrite: bool,
 ) -> None:
     """Pack the documents of SRC and say what was done."""
-    from fastio.converters.text import open_text
+    from fastio.converters.text import HuggingFaceTokenizer, open_text
     from fastio.converters.text import pack_text as run
     from fastio.store import check_target
 
@@ -70,6 +70,9 @@ def _pack(
     source = open_text(src, layout=layout, options=text.options())
     encoder = text.encoder(source)
     click.echo(_found(source, encoder), err=True)
+    if isinstance(encoder.tokenizer, HuggingFaceTokenizer) and encoder.tokenizer.template:
+        names = " ".join(encoder.tokenizer.template)
+        click.echo(f"the tokenizer's own template would add {printable(names)}; only --bos and --eos add any", err=True)
     with meter("packing", source.size_bytes, unit="bytes") as progress:
         report = run(
             source,
@@ -89,8 +92,13 @@ def _pack(
 
 def _found(source: TextSource, encoder: Encoder) -> str:
     """What the source was taken for and what will become of it, in one line."""
-    cut = source.metadata["source"].get("split")
-    what = {"text-folder": "text files", "lines": f"a sample a {cut}"}[source.layout]
+    said = source.metadata["source"]
+    if source.layout == "text-folder":
+        what = "text files"
+    elif source.layout == "lines":
+        what = f"a sample a {said['split']}"
+    else:
+        what = f"{source.layout}, {'token ids' if source.is_ids else 'text'} in {printable(said['text_field'])!r}"
     classes = source.metadata.get("classes")
     labels = counted(len(classes), "class", "classes") if classes else "no labels"
     files = counted(source.files_opened, "file")
@@ -103,6 +111,9 @@ def _stored(encoder: Encoder) -> str:
         return "stored as UTF-8 (--tokenizer bytes or FILE stores tokens)"
     said = encoder.to_json()
     bits = 16 if field.dtype == "<u2" else 32
+    if said["name"] is None:
+        advice = "; --vocab-size N may halve that" if bits == 32 else ""
+        return f"ids as they are, stored as uint{bits}{advice}"
     vocabulary = "" if said["vocab_size"] is None else f", {number(said['vocab_size'])} ids"
     return f"tokenizer {printable(str(said['name']))}{vocabulary}, stored as uint{bits}"
 
@@ -120,6 +131,11 @@ def _summary(report: TextReport, encoder: Encoder) -> list[str]:
     if is_tokens:
         each = f", {report.text_bytes / report.tokens:.2f} bytes of text a token" if report.text_bytes else ""
         lines.append(f"tokens: {number(report.tokens)} in {counted(report.samples, 'sample')}{each}")
+    if report.exact_documents < report.probed_documents:
+        exact = f"{number(report.exact_documents)} of {number(report.probed_documents)}"
+        lines.append(
+            f"decoded again, {exact} documents looked at give their text byte by byte: this tokenizer changes text"
+        )
     if report.split_documents:
         lines.append(f"split:  {counted(report.split_documents, 'document')} into several samples (key#0, key#1, ...)")
     if report.cut_tokens:

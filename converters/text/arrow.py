@@ -1,0 +1,317 @@
+"""Columns of Parquet and Arrow files and of Hugging Face ``datasets`` folders: text, or ready token ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastio._native import ThreadPool
+from fastio.converters.base import Problem
+from fastio.converters.text.columns import column_documents, kind_of
+from fastio.converters.text.documents import Documents, Limits, TextOptions
+from fastio.converters.text.extra import pyarrow
+from fastio.converters.text.files import TextFiles
+from fastio.converters.text.labels import TableLabels
+from fastio.converters.text.streams import opened, plain_name, seekable
+from fastio.errors import FastioError, SourceError
+
+__all__ = ["ArrowSource", "open_arrow", "open_datasets", "open_parquet"]
+
+_MAGIC = b"ARROW1"  # of an Arrow file; a stream has none
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
+_DEFAULT_FIELD = "text"
+
+# A file's schema, and the batches of some of its columns; how far it has been read.
+_Batches = tuple[Any, Iterator[Any], Callable[[], int]]
+
+
+def open_parquet(path: str, options: TextOptions) -> ArrowSource:
+    """A Parquet file or a folder of them."""
+    return _opened("parquet", path, TextFiles.below(path, (".parquet",)), options)
+
+
+def open_arrow(path: str, options: TextOptions) -> ArrowSource:
+    """An Arrow file or stream, or a folder of them."""
+    return _opened("arrow", path, TextFiles.below(path, (".arrow", ".feather", ".ipc")), options)
+
+
+def open_datasets(path: str, options: TextOptions) -> ArrowSource:
+    """What ``datasets.Dataset.save_to_disk`` wrote; of a dictionary of splits, one of its folders."""
+    splits = Path(path, "dataset_dict.json")
+    if splits.is_file():
+        ways = ", ".join(f"{path}/{name}" for name in _json(splits).get("splits", ()))
+        raise SourceError(f"{path}: holds several splits; pack one of them: {ways}")
+    state = _json(Path(path, "state.json"))
+    if state.get("_indices_data_files"):
+        raise SourceError(f"{path}: holds indices beside its data; save it again after flatten_indices()")
+    names = [str(entry.get("filename")) for entry in state.get("_data_files") or ()]
+    if not names:
+        raise SourceError(f"{path}: state.json names no data files; expected a folder of save_to_disk")
+    missing = [name for name in names if not Path(path, name).is_file()]
+    if missing:
+        raise SourceError(f"{path}: {missing[0]}, which state.json names, is not there; copy the whole folder")
+    sizes = [Path(path, name).stat() for name in names]
+    total = sum(status.st_size for status in sizes), sum(status.st_blocks * 512 for status in sizes)
+    return _opened("datasets", path, TextFiles(path, path, names, *total), options)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise SourceError(f"{path}: cannot be read as JSON: {exc}") from exc
+    if not isinstance(found, dict):
+        raise SourceError(f"{path}: expected a JSON object")
+    return found
+
+
+def _opened(layout: str, path: str, files: TextFiles, options: TextOptions) -> ArrowSource:
+    """Look at the first file's columns, and at all labels where these are names."""
+    options.refuse(path, "split")
+    field = options.text_field or _DEFAULT_FIELD
+    with _reading(layout, files.place(files.names[0]), []) as (schema, _, _):
+        kind = kind_of(files.place(files.names[0]), schema, field)
+        labels = None
+        if options.label_field is not None:
+            labels = _label_rule(files.place(files.names[0]), schema, options.label_field)
+    source = ArrowSource(layout, files, options, labels, is_ids=kind == "ids")
+    if labels is not None and labels.known is None:
+        try:
+            labels.learn(source.labels())
+        except SourceError as exc:
+            raise SourceError(f"{path}: {exc}") from exc
+    return source
+
+
+def _label_rule(place: str, schema: Any, field: str) -> TableLabels:
+    """How labels are read; the names that ``datasets`` keeps for a ClassLabel are the classes."""
+    if field not in schema.names:
+        raise SourceError(f"{place}: has no column {field!r}, only {', '.join(map(repr, schema.names))}")
+    raw = (schema.metadata or {}).get(b"huggingface")
+    features = json.loads(raw).get("info", {}).get("features", {}) if raw else {}
+    names = features.get(field, {}).get("names") if isinstance(features.get(field), dict) else None
+    return TableLabels(is_typed=True, known=[str(name) for name in names] if names else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowSource:
+    """
+    Rows of Arrow tables. Satisfies ``TextSource``.
+
+    A document's key is its file's name and the number of its row, counted from 1. Columns of strings or bytes are
+    text, lists of whole numbers ready ids.
+    """
+
+    layout: str
+    files: TextFiles
+    options: TextOptions
+    label_rule: TableLabels | None
+    is_ids: bool
+
+    @property
+    def path(self) -> str:
+        """As the user named it."""
+        return self.files.path
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether a column of labels was named."""
+        return self.label_rule is not None
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """Files that belong to no table."""
+        return self.files.problems
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return self.files.size_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """Of all files."""
+        return self.files.disk_bytes
+
+    @property
+    def files_opened(self) -> int:
+        """How many files there are."""
+        return len(self.files.names)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Which columns were taken, and the classes."""
+        fields = {"text_field": self._field, "label_field": self.options.label_field}
+        classes = None if self.label_rule is None else self.label_rule.classes
+        return {"classes": classes, "source": {"layout": self.layout, "name": self.files.shown_name, **fields}}
+
+    def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
+        """All rows, in pieces."""
+        del pool  # Arrow has threads of its own
+        columns = [self._field, *([self.options.label_field] if self.options.label_field else ())]
+        positions = {} if self.label_rule is None else self.label_rule.positions()
+        for name in self.files.names:
+            place, position, row = self.files.place(name), 0, 1
+            with _reading(self.layout, place, columns) as (schema, batches, at):
+                if kind_of(place, schema, self._field) != ("ids" if self.is_ids else "text"):
+                    raise SourceError(f"{place}: its column {self._field!r} is of another kind than in the first file")
+                for batch in batches:
+                    for part in _slices(batch, limits):
+                        found = column_documents(part, self.options, key=self.files.key(name), row=row)
+                        row += part.num_rows
+                        yield self._labelled(found, part, positions, read_bytes=at() - position)
+                        position = at()
+
+    def labels(self) -> Iterator[tuple[str, object]]:
+        """Key and label of every row."""
+        field = self.options.label_field or ""
+        for name in self.files.names:
+            row = 1
+            with _reading(self.layout, self.files.place(name), [field]) as (_, batches, _):
+                for batch in batches:
+                    for label in batch.column(field).to_pylist():
+                        yield f"{self.files.key(name)}:{row}", label
+                        row += 1
+
+    @property
+    def _field(self) -> str:
+        return self.options.text_field or _DEFAULT_FIELD
+
+    def _labelled(
+        self, found: tuple[Documents, dict[int, str]], part: Any, positions: dict[str, int], *, read_bytes: int
+    ) -> Documents:
+        """The documents with their labels, without those that have a problem."""
+        documents, problems = found
+        labels = None
+        if self.label_rule is not None and self.options.label_field is not None:
+            labels = np.zeros(len(documents.keys), np.int64)
+            for i, label in enumerate(part.column(self.options.label_field).to_pylist()):
+                number = self.label_rule.number(label, positions)
+                if isinstance(number, str):
+                    problems.setdefault(i, f"{number} (column {self.options.label_field!r})")
+                else:
+                    labels[i] = number
+        whole = Documents(
+            keys=documents.keys,
+            data=documents.data,
+            starts=documents.starts,
+            sizes=documents.sizes,
+            labels=labels,
+            problems=(),
+            read_bytes=read_bytes,
+        )
+        return whole.without(problems)
+
+
+def _slices(batch: Any, limits: Limits) -> Iterator[Any]:
+    """A batch as it came, cut where it is too large for one piece of work."""
+    rows = max(batch.num_rows, 1)
+    each = max(1, min(limits.block_documents, rows * limits.block_bytes // max(batch.nbytes, 1)))
+    for start in range(0, batch.num_rows, each):
+        yield batch.slice(start, each)
+
+
+@contextmanager
+def _reading(layout: str, place: str, columns: Sequence[str]) -> Iterator[_Batches]:
+    """A file's schema and batches; what Arrow raises becomes a SourceError that names the file."""
+    arrow = pyarrow(f"to read {place}")
+    try:
+        if layout == "parquet":
+            with seekable(place) as file:
+                yield _parquet(file, columns)
+        elif _is_file(place):
+            with seekable(place) as file, arrow.ipc.open_file(file) as reader:
+                size = Path(place).stat().st_size
+                total = max(reader.num_record_batches, 1)
+                done = 0
+
+                def batches() -> Iterator[Any]:
+                    nonlocal done
+                    for done in range(reader.num_record_batches):
+                        yield reader.get_batch(done)
+
+                yield reader.schema, batches(), lambda: size * (done + 1) // total
+        elif plain_name(place) != place:
+            with opened(place) as stream:
+                readable = _Readable(stream)
+                with arrow.ipc.open_stream(arrow.PythonFile(readable)) as reader:
+                    yield reader.schema, _to_its_end(reader, lambda: readable.tail, place), lambda: stream.position
+        else:
+            with seekable(place) as file, arrow.ipc.open_stream(file) as reader:
+                yield reader.schema, _to_its_end(reader, lambda: _tail(place), place), file.tell
+    except FastioError:
+        raise
+    except (arrow.ArrowException, OSError) as exc:
+        raise SourceError(f"{place}: expected {layout} data: {exc}; damaged, or cut off?") from exc
+
+
+def _parquet(file: Any, columns: Sequence[str]) -> _Batches:
+    parquet = pyarrow("to read Parquet", "pyarrow.parquet").ParquetFile(file, pre_buffer=False)
+    groups = parquet.metadata.num_row_groups
+    size = sum(parquet.metadata.row_group(i).total_byte_size for i in range(groups))
+    rows = max(parquet.metadata.num_rows, 1)
+    each = int(max(16, min(8192, rows * (4 << 20) // max(size, 1))))
+    done = 0
+
+    def batches() -> Iterator[Any]:
+        nonlocal done
+        for batch in parquet.iter_batches(batch_size=each, columns=list(columns), use_threads=False):
+            done += batch.num_rows
+            yield batch
+
+    file.seek(0, 2)
+    on_disk = file.tell()
+    return parquet.schema_arrow, batches(), lambda: on_disk * done // rows
+
+
+def _to_its_end(reader: Any, tail: Callable[[], bytes], place: str) -> Iterator[Any]:
+    """The batches of a stream. One that ends without its mark may have lost some: Arrow alone would say nothing."""
+    yield from reader
+    if tail() != _END:
+        raise SourceError(f"{place}: the Arrow stream has no end mark: it is cut off, or was not closed; get it again")
+
+
+def _tail(place: str) -> bytes:
+    with Path(place).open("rb") as file:
+        file.seek(-len(_END), 2)
+        return file.read()
+
+
+def _is_file(place: str) -> bool:
+    """Whether this is an Arrow file, which has an index at its end, and not a stream."""
+    with opened(place) as stream:
+        return stream.read(len(_MAGIC)) == _MAGIC
+
+
+class _Readable:
+    """A stream as pyarrow reads from Python objects."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.tail = b""  # the last bytes read
+
+    def read(self, size: int = -1) -> bytes:
+        """Bytes, fewer only at the end."""
+        data = bytes(self._stream.read(size if size >= 0 else 1 << 62))
+        self.tail = (self.tail + data[-len(_END) :])[-len(_END) :]
+        return data
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """The stream belongs to whoever opened it."""

@@ -1,0 +1,92 @@
+"""One column of Arrow arrays as documents, without a Python object for each."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.converters.text.documents import Documents, TextOptions
+from fastio.converters.text.extra import pyarrow
+from fastio.errors import SourceError
+
+__all__ = ["column_documents", "kind_of"]
+
+
+def kind_of(place: str, schema: Any, field: str) -> Literal["text", "ids"]:
+    """What a column holds, by its type; SourceError where it is neither."""
+    if field not in schema.names:
+        columns = ", ".join(f"{each.name!r} ({each.type})" for each in schema)
+        raise SourceError(f"{place}: has no column {field!r}, only {columns}; --text-field names another")
+    types = pyarrow("to read tables").types
+    kind = schema.field(field).type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if any(is_(kind) for is_ in (types.is_string, types.is_large_string, types.is_string_view)):
+        return "text"
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return "text"
+    is_list = any(is_(kind) for is_ in (types.is_list, types.is_large_list, types.is_fixed_size_list))
+    if is_list and types.is_integer(kind.value_type):
+        return "ids"
+    raise SourceError(f"{place}: column {field!r} is {kind}, expected strings or lists of whole numbers")
+
+
+def column_documents(batch: Any, options: TextOptions, *, key: str, row: int) -> tuple[Documents, dict[int, str]]:
+    """The rows of a batch, the first of which is number ``row``, and what is wrong with some of them by position."""
+    field = options.text_field or "text"
+    column = batch.column(field)
+    arrow = pyarrow("to read tables")
+    if arrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    is_ids = kind_of(key, batch.schema, field) == "ids"
+    data, starts, sizes = _ids(arrow, column) if is_ids else _bytes(arrow, column)
+    problems = {int(i): f"has null in the column {field!r}" for i in np.flatnonzero(_nulls(column))}
+    if is_ids:
+        for i in np.flatnonzero(_inner_nulls(column)).tolist():
+            problems.setdefault(i, f"has null among the ids of the column {field!r}")
+    for i in np.flatnonzero(sizes > options.max_document_bytes).tolist():
+        problems[i] = options.too_long
+    keys = [f"{key}:{number}" for number in range(row, row + len(column))]
+    return Documents(keys, data, starts, sizes, None, (), 0), problems
+
+
+def _bytes(arrow: Any, column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """The bytes of strings, and where each lies; without a copy unless Arrow keeps them in an odd way."""
+    column = column.cast(arrow.large_binary())
+    _, offsets, values = column.buffers()
+    if len(column) == 0:
+        return np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    edges = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    data = np.zeros(0, np.uint8) if values is None else np.frombuffer(values, np.uint8)[edges[0] : edges[-1]]
+    return data, edges[:-1] - edges[0], np.diff(edges)
+
+
+def _ids(arrow: Any, column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """Ids as int64, and where each document's lie, in bytes. Ids above int64 become -1, which no vocabulary has."""
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    flat = column.flatten().fill_null(0)
+    if flat.type == arrow.uint64():
+        wide = flat.to_numpy(zero_copy_only=False)
+        values = np.where(wide > np.uint64(2**63 - 1), -1, wide.astype(np.int64))
+    else:
+        values = flat.cast(arrow.int64()).to_numpy(zero_copy_only=False)
+    sizes = lengths * 8
+    return np.ascontiguousarray(values).view(np.uint8), np.cumsum(sizes) - sizes, sizes
+
+
+def _nulls(column: Any) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _inner_nulls(column: Any) -> NDArray[np.bool_]:
+    """Which lists have a null in them."""
+    flat = column.flatten()
+    bad = np.zeros(len(column), bool)
+    if flat.null_count:
+        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        owners = np.repeat(np.arange(len(column)), lengths)
+        bad[owners[flat.is_null().to_numpy(zero_copy_only=False)]] = True
+    return bad

@@ -1,0 +1,56 @@
+"""The files of a table: one, or all of a kind in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastio.converters.base import Problem
+from fastio.converters.scan import Wanted, scan_root, shown
+from fastio.converters.text.streams import COMPRESSED, plain_name
+from fastio.errors import SourceError
+
+__all__ = ["TextFiles"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextFiles:
+    """Files below a folder, sorted by name; or one file, in its own folder."""
+
+    path: str  # as the user named it
+    folder: str
+    names: Sequence[str]
+    size_bytes: int
+    disk_bytes: int
+    problems: Sequence[Problem] = ()
+
+    @classmethod
+    def below(cls, path: str, suffixes: tuple[str, ...]) -> TextFiles:
+        """``path`` itself where it is a file, or the files with these suffixes in it, compressed ones too."""
+        if Path(path).is_file():
+            status = Path(path).stat()
+            return cls(path, str(Path(path).parent), [Path(path).name], status.st_size, status.st_blocks * 512)
+
+        def kind_of(name: str) -> int:
+            return int(plain_name(name).lower().endswith(suffixes) and not name.startswith("."))
+
+        extensions = ", ".join(each + more for each in suffixes for more in ("", *COMPRESSED))
+        found = scan_root(path, Wanted(kind_of, f"a {suffixes[0].removeprefix('.')} file", extensions))
+        problems = [Problem(shown(name), "is a folder beside the files of a table") for name in found.folders]
+        if not found.keys:
+            raise SourceError(f"{path}: expected files with one of the extensions {extensions}, found none")
+        return cls(path, path, found.keys, sum(found.sizes), found.disk_bytes, [*found.problems, *problems])
+
+    @property
+    def shown_name(self) -> str:
+        """The last part of the path, without the suffix of a compression."""
+        return plain_name(Path(self.path).resolve().name)
+
+    def place(self, name: str) -> str:
+        """The path of a file."""
+        return str(Path(self.folder) / name)
+
+    def key(self, name: str) -> str:
+        """What the keys of a file's rows begin with."""
+        return shown(plain_name(name))

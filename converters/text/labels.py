@@ -1,0 +1,83 @@
+"""The labels of a table: numbers as they are, or names, whose sorted list are the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fastio.converters.labels import WHOLE
+from fastio.errors import SourceError
+
+__all__ = ["TableLabels"]
+
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(slots=True)
+class TableLabels:
+    """
+    Learns from all labels of a table whether they are numbers or names, and then gives each its number.
+
+    A .csv has no types (``is_typed`` is False): where all its labels are whole numbers without leading zeros they are
+    numbers. ``known`` are classes that the table itself declares: numbers are positions in them.
+    """
+
+    is_typed: bool
+    known: list[str] | None = None
+    _numbers: bool = False
+    _names: set[str] = field(default_factory=set)
+    _first: dict[str, str] = field(default_factory=dict)
+
+    def learn(self, labels: Iterable[tuple[str, object]]) -> None:
+        """Look at every label once, with the key of its row; SourceError for numbers and names at once."""
+        for key, label in labels:
+            if isinstance(label, str):
+                if label and label not in self._names:
+                    self._names.add(label)
+                    self._first.setdefault("name", f"{key} has {label!r:.60}")
+            elif isinstance(label, int):
+                self._numbers = True
+                self._first.setdefault("number", f"{key} has {label!r}")
+        whole = sum(WHOLE.match(name) is not None for name in self._names)
+        if not self.is_typed and self._names and whole == len(self._names):
+            self._names, self._numbers = set(), True
+        elif not self.is_typed and whole and not all(name.isdigit() for name in self._names):
+            number = next(name for name in sorted(self._names) if WHOLE.match(name))
+            word = next(name for name in sorted(self._names) if not WHOLE.match(name))
+            raise SourceError(_mixed(f"one is {number!r}", f"one is {word!r:.60}"))
+        if self._numbers and self._names:
+            raise SourceError(_mixed(self._first["number"], self._first["name"]))
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Names of the numbers; None where the labels are numbers of their own."""
+        if self.known is not None:
+            return self.known
+        return sorted(self._names) or None
+
+    def positions(self) -> dict[str, int]:
+        """The number of every name."""
+        return {name: i for i, name in enumerate(self.classes or ())}
+
+    def number(self, label: object, positions: dict[str, int]) -> int | str:
+        """A label's number; a sentence where it has none."""
+        if label is None or label == "":
+            return "has no label"
+        if isinstance(label, float) and label.is_integer():
+            label = int(label)
+        if isinstance(label, str):
+            if label in positions:
+                return positions[label]
+            if not self.is_typed and WHOLE.match(label):
+                label = int(label.partition(".")[0])
+            else:
+                return f"has the label {label!r:.60}, which is none of the classes"
+        if not isinstance(label, int):
+            return f"has the label {label!r:.60}, expected a whole number or a name"
+        if self.known is not None and not 0 <= label < len(self.known):
+            return f"has the label {label}, expected 0 to {len(self.known) - 1}"
+        return int(label) if label in _INT64 else f"has the label {label}, which does not fit in 64 bits"
+
+
+def _mixed(number: str, name: str) -> str:
+    return f"labels are numbers and names at once: {number}, {name}; make all of them numbers or all of them names"

@@ -1,0 +1,183 @@
+"""The rows of .jsonl, .json, .csv and .tsv files, one by one, each with its number."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from fastio.converters.text.streams import Stream
+from fastio.errors import SourceError
+
+__all__ = ["ROWS", "Row"]
+
+# Number of the row's first line, in .json of the object; and its fields, or one sentence on what is wrong with it.
+Row = tuple[int, Mapping[str, Any] | str]
+
+_BLOCK_BYTES = 1 << 20
+_SPACE = " \t\r\n"
+
+
+def _jsonl(stream: Stream, limit: int) -> Iterator[Row]:
+    """An object a line; blank lines are passed over."""
+    for number, line in stream.lines(limit):
+        if line is None:
+            yield number, f"is longer than {limit:,} bytes; --max-document raises that limit"
+            continue
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901 - the same line without its mark
+        if line.strip():
+            yield number, _json_row(line)
+
+
+def _json_row(line: bytes) -> Mapping[str, Any] | str:
+    try:
+        found = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as exc:
+        return f"is not UTF-8: byte {exc.start} of the line is 0x{line[exc.start]:02x} ({exc.reason}); convert it"
+    except (ValueError, RecursionError) as exc:
+        return f"is not JSON: {exc}"
+    return found if isinstance(found, dict) else _no_object(found)
+
+
+def _no_object(found: object) -> str:
+    return f"is a JSON {type(found).__name__}, expected an object with fields"
+
+
+def _json(stream: Stream, limit: int) -> Iterator[Row]:
+    """
+    A list of objects, or objects one after the other.
+
+    They are counted: several may stand in one line. What stands behind an object that is broken cannot be told apart:
+    that is a SourceError, not a bad row.
+    """
+    number = 0
+    text = _Text(stream, limit)
+    text.skip(_SPACE)
+    is_list = text.peek() == "["
+    if is_list:
+        text.take()
+        text.skip(_SPACE)
+    while text.peek() and text.peek() != "]":
+        line, found = text.line, text.value()
+        number += 1
+        yield number, found if isinstance(found, dict) else f"{_no_object(found)} (line {line})"
+        text.skip(_SPACE)
+        if is_list and text.peek() == ",":
+            text.take()
+            text.skip(_SPACE)
+        elif is_list and text.peek() not in ("]", ""):
+            raise SourceError(f"{stream.path}: line {text.line}: expected ',' or ']' after an object of the list")
+    if is_list and not text.peek():
+        raise SourceError(f"{stream.path}: line {text.line}: the list has no end; the file is cut off")
+
+
+class _Text:
+    """The text of a JSON file, of which only the part being looked at is in memory."""
+
+    def __init__(self, stream: Stream, limit: int) -> None:
+        self._stream, self._limit = stream, limit
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._json = json.JSONDecoder()
+        self._text, self._at, self._is_end = "", 0, False
+        self.line = 1
+
+    def peek(self) -> str:
+        """The next character, empty at the end."""
+        while self._at >= len(self._text) and not self._is_end:
+            self._fill()
+        return self._text[self._at : self._at + 1]
+
+    def take(self) -> None:
+        """Go on by one character."""
+        self.line += self._text[self._at] == "\n"
+        self._at += 1
+
+    def skip(self, characters: str) -> None:
+        """Go on to the next character that is none of these."""
+        while (next_ := self.peek()) and next_ in characters:
+            self.take()
+
+    def value(self) -> Any:
+        """The JSON value that begins here."""
+        while True:
+            try:
+                found, stop = self._json.raw_decode(self._text, self._at)
+            except (ValueError, RecursionError) as exc:
+                if self._is_end or isinstance(exc, RecursionError):
+                    raise SourceError(f"{self._stream.path}: line {self.line}: no JSON: {exc}") from exc
+                if len(self._text) - self._at > self._limit:
+                    raise SourceError(
+                        f"{self._stream.path}: line {self.line}: no end of a JSON value within {self._limit:,} "
+                        f"characters; is it broken? --max-document raises that limit"
+                    ) from exc
+                self._fill()
+                continue
+            if stop == len(self._text) and not self._is_end:  # a number may go on
+                self._fill()
+                continue
+            self.line += self._text.count("\n", self._at, stop)
+            self._at = stop
+            return found
+
+    def _fill(self) -> None:
+        # As much again as is waiting: a large value is looked at a few times, not once a block.
+        data = self._stream.read(max(_BLOCK_BYTES, len(self._text) - self._at))
+        try:
+            more = self._decoder.decode(data, final=not data)
+        except UnicodeDecodeError as exc:
+            raise SourceError(f"{self._stream.path}: from line {self.line} on: not UTF-8: {exc.reason}") from exc
+        self._text, self._at, self._is_end = self._text[self._at :] + more, 0, not data
+
+
+def _csv(stream: Stream, limit: int) -> Iterator[Row]:
+    return _table(stream, limit, ",")
+
+
+def _tsv(stream: Stream, limit: int) -> Iterator[Row]:
+    return _table(stream, limit, "\t")
+
+
+def _table(stream: Stream, limit: int, delimiter: str) -> Iterator[Row]:
+    """Rows under a header. Bytes that are no UTF-8 stay in the fields, as surrogates, and are found there."""
+    csv.field_size_limit(max(limit, csv.field_size_limit()))
+    reader = csv.reader(_csv_lines(stream, limit), delimiter=delimiter, strict=True)
+    titles: list[str] | None = None
+    line = 1
+    try:
+        for cells in reader:
+            start, line = line, reader.line_num + 1
+            if not cells:
+                continue
+            if titles is None:
+                titles = cells
+                if len(set(titles)) < len(titles):
+                    raise SourceError(f"{stream.path}: line {start}: two columns have the same name: {cells}")
+            elif len(cells) != len(titles):
+                yield start, f"has {len(cells)} columns, expected {len(titles)}; text with {delimiter!r} needs quotes"
+            else:
+                yield start, dict(zip(titles, cells, strict=True))
+    except csv.Error as exc:
+        raise SourceError(
+            f"{stream.path}: the row from line {line} on cannot be read: {exc}; is a quote open?"
+        ) from exc
+
+
+def _csv_lines(stream: Stream, limit: int) -> Iterator[str]:
+    """Lines with their ends, as the csv module wants them."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="surrogateescape")
+    rest = ""
+    while data := stream.read(_BLOCK_BYTES):
+        *lines, rest = (rest + decoder.decode(data)).split("\n")
+        for line in lines:
+            yield line + "\n"
+        if len(rest) > limit:
+            raise SourceError(f"{stream.path}: a line is longer than {limit:,} bytes; --max-document raises that limit")
+    if rest:
+        yield rest
+
+
+# By layout: what reads a file of it, and whether its values have types.
+ROWS: dict[str, Callable[[Stream, int], Iterator[Row]]] = {"jsonl": _jsonl, "json": _json, "csv": _csv, "tsv": _tsv}

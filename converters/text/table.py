@@ -1,0 +1,156 @@
+"""Tables of text in .jsonl, .json, .csv and .tsv files: a document a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastio._native import ThreadPool
+from fastio.converters.base import Problem
+from fastio.converters.text.documents import Documents, Gathering, Limits, TextOptions
+from fastio.converters.text.files import TextFiles
+from fastio.converters.text.labels import TableLabels
+from fastio.converters.text.rows import ROWS, Row
+from fastio.converters.text.streams import Stream, opened
+from fastio.errors import SourceError
+
+__all__ = ["TableSource", "table_opener"]
+
+DEFAULT_FIELD = "text"
+
+
+def table_opener(layout: str) -> Callable[[str, TextOptions], TableSource]:
+    """What opens a file, or a folder of files, of one kind of table."""
+
+    def open_table(path: str, options: TextOptions) -> TableSource:
+        options.refuse(path, "split")
+        files = TextFiles.below(path, (f".{layout}",))
+        labels = None
+        if options.label_field is not None:
+            labels = TableLabels(is_typed=layout in ("jsonl", "json"))
+        source = TableSource(layout, files, options, labels)
+        if labels is not None:
+            try:
+                labels.learn(source.labels())
+            except SourceError as exc:
+                raise SourceError(f"{path}: {exc}") from exc
+        return source
+
+    return open_table
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """
+    Rows of one or several files. Satisfies ``TextSource``.
+
+    A document's key is its file's name and the number of the row's first line. Where labels are asked for, the
+    files are read once before, for their names.
+    """
+
+    layout: str
+    files: TextFiles
+    options: TextOptions
+    label_rule: TableLabels | None
+    is_ids: bool = False
+
+    @property
+    def path(self) -> str:
+        """As the user named it."""
+        return self.files.path
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether a field of labels was named."""
+        return self.label_rule is not None
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """Files that belong to no table."""
+        return self.files.problems
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return self.files.size_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """Of all files."""
+        return self.files.disk_bytes
+
+    @property
+    def files_opened(self) -> int:
+        """Each once, or twice for their labels."""
+        return len(self.files.names)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Which fields were taken, and the classes."""
+        fields = {"text_field": self._field, "label_field": self.options.label_field}
+        classes = None if self.label_rule is None else self.label_rule.classes
+        return {"classes": classes, "source": {"layout": self.layout, "name": self.files.shown_name, **fields}}
+
+    def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
+        """All rows, in pieces."""
+        del pool  # rows are found one after the other
+        positions = {} if self.label_rule is None else self.label_rule.positions()
+        for name in self.files.names:
+            with opened(self.files.place(name)) as stream:
+                gathering = Gathering(limits, lambda: stream.position, self.has_labels)
+                for number, row in self._rows(stream):
+                    self._add(gathering, f"{self.files.key(name)}:{number}", row, positions)
+                    if gathering.is_full:
+                        yield gathering.take()
+                yield gathering.take()
+
+    def labels(self) -> Iterator[tuple[str, object]]:
+        """Key and label of every row that has one."""
+        for name in self.files.names:
+            with opened(self.files.place(name)) as stream:
+                for number, row in self._rows(stream):
+                    if not isinstance(row, str):
+                        yield f"{self.files.key(name)}:{number}", row.get(self.options.label_field or "")
+
+    @property
+    def _field(self) -> str:
+        return self.options.text_field or DEFAULT_FIELD
+
+    def _rows(self, stream: Stream) -> Iterator[Row]:
+        return ROWS[self.layout](stream, self.options.max_document_bytes)
+
+    def _add(self, gathering: Gathering, key: str, row: Mapping[str, Any] | str, positions: dict[str, int]) -> None:
+        """One row: a document, or a problem."""
+        if isinstance(row, str):
+            gathering.refuse(key, row)
+            return
+        text = _text(row, self._field)
+        if isinstance(text, str):
+            gathering.refuse(key, text)
+            return
+        if len(text) > self.options.max_document_bytes:
+            gathering.refuse(key, self.options.too_long)
+            return
+        label: int | str = 0
+        if self.label_rule is not None:
+            label = self.label_rule.number(row.get(self.options.label_field or ""), positions)
+        if isinstance(label, str):
+            gathering.refuse(key, f"{label} (field {self.options.label_field!r})")
+        else:
+            gathering.add(key, text, label)
+
+
+def _text(row: Mapping[str, Any], field: str) -> bytes | str:
+    """The bytes of a row's text, or a sentence on why there are none."""
+    if field not in row:
+        names = ", ".join(repr(name) for name in list(row)[:8])
+        return f"has no field {field!r}, only {names or 'none'}; --text-field names another"
+    value = row[field]
+    if not isinstance(value, str):
+        kind = "null" if value is None else f"a {type(value).__name__}"
+        return f"has {kind} in the field {field!r}, expected a string"
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as exc:
+        return f"has half of a character (a lone surrogate) at {exc.start} of the field {field!r}"
