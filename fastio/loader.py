@@ -29,7 +29,7 @@ from fastio.mixing import warn_if_sorted
 from fastio.producer import Made, NativeProducer, OnError, PlainProducer, Producer
 from fastio.sampler import Division, Shuffle, Uneven
 from fastio.schema import IMAGE, RAW
-from fastio.transforms import Transform
+from fastio.transforms.batch.recipe import AnyTransform, as_list, split
 from fastio.transforms.fused import Fused
 
 __all__ = ["FastLoader"]
@@ -91,6 +91,8 @@ class FastLoader:
     * ``layout``: "channels_last", or "contiguous" for (B, C, H, W) in memory too.
     * ``pin_memory``: pinned batches, by default where there is a CUDA device.
     * ``device``: batches are copied there ahead, as by ``DevicePrefetcher(loader, device)``; None: left on the CPU.
+      ``transforms`` may then go on with those of batches (Normalize, ColorJitter, ...): what stands before the first of
+      these is done by the native threads, the rest on the device.
 
     Use it as a context manager or drop it: threads end with it. A forked child that goes on with an inherited
     loader gets threads of its own. Iterate in a thread that is joined before the program ends: CPython before 3.14
@@ -113,7 +115,7 @@ class FastLoader:
         on_error: OnError = "raise",
         verify: bool | Literal["auto"] = "auto",
         pin_memory: bool | None = None,
-        transforms: Sequence[Transform] | Transform | None = None,
+        transforms: Sequence[AnyTransform] | AnyTransform | None = None,
         quality: Quality = "exact",
         layout: Layout = "channels_last",
         device: torch.device | str | int | None = None,
@@ -134,7 +136,12 @@ class FastLoader:
         _check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
         self._depth = prefetch_batches
         self._on_error = on_error
-        self._fused = _fused(self.dataset, transforms, quality=quality, layout=layout, seed=seed)
+        chosen = as_list(transforms)
+        native, behind = split(chosen) if device is not None else (chosen, [])
+        self._delivery = None
+        if device is not None:
+            self._delivery = Delivery(lane_to(device), depth=_DEPTH, transforms=behind, seed=seed)
+        self._fused = _fused(self.dataset, native, quality=quality, layout=layout, seed=seed)
         self.quality = quality
         self._producer = _producer(
             self.dataset,
@@ -146,7 +153,6 @@ class FastLoader:
             verify=verify,
             pin_memory=torch.cuda.is_available() if pin_memory is None else pin_memory,
         )
-        self._delivery = None if device is None else Delivery(lane_to(device), depth=_DEPTH)
         self._closed = False
         self._looks_at_mixing = shuffle is True and self.rank == 0
         self._stats = LoaderStats()
@@ -347,7 +353,7 @@ def _unnumbered(batches: Iterator[Numbered]) -> Iterator[Any]:
 
 def _fused(
     dataset: FastDataset,
-    transforms: Sequence[Transform] | Transform | None,
+    transforms: Sequence[Any],
     *,
     quality: Quality,
     layout: Layout,
@@ -370,8 +376,7 @@ def _fused(
         raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")
     is_raw = reader.field.codec == RAW
     mode = reader.mode if reader.row_shape is None else {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]]
-    chosen = [transforms] if isinstance(transforms, Transform) else transforms or []
-    return Fused(chosen, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
+    return Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
 
 
 def _is_native(dataset: FastDataset) -> bool:

@@ -15,6 +15,7 @@ from fastio.device import Delivery, Numbered, NumberedBatches
 from fastio.device.lane import lane_to
 from fastio.device.nested import sample_count
 from fastio.machine import rank_and_world
+from fastio.transforms.batch.recipe import AnyTransform
 
 __all__ = ["DevicePrefetcher"]
 
@@ -31,7 +32,9 @@ class DevicePrefetcher:
     its batch. Pinned tensors, as FastLoader's are, are copied as they lie; others by way of pinned staging memory,
     allocated once. On "cpu" the batches and everything else are the same, without copies.
 
-    * ``transforms``: callables from batch to batch, run one after the other on the device behind the copy.
+    * ``transforms``: those of ``fastio.transforms``, then callables of your own from batch to batch; run on the device
+      behind the copy (see Recipe). Random numbers depend on ``seed``, epoch and sample: by the index that a
+      FastLoader knows, for other loaders by the count of samples in the epoch, over all ranks.
     * A batch belongs to the consumer and its current stream, for as long as it is kept.
     * What a batch raises is raised in its turn, behind the batches before it.
     * ``state_dict`` is where the consumer stands, not the copies: for a FastLoader exactly the loader's own
@@ -50,13 +53,14 @@ class DevicePrefetcher:
         device: torch.device | str | int = "cuda",
         depth: int = 2,
         *,
-        transforms: Sequence[Callable[[Any], Any]] = (),
+        transforms: Sequence[AnyTransform] = (),
+        seed: int = 0,
     ) -> None:
         self.batches = batches
         self.depth = _depth(depth)
         lane = lane_to(device)
         self.device = lane.device
-        self._delivery = Delivery(lane, depth=self.depth, transforms=transforms)
+        self._delivery = Delivery(lane, depth=self.depth, transforms=transforms, seed=seed)
         self._epoch = 0  # of the next iteration, where the loader does not say
         self._done = 0  # samples of that epoch that are done already
         self._seen: _Seen | None = None

@@ -95,6 +95,10 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
     tensors = {
         "fastio.prefetch",
         *device,
+        *(
+            f"fastio.transforms.batch.{name}"
+            for name in ("base", "finish", "geometry", "one_pass", "recipe", "triton_pass")
+        ),
         "fastio.transforms.base",
         "fastio.transforms.plain",
         "fastio.producer.native",

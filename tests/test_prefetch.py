@@ -19,6 +19,8 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorData
 
 from fastio import DevicePrefetcher, FastDataset, FastLoader, MockTrainer, SampleError
 from fastio.schema import RAW, Field
+from fastio.transforms import ChannelsLast, RandomCrop, RandomHorizontalFlip, ToDtype
+from fastio.transforms.batch import Recipe
 from tests.conftest import encode, pictures, write_store
 from tests.device.slow_lane import SlowLane
 
@@ -330,6 +332,47 @@ def test_transforms_run_on_the_batch(store: Path) -> None:
     )
 
     assert [0.0, 0.5, 1.0] == next(iter(prefetcher))[:3, 0, 0, 0].tolist()
+
+
+@FORMS
+def test_recipes(form: Callable[..., Any], store: Path, slow: SlowLane) -> None:
+    """What a recipe draws travels with its batch, and belongs to the sample."""
+    recipe = [RandomCrop(4, padding=2, fill=255), RandomHorizontalFlip(), ToDtype(torch.float32)]
+    options: dict[str, Any] = {"shuffle": "full", "seed": 3}
+    if form is short_form:
+        options["transforms"] = [ChannelsLast(), *recipe]
+        batches = form(store, **options)
+    else:
+        batches = DevicePrefetcher(FastLoader(store, 8, **options), "cpu", transforms=[ChannelsLast(), *recipe], seed=3)
+    kept = [batch for _, batch in zip(range(3), batches, strict=False)]
+    slow.consumer.finish()
+    by_hand = Recipe([ChannelsLast(), *recipe], seed=3)
+    for images, labels in kept:
+        plain = [torch.stack([torch.full((3, 4, 4), int(label), dtype=torch.uint8) for label in labels]), labels]
+        expected = by_hand.run(plain, by_hand.draw(plain, labels.numpy(), 0))[0]
+        assert torch.equal(expected, images)
+        assert len(images.unique()) > 8
+
+
+def test_a_foreign_loader_counts_its_samples() -> None:
+    """Without indices, random numbers go by the place in the epoch, and by the epoch."""
+    images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (10, 3, 8, 8), np.uint8))
+    prefetcher = DevicePrefetcher(DataLoader(TensorDataset(images), 4), "cpu", transforms=[RandomCrop(3)], seed=5)
+    got = [torch.cat([batch for (batch,) in prefetcher]) for _ in range(2)]
+    recipe = Recipe([RandomCrop(3)], seed=5)
+    for epoch in range(2):
+        assert torch.equal(recipe.run([images], recipe.draw([images], np.arange(10), epoch))[0], got[epoch])
+
+
+def test_native_and_device_transforms_of_one_list(store: Path) -> None:
+    """What stands before the first transform of batches is done natively, the rest behind the copy."""
+    native = [RandomCrop(3), RandomHorizontalFlip()]
+    with FastLoader(store, 8, transforms=native, seed=1) as loader:
+        expected = [images.float() / 255 for images, _ in loader]
+    with FastLoader(store, 8, transforms=[*native, ToDtype(torch.float32, scale=True)], device="cpu", seed=1) as loader:
+        assert all(torch.allclose(*pair) for pair in zip(expected, [images for images, _ in loader], strict=True))
+    with pytest.raises(TypeError, match="works on batches"):
+        FastLoader(store, 8, transforms=[*native, ToDtype(torch.float32)])
 
 
 def test_the_mock_trainer_takes_a_prefetcher(store: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from fastio.device.lane import Lane, Mark
 from fastio.device.nested import map_tensors, tensors
 from fastio.device.staging import Staging
+from fastio.transforms.batch.recipe import AnyTransform, Recipe
 
 __all__ = ["Delivery", "Numbered", "NumberedBatches"]
 
@@ -84,10 +86,10 @@ class Delivery:
     consumer keeps. On the CPU nothing is to be copied, and nothing is asked for ahead.
     """
 
-    def __init__(self, lane: Lane, *, depth: int, transforms: Sequence[Callable[[Any], Any]] = ()) -> None:
+    def __init__(self, lane: Lane, *, depth: int, transforms: Sequence[AnyTransform] = (), seed: int = 0) -> None:
         self._lane = lane
         self._depth = 0 if lane.is_immediate else depth
-        self._transforms = tuple(transforms)
+        self._recipe = Recipe(transforms, seed=seed)
         self._staging = Staging(lane, self._depth + 1)
 
     def run(
@@ -143,12 +145,14 @@ class Delivery:
             return _End(exc, stands)
 
     def _send(self, numbered: Numbered, run: _Run, place: Place) -> _Sent[Place]:
-        copies = iter(self._copied(tensors(numbered.batch), run))
-        batch = map_tensors(lambda _: next(copies), numbered.batch)
-        if self._transforms:
-            with self._lane.side():
-                for transform in self._transforms:
-                    batch = transform(batch)
+        host = tensors(numbered.batch)
+        drawn = self._recipe.draw(host, numbered.indices, numbered.epoch)
+        copies = self._copied([*host, *tensors(drawn)], run)
+        parts, numbers = copies[: len(host)], iter(copies[len(host) :])
+        with self._lane.side() if self._recipe else nullcontext():
+            parts = self._recipe.run(parts, map_tensors(lambda _: next(numbers), drawn))
+            arrived = iter(parts)
+            batch = self._recipe.finish(map_tensors(lambda _: next(arrived), numbered.batch))
         return _Sent(batch, self._lane.mark(), place)
 
     def _copied(self, host: list[torch.Tensor], run: _Run) -> list[torch.Tensor]:

@@ -6,6 +6,7 @@ Names, arguments, defaults and sampling rules are those of ``torchvision.transfo
 from __future__ import annotations
 
 from fastio.transforms.base import Transform
+from fastio.transforms.batch import BatchTransform, ChannelsLast, Normalize, NormalizeLayer, ToDtype
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
@@ -15,14 +16,19 @@ from fastio.transforms.pad import Pad
 from fastio.transforms.resize import Resize
 
 __all__ = [
+    "BatchTransform",
     "CenterCrop",
+    "ChannelsLast",
     "Compiled",
     "Compose",
     "Grayscale",
+    "Normalize",
+    "NormalizeLayer",
     "Pad",
     "RandomCrop",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
     "Resize",
+    "ToDtype",
     "Transform",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.base import Canvas, Transform
+from fastio.transforms.batch.base import BatchTransform
 
 __all__ = ["Compose"]
 
@@ -22,6 +23,11 @@ class Compose(Transform):
     def __init__(self, transforms: Iterable[Transform]) -> None:
         object.__setattr__(self, "transforms", tuple(transforms))
         for each in self.transforms:
+            if isinstance(each, BatchTransform):
+                raise TypeError(
+                    f"{each!r} works on batches: pass it to FastLoader(..., transforms=[...], device=...) or to a "
+                    f"DevicePrefetcher, also for device='cpu'"
+                )
             if not isinstance(each, Transform):
                 raise TypeError(
                     f"{each!r} is none of fastio.transforms, which are done natively: other callables go into "

@@ -1,0 +1,9 @@
+"""Transforms of whole batches by torch: on the device behind the copy, or on the CPU by the same code."""
+
+from __future__ import annotations
+
+from fastio.transforms.batch.base import BatchTransform, Pictures
+from fastio.transforms.batch.finish import ChannelsLast, Normalize, NormalizeLayer, ToDtype
+from fastio.transforms.batch.recipe import Recipe
+
+__all__ = ["BatchTransform", "ChannelsLast", "Normalize", "NormalizeLayer", "Pictures", "Recipe", "ToDtype"]

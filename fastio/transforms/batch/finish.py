@@ -1,0 +1,181 @@
+"""The end of a recipe: normalise, dtype and layout, as one multiplication and one addition for each channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastio.errors import SchemaError
+from fastio.transforms.batch.base import Parameters, Pictures
+
+__all__ = ["ChannelsLast", "Finish", "Finishing", "Normalize", "NormalizeLayer", "ToDtype"]
+
+_FLOATING = (torch.float16, torch.bfloat16, torch.float32)
+
+
+@dataclass(frozen=True)
+class Finish:
+    """
+    ``images * scale + bias`` for each channel, computed in float32 and rounded once, to ``dtype``.
+
+    One number stands for all channels. ``channels_last`` asks for that layout; otherwise it stays what it is.
+    """
+
+    dtype: torch.dtype
+    scale: tuple[float, ...] = (1.0,)
+    bias: tuple[float, ...] = (0.0,)
+    channels_last: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the numbers stay as they are, but for their dtype."""
+        return self.scale == (1.0,) and self.bias == (0.0,)
+
+    def check(self, channels: int) -> None:
+        """SchemaError where there are numbers for another count of channels."""
+        if len(self.scale) not in (1, channels):
+            raise SchemaError(f"Normalize has numbers for {len(self.scale)} channels, but pictures have {channels}")
+
+    def run(self, images: torch.Tensor) -> torch.Tensor:
+        """By torch's own operations."""
+        self.check(images.shape[1])
+        layout = torch.channels_last if self.channels_last else torch.preserve_format
+        if self.is_plain:
+            return images.to(self.dtype, memory_format=layout)
+        scale, bias = (_column(values, images.device) for values in (self.scale, self.bias))
+        return torch.addcmul(bias, images.to(torch.float32, memory_format=layout), scale).to(self.dtype)
+
+
+@runtime_checkable
+class Finishing(Protocol):
+    """A transform that only changes the numbers of a Finish."""
+
+    def after(self, finish: Finish) -> Finish:
+        """What ``finish`` and then this are together."""
+        ...
+
+
+class _Finisher:
+    """What the transforms of this file are as BatchTransforms: nothing random, one Finish."""
+
+    @property
+    def draws(self) -> int:
+        """Nothing is random."""
+        return 0
+
+    def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
+        """Nothing differs between samples."""
+        return {}
+
+    def run(self: Finishing, pictures: Pictures, parameters: Parameters) -> Pictures:
+        """As BatchTransform.run."""
+        images = pictures.images
+        return Pictures(self.after(Finish(images.dtype)).run(images), pictures.labels)
+
+
+@dataclass(frozen=True)
+class ToDtype(_Finisher):
+    """To float16, bfloat16 or float32; with ``scale``, uint8 from 0..255 to 0..1."""
+
+    dtype: torch.dtype
+    scale: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _FLOATING:
+            raise ValueError(f"dtype={self.dtype!r}: expected one of {', '.join(map(str, _FLOATING))}")
+
+    def after(self, finish: Finish) -> Finish:
+        """As Finishing.after."""
+        divisor = 255.0 if self.scale and not finish.dtype.is_floating_point else 1.0
+        return replace(
+            finish,
+            dtype=self.dtype,
+            scale=tuple(value / divisor for value in finish.scale),
+            bias=tuple(value / divisor for value in finish.bias),
+        )
+
+
+@dataclass(frozen=True)
+class Normalize(_Finisher):
+    """
+    ``(value - mean) / std`` for each channel, of values from 0 to 1.
+
+    uint8 pictures are taken as ``value / 255`` and become float32, so that no ToDtype is needed before (which
+    torchvision asks for).
+    """
+
+    mean: Sequence[float]
+    std: Sequence[float]
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "std"):
+            object.__setattr__(self, name, tuple(float(value) for value in getattr(self, name)))
+        if not self.mean or len(self.mean) != len(self.std):
+            raise ValueError(f"mean={self.mean!r}, std={self.std!r}: expected a number of each for every channel")
+        if not all(value > 0 for value in self.std):
+            raise ValueError(f"std={self.std!r}: expected numbers above 0")
+
+    def after(self, finish: Finish) -> Finish:
+        """As Finishing.after."""
+        if not finish.dtype.is_floating_point:
+            finish = ToDtype(torch.float32, scale=True).after(finish)
+        channels = max(len(finish.scale), len(self.mean))
+        scale, bias, mean, std = (
+            values * channels if len(values) == 1 else values
+            for values in (finish.scale, finish.bias, tuple(self.mean), tuple(self.std))
+        )
+        return replace(
+            finish,
+            scale=tuple(value / deviation for value, deviation in zip(scale, std, strict=True)),
+            bias=tuple((value - centre) / deviation for value, centre, deviation in zip(bias, mean, std, strict=True)),
+        )
+
+
+@dataclass(frozen=True)
+class ChannelsLast(_Finisher):
+    """(B, C, H, W) in channels_last memory, for Tensor Cores; FastLoader's batches are so already."""
+
+    def after(self, finish: Finish) -> Finish:
+        """As Finishing.after."""
+        return replace(finish, channels_last=True)
+
+
+class NormalizeLayer(torch.nn.Module):
+    """
+    Normalize as the first layer of a network: uint8 pictures in, what the network computes with out.
+
+    It computes in float32 whatever the network's dtype, which its output has: ``network.half()`` changes the
+    output alone. It has no parameters and nothing in ``state_dict``.
+    """
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.normalize = Normalize(mean, std)
+        self._dtype = torch.float32
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Pictures (B, C, H, W), uint8 or floating from 0 to 1."""
+        return replace(self.normalize.after(Finish(images.dtype)), dtype=self._dtype).run(images)
+
+    def extra_repr(self) -> str:
+        """As torch prints layers."""
+        return f"mean={self.normalize.mean}, std={self.normalize.std}"
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
+        # How torch tells modules of half(), to() and their like: there is no tensor here to see it by.
+        self._dtype = fn(torch.empty(0, dtype=self._dtype)).dtype
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # torch's
+        return self
+
+
+def _column(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
+    """(1, C, 1, 1) in float32, without a copy from pageable memory, which would wait for the stream."""
+    column = torch.empty(len(values), dtype=torch.float32, device=device)
+    for place, value in enumerate(values):
+        column[place].fill_(value)
+    return column.reshape(1, -1, 1, 1)

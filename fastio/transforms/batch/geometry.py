@@ -1,0 +1,179 @@
+"""Plans executed by torch: the crops, resamplings, edges and flips of a whole batch at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from fastio.transforms.arguments import Fill
+from fastio.transforms.plain import colour_of
+from fastio.transforms.plan import COLUMNS
+
+__all__ = ["Target", "gather", "grey", "resample"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Height and width of what a plan makes, the colour of its edges, and its filter (None: nothing is resampled)."""
+
+    height: int
+    width: int
+    fill: Fill = (0,)
+    kernel: str | None = None
+
+
+class _Axis(NamedTuple):
+    """One axis of a plan, (B, 1) each, int64."""
+
+    box: torch.Tensor
+    box_size: torch.Tensor
+    virtual: torch.Tensor
+    window: torch.Tensor
+    window_size: torch.Tensor
+    place: torch.Tensor
+
+
+def gather(images: torch.Tensor, rows: torch.Tensor, target: Target) -> torch.Tensor:
+    """
+    Pixels (B, C, H, W) by plans that resample nothing, ``rows`` (B, 13) of integers; (B, C, height, width) comes out.
+
+    The result is channels_last in memory.
+    """
+    x, inside_x = _positions(_axis(rows, "x"), target.width, _flip(rows))
+    y, inside_y = _positions(_axis(rows, "y"), target.height)
+    box_x, box_y = (_axis(rows, axis).box for axis in "xy")
+    sample = torch.arange(len(images), device=images.device)[:, None, None]
+    x, y = (x + box_x).clamp(0, images.shape[3] - 1), (y + box_y).clamp(0, images.shape[2] - 1)
+    pixels = images.permute(0, 2, 3, 1)[sample, y[:, :, None], x[:, None, :]].permute(0, 3, 1, 2)
+    return _on_fill(pixels, inside_y[:, :, None] & inside_x[:, None, :], target)
+
+
+def resample(images: torch.Tensor, rows: torch.Tensor, target: Target) -> torch.Tensor:
+    """
+    As ``gather``, by plans that resample.
+
+    Both passes are products with matrices of weights, (B, height, H) and (B, W, width), in float32; uint8 is rounded
+    once, at the end (Pillow rounds between the passes too, which makes a difference of a level or two, and of more
+    where bicubic and Lanczos overshoot). "nearest" takes the pixel at the exact place; Pillow's adds up rounded steps.
+    """
+    assert target.kernel is not None
+    axis_x, axis_y = _axis(rows, "x"), _axis(rows, "y")
+    x, inside_x = _positions(axis_x, target.width, _flip(rows))
+    y, inside_y = _positions(axis_y, target.height)
+    across = _weights(axis_x, x, images.shape[3], target.kernel)
+    down = _weights(axis_y, y, images.shape[2], target.kernel)
+    pixels = down[:, None] @ images.to(torch.float32) @ across[:, None].mT
+    if not images.is_floating_point():
+        pixels = pixels.round_().clamp_(0, 255)
+    pixels = pixels.to(images.dtype, memory_format=torch.channels_last)
+    return _on_fill(pixels, inside_y[:, :, None] & inside_x[:, None, :], target)
+
+
+def grey(images: torch.Tensor, channels: int) -> torch.Tensor:
+    """Luma as Pillow's "L", in 1 channel or in 3 equal ones."""
+    if images.shape[1] == 1:
+        luma = images
+    elif images.is_floating_point():
+        luma = (images[:, :3] * _luma_weights(images)).sum(1, keepdim=True)
+    else:
+        red, green, blue = (images[:, channel : channel + 1].to(torch.int32) for channel in range(3))
+        luma = ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16).to(torch.uint8)
+    return luma.expand(-1, channels, -1, -1)
+
+
+def _luma_weights(images: torch.Tensor) -> torch.Tensor:
+    weights = torch.empty(3, dtype=images.dtype, device=images.device)
+    for channel, weight in enumerate((19595, 38470, 7471)):
+        weights[channel].fill_(weight / 65536)
+    return weights.reshape(1, 3, 1, 1)
+
+
+def _axis(rows: torch.Tensor, axis: str) -> _Axis:
+    side = {"x": "w", "y": "h"}[axis]
+    names = (f"box_{axis}", f"box_{side}", f"virtual_{side}", f"window_{axis}", f"window_{side}", f"place_{axis}")
+    return _Axis(*(rows[:, COLUMNS.index(name), None].to(torch.int64) for name in names))
+
+
+def _flip(rows: torch.Tensor) -> torch.Tensor:
+    return rows[:, COLUMNS.index("flip"), None] != 0
+
+
+def _positions(axis: _Axis, size: int, flip: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where each of ``size`` places of the result lies in the virtual picture, (B, size), and whether it shows it."""
+    place = torch.arange(size, device=axis.place.device)
+    if flip is not None:
+        place = torch.where(flip, size - 1 - place, place)
+    in_window = place - axis.place
+    return axis.window + in_window, (in_window >= 0) & (in_window < axis.window_size)
+
+
+def _on_fill(pixels: torch.Tensor, inside: torch.Tensor, target: Target) -> torch.Tensor:
+    """``pixels`` where ``inside``, (B, height, width), says so, and the colour of edges elsewhere."""
+    for channel, value in enumerate(colour_of(target.fill, pixels.shape[1])):
+        pixels[:, channel].masked_fill_(~inside, value)
+    return pixels
+
+
+def _weights(axis: _Axis, positions: torch.Tensor, size: int, kernel: str) -> torch.Tensor:
+    """
+    How much each of ``size`` pixels gives to each place, (B, places, size) float32: Pillow's antialiased filters.
+
+    A filter is as wide as a pixel of the result is in the picture, is cut at the box, and its weights add up to 1.
+    """
+    scale = axis.box_size.to(torch.float64) / axis.virtual.clamp(min=1)
+    shape, support = _FILTERS[kernel]
+    stretch = scale.clamp(min=1.0)
+    centre = (positions + 0.5) * scale
+    if kernel == "nearest":
+        first = centre.floor()
+        last = first + 1
+    else:
+        first = (centre - support * stretch + 0.5).floor().clamp(min=0)
+        last = torch.minimum((centre + support * stretch + 0.5).floor(), axis.box_size)
+    pixel = (torch.arange(size, device=positions.device) - axis.box)[:, None, :]  # counted from the box
+    whole = centre.floor()
+    # What is as large as the matrix is float32: hence whole numbers and fractions apart.
+    offset = (0.5 - (centre - whole)).to(torch.float32)[:, :, None]
+    distance = ((pixel - whole.to(torch.int64)[:, :, None]).to(torch.float32) + offset) / stretch[:, :, None].float()
+    inside = (pixel >= first.to(torch.int64)[:, :, None]) & (pixel < last.to(torch.int64)[:, :, None])
+    weights = torch.where(inside, shape(distance), 0.0)
+    total = weights.sum(2, keepdim=True)
+    return weights / torch.where(total == 0, 1.0, total)
+
+
+def _bilinear(x: torch.Tensor) -> torch.Tensor:
+    return (1 - x.abs()).clamp(min=0)
+
+
+def _bicubic(x: torch.Tensor) -> torch.Tensor:
+    x = x.abs()
+    near = (1.5 * x - 2.5) * x * x + 1
+    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return torch.where(x < 1, near, torch.where(x < 2, far, 0.0))
+
+
+def _box(x: torch.Tensor) -> torch.Tensor:
+    return ((x > -0.5) & (x <= 0.5)).to(x.dtype)
+
+
+def _hamming(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.abs() < 1, torch.sinc(x) * (0.54 + 0.46 * torch.cos(math.pi * x)), 0.0)
+
+
+def _lanczos(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0.0)
+
+
+# Each filter's kernel and half of its width, in pixels of the result where it shrinks.
+_FILTERS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
+    "bilinear": (_bilinear, 1.0),
+    "bicubic": (_bicubic, 2.0),
+    "box": (_box, 0.5),
+    "hamming": (_hamming, 1.0),
+    "lanczos": (_lanczos, 3.0),
+    "nearest": (torch.ones_like, 0.5),
+}

@@ -1,0 +1,46 @@
+"""Crop, flip, normalise, dtype and layout in one pass: by a Triton kernel on a GPU, by torch's operations elsewhere."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+
+from fastio.transforms.batch.finish import Finish
+from fastio.transforms.batch.geometry import Target, gather
+
+__all__ = ["one_pass", "plain_pass"]
+
+
+def one_pass(
+    images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: Target | None = None
+) -> torch.Tensor:
+    """
+    ``finish`` of pictures (B, C, H, W), or of what plans ``rows`` (B, 13) that resample nothing make of them.
+
+    With plans the result is channels_last. Triton's and torch's results may differ by the last rounding, where one of
+    them multiplies and adds at once.
+    """
+    finish.check(images.shape[1])
+    if images.is_cuda and images.shape[1] <= 4 and images.numel() and _has_triton():
+        from fastio.transforms.batch.triton_pass import triton_pass
+
+        return triton_pass(images, finish, rows, target)
+    return plain_pass(images, finish, rows, target)
+
+
+def plain_pass(
+    images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: Target | None = None
+) -> torch.Tensor:
+    """As ``one_pass``, by torch's operations."""
+    if rows is not None:
+        assert target is not None
+        images = gather(images, rows, target)
+    return finish.run(images)
+
+
+@cache
+def _has_triton() -> bool:
+    """Torch for CUDA brings Triton along, but for some platforms."""
+    return find_spec("triton") is not None

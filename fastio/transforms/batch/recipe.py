@@ -1,0 +1,229 @@
+"""A recipe: transforms of batches in order, what they draw for each sample, and which of them are done together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastio.errors import SchemaError
+from fastio.transforms.base import Transform
+from fastio.transforms.batch.base import BatchTransform, Parameters, Pictures
+from fastio.transforms.batch.finish import Finish, Finishing
+from fastio.transforms.batch.geometry import Target, grey, resample
+from fastio.transforms.batch.one_pass import one_pass
+from fastio.transforms.compiled import Compiled
+from fastio.transforms.compose import Compose
+from fastio.transforms.plan import Plan
+from fastio.transforms.random import uniform
+
+__all__ = ["AnyTransform", "Recipe", "as_list", "split"]
+
+AnyTransform = Transform | BatchTransform | Callable[[Any], Any]
+
+
+class Recipe:
+    """
+    Transforms for the pictures of a batch, and after them the user's own callables for the whole batch.
+
+    The first four-dimensional tensor of a batch is its pictures, the first one-dimensional tensor of integers its
+    labels. Crops, resizes and flips next to each other become one plan, as in the native core;
+    Normalize, ToDtype and ChannelsLast next to each other become one pass, into which a plan before them is taken
+    where it resamples nothing. ``seed``, epoch and a sample's index are what its random numbers depend on, and its
+    place in the recipe.
+    """
+
+    def __init__(self, transforms: Sequence[AnyTransform], *, seed: int) -> None:
+        ours = [isinstance(each, (Transform, BatchTransform)) for each in transforms]
+        count = ours.index(False) if False in ours else len(ours)
+        if any(ours[count:]):
+            late = transforms[count + ours[count:].index(True)]
+            raise TypeError(
+                f"{late!r} behind {transforms[count]!r}: put callables of your own last, they get the batch"
+            )
+        for each in transforms[:count]:
+            if isinstance(each, Compiled):
+                raise TypeError(f"{each!r} is for the native threads: put it before the first transform of batches")
+        for each in transforms[count:]:
+            if not callable(each):
+                raise TypeError(f"{each!r}: expected one of fastio.transforms, or a callable from batch to batch")
+        self._stages = _stages(transforms[:count])
+        self._own: Sequence[Any] = transforms[count:]
+        self._seed = seed
+
+    def __bool__(self) -> bool:
+        return bool(self._stages or self._own)
+
+    def draw(self, parts: Sequence[torch.Tensor], indices: NDArray[np.int64], epoch: int) -> list[Parameters]:
+        """
+        What each stage is to do with these samples, for the tensors of their batch, ``parts``.
+
+        Tensors in it are on the host.
+        """
+        if not self._stages:
+            return []
+        shape = parts[_pictures(parts)].shape
+        if len(indices) != shape[0]:
+            raise SchemaError(f"{shape[0]} pictures in a batch of {len(indices)} samples")
+        channels, size = shape[1], (shape[2], shape[3])
+        drawn = []
+        for place, stage in enumerate(self._stages):
+            numbers = uniform(indices, stage.draws, seed=_stage_seed(self._seed, place), epoch=epoch)
+            parameters, channels, size = stage.draw(numbers, channels, size)
+            drawn.append(parameters)
+        return drawn
+
+    def run(self, parts: Sequence[torch.Tensor], drawn: Sequence[Parameters]) -> list[torch.Tensor]:
+        """The tensors of a batch after all stages; ``drawn`` is on their device."""
+        done = list(parts)
+        if self._stages:
+            place, labels = _pictures(parts), _labels(parts)
+            pictures = Pictures(parts[place], None if labels is None else parts[labels])
+            for stage, parameters in zip(self._stages, drawn, strict=True):
+                pictures = stage.run(pictures, parameters)
+            done[place] = pictures.images
+            if labels is not None:
+                assert pictures.labels is not None
+                done[labels] = pictures.labels
+        return done
+
+    def finish(self, batch: Any) -> Any:
+        """What the user's own callables make of the batch."""
+        for each in self._own:
+            batch = each(batch)
+        return batch
+
+
+def as_list(transforms: Sequence[AnyTransform] | AnyTransform | None) -> list[AnyTransform]:
+    """Several, one or none."""
+    if transforms is None:
+        return []
+    return list(transforms) if isinstance(transforms, Sequence) else [transforms]
+
+
+def split(transforms: Sequence[AnyTransform]) -> tuple[list[Transform], list[AnyTransform]]:
+    """What the native decoders can do, which is all up to the first transform of batches, and the rest."""
+    count = next((place for place, each in enumerate(transforms) if not isinstance(each, Transform)), len(transforms))
+    return [each for each in transforms[:count] if isinstance(each, Transform)], list(transforms[count:])
+
+
+class _Stage(Protocol):
+    """What is done in one go."""
+
+    @property
+    def draws(self) -> int: ...
+
+    def draw(
+        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int]
+    ) -> tuple[Parameters, int, tuple[int, int]]:
+        """Parameters for samples with these numbers, and the channels and size that come out."""
+        ...
+
+    def run(self, pictures: Pictures, parameters: Parameters) -> Pictures: ...
+
+
+@dataclass(frozen=True)
+class _Single:
+    """One transform of batches."""
+
+    transform: BatchTransform
+
+    @property
+    def draws(self) -> int:
+        return self.transform.draws
+
+    def draw(
+        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int]
+    ) -> tuple[Parameters, int, tuple[int, int]]:
+        return self.transform.parameters(numbers, size), channels, size
+
+    def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
+        return self.transform.run(pictures, parameters)
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """Crops and flips by one plan, then Normalize, ToDtype and ChannelsLast; either may be missing."""
+
+    compose: Compose
+    finishing: tuple[Finishing, ...]
+
+    @property
+    def draws(self) -> int:
+        return self.compose.draws
+
+    def draw(
+        self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int]
+    ) -> tuple[Parameters, int, tuple[int, int]]:
+        if not self.compose.transforms:
+            return {}, channels, size
+        plan = Plan(np.array([size[0]]), np.array([size[1]]))
+        self.compose.run(plan, numbers)
+        if plan.is_grey_first and channels > 1:
+            raise SchemaError(
+                "Grayscale before resampling cannot be done in one pass; put it last, where it costs less"
+            )
+        if (plan.height != plan.height[0]).any() or (plan.width != plan.width[0]).any():
+            raise SchemaError(f"{self.compose}: makes pictures of different sizes, which are no batch")
+        target = Target(int(plan.height[0]), int(plan.width[0]), plan.fill or (0,), plan.kernel)
+        rows = torch.from_numpy(plan.rows(len(numbers)))
+        parameters = {"rows": rows, "target": target, "channels": plan.channels}
+        return parameters, plan.channels or channels, (target.height, target.width)
+
+    def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
+        images = pictures.images
+        finish = reduce(lambda before, each: each.after(before), self.finishing, Finish(images.dtype))
+        rows, target = parameters.get("rows"), parameters.get("target")
+        if rows is not None and target is not None and target.kernel is not None:
+            images, rows, target = resample(images, rows, target), None, None
+        if parameters.get("channels"):
+            images, rows = images if rows is None else one_pass(images, Finish(images.dtype), rows, target), None
+            images = grey(images, parameters["channels"])
+        if rows is not None or self.finishing:
+            images = one_pass(images, finish, rows, target)
+        return Pictures(images, pictures.labels)
+
+
+def _stages(transforms: Sequence[Any]) -> list[_Stage]:
+    """Neighbours that are done together."""
+    stages: list[_Stage] = []
+    place = 0
+    while place < len(transforms):
+        geometry = _run_of(Transform, transforms[place:])
+        finishing = _run_of(Finishing, transforms[place + len(geometry) :])
+        if geometry or finishing:
+            stages.append(_Pass(Compose(geometry), tuple(finishing)))
+            place += len(geometry) + len(finishing)
+        else:
+            stages.append(_Single(transforms[place]))
+            place += 1
+    return stages
+
+
+def _run_of(kind: Any, transforms: Sequence[Any]) -> list[Any]:
+    """The transforms of this kind at the beginning."""
+    count = next((place for place, each in enumerate(transforms) if not isinstance(each, kind)), len(transforms))
+    return list(transforms[:count])
+
+
+def _stage_seed(seed: int, place: int) -> int:
+    """A key of its own for each stage: its numbers are not those of the native transforms, or of another stage."""
+    return (seed + (place + 1) * 0x9E3779B97F4A7C15) % (1 << 64)
+
+
+def _pictures(parts: Sequence[torch.Tensor]) -> int:
+    for place, part in enumerate(parts):
+        if part.ndim == 4 and (part.dtype == torch.uint8 or part.is_floating_point()):
+            return place
+    shapes = ", ".join(f"{part.dtype} {tuple(part.shape)}" for part in parts)
+    raise SchemaError(f"no pictures in the batch: expected a tensor (B, C, H, W), uint8 or floating, got {shapes}")
+
+
+def _labels(parts: Sequence[torch.Tensor]) -> int | None:
+    integers = (torch.int64, torch.int32, torch.int16, torch.uint8)
+    return next((place for place, part in enumerate(parts) if part.ndim == 1 and part.dtype in integers), None)
