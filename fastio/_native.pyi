@@ -137,6 +137,13 @@ def read_ahead(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.in
     finds them in memory. Blocks while the disk's queue is full: give it a pool of its own.
     """
 
+def read_spans(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], descriptors: NDArray[np.int32], files: Any, out: NDArray[np.uint8], error: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
+    """
+    Read the spans from files, one after the other into ``out``, without looking into the
+    buffers, which are mappings of the same files. ``descriptors`` has one for each buffer,
+    ``files`` keeps them open. ``error[i]`` is 0, errno, or -1 where the file ends before.
+    """
+
 class Transcoded:
     """What ``transcode_images`` made of a batch of ``count`` pictures."""
 

@@ -223,6 +223,11 @@ class RowReader:
         rows[position] = row
         return _native.OK, None
 
+    def unreadable(self, indices: NDArray[np.int64], spans: Spans, status: NDArray[np.int32]) -> SampleError:
+        """What is wrong with the first of these samples whose status is not OK."""
+        position = int(np.flatnonzero(status)[0])
+        return self._error(indices, spans, position, describe_status(int(status[position])))
+
     def _error(self, indices: NDArray[np.int64], spans: Spans, position: int, words: str) -> SampleError:
         index = int(indices[position])
         key = self.store.keys([index])[0]

@@ -18,7 +18,9 @@ from fastio.collate import RowReader, label_values, one_by_one
 from fastio.errors import SchemaError
 from fastio.iterable import SequentialDataset
 from fastio.machine import rank_and_world
+from fastio.reading import Read, ShardFiles, reads_by_pread
 from fastio.schema import IMAGE
+from fastio.spans import Spans
 from fastio.store import open_store
 from fastio.store.base import SampleStore
 
@@ -42,7 +44,8 @@ class FastDataset(Dataset[Any]):
     no file handle that must not travel, and is pickled by path.
 
     ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"). ``verify`` compares every value
-    with its checksum. A bad sample raises SampleError; FastLoader can skip it.
+    with its checksum. A bad sample raises SampleError; FastLoader can skip it. ``read``: "map" looks into mapped files,
+    "pread" reads into memory and holds the index there, "auto" does so on network file systems (see ``reading``).
     """
 
     def __init__(
@@ -53,11 +56,15 @@ class FastDataset(Dataset[Any]):
         *,
         mode: str | None = "RGB",
         verify: bool = True,
+        read: Read = "auto",
     ) -> None:
         self.store = open_store(path) if isinstance(path, (str, Path)) else path
         self.transform = transform
         self.target_transform = target_transform
         self.verify = verify
+        self.files = ShardFiles(self.store.shard_paths) if reads_by_pread(read, self.store.shard_paths) else None
+        if self.files is not None:
+            self.store.hold_index()
         self.reader = RowReader(self.store, _payload_field(self.store), mode=mode)
 
     def __len__(self) -> int:
@@ -97,7 +104,9 @@ class FastDataset(Dataset[Any]):
     def _values(self, indices: NDArray[np.int64]) -> list[Any]:
         """PIL images, arrays or bytes, as stored, before any transform."""
         reader = self.reader
-        spans = self.store.spans(reader.field.name, indices)
+        spans, status = self._spans(indices)
+        if status is not None:
+            raise reader.unreadable(indices, spans, status)
         if not reader.has_rows:
             return [reader.encoded(indices, spans, position, verify=self.verify) for position in range(len(indices))]
         values: list[Any] = [None] * len(indices)
@@ -107,6 +116,11 @@ class FastDataset(Dataset[Any]):
             for position, row in zip(positions.tolist(), rows, strict=True):
                 values[position] = _picture(row) if reader.is_picture else row
         return values
+
+    def _spans(self, indices: NDArray[np.int64]) -> tuple[Spans, NDArray[np.int32] | None]:
+        """Where the values lie, and the status of each where some cannot be read."""
+        spans = self.store.spans(self.reader.field.name, indices)
+        return (spans, None) if self.files is None else self.files.fetch(spans, pool=None, ring=None).wait()
 
     def _transformed(self, index: int, value: Any, label: Any) -> Any:
         try:
@@ -127,7 +141,7 @@ class FastDataset(Dataset[Any]):
         SampleError where its size is not known, because its header is bad too.
         """
         chosen = self._checked([index])
-        value = self.reader.blank(chosen, self.store.spans(self.reader.field.name, chosen))
+        value = self.reader.blank(chosen, self._spans(chosen)[0])
         label = None if self.labels is None else one_by_one(self.labels[chosen])[0]
         return self._transformed(int(chosen[0]), _picture(value) if self.reader.is_picture else value, label)
 

@@ -20,7 +20,7 @@ LAYERS = (
     {"planned_sampler"},
     {"iterable", "mixing"},
     {"batches"},
-    {"collate", "sampler"},
+    {"collate", "sampler", "reading"},
     {"store", "codec"},
     {"schema", "spans", "metrics", "machine"},
     {"errors", "_native"},

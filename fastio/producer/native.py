@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from fastio.collate import Shape, one_by_one
 from fastio.dataset import FastDataset
 from fastio.errors import SchemaError
 from fastio.producer.base import Made, OnError
+from fastio.reading import Fetched
 from fastio.spans import Spans
 from fastio.transforms.fused import Fused, Planned
 
@@ -27,6 +28,20 @@ __all__ = ["NativeProducer"]
 # Samples looked up at a time, and read ahead of the batches under way. Of the page cache that takes the chunk under way
 # and the one ahead: of whole blocks at most 8 times their bytes (see readahead.h), 2 windows = 64 MiB when shuffled.
 READ_AHEAD_BYTES = 16 << 20
+
+# A mapping is read ahead by one thread, which waits where the disk does. By pread four share a chunk: a server answers
+# several questions at once.
+_PREAD_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """The samples of a chunk on their way into memory: the page cache's, or (``fetched``) our own."""
+
+    batches: Batches
+    spans: Spans
+    fetched: Fetched | None
+    pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +55,7 @@ class _Chunk:
     shape: Shape | None  # where all rows have the same one
     epoch: int
     planned: Planned | None = None  # None with transforms: they fail for some sample, and each batch finds out
+    unread: NDArray[np.int32] | None = None  # the status of each sample, where some could not be read
 
     @property
     def indices(self) -> NDArray[np.int64]:
@@ -104,14 +120,16 @@ class NativeProducer:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._pool = _native.ThreadPool(self._threads)
-        self._disk = _native.ThreadPool(1)  # waits where the disk does, and decodes nothing
+        self._disk = _native.ThreadPool(1 if self._dataset.files is None else _PREAD_THREADS)
         self._ring = _native.BufferRing(self._depth + 2)
-        self._read_ahead: _native.Job | None = None  # kept: a job that is dropped is cancelled
+        self._staging = _native.BufferRing(2)  # by pread: the chunk ahead and the one before, as long as it is decoded
+        self._advice: _native.Job | None = None  # kept: a job that is dropped is cancelled
 
     @property
     def buffer_bytes(self) -> int:
-        """The ring's memory; for pinned buffers, whose allocator is torch's, what the batches ahead need."""
-        return self._pinned_bytes if self._pin_memory else self._ring.allocated_bytes
+        """The rings' memory; for pinned buffers, whose allocator is torch's, what the batches ahead need."""
+        batches = self._pinned_bytes if self._pin_memory else self._ring.allocated_bytes
+        return batches + self._staging.allocated_bytes
 
     def close(self) -> None:
         """Join the threads; a batch under way is finished first."""
@@ -120,13 +138,14 @@ class NativeProducer:
             self._disk.close()
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[_NativeBatch]:
-        """Start one batch at each step, with the kernel reading one chunk ahead."""
+        """Start one batch at each step, with one chunk being read ahead."""
         if len(batches) == 0:
             return
         step = self._chunk_batches(batches)
-        ahead = self._look_up(batches.part(0, step), epoch)
+        ahead = self._read_ahead(batches.part(0, step))
         for first in range(0, len(batches), step):
-            chunk, ahead = ahead, self._look_up(batches.part(first + step, first + 2 * step), epoch)
+            now, ahead = ahead, self._read_ahead(batches.part(first + step, first + 2 * step))
+            chunk = self._look_up(now, epoch)
             for part in chunk.batches.slices():
                 yield _NativeBatch(self, chunk, part)
 
@@ -136,15 +155,31 @@ class NativeProducer:
         sizes = self._reader.store.spans(self._reader.field.name, some.indices).sizes
         return int(max(1, READ_AHEAD_BYTES * len(some) // max(1, int(sizes.sum()))))
 
-    def _look_up(self, batches: Batches, epoch: int) -> _Chunk:
-        """Where these samples lie, what they decode to, and their labels; the kernel begins to read them."""
-        reader, labels, indices = self._reader, self._dataset.labels, batches.indices
+    def _read_ahead(self, batches: Batches) -> _Ahead:
+        """Where these samples lie; somebody begins to read them."""
         self._restart_after_fork()
-        spans = reader.store.spans(reader.field.name, indices)
-        if len(indices):
-            self._read_ahead = _native.read_ahead(
-                spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._disk
-            )
+        reader, files = self._reader, self._dataset.files
+        spans = reader.store.spans(reader.field.name, batches.indices)
+        if files is not None:
+            fetched = files.fetch(spans, pool=self._disk, ring=self._staging)
+            return _Ahead(batches, spans, fetched, self._pid)
+        if len(spans):
+            self._advice = _native.read_ahead(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._disk)
+        return _Ahead(batches, spans, None, self._pid)
+
+    def _look_up(self, ahead: _Ahead, epoch: int) -> _Chunk:
+        """What these samples decode to, and their labels; where they are read by pread, they are there then."""
+        self._restart_after_fork()
+        fetched = ahead.fetched
+        if fetched is not None and ahead.pid != self._pid:
+            fetched = self._read_ahead(ahead.batches).fetched  # a forked child has none of its parent's threads
+        if fetched is None:
+            return self._described(ahead.batches, ahead.spans, epoch)
+        spans, unread = fetched.wait()
+        return replace(self._described(ahead.batches, spans, epoch), unread=unread)
+
+    def _described(self, batches: Batches, spans: Spans, epoch: int) -> _Chunk:
+        reader, labels, indices = self._reader, self._dataset.labels, batches.indices
         chosen = None if labels is None else labels[indices]
         if self._fused is None and reader.row_shape is not None:
             return _Chunk(batches, spans, chosen, None, reader.row_shape, epoch)
@@ -267,6 +302,9 @@ class _NativeBatch:
         if self._error is not None:
             raise self._error
         self._job.wait()
+        if self._chunk.unread is not None:
+            unread = self._chunk.unread[self._part]
+            np.copyto(self._status, unread, where=unread != _native.OK)
         labels = None if self._chunk.labels is None else self._chunk.labels[self._part]
         if self._status.any():
             return self._repaired(labels)

@@ -82,6 +82,10 @@ class SampleStore(Protocol):
         """``(len, 3)`` height, width, channels of an image field as stored; zeros where unknown."""
         ...
 
+    def hold_index(self) -> None:
+        """Copy the index into memory, so that only samples' bytes are looked for in the mapping."""
+        ...
+
     def close(self) -> None:
         """Release the mapping; twice does no harm. Arrays and spans already handed out stay valid."""
         ...

@@ -19,7 +19,7 @@ from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.schema import Schema
 from fastio.spans import Spans
 from fastio.store.seal import set_checksum
-from fastio.store.sealed import Intervals, Shard
+from fastio.store.sealed import Intervals, Shard, in_memory
 
 __all__ = ["SealedStore", "check_set"]
 
@@ -33,7 +33,8 @@ class SealedStore:
     Holds mappings and arrays, no descriptors and no handles of other libraries: threads share
     it, forks inherit it, and the same file may be opened any number of times. ``close`` lets
     the mappings go; they end with the last array handed out. A file that is cut off while it
-    is open ends the process by SIGBUS, as with every mapping: replace stores, never rewrite them.
+    is open ends the process by SIGBUS, as with every mapping: replace stores, never rewrite them
+    (or see ``hold_index``).
     """
 
     def __init__(
@@ -45,16 +46,30 @@ class SealedStore:
         self.schema: Schema = shards[0].schema
         self.shard_paths: Sequence[str] = tuple(shard.path for shard in shards)
         self._closed = False
-        self._shards: Sequence[Shard] = tuple(shards)
+        self._is_held = False
         self._ends = np.cumsum([shard.count for shard in shards], dtype=np.int64)
         self._count = int(self._ends[-1])
         self._buffers = Buffers([shard.data for shard in shards])
+        self._index(shards)
+
+    def _index(self, shards: Sequence[Shard]) -> None:
+        self._shards: Sequence[Shard] = tuple(shards)
         names = [f.name for f in self.schema.payload]
         self._starts = {name: _join([s.starts[name] for s in shards]) for name in names}
         self._sizes = {name: _join([s.sizes[name] for s in shards]) for name in names}
         self._checksums = {name: _join([s.checksums[name] for s in shards]) for name in names if _all(shards, name)}
         self._intervals = {name: _join_intervals(shards, name) for name in names if _any_intervals(shards, name)}
         self._columns = {f.name: _join([s.columns[f.name] for s in shards]) for f in self.schema.columns}
+
+    def hold_index(self) -> None:
+        """
+        Copy the index into memory: from then on only the samples' own bytes are looked for in the mapping.
+
+        Whoever reads those by ``pread`` then gets errors where a mapping that lost its file ends the process.
+        """
+        if not self._is_held:
+            self._index([in_memory(shard) for shard in self._opened()])
+            self._is_held = True
 
     def __len__(self) -> int:
         return self._count
@@ -146,7 +161,7 @@ class SealedStore:
 
     def __reduce__(self) -> tuple[object, ...]:
         """By path; the process that receives it refuses another content under the same name."""
-        return _reopen, (self._opener, self.path, self.identity)
+        return _reopen, (self._opener, self.path, self.identity, self._is_held)
 
     @property
     def identity(self) -> int:
@@ -204,10 +219,12 @@ def _identity(shard: Shard) -> tuple[int, int, int]:
     return shard.count, len(shard.data), 0 if shard.seal is None else shard.seal.file_crc
 
 
-def _reopen(opener: Callable[[str], SealedStore], path: str, identity: int) -> SealedStore:
+def _reopen(opener: Callable[[str], SealedStore], path: str, identity: int, is_held: bool) -> SealedStore:
     store = opener(path)
     if store.identity != identity:
         raise StoreError(f"{path}: was replaced since it was opened; open it again everywhere")
+    if is_held:
+        store.hold_index()
     return store
 
 

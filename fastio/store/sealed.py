@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from fastio.store.format import Place
 from fastio.store.mapping import map_file
 from fastio.store.seal import SEAL_SIZE, Seal, unsealed_regions
 
-__all__ = ["Intervals", "Shard", "open_shard", "read_shard"]
+__all__ = ["Intervals", "Shard", "in_memory", "open_shard", "read_shard"]
 
 # What files of each format begin with, wherever their seal lies: name, position, bytes.
 _CONTENT = (
@@ -54,6 +54,31 @@ class Shard:
     key_starts: NDArray[np.int64] | None  # None: keys of fixed width
     metadata: bytes
     seal: Seal | None = field(default=None)  # None: a foreign file
+
+
+def in_memory(shard: Shard) -> Shard:
+    """The shard with its index copied out of the mapping; ``data`` stays mapped."""
+    return replace(
+        shard,
+        starts=_copied(shard.starts),
+        sizes=_copied(shard.sizes),
+        checksums=_copied(shard.checksums),
+        shapes=_copied(shard.shapes),
+        intervals={
+            name: Intervals(intervals.counts.copy(), intervals.places.copy())
+            for name, intervals in shard.intervals.items()
+        },
+        columns=_copied(shard.columns),
+        keys=shard.keys.copy(),
+        key_starts=None if shard.key_starts is None else shard.key_starts.copy(),
+    )
+
+
+def _copied(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    copies = {name: array.copy() for name, array in arrays.items()}
+    for copy in copies.values():
+        copy.setflags(write=False)
+    return copies
 
 
 def open_shard(path: str, *, format_name: str, seal_start: int) -> Shard:

@@ -3,6 +3,7 @@
 #include "fastio/decode.h"
 #include "fastio/gather.h"
 #include "fastio/probe.h"
+#include "fastio/read_spans.h"
 #include "fastio/readahead.h"
 #include "fastio/worker.h"
 #include "module.h"
@@ -76,6 +77,31 @@ PyJob read_ahead(BuffersHandle buffers, const Int32s& shard, const Int64s& start
   auto spans = resolve(buffers, shard, starts, sizes);
   return begin(fastio::read_ahead_task(std::move(spans), starts.size()),
                {std::size_t{starts.size() > 0}, 1}, pool, keep(nb::borrow(buffers)));
+}
+
+/// The descriptors are Python's: `files` keeps whatever closes them.
+PyJob read_spans(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
+                 const Int64s& sizes, const Int32s& descriptors, nb::object files,
+                 const Array<std::uint8_t, 1>& out, const Array<std::int32_t, 1>& error,
+                 const PoolHandle& pool) {
+  auto spans = resolve(buffers, shard, starts, sizes);
+  const std::size_t count = starts.size();
+  expect_length("error", error.size(), count);
+  std::vector<fastio::SpanRead> reads;
+  reads.reserve(count);
+  std::size_t place = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto number = static_cast<std::size_t>(shard.data()[i]);  // resolve has checked it
+    if (number >= descriptors.size() || spans[i].size() > out.size() - place) {
+      throw nb::value_error("a descriptor for each buffer, and out as long as all sizes together");
+    }
+    reads.push_back({descriptors.data()[number], starts.data()[i], spans[i].size(),
+                     out.data() + place, error.data() + i});
+    place += spans[i].size();
+  }
+  return begin(fastio::read_spans_task(std::move(reads), std::move(spans)),
+               {count > 0 ? fastio::read_spans_steps : 0, 1}, pool,
+               keep(nb::borrow(buffers), std::move(files), out, error));
 }
 
 }  // namespace
@@ -168,6 +194,14 @@ void bind_batches(nb::module_& m) {
         "sizes"_a.noconvert(), "pool"_a = nb::none(), nb::sig("def read_ahead(" SPANS POOL_TO_JOB),
         "Ask the kernel to read these spans ahead, neighbours merged, unless a look at 64 places\n"
         "finds them in memory. Blocks while the disk's queue is full: give it a pool of its own.");
+  m.def("read_spans", &read_spans, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
+        "sizes"_a.noconvert(), "descriptors"_a.noconvert(), "files"_a, "out"_a.noconvert(),
+        "error"_a.noconvert(), "pool"_a = nb::none(),
+        nb::sig("def read_spans(" SPANS "descriptors: NDArray[np.int32], files: Any, "
+                "out: NDArray[np.uint8], error: NDArray[np.int32], " POOL_TO_JOB),
+        "Read the spans from files, one after the other into ``out``, without looking into the\n"
+        "buffers, which are mappings of the same files. ``descriptors`` has one for each buffer,\n"
+        "``files`` keeps them open. ``error[i]`` is 0, errno, or -1 where the file ends before.");
 }
 
 }  // namespace fastio::python

@@ -53,6 +53,16 @@ bool is_cold(std::span<const Bytes> spans) noexcept {
   return false;
 }
 
+void advise(Stretch stretch) noexcept {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  stretch.first -= stretch.first % page;
+  for (std::uintptr_t at = stretch.first; at < stretch.last; at += advice_bytes) {
+    // A gap may hold the end of one mapping and the start of another: the kernel then
+    // answers ENOMEM but has read what is mapped.
+    madvise(reinterpret_cast<void*>(at), std::min(advice_bytes, stretch.last - at), MADV_WILLNEED);
+  }
+}
+
 class ReadAheadTask final : public Task {
  public:
   ReadAheadTask(std::unique_ptr<Bytes[]> spans, std::size_t count) noexcept
@@ -61,25 +71,10 @@ class ReadAheadTask final : public Task {
   void run(Worker&, std::size_t, std::size_t) noexcept override {
     const std::span<Bytes> all(spans_.get(), count_);
     if (!is_cold(all)) return;
-    try {
-      for (const Stretch stretch : stretches(all)) advise(stretch);
-    } catch (const std::bad_alloc&) {
-      // Without memory for a list nothing is read ahead: it is read when it is needed.
-    }
+    advise_all(all);
   }
 
  private:
-  static void advise(Stretch stretch) noexcept {
-    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    stretch.first -= stretch.first % page;
-    for (std::uintptr_t at = stretch.first; at < stretch.last; at += advice_bytes) {
-      // A gap may hold the end of one mapping and the start of another: the kernel then
-      // answers ENOMEM but has read what is mapped.
-      madvise(reinterpret_cast<void*>(at), std::min(advice_bytes, stretch.last - at),
-              MADV_WILLNEED);
-    }
-  }
-
   const std::unique_ptr<Bytes[]> spans_;
   const std::size_t count_;
 };
@@ -117,6 +112,14 @@ std::vector<Stretch> stretches(std::span<Bytes> spans) {
     i = end;
   }
   return found;
+}
+
+void advise_all(std::span<Bytes> spans) noexcept {
+  try {
+    for (const Stretch stretch : stretches(spans)) advise(stretch);
+  } catch (const std::bad_alloc&) {
+    // Without memory for a list nothing is read ahead: it is read when it is needed.
+  }
 }
 
 std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans, std::size_t count) noexcept {

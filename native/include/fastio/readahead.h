@@ -25,6 +25,9 @@ struct Stretch {
 /// eight times the spans' bytes are read, or 32 KiB more for each of them where that is more.
 [[nodiscard]] std::vector<Stretch> stretches(std::span<Bytes> spans);
 
+/// Has the kernel begin to read what `stretches` says for these spans; looks into none of them.
+void advise_all(std::span<Bytes> spans) noexcept;
+
 /// A task of one step that has the kernel read all spans (MADV_WILLNEED) where they are not
 /// in memory yet. It looks at 64 places of them all; with each one there it does nothing.
 ///
