@@ -1,4 +1,4 @@
-"""What this process may use: CPUs by affinity, cgroup and SLURM; its rank in a distributed job."""
+"""What this process may use: CPUs by affinity, cgroup and SLURM; memory; its rank in a distributed job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["available_cpus", "rank_and_world"]
+__all__ = ["available_cpus", "available_memory", "rank_and_world"]
 
 _ROOT = Path("/")
 
@@ -31,6 +31,23 @@ def available_cpus(*, root: Path = _ROOT, environ: Mapping[str, str] = os.enviro
     if allotted.isdecimal():
         limits.append(int(allotted))
     return max(1, min(limits))
+
+
+def available_memory(*, root: Path = _ROOT) -> int:
+    """
+    Bytes that this process may still take: the least of what the machine has free and what its cgroups leave.
+
+    Page cache counts as free, in the machine's figure as in the cgroups'. 0 where ``/proc/meminfo`` does not say.
+    """
+    words = dict(line.split(":", 1) for line in _text(root / "proc/meminfo").splitlines() if ":" in line)
+    limits = [int(words.get("MemAvailable", "0 kB").split()[0]) * 1024]
+    for base, group in _cgroups(root, "memory"):
+        place = base / group
+        for folder in (place, *place.parents):
+            limits += _memory_left(folder)
+            if folder == base:
+                break
+    return max(0, min(limits))
 
 
 def rank_and_world(
@@ -76,7 +93,7 @@ def _checked(rank: int | None, world_size: int | None, where: str) -> tuple[int,
 def _cgroup_cpus(root: Path) -> float | None:
     """The tightest CPU quota between this process's cgroup and the topmost one, or None."""
     quotas = []
-    for base, group in _cgroups(root):
+    for base, group in _cgroups(root, "cpu"):
         place = base / group
         for folder in (place, *place.parents):
             quota = _quota(folder)
@@ -87,17 +104,17 @@ def _cgroup_cpus(root: Path) -> float | None:
     return min(quotas, default=None)
 
 
-def _cgroups(root: Path) -> list[tuple[Path, str]]:
-    """Mount point and relative path of every cgroup of this process that may limit CPUs, versions 1 and 2."""
+def _cgroups(root: Path, controller: str) -> list[tuple[Path, str]]:
+    """Mount point and relative path of every cgroup of this process that may limit this, versions 1 and 2."""
     mounts = root / "sys/fs/cgroup"
     found = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
         if not controllers:  # version 2 has one line, "0::/path"
             found.append((mounts, group.lstrip("/")))
-        elif "cpu" in controllers.split(","):
+        elif controller in controllers.split(","):
             # The folder bears the name of all controllers of the line or, by a link, of each one.
-            found += [(mounts / name, group.lstrip("/")) for name in {"cpu", controllers}]
+            found += [(mounts / name, group.lstrip("/")) for name in {controller, controllers}]
     return found
 
 
@@ -109,6 +126,18 @@ def _quota(folder: Path) -> float | None:
     if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]) > 0:
         return int(words[0]) / int(words[1])
     return None
+
+
+def _memory_left(folder: Path) -> list[int]:
+    """Bytes below the folder's limit, if it has one; file pages that can be dropped are not counted as used."""
+    names = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+    for limit_name, used_name in names:
+        limit, used = _text(folder / limit_name).strip(), _text(folder / used_name).strip()
+        if limit.isdecimal() and used.isdecimal():
+            counters = dict(line.split(" ", 1) for line in _text(folder / "memory.stat").splitlines() if " " in line)
+            droppable = int(counters.get("inactive_file", counters.get("total_inactive_file", "0")))
+            return [int(limit) - int(used) + droppable]
+    return []
 
 
 def _text(path: Path) -> str:

@@ -104,7 +104,7 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
         "fastio.producer.native",
         "fastio.producer.plain",
     }
-    measuring = {"fastio.measure.batch", "fastio.measure.bus", "fastio.measure.folder"}
+    measuring = {f"fastio.measure.{name}" for name in ("batch", "bus", "folder", "grid", "points")}
     assert users <= {"fastio.dataset", "fastio.iterable", "fastio.loader", *tensors, *measuring}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch.distributed
 
-from fastio.machine import available_cpus, rank_and_world
+from fastio.machine import available_cpus, available_memory, rank_and_world
 
 CPUS = len(os.sched_getaffinity(0))
 
@@ -112,3 +112,46 @@ def test_nonsense_is_refused(rank: int | None, world_size: int | None, environ: 
     """A rank outside its world is one clear error that says where it came from."""
     with pytest.raises(ValueError, match=r"RANK=|rank= and world_size="):
         rank_and_world(rank, world_size, environ=environ)
+
+
+def test_free_memory_is_the_machines(tmp_path: Path) -> None:
+    """Without a cgroup, what the kernel calls available."""
+    assert available_memory(root=machine(tmp_path, {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:  8 kB\n"})) == 8192
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param(
+            {
+                "proc/self/cgroup": "0::/a/b\n",
+                "sys/fs/cgroup/a/memory.max": "5000\n",
+                "sys/fs/cgroup/a/memory.current": "4000\n",
+                "sys/fs/cgroup/a/memory.stat": "anon 3000\ninactive_file 500\n",
+                "sys/fs/cgroup/a/b/memory.max": "max\n",
+                "sys/fs/cgroup/a/b/memory.current": "10\n",
+            },
+            id="v2 parent",
+        ),
+        pytest.param(
+            {
+                "proc/self/cgroup": "5:memory:/x\n4:cpu:/j\n",
+                "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "5000\n",
+                "sys/fs/cgroup/memory/x/memory.usage_in_bytes": "4000\n",
+                "sys/fs/cgroup/memory/x/memory.stat": "total_inactive_file 500\n",
+            },
+            id="v1",
+        ),
+    ],
+)
+def test_a_cgroup_limits_memory(tmp_path: Path, files: dict[str, str]) -> None:
+    """What is left below the limit, where pages of files that can be dropped count as free."""
+    root = machine(tmp_path, {"proc/meminfo": "MemAvailable: 1000 kB\n", **files})
+
+    assert available_memory(root=root) == 1500
+
+
+def test_nothing_said_is_nothing_free(tmp_path: Path) -> None:
+    """Where the kernel does not say, zero; never less."""
+    assert available_memory(root=tmp_path) == 0
+    assert available_memory() > 0

@@ -18,6 +18,7 @@ from fastio.cli.info import info
 from fastio.cli.ls import ls
 from fastio.cli.pack import pack
 from fastio.cli.show import show
+from fastio.cli.tune import tune
 from fastio.cli.unpack import unpack
 from fastio.cli.verify import verify
 from fastio.errors import FastioError
@@ -98,7 +99,7 @@ def cli() -> None:
     """
 
 
-for _command in (pack, info, ls, show, unpack, verify, bench, bandwidth):
+for _command in (pack, info, ls, show, unpack, verify, bench, bandwidth, tune):
     cli.add_command(_command)
 
 

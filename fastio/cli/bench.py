@@ -8,6 +8,7 @@ from fastio.cli.bench_both import both
 from fastio.cli.bench_bus import bus
 from fastio.cli.bench_decode import decode
 from fastio.cli.bench_disk import disk
+from fastio.cli.bench_grid import grid
 from fastio.cli.bench_io import io
 
 __all__ = ["bench"]
@@ -28,5 +29,5 @@ def bench() -> None:
     """
 
 
-for _command in (io, both, decode, disk, bus):
+for _command in (io, both, grid, decode, disk, bus):
     bench.add_command(_command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # not generic before click 8.2
 
-__all__ = ["SIZE", "Meter", "counted", "duration", "meter", "number", "printable", "problem_table", "size", "table"]
+__all__ = [
+    "SIZE",
+    "Meter",
+    "counted",
+    "duration",
+    "meter",
+    "number",
+    "printable",
+    "problem_table",
+    "size",
+    "steps",
+    "table",
+]
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\Z", re.IGNORECASE)
@@ -166,3 +178,26 @@ def meter(title: str, total: int, unit: Unit = "samples") -> Iterator[Meter]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         yield Meter(title, total, bar, unit)
+
+
+@contextmanager
+def steps(title: str) -> Iterator[Callable[[int, int], None]]:
+    """As ``meter``, for steps that are no samples: called with how many are done and how many there are."""
+    if not sys.stderr.isatty():
+        printed = time.perf_counter()
+
+        def say(done: int, total: int) -> None:
+            nonlocal printed
+            if time.perf_counter() - printed >= _PLAIN_INTERVAL_S:
+                printed = time.perf_counter()
+                click.echo(f"{title}: {number(done)} of {number(total)}", err=True)
+
+        yield say
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["keep", "sample_count"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["keep", "move", "sample_count", "size_bytes"]
 
 
 def sample_count(batch: Any) -> int:
@@ -28,23 +31,45 @@ def sample_count(batch: Any) -> int:
         return 1
 
 
+def size_bytes(batch: Any) -> int:
+    """
+    Bytes of the tensors and arrays in a batch.
+
+    >>> import numpy
+    >>> size_bytes({"image": numpy.zeros((4, 3)), "more": [numpy.zeros(2, "u1"), "text"]})
+    98
+    """
+    if isinstance(batch, Mapping):
+        return sum(size_bytes(part) for part in batch.values())
+    if isinstance(batch, (tuple, list)):
+        return sum(size_bytes(part) for part in batch)
+    return int(getattr(batch, "nbytes", 0))
+
+
 def keep(batch: Any, device: Any) -> Any:
     """The batch with copies of its tensors on ``device``, in the memory format they had; the rest as it is."""
+    from torch import device as device_of
+
+    # A copy in any case: a loader's buffer that is never given back would take a place in its ring.
+    wanted = device_of(device)
+    return _mapped(batch, lambda part: part.clone() if part.device == wanted else part.to(device))
+
+
+def move(batch: Any, device: Any, *, non_blocking: bool) -> Any:
+    """The batch with its tensors on ``device``, as a training loop moves it."""
+    return _mapped(batch, lambda part: part.to(device, non_blocking=non_blocking))
+
+
+def _mapped(batch: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """The same containers with what the function makes of each tensor, detached; other values as they are."""
     from torch import Tensor
 
     if isinstance(batch, Tensor):
-        # A copy in any case: a loader's buffer that is never given back would take a place in its ring.
-        return batch.detach().clone() if batch.device == _device(device) else batch.detach().to(device)
+        return function(batch.detach())
     if isinstance(batch, Mapping):
-        return type(batch)({name: keep(part, device) for name, part in batch.items()})  # type: ignore[call-arg]
+        return type(batch)({name: _mapped(part, function) for name, part in batch.items()})  # type: ignore[call-arg]
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(keep(part, device) for part in batch))
+        return type(batch)(*(_mapped(part, function) for part in batch))
     if isinstance(batch, (tuple, list)):
-        return type(batch)(keep(part, device) for part in batch)
+        return type(batch)(_mapped(part, function) for part in batch)
     return batch
-
-
-def _device(device: Any) -> Any:
-    from torch import device as device_of
-
-    return device_of(device)

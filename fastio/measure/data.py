@@ -130,7 +130,8 @@ def _folder(path: str, options: DataOptions) -> Data:
 
     dataset = FolderDataset(path, Compose(options.transforms) if options.transforms else None)
     workers = available_cpus() if options.workers is None else options.workers
-    loader = folder_loader(dataset, options.batch_size, shuffle=options.shuffle, workers=workers)
+    settings = {"num_workers": workers, "persistent_workers": workers > 0}
+    loader = folder_loader(dataset, options.batch_size, shuffle=options.shuffle, settings=settings)
     size_bytes = sum(Path(file).stat().st_size for file in dataset.paths)
     return Data(path, "folder", loader, size_bytes=size_bytes, samples=len(dataset))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,17 +49,10 @@ class FolderDataset(Dataset[tuple[torch.Tensor, int]]):
 
 
 def folder_loader(
-    dataset: FolderDataset, batch_size: int, *, shuffle: bool, workers: int
+    dataset: FolderDataset, batch_size: int, *, shuffle: bool, settings: Mapping[str, Any]
 ) -> DataLoader[tuple[torch.Tensor, int]]:
-    """torch's DataLoader over the files, in so many processes that live as long as the loader."""
-    return DataLoader(
-        dataset,
-        batch_size,
-        shuffle=shuffle,
-        num_workers=workers,
-        persistent_workers=workers > 0,
-        collate_fn=_collate,
-    )
+    """torch's DataLoader over the files; ``settings`` are further arguments of its own."""
+    return DataLoader(dataset, batch_size, shuffle=shuffle, collate_fn=_collate, **settings)
 
 
 def _collate(samples: list[tuple[torch.Tensor, int]]) -> list[torch.Tensor]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from fastio.errors import FastioError
 from fastio.measure.data import Data, Step
+from fastio.measure.limited import limited
 from fastio.measure.mock import MockLoader, MockResult, MockTrainer
 from fastio.measure.step_timer import StepSummary, StepTimer
 from fastio.measure.verdict import StepShares, Verdict, verdict
@@ -51,7 +51,7 @@ def measure_training(data: Data, step: Step, *, seconds: float) -> StepSummary:
     step(mock.batch)  # the first step allocates and chooses kernels
     _synchronize()
     timer = StepTimer()
-    for batch in timer(_until(mock, time.perf_counter() + seconds)):
+    for batch in timer(limited(mock, ends=time.perf_counter() + seconds)):
         step(batch)
     return timer.summary()
 
@@ -70,20 +70,8 @@ def _run(timer: StepTimer, data: Data, step: Step, seconds: float) -> None:
     seen = -1
     while time.perf_counter() < ends and timer.steps > seen:
         seen = timer.steps
-        for batch in timer(_until(data.loader, ends)):
+        for batch in timer(limited(data.loader, ends=ends)):
             step(batch)
-
-
-def _until(loader: Iterable[Any], ends: float) -> Iterator[Any]:
-    """The loader's batches until the time has come; at least one, and none is kept here."""
-    for held in map(_in_a_list, loader):
-        yield held.pop()
-        if time.perf_counter() >= ends:
-            return
-
-
-def _in_a_list(batch: Any) -> list[Any]:
-    return [batch]
 
 
 def _synchronize() -> None:

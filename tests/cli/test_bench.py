@@ -135,3 +135,34 @@ def test_bus_without_a_device() -> None:
     """One clear line, and no failure."""
     assert run("bench", "bus").startswith("skipped: no CUDA device")
     assert json.loads(run("bench", "bus", "--json"))["rates"] == []
+
+
+def test_grid(png_stores: dict[str, Path], folder: Path) -> None:
+    """Every row with its units, several formats in one table, values by hand."""
+    short = ("--repeats", 1, "--seconds", 0.01, "--batch-size", 25)
+    printed = run("bench", "grid", png_stores["lmdb"], png_stores["h5"], *short, "--set", "threads=1")
+    rows = json.loads(run("bench", "grid", folder, *short[:4], "--batch-size", 2, "--set", "num_workers=0", "--json"))
+
+    assert "loading ms/step" in printed
+    assert printed.count("png.h5") == 6
+    assert [row["settings"]["drop_last"] for row in rows].count(True) == 1
+    assert [row["loading_s"] for row in rows] == sorted(row["loading_s"] for row in rows)
+
+
+@pytest.mark.parametrize("text", ["nothing=1", "threads=x", "threads=64000"])
+def test_grid_values_that_make_no_sense(text: str, png_stores: dict[str, Path]) -> None:
+    """A setting that is none, a value that is none, more threads than CPUs."""
+    result = CliRunner().invoke(cli, ["bench", "grid", str(png_stores["lmdb"]), "--set", text])
+
+    assert result.exit_code != 0
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_tune(png_stores: dict[str, Path]) -> None:
+    """A line of code to paste, and the same for machines."""
+    arguments = ("tune", png_stores["lmdb"], "--seconds", 0.5, "--batch-size", 10, "--shuffle")
+    said = json.loads(run(*arguments, "--json"))
+
+    assert said["code"].startswith("FastLoader(")
+    assert "shuffle=True" in said["code"]
+    assert f"loader = FastLoader('{png_stores['lmdb']}', batch_size=10, shuffle=True, threads=" in run(*arguments)

@@ -1,0 +1,138 @@
+"""``fastio bench grid``: loading and training time for every setting of a loader."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import click
+
+from fastio.cli.screen import counted, number, printable, steps, table
+
+if TYPE_CHECKING:
+    from fastio.measure.grid import GridRow
+    from fastio.measure.points import GridData, Point, Value
+
+__all__ = ["grid"]
+
+
+@click.command()
+@click.argument("data", nargs=-1, required=True)
+@click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Samples a batch.")
+@click.option("--crop", type=click.IntRange(min=1), help="Resize each picture and crop its centre to this size.")
+@click.option("--set", "chosen", multiple=True, metavar="NAME=V,V", help="Try these values of a setting instead.")
+@click.option("--step-ms", type=click.FloatRange(min=0), default=0, help="A training step that takes so long.")
+@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Interleaved rounds.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.01), default=1, show_default=True, help="Time for a row in a round."
+)
+@click.option("--json", "as_json", is_flag=True, help="The table for machines.")
+def grid(
+    data: tuple[str, ...],
+    *,
+    batch_size: int,
+    crop: int | None,
+    chosen: tuple[str, ...],
+    step_ms: float,
+    repeats: int,
+    seconds: float,
+    as_json: bool,
+) -> None:
+    """
+    Try every setting of the loader of DATA and list them by loading time.
+
+    A store is read by FastLoader: threads, prefetch_batches, shuffle; several stores compare formats. A folder of
+    pictures, and MODULE:FUNCTION which returns a map-style dataset, are read by torch's DataLoader: num_workers,
+    persistent_workers, prefetch_factor, drop_last, and with CUDA pin_memory and non_blocking. Never more threads or
+    workers than there are CPUs for this process.
+
+    \b
+    Example:
+      fastio bench grid train.lmdb train.h5
+      fastio bench grid ./pngs --set num_workers=0,2 --set drop_last=0 --step-ms 33
+    """
+    from fastio.measure.data import DataOptions
+    from fastio.measure.grid import run_grid
+    from fastio.measure.points import GridData
+
+    options = DataOptions(batch_size=batch_size, crop=crop)
+    with ExitStack() as opened:
+        points: list[tuple[GridData, Point]] = []
+        for name in data:
+            grid_data = GridData(name, options)
+            opened.callback(grid_data.close)
+            points += [(grid_data, point) for point in grid_data.points(_values(grid_data, chosen))]
+        with steps("measuring") as progress:
+            rows = run_grid(
+                points,
+                repeats=repeats,
+                seconds=seconds,
+                step=lambda _: time.sleep(step_ms / 1e3) if step_ms else None,
+                progress=progress,
+            )
+    if as_json:
+        click.echo(json.dumps([_as_dict(row) for row in rows], indent=2))
+    else:
+        _print(rows)
+
+
+def _values(data: GridData, chosen: tuple[str, ...]) -> dict[str, tuple[Value, ...]]:
+    """The values to try, with those that the user names."""
+    values = data.values()
+    for text in chosen:
+        name, _, said = text.partition("=")
+        if name not in values:
+            raise click.UsageError(f"--set {text}: the settings of {data.name} are {', '.join(values)}")
+        try:
+            numbers = tuple(int(word) for word in said.replace("True", "1").replace("False", "0").split(","))
+        except ValueError as exc:
+            raise click.UsageError(
+                f"--set {text}: expected NAME=V,V with whole numbers, 0 and 1 for no and yes"
+            ) from exc
+        values[name] = tuple(bool(value) for value in numbers) if isinstance(values[name][0], bool) else numbers
+    return values
+
+
+def _as_dict(row: GridRow) -> dict[str, object]:
+    names = ("loading_s", "training_s", "start_s", "samples_per_s")
+    return {
+        "data": row.point.data,
+        "settings": dict(row.point.settings),
+        **{name: row.median(name) for name in names},
+        "loading_s_spread": row.spread("loading_s"),
+        "repeats": len(row.repeats),
+        "stopped_early": row.stopped_early,
+    }
+
+
+def _print(rows: list[GridRow]) -> None:
+    settings = list(dict.fromkeys(name for row in rows for name, _ in row.point.settings))
+    several = len({row.point.data for row in rows}) > 1
+    titles = [*(["data"] if several else []), *settings]
+    figures = ["loading ms/step", "spread", "training ms/step", "start ms", "samples/s", "repeats"]
+    lines = []
+    for row in rows:
+        have = {name: _value(value) for name, value in row.point.settings}
+        least, most = row.spread("loading_s")
+        lines.append(
+            [
+                *([printable(row.point.data)] if several else []),
+                *(have.get(name, "-") for name in settings),
+                f"{row.median('loading_s') * 1e3:.2f}",
+                f"{least * 1e3:.2f} to {most * 1e3:.2f}",
+                f"{row.median('training_s') * 1e3:.2f}",
+                f"{row.median('start_s') * 1e3:.1f}",
+                number(row.median("samples_per_s") // 1),
+                f"{len(row.repeats)}{', stopped' if row.stopped_early else ''}",
+            ]
+        )
+    table([*titles, *figures], lines, right=range(len(titles), len(titles) + len(figures)))
+    stopped = sum(row.stopped_early for row in rows)
+    if stopped:
+        click.echo(f"\n{counted(stopped, 'row')} stopped early: a step took more than 1.5 times the best row's")
+
+
+def _value(value: Value) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
