@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from fastio.converters.base import Chunk, Problem, Source
 from fastio.errors import SourceError
 from fastio.store import SampleStore
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare", "compare_chunks"]
 
 _CHUNK_BYTES = 8 << 20
 _CHUNK_SAMPLES = 512
@@ -45,17 +45,39 @@ def compare(
             f"{source.path}: has the fields {[f.name for f in source.schema.payload]}, "
             f"{store.path} has {[f.name for f in store.schema.payload]}: nothing to compare"
         )
-    result = Comparison(labels="label" in source.schema and "label" in store.schema)
+    has_labels = "label" in source.schema and "label" in store.schema
+    with closing(read_ahead(source, source.chunks(_CHUNK_BYTES, _CHUNK_SAMPLES), pool)) as chunks:
+        return compare_chunks(
+            store,
+            chunks,
+            fields=fields,
+            problems=source.problems,
+            classes=source.metadata.get("classes"),
+            result=Comparison(labels=has_labels),
+            progress=progress,
+        )
+
+
+def compare_chunks(
+    store: SampleStore,
+    chunks: Iterable[Chunk],
+    *,
+    fields: Sequence[str],
+    problems: Sequence[Problem],
+    classes: list[str] | None,
+    result: Comparison,
+    progress: Callable[[int, int], object] | None = None,
+) -> Comparison:
+    """``compare`` for what a source gives, with the ``problems`` and ``classes`` that it knows of already."""
+    problems = list(problems)
     keys = store.keys(np.arange(len(store)))
     places = {key: i for i, key in enumerate(keys)}
     skipped = {str(entry.get("key")) for entry in store.metadata.get("skipped") or ()}
-    problems = list(source.problems)
-    with closing(read_ahead(source, source.chunks(_CHUNK_BYTES, _CHUNK_SAMPLES), pool)) as chunks:
-        for chunk in chunks:
-            problems += chunk.problems
-            _compare_chunk(store, source, chunk, (fields, places, result))
-            if progress is not None:
-                progress(len(chunk.batch.keys), sum(int(s.sizes.sum()) for s in chunk.batch.spans.values()))
+    for chunk in chunks:
+        problems += chunk.problems
+        _compare_chunk(store, chunk, classes, (fields, places, result))
+        if progress is not None:
+            progress(len(chunk.batch.keys), sum(int(s.sizes.sum()) for s in chunk.batch.spans.values()))
     for problem in problems:
         if places.pop(problem.key, None) is not None:
             result.problems.append(Problem(problem.key, f"is in the store, but the source's {problem.problem}"))
@@ -70,7 +92,10 @@ def compare(
 
 
 def _compare_chunk(
-    store: SampleStore, source: Source, chunk: Chunk, state: tuple[list[str], dict[str, int], Comparison]
+    store: SampleStore,
+    chunk: Chunk,
+    classes: list[str] | None,
+    state: tuple[Sequence[str], dict[str, int], Comparison],
 ) -> None:
     """Take the chunk's keys out of ``places`` and note every difference."""
     fields, places, result = state
@@ -94,7 +119,7 @@ def _compare_chunk(
                 )
     if result.labels:
         stored = _named(store.column("label")[indices], store.metadata.get("classes"))
-        expected = _named(chunk.batch.columns["label"][there], source.metadata.get("classes"))
+        expected = _named(chunk.batch.columns["label"][there], classes)
         for row in np.flatnonzero(stored != expected).tolist():
             result.problems.append(
                 Problem(

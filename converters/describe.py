@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.converters.lengths import length_histogram
 from fastio.converters.probe import KIND_NAMES, probe
-from fastio.schema import IMAGE, RAW, Field
+from fastio.converters.text_readers import text_reader
+from fastio.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
 from fastio.store import SampleStore
 
 __all__ = ["class_counts", "describe", "overhead_reason", "plain_snippet", "snippet_of", "store_bytes"]
@@ -79,7 +81,9 @@ def snippet_of(store: SampleStore) -> str:
     """The same for this very store: the values of its first payload field, and labels only where it has them."""
     field = store.schema.payload[0]
     snippet = _SNIPPETS[store.format]
-    if store.format == "hdf5" and len(store.schema.payload) == 1 and field.codec == RAW:
+    if field.codec in (TEXT, TOKENS) and len(store.schema.payload) == 1:
+        snippet = text_reader(store.format, field)
+    elif store.format == "hdf5" and len(store.schema.payload) == 1 and field.codec == RAW:
         snippet = _RAW_HDF5
     elif store.format == "tar" and field.codec != IMAGE:
         snippet = _RAW_TAR if field.codec == RAW else _BYTES_TAR
@@ -108,8 +112,10 @@ def _path_of_set(store: SampleStore) -> str:
     return f"path = {paths!r}\n"
 
 
-def overhead_reason(format_name: str) -> str:
+def overhead_reason(format_name: str, schema: Schema | None = None) -> str:
     """Why a store takes more bytes than its samples."""
+    if schema is not None and schema.flat is not None and format_name == "lmdb":
+        return "index and key of each sample; LMDB keeps the ids in pieces of 1 MiB"
     return _OVERHEAD[format_name]
 
 
@@ -127,11 +133,12 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "size_bytes": size_bytes,
         "payload_bytes": payload_bytes,
         "overhead_bytes_per_sample": round((size_bytes - payload_bytes) / len(store), 1) if len(store) else None,
-        "overhead_reason": overhead_reason(store.format),
+        "overhead_reason": overhead_reason(store.format, store.schema),
         "schema": store.schema.to_json(),
         "classes": class_counts(store),
         "fields": {field.name: _payload(store, field, sizes[field.name]) for field in store.schema.payload},
-        "source": store.metadata.get("source"),
+        "source": _source(store.metadata),
+        "tokenizer": _tokenizer(store.metadata),
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
         "read_without_fastio": _path_of_set(store) + snippet_of(store) if store.schema.payload else "",
@@ -162,6 +169,10 @@ def _name(names: list[str] | None, label: int) -> str | None:
 def _payload(store: SampleStore, field: Field, sizes: NDArray[np.int64]) -> Mapping[str, Any]:
     """Statistics of one payload field."""
     said: dict[str, Any] = {"size_bytes": _statistics(sizes)}
+    if field.codec in (TEXT, TOKENS):
+        lengths = sizes // np.dtype(field.dtype).itemsize
+        said |= {"length": _statistics(lengths), "histogram": length_histogram(lengths)}
+        said["unit"] = "tokens" if field.codec == TOKENS else "bytes"
     if field.codec != IMAGE:
         return said
     shapes = store.shapes(field.name)
@@ -174,6 +185,18 @@ def _payload(store: SampleStore, field: Field, sizes: NDArray[np.int64]) -> Mapp
     said["kinds"] = {KIND_NAMES[kind]: n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)}
     said["kinds_of"] = len(looked_at)
     return said
+
+
+def _source(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Where a store came from, without what only unpacking needs."""
+    source = metadata.get("source")
+    return None if source is None else {name: value for name, value in source.items() if name != "between"}
+
+
+def _tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What made the tokens, without the tokenizer's own JSON."""
+    said = metadata.get("tokenizer")
+    return None if said is None else {**said, "json": said.get("json") is not None}
 
 
 def _statistics(values: NDArray[Any]) -> dict[str, float] | None:

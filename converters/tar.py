@@ -17,7 +17,7 @@ from fastio.converters.cut import cut
 from fastio.converters.probe import image_problem, probe
 from fastio.converters.scan import Folder, shown
 from fastio.errors import SourceError
-from fastio.schema import IMAGE, Schema
+from fastio.schema import IMAGE, TEXT, TOKENS, Schema
 from fastio.spans import Spans
 from fastio.store import open_store
 from fastio.store.base import SampleBatch
@@ -76,6 +76,10 @@ class TarSource:
         kept = {"skipped_before": known["skipped"]} if known.get("skipped") and _sealed(self.store) else {}
         if known.get("left_out"):
             kept["left_out"] = known["left_out"]
+        if known.get("tokenizer"):
+            kept["tokenizer"] = known["tokenizer"]
+        if any(field.codec in (TEXT, TOKENS) for field in self.schema.payload):
+            kept["text_source"] = known.get("text_source") or known.get("source")
         return {"classes": known.get("classes"), "source": source, **kept}
 
     @property

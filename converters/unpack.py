@@ -1,14 +1,17 @@
-"""Gives back the files of a store, byte by byte, and never writes outside the folder asked for."""
+"""Gives back the files of a store, byte by byte, and never writes outside the folder asked for; text as text."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -17,6 +20,8 @@ from fastio.converters.cut import cut
 from fastio.converters.labels import format_labels
 from fastio.converters.probe import probe
 from fastio.converters.scan import image_kind
+from fastio.converters.text.decode import StoredText, text_field
+from fastio.converters.text.unpack import text_files, text_notes
 from fastio.errors import FastioError, StoreCorrupt, StoreError
 from fastio.schema import IMAGE
 from fastio.spans import Spans
@@ -36,6 +41,7 @@ class UnpackReport:
     path: str
     files: int
     size_bytes: int
+    notes: Sequence[str] = ()  # what is not as it was packed, of text
 
 
 def unpack(
@@ -47,7 +53,7 @@ def unpack(
     progress: Callable[[int, int], object] | None = None,
 ) -> UnpackReport:
     """
-    Write every sample's bytes to ``out/key``.
+    Write every sample's bytes to ``out/key``; of tokens and text the files they came from, see ``text_files``.
 
     Everything is written beside ``out`` and moved there when it is whole. Files that exist are replaced only with
     ``overwrite``, other files in ``out`` are left alone. A key that would lead out of the folder (absolute, ``..``,
@@ -59,8 +65,13 @@ def unpack(
         raise StoreError(f"{os.fspath(out)}: exists and is no folder; choose another name")
     _require_parent(out)
     text = None if labels is None else _label_text(store, labels, overwrite=overwrite)
+    field = text_field(store.schema)
+    stored = None if field is None else StoredText.of(store, field)
     with _writing(out), _partial_folder(target) as partial:
-        written = _write_all(store, partial, progress)
+        if stored is None:
+            written = _write_all(store, partial, progress)
+        else:
+            written = _write_text(text_files(stored, progress), partial, store)
         if os.path.lexists(target):
             _merge(partial, target, written, overwrite=overwrite)
         else:
@@ -68,7 +79,8 @@ def unpack(
     if labels is not None and text is not None:
         with _writing(labels):
             Path(labels).write_text(text, encoding="utf-8", newline="")
-    return UnpackReport(os.fspath(out), len(written), sum(size for _, size in written))
+    notes = () if stored is None else text_notes(stored)
+    return UnpackReport(os.fspath(out), len(written), sum(size for _, size in written), notes)
 
 
 def check_key(key: str) -> str:
@@ -150,6 +162,22 @@ def _write_all(
     return written
 
 
+def _write_text(parts: Iterator[tuple[str, bytes]], folder: Path, store: SampleStore) -> list[tuple[str, int]]:
+    """Files that come in parts; their names and sizes."""
+    written: list[tuple[str, int]] = []
+    made = {""}
+    for name, of_one in groupby(parts, key=itemgetter(0)):
+        parent = check_key(name).rpartition("/")[0]
+        if parent not in made:
+            _make_folders(f"{folder}/", parent, made)
+        size = 0
+        with _new_file(f"{folder}/{name}", store) as file:
+            for _, data in of_one:
+                size += file.write(data)
+        written.append((name, size))
+    return written
+
+
 def _make_folders(root: str, parent: str, made: set[str]) -> None:
     try:
         Path(root + parent).mkdir(parents=True, exist_ok=True)
@@ -159,17 +187,22 @@ def _make_folders(root: str, parent: str, made: set[str]) -> None:
 
 
 def _write(path: str, data: np.ndarray[tuple[int], np.dtype[np.uint8]], store: SampleStore) -> None:
-    """One new file; O_EXCL finds keys that come twice."""
+    """One new file with these bytes."""
+    with _new_file(path, store, buffering=0) as file:
+        view = data.data
+        while view:
+            view = view[file.write(view) :]
+
+
+def _new_file(path: str, store: SampleStore, *, buffering: int = -1) -> IO[bytes]:
+    """A file to write; O_EXCL finds keys that come twice."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     except (FileExistsError, IsADirectoryError) as exc:
         raise StoreError(
             f"{store.path}: two samples are called {Path(path).name!r}; they cannot both be a file"
         ) from exc
-    with open(handle, "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor, not a path
-        view = data.data
-        while view:
-            view = view[file.write(view) :]
+    return open(handle, "wb", buffering=buffering)  # noqa: PTH123 - a descriptor, closed by whoever writes
 
 
 def _merge(partial: Path, target: Path, written: list[tuple[str, int]], *, overwrite: bool) -> None:

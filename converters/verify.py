@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.converters.ahead import in_order
 from fastio.converters.base import Problem, Source
-from fastio.converters.compare import compare
+from fastio.converters.compare import Comparison, compare, compare_chunks
 from fastio.converters.cut import cut
 from fastio.converters.describe import store_bytes
 from fastio.converters.probe import image_problem, probe
+from fastio.converters.text.again import TextAgain
+from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.schema import IMAGE
 from fastio.spans import Spans
@@ -54,7 +56,7 @@ def verify(
     path: str | os.PathLike[str],
     *,
     decode: bool = False,
-    against: Source | None = None,
+    against: Source | TextAgain | None = None,
     jobs: int | None = None,
     progress: _Progress | None = None,
 ) -> VerifyReport:
@@ -78,7 +80,7 @@ def verify(
                 decoded += len(store)
         labels_compared = False
         if against is not None:
-            result = compare(store, against, pool=pool, progress=progress)
+            result = _compare(store, against, pool, jobs, progress)
             problems += result.problems
             compared, labels_compared = result.samples, result.labels
         return VerifyReport(
@@ -91,6 +93,25 @@ def verify(
             labels_compared=labels_compared,
             problems=_once(problems),
             seconds=time.perf_counter() - begun,
+        )
+
+
+def _compare(
+    store: SampleStore, against: Source | TextAgain, pool: _native.ThreadPool, jobs: int, progress: _Progress | None
+) -> Comparison:
+    if not isinstance(against, TextAgain):
+        return compare(store, against, pool=pool, progress=progress)
+    if against.schema != store.schema:
+        raise SourceError(f"{against.path}: would be packed as {against.schema.fields}, {store.path} has other fields")
+    with closing(against.chunks(pool, jobs)) as chunks:
+        return compare_chunks(
+            store,
+            chunks,
+            fields=[field.name for field in store.schema.payload],
+            problems=against.problems,
+            classes=against.classes,
+            result=Comparison(labels="label" in store.schema),
+            progress=progress,
         )
 
 

@@ -147,7 +147,11 @@ class ArrowSource:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Which columns were taken, and the classes."""
-        fields = {"text_field": self._field, "label_field": self.options.label_field}
+        fields = {
+            "text_field": self._field,
+            "label_field": self.options.label_field,
+            "max_document_bytes": self.options.max_document_bytes,
+        }
         classes = None if self.label_rule is None else self.label_rule.classes
         return {"classes": classes, "source": {"layout": self.layout, "name": self.files.shown_name, **fields}}
 

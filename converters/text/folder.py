@@ -47,7 +47,11 @@ def open_folder(path: str, options: TextOptions) -> FolderSource:
     top = scan_root(path, TEXTS)
     classes = [shown(name) for name in top.folders]
     found, values = (top, None) if not top.folders else _classes(path, top)
-    source = {"layout": "text-folder", "name": Path(path).resolve().name}
+    source = {
+        "layout": "text-folder",
+        "name": Path(path).resolve().name,
+        "max_document_bytes": options.max_document_bytes,
+    }
     keys = [plain_name(key) for key in found.keys]
     taken: set[str] = set()
     twice = [key in taken or taken.add(key) for key in keys]  # type: ignore[func-returns-value] # set.add is None

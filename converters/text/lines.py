@@ -73,7 +73,12 @@ class LinesSource:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """How the file was cut, and what stood between its documents."""
-        source = {"layout": self.layout, "name": plain_name(Path(self.path).resolve().name), "split": self.split}
+        source: dict[str, Any] = {
+            "layout": self.layout,
+            "name": plain_name(Path(self.path).resolve().name),
+            "split": self.split,
+        }
+        source["max_document_bytes"] = self.options.max_document_bytes
         return {"classes": None, "source": {**source, "between": self.separators.to_json()}}
 
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:

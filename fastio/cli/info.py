@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from fastio.cli.info_text import print_lengths, print_tokenizer
 from fastio.cli.screen import counted, number, printable, problem_table, size, table
 
 __all__ = ["info"]
@@ -86,6 +87,12 @@ def _print(said: dict[str, Any]) -> None:
     for name, field in said["fields"].items():
         click.echo()
         _print_field(name, field)
+        if field.get("histogram"):
+            click.echo()
+            print_lengths(field["histogram"], field["unit"])
+    if said["tokenizer"] is not None:
+        click.echo()
+        print_tokenizer(said["tokenizer"])
     if said["classes"] is not None:
         click.echo()
         _print_classes(said["classes"])
@@ -108,6 +115,7 @@ def _print_field(name: str, field: dict[str, Any]) -> None:
         (title, *(number(numbers[each]) for each in ("min", "median", "mean", "max")))
         for title, numbers in (
             ("bytes", field["size_bytes"]),
+            (field.get("unit") or "", field.get("length") if field.get("unit") != "bytes" else None),
             ("height", field.get("height")),
             ("width", field.get("width")),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ls"]
 
 _STEP = 4096
+_PREVIEW = 60  # characters of a text
 
 
 @click.command()
@@ -28,7 +29,9 @@ _STEP = 4096
 @click.pass_context
 def ls(ctx: click.Context, path: str, pattern: str | None, *, limit: int | None, as_json: bool) -> None:
     """
-    List the samples of the store PATH: index, bytes, label or class, key. PATTERN filters keys as a shell would.
+    List the samples of the store PATH: index, bytes, label or class, key, beginning of a text.
+
+    PATTERN filters keys as a shell would.
 
     Exit code 1 where no key matches PATTERN.
 
@@ -54,6 +57,7 @@ def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_jso
     import numpy as np
 
     wanted = re.compile(fnmatch.translate(pattern)).match if pattern else None
+    reads = _reader(store)
     labels = store.column("label") if "label" in store.schema else None
     classes: list[Any] = store.metadata.get("classes") or []
     left = len(store) if limit is None else limit
@@ -72,12 +76,31 @@ def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_jso
         if not found:
             continue
         if as_json:
-            yield [json.dumps(_record(row, classes)) for row in found]
+            yield [json.dumps(_record(row, classes) | reads(row[0], json=True)) for row in found]
         else:
             yield [
                 f"{index:>{width}}  {size:>10}  {printable(_named(value, classes)):<16}  {printable(key)}"
+                + "".join(f"  {printable(text)}" for text in reads(index, json=False).values())
                 for index, key, size, value in found
             ]
+
+
+def _reader(store: SampleStore) -> Callable[..., dict[str, str]]:
+    """What shows a sample's text by its index: its beginning, or all of it for JSON; nothing of pictures."""
+    from fastio.converters.text.decode import StoredText, text_field
+
+    field = text_field(store.schema)
+    if field is None:
+        return lambda index, *, json: {}
+    import numpy as np
+
+    stored = StoredText.of(store, field)
+
+    def read(index: int, *, json: bool) -> dict[str, str]:
+        value = store.spans(field.name, np.array([index])).view(0)
+        return {"text": stored.preview(value, max(len(value), 1) if json else _PREVIEW)}
+
+    return read
 
 
 def _named(value: int | None, classes: list[Any]) -> str:

@@ -149,6 +149,6 @@ def _summary(report: TextReport, encoder: Encoder) -> list[str]:
     lines.append(f"before: {before}")
     lines.append(
         f"after:  {size(report.store_bytes)}{shards}, {number(report.payload_bytes / report.samples)} B a sample and "
-        f"{number(overhead)} B on top ({overhead_reason(report.format)})"
+        f"{number(overhead)} B on top ({overhead_reason(report.format, encoder.schema)})"
     )
     return lines

@@ -18,6 +18,8 @@ def unpack(path: str, out: str, *, labels: str | None, overwrite: bool) -> None:
     """
     Write the files of the store PATH below the folder OUT, byte by byte as they were packed.
 
+    Tokens are decoded: a .txt file or a folder of them comes back; rows of a table come as .jsonl.
+
     \b
     Example:
       fastio unpack train.lmdb ./again
@@ -29,3 +31,5 @@ def unpack(path: str, out: str, *, labels: str | None, overwrite: bool) -> None:
     with open_store(path) as store, meter("unpacking", len(store)) as progress:
         report = run(store, out, overwrite=overwrite, labels=labels, progress=progress)
     click.echo(f"{out}: {counted(report.files, 'file')}, {size(report.size_bytes)}")
+    for note in report.notes:
+        click.echo(f"note: {note}")

@@ -11,6 +11,8 @@ import click
 from fastio.cli.screen import counted, meter, problem_table, size
 
 if TYPE_CHECKING:
+    from fastio.converters import Source
+    from fastio.converters.text.again import TextAgain
     from fastio.converters.verify import VerifyReport
 
 __all__ = ["verify"]
@@ -51,13 +53,21 @@ def verify(
       fastio verify train.lmdb --against ./pngs --labels labels.pkl
     """
     from fastio.converters import open_source
+    from fastio.converters.text.again import read_again
+    from fastio.converters.text.decode import text_field
     from fastio.converters.verify import verify as run
     from fastio.store import open_store
 
     if against is None and (labels is not None or layout != "auto"):
         raise click.UsageError("--labels and --layout describe the source: say --against SRC")
-    source = None if against is None else open_source(against, layout=layout, labels=labels)
+    source: Source | TextAgain | None = None
     with open_store(path) as store:
+        if against is not None and text_field(store.schema) is not None:
+            if labels is not None or layout != "auto":
+                raise click.UsageError("a store of text knows how it was packed: leave --labels and --layout out")
+            source = read_again(store, against)
+        elif against is not None:
+            source = open_source(against, layout=layout, labels=labels)
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:
         report = run(path, decode=decode, against=source, jobs=jobs, progress=progress)

@@ -1,0 +1,82 @@
+"""The source of a store of text, read and encoded once more as the store says it was, to be compared with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import closing
+from typing import Any
+
+from fastio._native import ThreadPool
+from fastio.converters.ahead import in_order
+from fastio.converters.base import Chunk, Problem
+from fastio.converters.text import TEXT_SOURCES, Encoder, Limits, Sequences, TextOptions, TextSource, open_text
+from fastio.converters.text.decode import tokenizer_of
+from fastio.errors import SourceError
+from fastio.schema import Schema
+from fastio.store import SampleStore
+
+__all__ = ["TextAgain", "read_again"]
+
+
+class TextAgain:
+    """A source of text with the options, the tokenizer and the rule for sequences that a store was packed with."""
+
+    def __init__(self, source: TextSource, encoder: Encoder) -> None:
+        self._source = source
+        self._encoder = encoder
+
+    @property
+    def path(self) -> str:
+        """As the user named it."""
+        return self._source.path
+
+    @property
+    def schema(self) -> Schema:
+        """Tokens or text, and the label where there are labels."""
+        return self._encoder.schema
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Found while scanning."""
+        return list(self._source.problems)
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Names of the labels."""
+        found: list[str] | None = self._source.metadata.get("classes")
+        return found
+
+    def chunks(self, pool: ThreadPool, jobs: int) -> Generator[Chunk, None, None]:
+        """All samples in order, made by ``jobs`` threads."""
+        with closing(in_order(self._encoder, self._source.read(Limits(), pool), jobs=jobs)) as pieces:
+            for encoded in pieces:
+                yield encoded.chunk
+
+
+def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextAgain:
+    """``path`` as the source of ``store``; SourceError where the store does not say how it was made."""
+    metadata = store.metadata
+    origin: dict[str, Any] = dict(metadata.get("text_source") or metadata.get("source") or {})
+    said: dict[str, Any] = metadata.get("tokenizer") or {}
+    if origin.get("layout") not in TEXT_SOURCES:
+        raise SourceError(f"{store.path}: does not say how its text was packed, so that {path} cannot be compared")
+    options = TextOptions(
+        split=origin.get("split"),
+        text_field=origin.get("text_field"),
+        label_field=origin.get("label_field"),
+        max_document_bytes=origin["max_document_bytes"],
+    )
+    source = open_text(path, layout=origin["layout"], options=options)
+    rule = said.get("options") or {}
+    sequences = (
+        Sequences(**{name: rule[name] for name in ("bos", "eos", "max_length", "over")}) if rule else Sequences()
+    )
+    encoder = Encoder(
+        tokenizer_of(metadata),
+        sequences,
+        is_ids=source.is_ids,
+        has_labels=source.has_labels,
+        vocab_size=said.get("vocab_size"),
+    )
+    return TextAgain(source, encoder)

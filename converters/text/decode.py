@@ -1,0 +1,125 @@
+"""From a store of tokens or text back to documents: its tokenizer, its samples, pieces put together again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.converters.checksum import damaged
+from fastio.converters.cut import cut
+from fastio.converters.text.huggingface import HuggingFaceTokenizer
+from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
+from fastio.errors import FastioError, SourceError, StoreCorrupt
+from fastio.schema import TEXT, TOKENS, Field, Schema
+from fastio.store import SampleStore
+
+__all__ = ["Document", "StoredText", "text_field", "tokenizer_of"]
+
+_CHUNK_BYTES, _CHUNK_SAMPLES = 8 << 20, 4096
+_PIECE = re.compile(r"(.*)#(\d+)\Z", re.DOTALL)
+
+
+def text_field(schema: Schema) -> Field | None:
+    """The field of tokens or text, where it is a store's only payload."""
+    payload = schema.payload
+    return payload[0] if len(payload) == 1 and payload[0].codec in (TEXT, TOKENS) else None
+
+
+def tokenizer_of(metadata: Mapping[str, Any]) -> Tokenizer | None:
+    """The tokenizer that a store brings along; None for text and for ids without one, SourceError for a broken one."""
+    said = metadata.get("tokenizer") or {}
+    if said.get("kind") == "bytes":
+        return BytesTokenizer()
+    if said.get("kind") == "huggingface":
+        try:
+            return HuggingFaceTokenizer(str(said["json"]), str(said["name"]), dict(said["special"]))
+        except FastioError:
+            raise
+        except Exception as exc:  # the library raises no other class for what is no tokenizer
+            raise SourceError(f"the tokenizer {said.get('name')!r} of the store cannot be used: {exc}") from exc
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document: its text, or its ids where nobody can say what they mean; the position of its first sample."""
+
+    key: str
+    text: bytes | None
+    ids: NDArray[Any] | None
+    sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredText:
+    """A store of tokens or text, read as documents."""
+
+    store: SampleStore
+    field: Field
+    tokenizer: Tokenizer | None
+
+    @classmethod
+    def of(cls, store: SampleStore, field: Field) -> StoredText:
+        """With the tokenizer of the store; SourceError where its library is missing."""
+        return cls(store, field, tokenizer_of(store.metadata))
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """How the sequences were made."""
+        return (self.store.metadata.get("tokenizer") or {}).get("options") or {}
+
+    def documents(self) -> Iterator[Document]:
+        """All documents in order, those that were split put together; StoreCorrupt where a checksum differs."""
+        waiting: list[NDArray[Any]] = []
+        base, first = "", 0
+        for index, key, value in self._samples():
+            match = _PIECE.match(key) if self.options.get("split") else None
+            name, number = (match[1], int(match[2])) if match else (key, 0)
+            if waiting and not (match and number == len(waiting) and name == base):
+                yield self._document(base, waiting, first)
+                waiting = []
+            if match and (waiting or number == 0):
+                base, first = name, index if not waiting else first
+                waiting.append(value)
+            else:
+                yield self._document(key, [value], index)
+        if waiting:
+            yield self._document(base, waiting, first)
+
+    def preview(self, value: NDArray[np.uint8], size: int) -> str:
+        """The beginning of one sample, as people read it."""
+        if self.field.codec == TEXT:
+            return value[: 4 * size].tobytes().decode("utf-8", "replace")[:size]
+        ids = value.view(self.field.dtype)[:size]
+        if self.tokenizer is None:
+            return " ".join(map(str, ids.tolist()))
+        return self.tokenizer.decode(ids).decode("utf-8", "replace")[:size]
+
+    def _samples(self) -> Iterator[tuple[int, str, NDArray[Any]]]:
+        sizes = self.store.spans(self.field.name, np.arange(len(self.store))).sizes
+        for piece in cut(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
+            indices = np.arange(piece.start, piece.stop)
+            keys, spans = self.store.keys(indices), self.store.spans(self.field.name, indices)
+            for i in damaged(spans):
+                raise StoreCorrupt(
+                    f"{self.store.path}: {keys[i]!r}, field {self.field.name!r}: bytes differ from their checksum; "
+                    f"`fastio verify` lists all such samples"
+                )
+            yield from zip(piece, keys, (view.view(self.field.dtype) for view in spans.views()), strict=True)
+
+    def _document(self, key: str, pieces: list[NDArray[Any]], sample: int) -> Document:
+        values = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
+        if self.field.codec == TEXT:
+            return Document(key, values.tobytes(), None, sample)
+        if self.tokenizer is None:
+            return Document(key, None, values, sample)
+        bos = int(bool(self.options.get("bos")) and len(values) > 0 and values[0] == self.tokenizer.special["bos"])
+        stop = len(values)
+        if self.options.get("eos") and stop > bos and values[-1] == self.tokenizer.special["eos"]:
+            stop -= 1
+        return Document(key, self.tokenizer.decode(values[bos:stop]), None, sample)

@@ -1,0 +1,110 @@
+"""Gives back the text of a store: its tree of files, its one file, or a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fastio.converters.text.decode import Document, StoredText
+from fastio.converters.text.separators import Separators
+from fastio.errors import StoreCorrupt
+
+__all__ = ["text_files", "text_notes"]
+
+Parts = Iterator[tuple[str, bytes]]  # name of a file, the next bytes of it
+_Progress = Callable[[int, int], object] | None
+
+
+def text_files(stored: StoredText, progress: _Progress = None) -> Parts:
+    """
+    The files of a store of text, piece by piece: all of one come before the next.
+
+    Packed from a folder: every document under its key. From one .txt: that file. From a table: its documents as
+    .jsonl, with key, text (or tokens, where nobody knows their text) and label.
+    """
+    origin = _origin(stored)
+    documents = _counted(stored, progress)
+    if origin.get("layout") == "text-folder":
+        yield from ((each.key, _bytes(each)) for each in documents)
+    elif origin.get("layout") == "lines" and stored.store.metadata.get("shuffle") is None:
+        yield from _one_file(stored, origin, documents)
+    else:
+        yield from _table(stored, str(origin.get("name") or "samples"), documents)
+
+
+def text_notes(stored: StoredText) -> list[str]:
+    """What is not as it was packed, one sentence each; nothing where everything is, byte by byte."""
+    notes, metadata = [], stored.store.metadata
+    options, origin = stored.options, _origin(stored)
+    probed = options.get("decoded") or {}
+    if stored.tokenizer is not None and probed.get("exact", 0) < probed.get("documents", 0):
+        exact = f"{probed['exact']:,} of {probed['documents']:,}"
+        notes.append(
+            f"the tokenizer changes text: when it was packed, {exact} documents looked at came back byte by byte"
+        )
+    cut = options.get("cut") or {}
+    if cut.get("documents"):
+        notes.append(f"{cut['documents']:,} documents were truncated when they were packed: {cut['tokens']:,} tokens")
+    if metadata.get("skipped"):
+        notes.append(f"{len(metadata['skipped']):,} documents were skipped when it was packed: `fastio info --skipped`")
+    between = origin.get("between")
+    if between is not None and not between.get("whole"):
+        notes.append("what stood between documents is not known everywhere: the usual separator was written")
+    if origin.get("layout") not in ("text-folder", "lines"):
+        notes.append("texts and labels of a table, not the table itself")
+    return notes
+
+
+def _origin(stored: StoredText) -> Mapping[str, Any]:
+    """What the text was packed from, also when it went through other stores since."""
+    metadata = stored.store.metadata
+    found: Mapping[str, Any] = metadata.get("text_source") or metadata.get("source") or {}
+    return found
+
+
+def _counted(stored: StoredText, progress: _Progress) -> Iterator[Document]:
+    done = 0
+    for each in stored.documents():
+        yield each
+        if progress is not None:
+            progress(each.sample + 1 - done, 0)
+            done = each.sample + 1
+
+
+def _bytes(document: Document) -> bytes:
+    """The text of a document; ids as numbers where nobody knows it."""
+    if document.text is not None:
+        return document.text
+    assert document.ids is not None
+    return " ".join(map(str, document.ids.tolist())).encode()
+
+
+def _one_file(stored: StoredText, origin: Mapping[str, Any], documents: Iterator[Document]) -> Parts:
+    name = PurePosixPath(str(origin.get("name") or "text.txt")).name
+    try:
+        between = Separators.from_json(origin["between"])
+    except (KeyError, TypeError) as exc:
+        raise StoreCorrupt(f"{stored.store.path}: does not say what stood between its documents; pack again") from exc
+    odd, usual = between.after(), (between.usual or "").encode()
+    yield name, between.head.encode()
+    for number, each in enumerate(documents):
+        yield name, _bytes(each) + (odd[number].encode() if number in odd else usual)
+
+
+def _table(stored: StoredText, source: str, documents: Iterator[Document]) -> Parts:
+    name = f"{Path(source).stem}.jsonl"
+    labels = stored.store.column("label") if "label" in stored.store.schema else None
+    classes = stored.store.metadata.get("classes")
+    for each in documents:
+        row: dict[str, Any] = {"key": each.key}
+        if each.text is not None:
+            row["text"] = each.text.decode("utf-8", "surrogateescape")
+        else:
+            assert each.ids is not None
+            row["tokens"] = each.ids.tolist()
+        if labels is not None:
+            label = labels[each.sample].tolist()
+            row["label"] = classes[label] if classes and 0 <= label < len(classes) else label
+        yield name, json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"

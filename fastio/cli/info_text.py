@@ -1,0 +1,67 @@
+"""What ``fastio info`` prints of text: how long its samples are, and what made its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from fastio.cli.screen import counted, number, printable, table
+
+__all__ = ["print_lengths", "print_tokenizer"]
+
+_BAR = 50  # characters of the longest bar
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def print_lengths(histogram: Sequence[dict[str, Any]], unit: str) -> None:
+    """A bar for every doubling of the length."""
+    most = max(bin_["samples"] for bin_ in histogram)
+    total = sum(bin_["samples"] for bin_ in histogram)
+    rows = []
+    for bin_ in histogram:
+        low, high, count = bin_["from"], bin_["to"], bin_["samples"]
+        span = number(low) if low == high else f"{number(low)} to {number(high)}"
+        rows.append((span, number(count), f"{100 * count / total:.1f} %", _bar(count / most)))
+    table((unit, "samples", "share", ""), rows, right=(0, 1, 2))
+
+
+def _bar(share: float) -> str:
+    """
+    A bar of whole and partial blocks; the least share that is not 0 is to be seen.
+
+    >>> _bar(0.05), _bar(0)
+    ('██▌', '')
+    """
+    eighths = max(round(share * _BAR * 8), int(share > 0))
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def print_tokenizer(said: dict[str, Any]) -> None:
+    """Its name, its numbers, and how documents became sequences."""
+    options = said.get("options") or {}
+    special = ", ".join(f"{role} {value}" for role, value in said["special"].items() if value is not None)
+    size = "unknown vocabulary" if said["vocab_size"] is None else f"{number(said['vocab_size'])} ids"
+    name = "ready ids" if said["name"] is None else f"tokenizer {printable(str(said['name']))}"
+    click.echo(
+        f"{name}: {size}"
+        + (f" ({special})" if special else "")
+        + (", its JSON is in the store" if said["json"] else "")
+    )
+    added = " and ".join(role for role in ("bos", "eos") if options.get(role))
+    rules = [f"{added} added" if added else "no bos, no eos"]
+    if options.get("max_length"):
+        over = {"refuse": "longer ones refused", "truncate": "longer ones truncated", "split": "longer ones split"}
+        rules.append(f"at most {number(options['max_length'])} tokens, {over[options['over']]}")
+    if options.get("split"):
+        rules.append(f"{counted(options['split'], 'document')} in several samples")
+    if (options.get("cut") or {}).get("documents"):
+        cut = options["cut"]
+        rules.append(f"{counted(cut['tokens'], 'token')} CUT from {counted(cut['documents'], 'document')}")
+    decoded = options.get("decoded") or {}
+    if decoded.get("documents"):
+        rules.append(
+            f"{number(decoded['exact'])} of {number(decoded['documents'])} documents looked at come back byte by byte"
+        )
+    click.echo("; ".join(rules))

@@ -1,0 +1,150 @@
+"""The command line with text: what is printed, and what is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fastio.cli import cli
+from tests.converters.text.bpe import saved, templated, train
+from tests.converters.text.build import tree
+
+TEXT = "the cat sat\non the mat\n\nGrüße aus Köln\n"
+
+
+def run(*arguments: object) -> Result:
+    """Run one command."""
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def said(*arguments: object) -> Any:
+    """The JSON that a command prints."""
+    result = run(*arguments)
+    assert 0 == result.exit_code, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A text of two paragraphs, three lines."""
+    return tree(tmp_path, {"corpus.txt": TEXT}) / "corpus.txt"
+
+
+@pytest.fixture
+def store(corpus: Path, tmp_path: Path) -> Path:
+    """It, packed by bytes with an end."""
+    result = run("pack", corpus, tmp_path / "c.lmdb", "--tokenizer", "bytes", "--eos")
+    assert 0 == result.exit_code, result.output
+    return tmp_path / "c.lmdb"
+
+
+def test_pack_says_what_it_did(corpus: Path, tmp_path: Path) -> None:
+    """What was found, how it is stored, tokens, pieces and costs."""
+    options = ("--split-text", "paragraph", "--tokenizer", "bytes", "--max-length", 20, "--split")
+    result = run("pack", corpus, tmp_path / "c.tar", *options)
+
+    assert 0 == result.exit_code, result.output
+    assert (
+        "a sample a paragraph, 42 B in 1 file, no labels; tokenizer bytes, 259 ids, stored as uint16" in result.stderr
+    )
+    assert "packed 2 of 2 documents" in result.stdout
+    assert "tokens: 39 in 3 samples, 1.00 bytes of text a token" in result.stdout
+    assert "split:  1 document into several samples" in result.stdout
+    assert "before: 39 B of text" in result.stdout
+
+
+def test_truncation_is_told(corpus: Path, tmp_path: Path) -> None:
+    """Tokens that were cut off are counted, when packing and in the store."""
+    result = run("pack", corpus, tmp_path / "c.h5", "--tokenizer", "bytes", "--max-length", 12, "--truncation")
+
+    assert "CUT:    5 tokens at the ends of 1 document" in result.stdout
+    assert "5 tokens CUT from 1 document" in run("info", tmp_path / "c.h5").stdout
+
+
+def test_a_template_is_told(corpus: Path, tmp_path: Path) -> None:
+    """Whoever relies on the tokenizer's template hears that it is not applied."""
+    path = saved(templated(train()), tmp_path / "bpe.json")
+    result = run("pack", corpus, tmp_path / "c.h5", "--tokenizer", path)
+
+    assert "template would add <s> </s>; only --bos and --eos add any" in result.stderr
+
+
+def test_skipped_documents_are_listed(tmp_path: Path) -> None:
+    """Every document that was left out is printed with its reason, and kept in the store."""
+    path = tree(tmp_path, {"c.jsonl": '{"text": "a"}\n{"other": 1}\n'}) / "c.jsonl"
+    result = run("pack", path, tmp_path / "c.h5", "--on-error", "skip")
+
+    assert "packed 1 of 2 documents, 1 skipped (listed above and in the store)" in result.stdout
+    assert "c.jsonl:2" in result.stdout
+    assert "has no field 'text', only 'other'" in run("info", tmp_path / "c.h5", "--skipped").stdout
+
+
+def test_info(store: Path) -> None:
+    """Lengths as a histogram, the tokenizer, and lines to read the store without fastio."""
+    result = run("info", store)
+
+    assert "tokens  samples" in result.stdout
+    assert "8 to 15        2" in result.stdout
+    assert "tokenizer bytes: 259 ids (bos 256, eos 257, pad 258)" in result.stdout
+    assert "eos added; 3 of 3 documents looked at come back byte by byte" in result.stdout
+    assert "np.split(flat, stops[:-1])" in result.stdout
+    about = said("info", store, "--json")
+    assert [{"from": 8, "to": 15, "samples": 2}, {"from": 16, "to": 31, "samples": 1}] == (
+        about["fields"]["tokens"]["histogram"]
+    )
+    assert {"layout": "lines", "name": "corpus.txt"}.items() <= about["source"].items()
+
+
+def test_ls_shows_the_text(store: Path) -> None:
+    """Samples are decoded."""
+    assert "corpus.txt:1  the cat sat" in run("ls", store).stdout
+    row = json.loads(run("ls", store, "*:4", "--json").stdout)
+    assert ("corpus.txt:4", "Grüße aus Köln") == (row["key"], row["text"])
+
+
+def test_unpack_and_verify(store: Path, corpus: Path, tmp_path: Path) -> None:
+    """The file comes back, and nothing differs from it."""
+    assert "again: 1 file, 42 B" in run("unpack", store, tmp_path / "again").stdout
+    assert TEXT == (tmp_path / "again" / "corpus.txt").read_text()
+    result = run("verify", store, "--against", corpus)
+    assert (0, True) == (result.exit_code, "all good" in result.stdout)
+    tree(tmp_path, {"corpus.txt": TEXT.replace("cat", "dog")})
+    result = run("verify", store, "--against", corpus)
+    assert 1 == result.exit_code
+    assert "corpus.txt:1" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--bos"], "--bos takes a tokenizer: say --tokenizer bytes"),
+        (["--max-length", "5"], "--max-length takes a tokenizer"),
+        (["--tokenizer", "bytes", "--split"], "to split takes a length to do it at: --max-length N"),
+        (["--tokenizer", "bytes", "--max-length", "9", "--split", "--truncation"], "say one of them"),
+        (["--tokenizer", "none.json"], "none.json: the tokenizer cannot be read"),
+        (["--tokenizer", "bytes", "--special", "bos=x"], "leave --special out"),
+        (["--tokenizer", "bytes", "--special", "x"], "--special x: expected bos=TOKEN"),
+        (["--text-field", "x"], "--text-field x means nothing here, only tables have fields"),
+        (["--vocab-size", "5"], "--vocab-size is for ready ids without a tokenizer"),
+        (["--labels", "x.csv"], "--labels is for pictures"),
+    ],
+)
+def test_what_is_refused(corpus: Path, tmp_path: Path, options: list[str], message: str) -> None:
+    """Options that do not fit are named, and nothing is written."""
+    result = run("pack", corpus, tmp_path / "c.h5", *options)
+
+    assert 0 != result.exit_code
+    assert message in result.output
+    assert not (tmp_path / "c.h5").exists()
+
+
+def test_text_options_are_not_for_pictures(tmp_path: Path) -> None:
+    """A folder of pictures takes no options about text."""
+    result = run("pack", tree(tmp_path / "p", {"a.png": b"x"}), tmp_path / "c.h5", "--tokenizer", "bytes")
+
+    assert 0 != result.exit_code
+    assert "--tokenizer is about text" in result.output
