@@ -91,14 +91,10 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
         or (isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "torch")
     }
 
-    device = {f"fastio.device.{name}" for name in ("delivery", "lane", "nested", "staging")}
+    device = {name for name in MODULES if name.startswith(("fastio.device.", "fastio.transforms.batch."))}
     tensors = {
         "fastio.prefetch",
         *device,
-        *(
-            f"fastio.transforms.batch.{name}"
-            for name in ("base", "finish", "geometry", "one_pass", "recipe", "triton_pass")
-        ),
         "fastio.transforms.base",
         "fastio.transforms.plain",
         "fastio.producer.native",

@@ -9,14 +9,20 @@ import pytest
 import torch
 
 from fastio import DevicePrefetcher
+from fastio.device.nested import map_tensors
 from fastio.transforms import (
     ChannelsLast,
+    ColorJitter,
+    MixUp,
     Normalize,
     NormalizeLayer,
+    RandAugment,
     RandomCrop,
+    RandomErasing,
     RandomHorizontalFlip,
     RandomResizedCrop,
     ToDtype,
+    TrivialAugmentWide,
 )
 from fastio.transforms.batch import Recipe
 from fastio.transforms.batch.finish import Finish
@@ -38,13 +44,8 @@ def on(device: str, transforms: list[Any], images: torch.Tensor) -> torch.Tensor
     """The images after a recipe that ran on a device."""
     recipe = Recipe(transforms, seed=7)
     drawn = recipe.draw([images], np.arange(COUNT), 0)
-    moved = [{name: on_device(value, device) for name, value in each.items()} for each in drawn]
+    moved = map_tensors(lambda tensor: tensor.to(device), drawn)
     return recipe.run([images.to(device)], moved)[0].cpu()
-
-
-def on_device(value: Any, device: str) -> Any:
-    """What a recipe has drawn, on its device."""
-    return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 def assert_close(expected: torch.Tensor, got: torch.Tensor) -> None:
@@ -92,6 +93,29 @@ def test_resampling() -> None:
     chain = [RandomResizedCrop(40), RandomHorizontalFlip()]
 
     assert (on("cpu", chain, images).int() - on("cuda", chain, images).int()).abs().max() <= 1
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        ColorJitter(0.4, 0.4, 0.4, 0.1),
+        RandomErasing(1.0),
+        RandAugment(),
+        TrivialAugmentWide(),
+        MixUp(num_classes=COUNT),
+    ],
+)
+def test_colours_and_mixing(transform: Any) -> None:
+    """A level apart at most, but where a pixel's middle or a histogram falls on the other side of a line."""
+    images = pictures()
+    recipe = Recipe([transform], seed=7)
+    labels = torch.arange(COUNT)
+    drawn = recipe.draw([images, labels], np.arange(COUNT), 0)
+    expected, _ = recipe.run([images, labels], drawn)
+    moved = map_tensors(torch.Tensor.cuda, drawn)
+    got, _ = recipe.run([images.cuda(), labels.cuda()], moved)
+
+    assert ((expected.int() - got.cpu().int()).abs() > 1).float().mean() < 0.01
 
 
 def test_a_batch_of_more_than_two_gigabytes() -> None:

@@ -6,7 +6,19 @@ Names, arguments, defaults and sampling rules are those of ``torchvision.transfo
 from __future__ import annotations
 
 from fastio.transforms.base import Transform
-from fastio.transforms.batch import BatchTransform, ChannelsLast, Normalize, NormalizeLayer, ToDtype
+from fastio.transforms.batch import (
+    BatchTransform,
+    ChannelsLast,
+    ColorJitter,
+    CutMix,
+    MixUp,
+    Normalize,
+    NormalizeLayer,
+    RandAugment,
+    RandomErasing,
+    ToDtype,
+    TrivialAugmentWide,
+)
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
@@ -19,16 +31,22 @@ __all__ = [
     "BatchTransform",
     "CenterCrop",
     "ChannelsLast",
+    "ColorJitter",
     "Compiled",
     "Compose",
+    "CutMix",
     "Grayscale",
+    "MixUp",
     "Normalize",
     "NormalizeLayer",
     "Pad",
+    "RandAugment",
     "RandomCrop",
+    "RandomErasing",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
     "Resize",
     "ToDtype",
     "Transform",
+    "TrivialAugmentWide",
 ]

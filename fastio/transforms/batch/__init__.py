@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from fastio.transforms.batch.augment import RandAugment, TrivialAugmentWide
 from fastio.transforms.batch.base import BatchTransform, Pictures
+from fastio.transforms.batch.erase import RandomErasing
 from fastio.transforms.batch.finish import ChannelsLast, Normalize, NormalizeLayer, ToDtype
+from fastio.transforms.batch.jitter import ColorJitter
+from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.batch.recipe import Recipe
 
-__all__ = ["BatchTransform", "ChannelsLast", "Normalize", "NormalizeLayer", "Pictures", "Recipe", "ToDtype"]
+__all__ = [
+    "BatchTransform",
+    "ChannelsLast",
+    "ColorJitter",
+    "CutMix",
+    "MixUp",
+    "Normalize",
+    "NormalizeLayer",
+    "Pictures",
+    "RandAugment",
+    "RandomErasing",
+    "Recipe",
+    "ToDtype",
+    "TrivialAugmentWide",
+]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["BatchTransform", "Parameters", "Pictures", "like"]
+__all__ = ["BatchTransform", "Parameters", "Pictures"]
 
 # Tensors, which travel to the device with the batch, and plain numbers; nested in lists and dicts.
 Parameters = Mapping[str, Any]
@@ -45,14 +45,3 @@ class BatchTransform(Protocol):
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
         """Do it. What it was given stays as it was."""
         ...
-
-
-def like(values: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
-    """
-    Floating values as pixels of the kind of ``images``: for uint8, within 0 to 255, fractions cut off.
-
-    This is torchvision's rule for colours.
-    """
-    if images.is_floating_point():
-        return values.clamp(0, 1).to(images.dtype)
-    return values.clamp(0, 255).to(images.dtype)

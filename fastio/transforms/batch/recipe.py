@@ -16,6 +16,7 @@ from fastio.transforms.base import Transform
 from fastio.transforms.batch.base import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.finish import Finish, Finishing
 from fastio.transforms.batch.geometry import Target, grey, resample
+from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.batch.one_pass import one_pass
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
@@ -31,8 +32,8 @@ class Recipe:
     """
     Transforms for the pictures of a batch, and after them the user's own callables for the whole batch.
 
-    The first four-dimensional tensor of a batch is its pictures, the first one-dimensional tensor of integers its
-    labels. Crops, resizes and flips next to each other become one plan, as in the native core;
+    The first four-dimensional tensor of a batch is its pictures; its labels are the first tensor of integers (B,) or of
+    floating numbers (B, classes). Crops, resizes and flips next to each other become one plan, as in the native core;
     Normalize, ToDtype and ChannelsLast next to each other become one pass, into which a plan before them is taken
     where it resamples nothing. ``seed``, epoch and a sample's index are what its random numbers depend on, and its
     place in the recipe.
@@ -71,12 +72,26 @@ class Recipe:
         if len(indices) != shape[0]:
             raise SchemaError(f"{shape[0]} pictures in a batch of {len(indices)} samples")
         channels, size = shape[1], (shape[2], shape[3])
+        self._check_labels(parts)
         drawn = []
         for place, stage in enumerate(self._stages):
             numbers = uniform(indices, stage.draws, seed=_stage_seed(self._seed, place), epoch=epoch)
             parameters, channels, size = stage.draw(numbers, channels, size)
             drawn.append(parameters)
         return drawn
+
+    def _check_labels(self, parts: Sequence[torch.Tensor]) -> None:
+        """SchemaError for a class that is none: on the device it would become a label of zeros without a word."""
+        place = _labels(parts)
+        for stage in self._stages:
+            mix = stage.transform if isinstance(stage, _Single) else None
+            if not isinstance(mix, (MixUp, CutMix)) or mix.num_classes is None or place is None:
+                continue
+            labels = parts[place]
+            if labels.ndim == 1 and labels.device.type == "cpu" and len(labels):
+                least, most = int(labels.min()), int(labels.max())
+                if least < 0 or most >= mix.num_classes:
+                    raise SchemaError(f"{mix}: the batch has labels from {least} to {most}")
 
     def run(self, parts: Sequence[torch.Tensor], drawn: Sequence[Parameters]) -> list[torch.Tensor]:
         """The tensors of a batch after all stages; ``drawn`` is on their device."""
@@ -225,5 +240,7 @@ def _pictures(parts: Sequence[torch.Tensor]) -> int:
 
 
 def _labels(parts: Sequence[torch.Tensor]) -> int | None:
-    integers = (torch.int64, torch.int32, torch.int16, torch.uint8)
-    return next((place for place, part in enumerate(parts) if part.ndim == 1 and part.dtype in integers), None)
+    for place, part in enumerate(parts):
+        if (part.ndim == 1 and not part.is_floating_point()) or (part.ndim == 2 and part.is_floating_point()):
+            return place
+    return None

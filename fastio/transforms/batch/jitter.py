@@ -1,0 +1,73 @@
+"""ColorJitter: brightness, contrast, saturation and hue, at random and in random order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastio.transforms.batch.base import Parameters, Pictures
+from fastio.transforms.batch.colour import COLOURS, change_groups, check_colours
+
+__all__ = ["ColorJitter"]
+
+_NAMES = ("brightness", "contrast", "saturation", "hue")
+
+
+@dataclass(frozen=True)
+class ColorJitter:
+    """
+    A factor for brightness, contrast and saturation, a turn of the hue, and their order, for each sample.
+
+    A number v means a factor from ``max(0, 1 - v)`` to ``1 + v``, and for hue a turn from ``-v`` to ``v`` (0.5 at
+    most); a pair is the range itself; 0 leaves it out. Draws: the order of the four, then their amounts.
+    torchvision draws once for a batch; here each sample has its own.
+    """
+
+    brightness: float | Sequence[float] = 0
+    contrast: float | Sequence[float] = 0
+    saturation: float | Sequence[float] = 0
+    hue: float | Sequence[float] = 0
+
+    def __post_init__(self) -> None:
+        for name in _NAMES:
+            least, most = (-0.5, 0.5) if name == "hue" else (0.0, float("inf"))
+            value = getattr(self, name)
+            middle = 0.0 if name == "hue" else 1.0
+            limits = (max(middle - value, least), middle + value) if isinstance(value, (int, float)) else tuple(value)
+            is_negative = isinstance(value, (int, float)) and value < 0
+            if is_negative or len(limits) != 2 or not least <= limits[0] <= limits[1] <= most:
+                raise ValueError(f"{name}={value!r}: expected a number from 0, or two within {least} and {most}")
+            object.__setattr__(self, name, (float(limits[0]), float(limits[1])))
+
+    @property
+    def draws(self) -> int:
+        """The order, the amounts."""
+        return 2 * len(_NAMES)
+
+    def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
+        """As BatchTransform.parameters: for each step in turn, which samples are changed in what by how much."""
+        order = np.argsort(numbers[:, : len(_NAMES)], axis=1, kind="stable")
+        steps: list[dict[str, Any]] = []
+        for step in range(len(_NAMES)):
+            groups = {}
+            for place, name in enumerate(_NAMES):
+                low, high = getattr(self, name)
+                which = np.flatnonzero(order[:, step] == place)
+                if len(which) and (low, high) != ((0.0, 0.0) if name == "hue" else (1.0, 1.0)):
+                    amount = low + (high - low) * numbers[which, len(_NAMES) + place]
+                    groups[name] = {"which": torch.from_numpy(which), "amount": torch.from_numpy(amount).float()}
+            steps.append(groups)
+        return {"steps": steps}
+
+    def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
+        """As BatchTransform.run."""
+        images = pictures.images
+        check_colours(images, self)
+        for groups in parameters["steps"]:
+            images = change_groups(images, groups, COLOURS)
+        return Pictures(images, pictures.labels)

@@ -1,0 +1,115 @@
+"""MixUp and CutMix: pictures and labels of a batch mixed with those of the batch's next sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastio.errors import SchemaError
+from fastio.transforms.batch.base import Parameters, Pictures
+
+__all__ = ["CutMix", "MixUp"]
+
+
+@dataclass(frozen=True)
+class MixUp:
+    """
+    Each picture and its label blended with those of its neighbour: ``share`` of its own, the rest of the neighbour's.
+
+    ``share`` is drawn once for a batch, from Beta(alpha, alpha), by the numbers of the batch's first sample. Labels
+    (B,) become (B, ``num_classes``) float32; labels that are (B, classes) already are mixed as they are.
+    """
+
+    alpha: float = 1.0
+    num_classes: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.alpha, self.num_classes)
+
+    @property
+    def draws(self) -> int:
+        """The share."""
+        return 1
+
+    def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
+        """As BatchTransform.parameters."""
+        return {"share": torch.tensor(_beta(numbers, self.alpha), dtype=torch.float32)}
+
+    def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
+        """As BatchTransform.run."""
+        images, share = pictures.images, parameters["share"]
+        values = images.to(torch.float32)
+        mixed = values * share + values.roll(1, 0) * (1 - share)
+        if not images.is_floating_point():
+            mixed = mixed.round()
+        return Pictures(mixed.to(images.dtype), _mixed_labels(self, pictures, share))
+
+
+@dataclass(frozen=True)
+class CutMix:
+    """
+    A rectangle of each picture replaced by that of its neighbour, labels mixed by area.
+
+    Where and how large is drawn once for a batch, by the numbers of its first sample: the share that stays from
+    Beta(alpha, alpha), then the middle. Labels as in MixUp.
+    """
+
+    alpha: float = 1.0
+    num_classes: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.alpha, self.num_classes)
+
+    @property
+    def draws(self) -> int:
+        """The share, the middle."""
+        return 3
+
+    def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
+        """As BatchTransform.parameters."""
+        height, width = size
+        side = 0.5 * np.sqrt(1 - _beta(numbers, self.alpha))
+        x, y = (int(number * length) for number, length in zip(numbers[:1, 1:].flat, (width, height), strict=False))
+        half_width, half_height = int(side * width), int(side * height)
+        left, right = max(x - half_width, 0), min(x + half_width, width)
+        top, bottom = max(y - half_height, 0), min(y + half_height, height)
+        share = 1 - (right - left) * (bottom - top) / (width * height)
+        return {"box": (top, bottom, left, right), "share": torch.tensor(share, dtype=torch.float32)}
+
+    def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
+        """As BatchTransform.run."""
+        images = pictures.images
+        top, bottom, left, right = parameters["box"]
+        mixed = images.clone()
+        mixed[:, :, top:bottom, left:right] = images[:, :, top:bottom, left:right].roll(1, 0)
+        return Pictures(mixed, _mixed_labels(self, pictures, parameters["share"]))
+
+
+def _check(alpha: float, num_classes: int | None) -> None:
+    if not alpha > 0:
+        raise ValueError(f"alpha={alpha!r}: expected a number above 0")
+    if num_classes is not None and num_classes < 1:
+        raise ValueError(f"num_classes={num_classes!r}: expected a number from 1, or None for labels (B, classes)")
+
+
+def _beta(numbers: NDArray[np.float64], alpha: float) -> float:
+    """A number from Beta(alpha, alpha); 1 for an empty batch, which mixes nothing."""
+    if len(numbers) == 0:
+        return 1.0
+    # Not numpy's newer generators: the numbers of this one are promised never to change.
+    return float(np.random.RandomState(int(numbers[0, 0] * (1 << 32))).beta(alpha, alpha))
+
+
+def _mixed_labels(mix: MixUp | CutMix, pictures: Pictures, share: torch.Tensor) -> torch.Tensor:
+    labels = pictures.labels
+    if labels is None:
+        raise SchemaError(f"{mix}: the batch has no labels: expected integers (B,), or floating numbers (B, classes)")
+    if labels.ndim == 1:
+        if mix.num_classes is None:
+            raise SchemaError(f"{mix}: num_classes is needed for labels that are class numbers")
+        classes = torch.arange(mix.num_classes, device=labels.device)
+        labels = (labels[:, None] == classes).to(torch.float32)
+    return labels * share + labels.roll(1, 0) * (1 - share)
