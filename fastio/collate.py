@@ -17,7 +17,7 @@ from fastio.schema import BYTES, IMAGE, RAW, TEXT, TOKENS, Field
 from fastio.spans import Spans
 from fastio.store.base import SampleStore
 
-__all__ = ["Finish", "RowReader", "Shape", "label_values", "one_by_one"]
+__all__ = ["Finish", "RowReader", "Shape", "is_uniform", "label_values", "one_by_one"]
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,8 @@ class RowReader:
         remembered.
         """
         if self._shapes is None:
-            return np.tile(np.array(self.row_shape, np.int64), (len(indices), 1))
+            row = np.array(self.row_shape, np.int64)
+            return np.broadcast_to(row, (len(indices), len(row)))  # read-only, and of one row: see is_uniform
         shapes = self._shapes[indices]
         if not _are_possible(shapes):
             shapes = self._probe(indices, spans, shapes)
@@ -268,6 +269,11 @@ def _raw_shape(field: Field) -> Shape:
     """The shape of a raw row: the field's, and one channel for a grey picture."""
     shape = tuple(size for size in field.shape if size is not None)  # a raw field's sizes are all fixed
     return (*shape, 1) if _is_raw_picture(field) and len(shape) == 2 else shape
+
+
+def is_uniform(shapes: NDArray[np.int64]) -> bool:
+    """Whether there are rows and all are equal; rows made by broadcasting are not looked at."""
+    return len(shapes) > 0 and (shapes.strides[0] == 0 or bool((shapes == shapes[0]).all()))
 
 
 def label_values(column: NDArray[Any], *, where: str) -> NDArray[Any]:

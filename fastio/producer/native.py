@@ -15,7 +15,7 @@ from torch.utils.data import default_collate
 
 from fastio import _native
 from fastio.batches import Batches
-from fastio.collate import Shape, one_by_one
+from fastio.collate import Shape, is_uniform, one_by_one
 from fastio.dataset import FastDataset
 from fastio.errors import SchemaError
 from fastio.producer.base import Made, OnError
@@ -191,8 +191,7 @@ class NativeProducer:
                 shapes = planned.shapes
             except SchemaError:
                 shapes = np.zeros_like(stored)
-        is_uniform = len(indices) > 0 and (shapes == shapes[0]).all() and shapes.all()
-        shape = self._as_row(shapes[0]) if is_uniform else None
+        shape = self._as_row(shapes[0]) if is_uniform(shapes) and shapes[0].all() else None
         return _Chunk(batches, spans, chosen, stored, shape, epoch, planned)
 
     def _as_row(self, shape: NDArray[np.int64] | Shape) -> Shape:

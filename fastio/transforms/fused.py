@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.codec.base import Geometry
+from fastio.collate import is_uniform
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill
 from fastio.transforms.base import Transform
@@ -97,10 +98,13 @@ class Fused:
 
         One with a bad header gets a plan that fits any row, for decoding will say what is wrong with it.
         """
-        known = stored[:, :2].all(axis=1)
+        # What is the same for all is looked at once: most of the cost of small raw pictures.
+        sizes = stored[:1] if is_uniform(stored) else stored
+        known = sizes[:, :2].all(axis=1)
         if known.all():
-            return self._plan(indices, stored, epoch=epoch)
-        good = self._plan(indices[known], stored[known], epoch=epoch)
+            return self._plan(indices, stored, sizes, epoch=epoch)
+        known = np.broadcast_to(known, len(stored))
+        good = self._plan(indices[known], stored[known], stored[known], epoch=epoch)
         rows = np.tile(np.array(BLANK, np.int32), (len(indices), 1))
         shapes = np.zeros((len(indices), 3), np.int64)
         rows[known], shapes[known] = good.rows, good.shapes
@@ -111,15 +115,16 @@ class Fused:
             numbers[known] = good.numbers
         return Planned(indices, stored, rows, shapes, good.fill, numbers)
 
-    def _plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
-        # What is the same for all is computed once: most of the cost of small raw pictures.
-        sizes = stored[:1] if len(stored) and (stored == stored[0]).all() else stored
+    def _plan(
+        self, indices: NDArray[np.int64], stored: NDArray[np.int64], sizes: NDArray[np.int64], *, epoch: int
+    ) -> Planned:
+        """As plan, for headers that are good; ``sizes`` is ``stored``, or one row of it that stands for all."""
         for channels in np.unique(sizes[:, 2]).tolist():
             self._check_channels(channels)
         plan = Plan(sizes[:, 0], sizes[:, 1])
         self.transforms.run(plan, uniform(indices, self.transforms.draws, seed=self._seed, epoch=epoch))
-        shapes = np.empty((len(indices), 3), np.int64)
-        shapes[:, 0], shapes[:, 1], shapes[:, 2] = plan.height, plan.width, self._channels or sizes[:, 2]
+        columns = np.broadcast_arrays(plan.height, plan.width, self._channels or sizes[:, 2])
+        shapes = np.broadcast_to(np.stack(columns, axis=1), (len(indices), 3))
         numbers = None if plan.numbers is None else np.ascontiguousarray(plan.numbers)
         return Planned(indices, stored, plan.rows(len(indices)), shapes, plan.fill or (0,), numbers)
 

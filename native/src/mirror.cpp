@@ -6,13 +6,16 @@ namespace fastio {
 namespace {
 
 template <std::size_t channels>
-void scalar_mirror(const std::uint8_t* in, std::uint8_t* out, std::size_t pixels) noexcept {
-  mirror_pixels<channels>(in, out, pixels, 0);
+void scalar_mirror(const PixelView& in, const PixelTarget& out, std::size_t pixels,
+                   std::size_t rows) noexcept {
+  for (std::size_t y = 0; y < rows; ++y) {
+    mirror_pixels<channels>(in.data + y * in.stride, out.data + y * out.stride, pixels);
+  }
 }
 
 }  // namespace
 
-MirrorRow mirror_row(int channels, SimdLevel level) noexcept {
+MirrorRows mirror_rows(int channels, SimdLevel level) noexcept {
 #if defined(__x86_64__)
   if (level >= SimdLevel::sse41) {
     return channels == 1 ? sse41_mirror1 : channels == 3 ? sse41_mirror3 : sse41_mirror4;

@@ -72,6 +72,24 @@ Axis axis_of(const Side& box, std::int32_t virtual_size, std::int32_t first, std
   return {box.start, box.size, 0, box.pixels, virtual_size, first, count, mirrored};
 }
 
+/// Rows of pixels as they are. For those of small pictures a call of memcpy costs more than its
+/// work: they are copied 16 bytes at a time, the last of which may overlap.
+void copy_rows(const PixelView& in, const PixelTarget& out, std::size_t bytes,
+               std::size_t rows) noexcept {
+  constexpr std::size_t block = 16;
+  constexpr std::size_t worth_a_call = 256;
+  for (std::size_t y = 0; y < rows; ++y) {
+    const std::uint8_t* from = in.data + y * in.stride;
+    std::uint8_t* to = out.data + y * out.stride;
+    if (bytes < block || bytes >= worth_a_call) {
+      std::memcpy(to, from, bytes);
+      continue;
+    }
+    for (std::size_t x = 0; x + block <= bytes; x += block) std::memcpy(to + x, from + x, block);
+    std::memcpy(to + bytes - block, from + bytes - block, block);
+  }
+}
+
 /// One channel of a row of pixels.
 void take_channel(const std::uint8_t* in, std::size_t channels, std::uint8_t* out,
                   std::size_t pixels) noexcept {
@@ -161,15 +179,9 @@ bool Transformer::window(const PixelView& in, int channels, const PixelTarget& o
     return resizer_.run(in, channels, out, simd_level());
   }
   if (plan_.flip == 1) {
-    const MirrorRow mirror = mirror_row(channels, simd_level());
-    for (std::size_t y = 0; y < region_.height; ++y) {
-      mirror(in.data + y * in.stride, out.data + y * out.stride, region_.width);
-    }
-    return true;
-  }
-  const std::size_t bytes = region_.width * static_cast<std::size_t>(channels);
-  for (std::size_t y = 0; y < region_.height; ++y) {
-    std::memcpy(out.data + y * out.stride, in.data + y * in.stride, bytes);
+    mirror_rows(channels, simd_level())(in, out, region_.width, region_.height);
+  } else {
+    copy_rows(in, out, region_.width * static_cast<std::size_t>(channels), region_.height);
   }
   return true;
 }

@@ -114,17 +114,24 @@ void test_resizing(int channels) {
 }
 
 void test_mirrored_rows(int channels) {
+  constexpr std::size_t rows = 3;
   for (std::size_t pixels = 1; pixels < 80; ++pixels) {
-    const std::size_t size = pixels * static_cast<std::size_t>(channels);
+    const std::size_t stride = pixels * static_cast<std::size_t>(channels);
+    const std::size_t size = rows * stride;
     const Pixels values = noise(size);
-    const auto row = std::make_unique<std::uint8_t[]>(size);
-    std::copy(values.begin(), values.end(), row.get());
+    const auto in = std::make_unique<std::uint8_t[]>(size);
+    std::copy(values.begin(), values.end(), in.get());
     const auto scalar = std::make_unique<std::uint8_t[]>(size);
     const auto simd = std::make_unique<std::uint8_t[]>(size);
-    fastio::mirror_row(channels, SimdLevel::none)(row.get(), scalar.get(), pixels);
-    fastio::mirror_row(channels, fastio::simd_level())(row.get(), simd.get(), pixels);
+    const auto mirror = [&](SimdLevel level, std::uint8_t* out) {
+      fastio::mirror_rows(channels, level)({in.get(), stride}, {out, stride}, pixels, rows);
+    };
+    mirror(SimdLevel::none, scalar.get());
+    mirror(fastio::simd_level(), simd.get());
     EXPECT(std::equal(scalar.get(), scalar.get() + size, simd.get()));
-    EXPECT(scalar[0] == row[size - static_cast<std::size_t>(channels)]);
+    for (std::size_t row = 1; row <= rows; ++row) {
+      EXPECT(scalar[(row - 1) * stride] == in[row * stride - static_cast<std::size_t>(channels)]);
+    }
   }
 }
 

@@ -20,7 +20,7 @@ struct JpegPart {
   Region region;
   int channels;
   std::size_t shrink = 1;  ///< 2, 4 or 8: smaller inverse DCTs, whose sides are rounded up
-  Intervals intervals;     ///< where they are known: need not be true
+  Intervals intervals{};   ///< where they are known: need not be true
 };
 
 /// Who turns the bits of a baseline file into coefficients. Both give the same.
