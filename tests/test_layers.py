@@ -100,7 +100,7 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
         "fastio.producer.native",
         "fastio.producer.plain",
     }
-    measuring = {f"fastio.measure.{name}" for name in ("batch", "bus", "folder", "grid", "points")}
+    measuring = {f"fastio.measure.{name}" for name in ("batch", "bus", "folder", "grid", "points", "profiler")}
     assert users <= {"fastio.dataset", "fastio.iterable", "fastio.loader", *tensors, *measuring}
 
 

@@ -17,6 +17,7 @@ from fastio.cli.bench import bench
 from fastio.cli.info import info
 from fastio.cli.ls import ls
 from fastio.cli.pack import pack
+from fastio.cli.profile import profile
 from fastio.cli.show import show
 from fastio.cli.tune import tune
 from fastio.cli.unpack import unpack
@@ -99,7 +100,7 @@ def cli() -> None:
     """
 
 
-for _command in (pack, info, ls, show, unpack, verify, bench, bandwidth, tune):
+for _command in (pack, info, ls, show, unpack, verify, bench, bandwidth, tune, profile):
     cli.add_command(_command)
 
 

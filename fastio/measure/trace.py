@@ -1,0 +1,249 @@
+"""Reads traces of torch.profiler: where the time of a step goes, in the eight rows of the courses."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.errors import FastioError
+from fastio.measure.verdict import StepShares
+
+__all__ = ["LOADER_PREFIX", "ROWS", "OperatorTime", "StepBreakdown", "read_trace"]
+
+# torch's DataLoader marks its __next__ by this, and so does FastLoader.
+LOADER_PREFIX = "enumerate(DataLoader)#"
+
+# A moment in which several things happen belongs to the first of these.
+_PRIORITY = ("Communication", "Kernel", "Memcpy", "Memset", "Runtime", "DataLoader", "CPU Exec")
+# As the courses list them.
+ROWS = ("Kernel", "Memcpy", "Memset", "Communication", "Runtime", "DataLoader", "CPU Exec", "Other")
+_DEVICE = ("Communication", "Kernel", "Memcpy", "Memset")
+
+_CATEGORIES = {
+    "kernel": "Kernel",
+    "gpu_memcpy": "Memcpy",
+    "gpu_memset": "Memset",
+    "cuda_runtime": "Runtime",
+    "cuda_driver": "Runtime",
+    "cpu_op": "CPU Exec",
+}
+# Parts of the names of kernels that run on Tensor cores: types and shapes of their matrix instructions (Volta's 884,
+# Turing's 1688, Ampere's 16816 and 16832), the instructions themselves, CUTLASS's word for them.
+_TENSOR_CORES = (
+    "h884",
+    "s884",
+    "d884",
+    "h1688",
+    "s1688",
+    "i8816",
+    "16816",
+    "16832",
+    "hmma",
+    "imma",
+    "gmma",
+    "tensorop",
+)
+
+Ranges = NDArray[np.float64]  # (n, 2): start and stop in microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTime:
+    """All calls of one operator or kernel in the profiled steps, in microseconds; kernels call nothing else."""
+
+    name: str
+    calls: int
+    self_us: float
+    total_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepBreakdown:
+    """
+    One trace: ``steps`` profiled steps that took ``total_us`` together.
+
+    ``rows`` are microseconds by the names of ``ROWS``, whose sum is ``total_us``: each moment belongs to one row.
+    ``idle_us``, ``compute_us`` and ``non_compute_us`` (copies, sets, communication alone) are the device's, None
+    without one. ``sync_us``: the host stood in a synchronising call; ``host_us``: it worked. ``tensor_core_share`` is
+    the part of kernel time in kernels whose names say that they use Tensor cores.
+    """
+
+    path: str
+    rank: int
+    steps: int
+    total_us: float
+    rows: dict[str, float]
+    idle_us: float | None
+    compute_us: float | None
+    non_compute_us: float | None
+    sync_us: float
+    host_us: float
+    tensor_core_share: float | None
+    operators: tuple[OperatorTime, ...]
+    kernels: tuple[OperatorTime, ...]
+
+    @property
+    def shares(self) -> StepShares:
+        """The parts of a step that ``verdict`` asks for."""
+        device = None if self.idle_us is None else 1 - self.idle_us / self.total_us
+        return StepShares(
+            loading=self.rows["DataLoader"] / self.total_us,
+            device=device,
+            cpu=self.host_us / self.total_us,
+            sync=None if device is None else self.sync_us / self.total_us,
+        )
+
+
+def read_trace(path: str | Path) -> StepBreakdown:
+    """
+    Read a Chrome trace (``.json`` or ``.json.gz``) that torch.profiler exported, with steps marked by ``prof.step()``.
+
+    The time between the first marked step's begin and the last one's end counts; what the device did outside of it is
+    left out. FastioError where the file is no such trace.
+    """
+    events, said = _events(Path(path))
+    steps = [event for event in events if event["name"].startswith("ProfilerStep#") and _is_host(event)]
+    if not steps:
+        raise FastioError(f"{path}: no step is marked in this trace; call prof.step() after each step when recording")
+    window = min(_start(step) for step in steps), max(_start(step) + float(step["dur"]) for step in steps)
+    inside = [
+        event for event in events if _start(event) < window[1] and _start(event) + float(event["dur"]) > window[0]
+    ]
+    ranges = _by_row(inside, window)
+    total = window[1] - window[0]
+    kernels = _summed((event for event in inside if event.get("cat") == "kernel"), lambda event: float(event["dur"]))
+    has_device = any(len(ranges[name]) for name in _DEVICE)
+    busy = _length(*(ranges[name] for name in _DEVICE))
+    compute = _length(ranges["Kernel"])
+    sync = _clipped((event for event in inside if _is_sync(event)), window)
+    waits = (sync, ranges["DataLoader"])
+    host = _length(ranges["CPU Exec"], ranges["Runtime"], *waits) - _length(*waits)
+    return StepBreakdown(
+        path=str(path),
+        rank=int(said.get("distributedInfo", {}).get("rank", 0)),
+        steps=len({step["name"] for step in steps}),
+        total_us=total,
+        rows=_rows(ranges, total),
+        idle_us=total - busy if has_device else None,
+        compute_us=compute if has_device else None,
+        non_compute_us=busy - compute if has_device else None,
+        sync_us=_length(sync),
+        host_us=host,
+        tensor_core_share=_tensor_core_share(kernels),
+        operators=_operators([event for event in inside if event.get("cat") == "cpu_op"]),
+        kernels=tuple(sorted(kernels, key=lambda kernel: -kernel.self_us)),
+    )
+
+
+def _events(path: Path) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+    """The complete events of the trace, and the trace as a whole."""
+    data = path.read_bytes()
+    try:
+        said = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        return [event for event in said["traceEvents"] if event.get("ph") == "X" and "dur" in event], said
+    except (gzip.BadGzipFile, EOFError, ValueError, KeyError, TypeError) as exc:
+        raise FastioError(f"{path}: no trace of torch.profiler ({exc!r}); expected .json or .json.gz") from exc
+
+
+def _start(event: Mapping[str, Any]) -> float:
+    return float(event["ts"])
+
+
+def _is_host(event: Mapping[str, Any]) -> bool:
+    """Marks appear a second time on the device's own lines."""
+    return event.get("cat") == "user_annotation"
+
+
+def _is_sync(event: Mapping[str, Any]) -> bool:
+    """Whether the host waits in this call: a synchronisation, or a copy that returns when it is done."""
+    name = event["name"]
+    is_runtime = _CATEGORIES.get(event.get("cat", "")) == "Runtime"
+    return is_runtime and ("Synchronize" in name or name in ("cudaMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"))
+
+
+def _row_of(event: Mapping[str, Any]) -> str | None:
+    row = _CATEGORIES.get(event.get("cat", ""))
+    if row == "Kernel" and "nccl" in event["name"].lower():
+        return "Communication"
+    if row is None and _is_host(event) and event["name"].startswith(LOADER_PREFIX):
+        return "DataLoader"
+    return row
+
+
+def _by_row(events: Iterable[Mapping[str, Any]], window: tuple[float, float]) -> dict[str, Ranges]:
+    found = defaultdict(list)
+    for event in events:
+        found[_row_of(event)].append(event)
+    return {name: _clipped(found[name], window) for name in _PRIORITY}
+
+
+def _clipped(events: Iterable[Mapping[str, Any]], window: tuple[float, float]) -> Ranges:
+    ranges = np.array([(_start(event), _start(event) + float(event["dur"])) for event in events]).reshape(-1, 2)
+    return ranges.clip(*window)
+
+
+def _rows(ranges: Mapping[str, Ranges], total: float) -> dict[str, float]:
+    """What each row adds to those of higher priority; what nothing covers is Other."""
+    covered, found = 0.0, {}
+    for number, name in enumerate(_PRIORITY, 1):
+        length = _length(*(ranges[each] for each in _PRIORITY[:number]))
+        found[name], covered = length - covered, length
+    return {name: found.get(name, total - covered) for name in ROWS}
+
+
+def _length(*parts: Ranges) -> float:
+    """How long at least one of the ranges lasts."""
+    ranges = np.concatenate(parts)
+    if len(ranges) == 0:
+        return 0.0
+    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(ranges[:, 1])
+    begins = np.maximum(ranges[1:, 0], reached[:-1])
+    return float(reached[0] - ranges[0, 0] + np.maximum(ranges[1:, 1] - begins, 0).sum())
+
+
+def _summed(events: Iterable[Mapping[str, Any]], self_us: Callable[[Mapping[str, Any]], float]) -> list[OperatorTime]:
+    calls: dict[str, int] = defaultdict(int)
+    own: dict[str, float] = defaultdict(float)
+    total: dict[str, float] = defaultdict(float)
+    for event in events:
+        name = event["name"]
+        calls[name] += 1
+        own[name] += self_us(event)
+        total[name] += float(event["dur"])
+    return [OperatorTime(name, count, own[name], total[name]) for name, count in calls.items()]
+
+
+def _operators(events: Sequence[Mapping[str, Any]]) -> tuple[OperatorTime, ...]:
+    """Operators by their own time: without what they called, on each thread."""
+    own = {id(event): float(event["dur"]) for event in events}
+    by_thread = defaultdict(list)
+    for event in events:
+        by_thread[event["pid"], event["tid"]].append(event)
+    for thread in by_thread.values():
+        thread.sort(key=lambda event: (_start(event), -float(event["dur"])))
+        callers: list[Mapping[str, Any]] = []
+        for event in thread:
+            while callers and _start(event) >= _start(callers[-1]) + float(callers[-1]["dur"]):
+                callers.pop()
+            if callers:
+                own[id(callers[-1])] -= float(event["dur"])
+            callers.append(event)
+    found = _summed(events, lambda event: own[id(event)])
+    return tuple(sorted(found, key=lambda operator: -operator.self_us))
+
+
+def _tensor_core_share(kernels: Sequence[OperatorTime]) -> float | None:
+    total = sum(kernel.total_us for kernel in kernels)
+    if total == 0:
+        return None
+    on_cores = (kernel for kernel in kernels if any(part in kernel.name.lower() for part in _TENSOR_CORES))
+    return sum(kernel.total_us for kernel in on_cores) / total

@@ -1,0 +1,95 @@
+"""`fastio profile` on scripts, functions and recorded traces."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fastio.cli import cli
+
+SCRIPT = """
+import sys
+import torch
+batches = [torch.ones(4, 2)] * 3
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters())
+other = torch.optim.SGD(model.parameters())
+def step(batch):
+    model(batch).sum().backward()
+    optimizer.step()
+    other.step()
+def pair():
+    return batches, step
+def trains(epochs=9):
+    for _ in range(epochs):
+        for batch in batches:
+            step(batch)
+if __name__ == "__main__":
+    print("arguments", sys.argv[1:])
+    trains(int(sys.argv[1]))
+    sys.exit(3)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with the user's script."""
+    (tmp_path / "user_profile.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    return tmp_path
+
+
+def run(*args: str) -> Result:
+    """The command's result, output and error apart."""
+    return CliRunner().invoke(cli, ["profile", *args])
+
+
+@pytest.mark.parametrize(
+    "command", [("--", "user_profile.py", "9"), ("user_profile.py:pair",), ("user_profile.py:trains",)]
+)
+def test_a_training_is_recorded(command: tuple[str, ...], folder: Path) -> None:
+    """Script, loader with step, function that trains: five steps, a trace, and JSON on stdout alone."""
+    result = run("--json", *command)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+
+    assert [5] == [each["steps"] for each in said]
+    assert said[0]["rows"]["CPU Exec"] > 0
+    assert said[0]["verdict"]["bound"] in ("compute_bound", "io_bound", "balanced")
+    assert (folder / "trace.json.gz").exists()
+
+
+def test_cycles_and_recorded_traces() -> None:
+    """Two cycles make two traces, each of which can be read again."""
+    assert run("--schedule", "1/1/2/2", "-o", "t.json", "user_profile.py:pair").exit_code == 0
+    again = run("t-2.json")
+
+    assert "t-2.json: 2 steps" in again.stdout
+    assert all(title in again.stdout for title in ("Communication", "CPU Exec", "operator", "next: "))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--", "user_profile.py", "1"), "ended after 3 steps, the schedule needs 7"),
+        (("--schedule", "1/1", "user_profile.py:pair"), "expected WAIT/WARMUP"),
+        (("--schedule", "1/1/0", "user_profile.py:pair"), "expected WAIT/WARMUP"),
+        (("--", "nothing.py"), "no such script"),
+        (("data.lmdb",), "no such script"),
+        (("-o", "trace.txt", "user_profile.py:pair"), "choose a name"),
+        (("--", "user_profile.py:pair", "3"), "only a script.py takes arguments"),
+        (("nothing.json",), "nothing.json"),
+    ],
+)
+def test_what_cannot_be_profiled(arguments: tuple[str, ...], message: str) -> None:
+    """One line says why."""
+    result = run(*arguments)
+
+    assert result.exit_code != 0
+    assert message in result.output
+    assert isinstance(result.exception, SystemExit)
