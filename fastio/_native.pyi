@@ -55,6 +55,21 @@ class ThreadPool:
     def threads(self) -> int:
         """How many threads there are."""
 
+    @property
+    def used(self) -> int:
+        """How many of them begin jobs: all, unless told by use()."""
+
+    def use(self, threads: int) -> None:
+        """
+        Let only so many begin jobs, 1 to ``threads``; the others finish theirs and sleep.
+        """
+
+    @property
+    def cpu_seconds(self) -> float:
+        """
+        CPU time of the threads so far; 0 before the first job and after close().
+        """
+
     def close(self) -> None:
         """Finish the jobs under way, join; twice does no harm."""
 

@@ -30,6 +30,7 @@ from fastio.mixing import warn_if_sorted
 from fastio.producer import Made, NativeProducer, OnError, PlainProducer, Producer
 from fastio.sampler import Division, Shuffle, Uneven
 from fastio.schema import IMAGE, RAW
+from fastio.thread_tuner import ThreadTuner
 from fastio.transforms.batch.recipe import AnyTransform, as_list, split
 from fastio.transforms.fused import Fused
 
@@ -78,7 +79,8 @@ class FastLoader:
     * Each iteration is an epoch of its own: the counter moves on when an iteration begins, ``set_epoch``
       sets it. Several iterators may run at once, each in its own epoch.
     * ``rank`` and ``world_size`` as in ``rank_and_world``; ``uneven`` as in ``Division``: all ranks get equal batches.
-    * ``threads=0``: as many as ``available_cpus``. ``prefetch_batches`` are decoded ahead; memory is that of
+    * ``threads=0``: as many as ``available_cpus``, or after a second the fewer that the loop needs (``stats.threads``,
+      see ``thread_tuner``); a number is kept. ``prefetch_batches`` are decoded ahead; memory is that of
       ``prefetch_batches + 2`` batches and of what the loop keeps (``stats.estimated_bytes``, ``stats.buffer_bytes``).
     * ``on_error``: "raise" SampleError; "skip" leaves bad samples out of their (then shorter) batch; "zero" puts a
       black picture under the sample's own label (a subclass with samples of its own says by ``blank`` what that is).
@@ -156,6 +158,7 @@ class FastLoader:
             verify=verify,
             pin_memory=torch.cuda.is_available() if pin_memory is None else pin_memory,
         )
+        self._tuner = ThreadTuner() if threads == 0 and isinstance(self._producer, NativeProducer) else None
         self._closed = False
         self._looks_at_mixing = shuffle is True and self.rank == 0
         self._stats = LoaderStats()
@@ -219,6 +222,7 @@ class FastLoader:
                     under_way.extend(islice(submitted, 1))
                     made = under_way.popleft().result()
                 self._stats.count(made.samples, made.nbytes, waited_s=perf_counter() - begun, first=first)
+                self._tune(first=first)
                 first = False
                 ready = self._checked(made, left.indices[next(parts)], position.epoch)
                 position.batch += 1
@@ -245,6 +249,15 @@ class FastLoader:
             # Going on would leave this rank a batch short, and the others waiting for it for ever.
             raise made.errors[0]
         return []
+
+    def _tune(self, *, first: bool) -> None:
+        """Let fewer threads decode where that is enough; the first batch of an iteration is no measure."""
+        if self._tuner is None or not isinstance(self._producer, NativeProducer):
+            return
+        if first:
+            self._tuner.restart()
+        stats = self._stats
+        self._tuner.look(self._producer.pool, now_s=perf_counter(), loading_s=stats.loading_s, batches=stats.batches)
 
     def _left(self, position: _Position) -> Batches:
         """What is left of an epoch."""
@@ -310,6 +323,7 @@ class FastLoader:
     def stats(self) -> LoaderStats:
         """Counters since the loader was made: see LoaderStats."""
         self._stats.buffer_bytes = self._producer.buffer_bytes
+        self._stats.threads = self._producer.threads
         self._stats.estimated_bytes = (self._depth + 2) * self._stats.batch_bytes
         return self._stats
 

@@ -19,7 +19,7 @@ class LoaderStats:
     wait for the first batch of the latest epoch, when nothing could have been prepared yet; it is part
     of ``loading_s`` but not of ``stalls``. ``batch_bytes`` is the largest batch so far, ``buffer_bytes`` the
     memory of batch buffers now (under way, handed out and free), ``estimated_bytes`` what they take where the
-    loop keeps one batch.
+    loop keeps one batch. ``threads`` decode now (see ``thread_tuner``).
     """
 
     batches: int = 0
@@ -29,6 +29,7 @@ class LoaderStats:
     batch_bytes: int = 0
     buffer_bytes: int = 0
     estimated_bytes: int = 0
+    threads: int = 0
     _waits: list[int] = field(default_factory=lambda: [0] * _BUCKETS, repr=False)
 
     def count(self, samples: int, nbytes: int, *, waited_s: float, first: bool) -> None:

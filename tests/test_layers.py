@@ -22,7 +22,7 @@ LAYERS = (
     {"batches"},
     {"collate", "sampler", "reading"},
     {"store", "codec"},
-    {"schema", "spans", "metrics", "machine"},
+    {"schema", "spans", "metrics", "machine", "thread_tuner"},
     {"errors", "_native"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

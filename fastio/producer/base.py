@@ -52,6 +52,11 @@ class Producer(Protocol):
         ...
 
     @property
+    def threads(self) -> int:
+        """How many threads make batches now."""
+        ...
+
+    @property
     def buffer_bytes(self) -> int:
         """Memory of batches: under way, with the training loop, and free."""
         ...

@@ -126,6 +126,16 @@ class NativeProducer:
         self._advice: _native.Job | None = None  # kept: a job that is dropped is cancelled
 
     @property
+    def pool(self) -> _native.ThreadPool:
+        """The threads that decode."""
+        return self._pool
+
+    @property
+    def threads(self) -> int:
+        """How many threads begin batches now."""
+        return self._pool.used
+
+    @property
     def buffer_bytes(self) -> int:
         """The rings' memory; for pinned buffers, whose allocator is torch's, what the batches ahead need."""
         batches = self._pinned_bytes if self._pin_memory else self._ring.allocated_bytes

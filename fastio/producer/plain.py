@@ -38,6 +38,11 @@ class PlainProducer:
         self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="fastio")
 
     @property
+    def threads(self) -> int:
+        """As many as there are."""
+        return self._threads
+
+    @property
     def buffer_bytes(self) -> int:
         """Batches are made by torch's collate: there are no buffers of ours."""
         return 0

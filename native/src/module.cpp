@@ -104,6 +104,11 @@ void bind_classes(nb::module_& m) {
       "They start with the first job. In the child after a fork the pool starts anew.")
       .def(nb::init<std::size_t>(), "threads"_a)
       .def_prop_ro("threads", &PyPool::threads, "How many threads there are.")
+      .def_prop_ro("used", &PyPool::used, "How many of them begin jobs: all, unless told by use().")
+      .def("use", &PyPool::use, "threads"_a,
+           "Let only so many begin jobs, 1 to ``threads``; the others finish theirs and sleep.")
+      .def_prop_ro("cpu_seconds", &PyPool::cpu_seconds,
+                   "CPU time of the threads so far; 0 before the first job and after close().")
       .def("close", &PyPool::close, "Finish the jobs under way, join; twice does no harm.");
 
   nb::class_<PyJob>(m, "Job",

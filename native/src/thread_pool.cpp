@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,9 +25,11 @@ struct ThreadPool::State {
   std::deque<std::shared_ptr<Job>> jobs;  // the front one is being worked on
   std::vector<std::thread> threads;
   bool closed = false;
+  std::size_t used;  // threads from this number on begin nothing
 
+  explicit State(std::size_t most) noexcept : used(most) {}
   bool start(std::size_t count) noexcept;
-  void loop() noexcept;
+  void loop(std::size_t number) noexcept;
 };
 
 namespace {
@@ -44,7 +47,7 @@ void block_signals() noexcept {
 bool ThreadPool::State::start(std::size_t count) noexcept {
   while (threads.size() < count) {
     try {
-      threads.emplace_back([this] { loop(); });
+      threads.emplace_back([this, number = threads.size()] { loop(number); });
     } catch (const std::system_error&) {
       break;  // the limit of threads is reached: fewer do the same work
     }
@@ -52,14 +55,14 @@ bool ThreadPool::State::start(std::size_t count) noexcept {
   return !threads.empty();
 }
 
-void ThreadPool::State::loop() noexcept {
+void ThreadPool::State::loop(std::size_t number) noexcept {
   block_signals();
   pthread_setname_np(pthread_self(), "fastio");
   Worker worker;
   std::unique_lock lock(mutex);
   for (;;) {
-    changed.wait(lock, [this] { return closed || !jobs.empty(); });
-    if (jobs.empty()) return;
+    changed.wait(lock, [&] { return closed || (!jobs.empty() && number < used); });
+    if (jobs.empty() || number >= used) return;
     std::shared_ptr<Job> job = jobs.front();
     lock.unlock();
     job->work(worker);
@@ -69,7 +72,7 @@ void ThreadPool::State::loop() noexcept {
 }
 
 ThreadPool::ThreadPool(std::size_t threads) noexcept
-    : threads_(std::max<std::size_t>(threads, 1)), state_(new State) {}
+    : threads_(std::max<std::size_t>(threads, 1)), state_(new State(threads_)) {}
 
 ThreadPool::~ThreadPool() {
   close();
@@ -81,8 +84,9 @@ ThreadPool::State* ThreadPool::current() noexcept {
   State* state = state_.load(std::memory_order_acquire);
   if (state->pid == getpid()) return state;
   // A fork: the old state's mutex may be locked by a thread that does not exist here, so
-  // only `closed`, which no thread changes but under the caller's hands, is looked at.
-  auto fresh = std::make_unique<State>();
+  // only `closed` and `used`, which no thread changes but under the caller's hands, are
+  // looked at.
+  auto fresh = std::make_unique<State>(state->used);
   fresh->closed = state->closed;
   if (state_.compare_exchange_strong(state, fresh.get())) return fresh.release();
   return state;
@@ -98,6 +102,35 @@ bool ThreadPool::submit(std::shared_ptr<Job> job) noexcept {
   }
   state->changed.notify_all();
   return true;
+}
+
+void ThreadPool::use(std::size_t threads) noexcept {
+  State* state = current();
+  {
+    const std::lock_guard lock(state->mutex);
+    state->used = std::clamp<std::size_t>(threads, 1, threads_);
+  }
+  state->changed.notify_all();
+}
+
+std::size_t ThreadPool::used() noexcept {
+  State* state = current();
+  const std::lock_guard lock(state->mutex);
+  return state->used;
+}
+
+double ThreadPool::cpu_seconds() noexcept {
+  State* state = current();
+  const std::lock_guard lock(state->mutex);
+  double total = 0;
+  for (std::thread& thread : state->threads) {
+    clockid_t clock{};
+    timespec time{};
+    if (pthread_getcpuclockid(thread.native_handle(), &clock) != 0) continue;
+    if (clock_gettime(clock, &time) != 0) continue;
+    total += static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  }
+  return total;
 }
 
 void ThreadPool::close() noexcept {

@@ -79,6 +79,29 @@ void test_many_jobs_in_flight() {
   for (const auto& each : counts) EXPECT(each == Counts(20, 1));
 }
 
+/// Whatever the number of threads that may begin jobs, and however it changes meanwhile.
+void test_fewer_threads_do_the_same() {
+  ThreadPool pool(4);
+  EXPECT(pool.used() == 4);
+  EXPECT(pool.cpu_seconds() == 0);
+  for (const std::size_t used : {1, 3, 2, 4, 0, 9}) {
+    Counts counts(1000, 0);
+    const auto before = counting(counts, 7);
+    EXPECT(pool.submit(before));
+    pool.use(used);
+    EXPECT(pool.used() == (used == 0 ? 1 : used == 9 ? 4 : used));
+    EXPECT(before->wait(-1));
+    EXPECT(counts == Counts(1000, 1));
+  }
+  EXPECT(pool.cpu_seconds() > 0);
+  Counts left(100, 0);
+  const auto last = counting(left, 1);
+  pool.use(1);
+  EXPECT(pool.submit(last));
+  pool.close();
+  EXPECT(left == Counts(100, 1));
+}
+
 void test_cancel_skips_the_rest() {
   ThreadPool pool(1);
   std::atomic<bool> go = false;
@@ -138,6 +161,7 @@ void test_child_of_a_fork_starts_anew() {
 int main() {
   test_every_sample_once();
   test_many_jobs_in_flight();
+  test_fewer_threads_do_the_same();
   test_cancel_skips_the_rest();
   test_close_finishes_jobs();
 #if !defined(UNDER_TSAN)

@@ -9,7 +9,7 @@
 
 namespace fastio {
 
-/// A fixed number of threads, started with the first job.
+/// A number of threads, started with the first job; how many of them work can be changed.
 ///
 /// Jobs are begun first in, first out; a thread that finds nothing left to grab in one job
 /// turns to the next while others still finish the former, so none idles between batches.
@@ -25,6 +25,16 @@ class ThreadPool {
   ~ThreadPool();  ///< as close()
 
   [[nodiscard]] std::size_t threads() const noexcept { return threads_; }
+
+  /// Lets only so many of the threads begin jobs, 1 to threads(); the others finish what they
+  /// are at, and sleep.
+  void use(std::size_t threads) noexcept;
+
+  /// As told by `use`, or threads().
+  [[nodiscard]] std::size_t used() noexcept;
+
+  /// CPU time of the threads so far, in seconds; 0 before the first job and after close().
+  [[nodiscard]] double cpu_seconds() noexcept;
 
   /// False when the pool is closed or not one thread could be started; the job is then not
   /// begun.
