@@ -11,6 +11,11 @@ from PIL import Image
 
 from fastio.converters import open_source, pack
 from fastio.converters.describe import plain_snippet
+from fastio.converters.text import Encoder, Sequences, load_tokenizer, open_text, pack_text
+from fastio.converters.text_readers import text_reader
+from fastio.schema import TEXT as TEXT_CODEC
+from fastio.schema import TOKENS as TOKENS_CODEC
+from fastio.schema import Field
 
 README = Path(__file__).parent.parent / "README.md"
 SUFFIXES = {"lmdb": "lmdb", "hdf5": "h5", "tar": "tar"}
@@ -50,3 +55,36 @@ def test_plain_library_reads_what_was_packed(format_name: str, files: dict[str, 
     assert [Path(path).read_bytes() for path in files] == [bytes(image) for image in found["images"]]
     assert list(files.values()) == list(found["labels"])
     assert "fastio" not in plain_snippet(format_name)
+
+
+TOKENS = Field("tokens", codec=TOKENS_CODEC, dtype="<u2", shape=(None,))
+TEXT = Field("text", codec=TEXT_CODEC, dtype="|u1", shape=(None,))
+
+
+@pytest.mark.parametrize("format_name", SUFFIXES)
+def test_readme_shows_the_reader_of_tokens(format_name: str) -> None:
+    """The README holds exactly the lines that `fastio info` prints of a store of tokens."""
+    assert f"```python\n{text_reader(format_name, TOKENS)}```" in README.read_text()
+
+
+# webdataset leaves its files to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("format_name", SUFFIXES)
+@pytest.mark.parametrize("tokenizer", ["bytes", ""])
+def test_plain_library_reads_text(format_name: str, tokenizer: str, tmp_path: Path) -> None:
+    """Those lines, executed without fastio, give the ids or the text, and labels, in order."""
+    texts = {"a/1.txt": "one", "a/v1.2.txt": "zwei ü", "b/1.txt": "x" * 3000}
+    for name, text in texts.items():
+        (tmp_path / "texts" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "texts" / name).write_text(text, encoding="utf-8")
+    store = tmp_path / f"out.{SUFFIXES[format_name]}"
+    encoder = Encoder(load_tokenizer(tokenizer) if tokenizer else None, Sequences(), has_labels=True)
+    pack_text(open_text(tmp_path / "texts"), encoder, store)
+
+    found: dict[str, Any] = {"path": str(store)}
+    exec(compile(text_reader(format_name, TOKENS if tokenizer else TEXT), "README.md", "exec"), found)
+
+    samples = [bytes(sample.tolist()).decode() for sample in found["samples"]] if tokenizer else found["samples"]
+    assert list(texts.values()) == samples
+    assert [0, 0, 1] == list(found["labels"])
+    assert not tokenizer or all(sample.dtype == "<u2" for sample in found["samples"])

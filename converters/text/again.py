@@ -12,6 +12,7 @@ from fastio.converters.ahead import in_order
 from fastio.converters.base import Chunk, Problem
 from fastio.converters.text import TEXT_SOURCES, Encoder, Limits, Sequences, TextOptions, TextSource, open_text
 from fastio.converters.text.decode import tokenizer_of
+from fastio.converters.text.huggingface import in_our_threads
 from fastio.errors import SourceError
 from fastio.schema import Schema
 from fastio.store import SampleStore
@@ -49,7 +50,7 @@ class TextAgain:
 
     def chunks(self, pool: ThreadPool, jobs: int) -> Generator[Chunk, None, None]:
         """All samples in order, made by ``jobs`` threads."""
-        with closing(in_order(self._encoder, self._source.read(Limits(), pool), jobs=jobs)) as pieces:
+        with in_our_threads(), closing(in_order(self._encoder, self._source.read(Limits(), pool), jobs=jobs)) as pieces:
             for encoded in pieces:
                 yield encoded.chunk
 

@@ -15,7 +15,7 @@ from fastio.errors import SourceError
 
 __all__ = ["BLOCK_BYTES", "MAX_DOCUMENT_BYTES", "Documents", "Gathering", "Limits", "TextOptions", "TextSource"]
 
-BLOCK_BYTES = 4 << 20  # of text that is read, tokenised and written as one piece of work
+BLOCK_BYTES = 1 << 20  # of text that is read, tokenised and written as one piece of work
 BLOCK_DOCUMENTS = 8192
 MAX_DOCUMENT_BYTES = 64 << 20
 

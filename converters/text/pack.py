@@ -17,6 +17,7 @@ from fastio.converters.packer import MAX_JOBS
 from fastio.converters.scan import shown
 from fastio.converters.text.documents import Limits, TextSource
 from fastio.converters.text.encode import Encoded, Encoder
+from fastio.converters.text.huggingface import in_our_threads
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import create_store, open_store
@@ -97,6 +98,7 @@ def pack_text(
         raise _stop(source, report.skipped[0], of=len(report.skipped))
     jobs = jobs or min(available_cpus(), MAX_JOBS)
     with (
+        in_our_threads(),
         create_store(out, encoder.schema, overwrite=overwrite, shard_bytes=shard_bytes) as writer,
         closing(_native.ThreadPool(jobs)) as pool,
         closing(in_order(encoder, source.read(Limits(), pool), jobs=jobs)) as pieces,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from fastio.converters.text import HuggingFaceTokenizer, Sequences, TextOptions, load_tokenizer
+from fastio.converters.text.huggingface import in_our_threads
 from fastio.errors import SourceError
 from fastio.store import open_store
 from tests.converters.text.bpe import lower, saved, templated, train
@@ -140,6 +142,18 @@ def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch, path: Path, 
     (tmp_path / "a.txt.zst").write_bytes(b"x")
     with pytest.raises(SourceError, match=r"the package pyarrow is needed: pip install 'fastio\[text\]'"):
         packed(tmp_path / "a.txt.zst", tmp_path / "out.h5")
+
+
+@pytest.mark.parametrize("chosen", [None, "true"])
+def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch, chosen: str | None) -> None:
+    """The library's threads are kept out while packing only, and only where nobody chose."""
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("TOKENIZERS_PARALLELISM", chosen)
+    with in_our_threads():
+        assert (chosen or "false") == os.environ["TOKENIZERS_PARALLELISM"]
+
+    assert chosen == os.environ.get("TOKENIZERS_PARALLELISM")
 
 
 def test_the_store_does_not_depend_on_threads(tmp_path: Path, path: Path) -> None:

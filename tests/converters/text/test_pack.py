@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastio.converters.text import BytesTokenizer, Documents, Encoder, Sequences, TextOptions
+from fastio.converters.text import (
+    BytesTokenizer,
+    Documents,
+    Encoder,
+    Limits,
+    Sequences,
+    TextOptions,
+    open_text,
+    pack_text,
+)
 from fastio.errors import SourceError
 from fastio.store import open_store
 from tests.converters.text.build import BYTES, SUFFIXES, ids, packed, tree, values
@@ -210,6 +221,36 @@ def test_the_store_does_not_depend_on_jobs(tmp_path: Path) -> None:
         packed(path, tmp_path / f"{jobs}.lmdb", tokenizer=BYTES, jobs=jobs)
 
     assert (tmp_path / "1.lmdb").read_bytes() == (tmp_path / "3.lmdb").read_bytes()
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    """However large the source, only a few pieces of it are held at once."""
+    path = tree(tmp_path, {"a.txt": b"a line of some length\n" * 1_000_000}) / "a.txt"
+    source = open_text(path)
+    alive: set[int] = set()
+    most = pieces = 0
+
+    class Watched:
+        """The source, with an eye on what is still in use of what it gave."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(source, name)
+
+        def read(self, limits: Limits, pool: object = None) -> Iterator[Documents]:
+            nonlocal most, pieces
+            for part in source.read(limits):
+                pieces += 1
+                alive.add(pieces)
+                weakref.finalize(part.data, alive.discard, pieces)
+                most = max(most, len(alive))
+                yield part
+                del part
+
+    encoder = Encoder(None, Sequences())
+    pack_text(Watched(), encoder, tmp_path / "out.lmdb", jobs=2)  # type: ignore[arg-type] # by __getattr__
+
+    assert pieces > 20
+    assert most <= 6
 
 
 def test_lengths_that_leave_no_room() -> None:
