@@ -16,6 +16,7 @@ from fastio.cli.bandwidth import bandwidth
 from fastio.cli.bench import bench
 from fastio.cli.info import info
 from fastio.cli.ls import ls
+from fastio.cli.monitor import monitor
 from fastio.cli.pack import pack
 from fastio.cli.profile import profile
 from fastio.cli.show import show
@@ -100,7 +101,7 @@ def cli() -> None:
     """
 
 
-for _command in (pack, info, ls, show, unpack, verify, bench, bandwidth, tune, profile):
+for _command in (pack, info, ls, show, unpack, verify, bench, bandwidth, tune, profile, monitor):
     cli.add_command(_command)
 
 

@@ -1,0 +1,210 @@
+"""``fastio monitor``: what the machine does while a training runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from fastio.cli.screen import counted, number, size, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fastio.measure.monitor import Monitor, Sample
+
+__all__ = ["monitor"]
+
+_NOT_FOUND = 127  # what a shell says
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--pid", type=click.IntRange(min=1), help="Watch this process with its children, until it ends.")
+@click.option("--interval", type=click.FloatRange(min=0.05), default=1, show_default=True, help="Seconds a sample.")
+@click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so long.  [default: Ctrl-C, or the end]")
+@click.option("-o", "--out", metavar="FILE", help="Also write every sample to FILE, as JSON lines.")
+@click.option("--json", "as_json", is_flag=True, help="Samples as JSON lines instead of tables.")
+@click.pass_context
+def monitor(
+    ctx: click.Context,
+    command: tuple[str, ...],
+    *,
+    pid: int | None,
+    interval: float,
+    seconds: float | None,
+    out: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Watch CPUs, memory, disk, network and GPUs; with COMMAND (after "--") while it runs, and end as it ends.
+
+    Without COMMAND a table is kept up to date on a terminal; at the end, mean and maximum of each figure. What
+    COMMAND prints goes where it would go without this.
+
+    \b
+    Example:
+      fastio monitor
+      fastio monitor --pid 4242 --out log.jsonl
+      fastio monitor --out log.jsonl -- python train.py
+    """
+    from fastio.measure.monitor import Monitor
+
+    if command and pid is not None:
+        raise click.UsageError("give --pid or a command, not both")
+    samples: list[Sample] = []
+    with _running(command) as started:
+        watched = started.pid if started is not None else pid
+        with Monitor(watched) as watching, _written(out) as log, _shown(live=not command and not as_json) as show:
+
+            def take(sample: Sample) -> None:
+                samples.append(sample)
+                line = json.dumps(dataclasses.asdict(sample))
+                if log is not None:
+                    click.echo(line, file=log)
+                if as_json:
+                    click.echo(line)
+                else:
+                    show(sample)
+
+            with suppress(KeyboardInterrupt):  # the way to end it; a command gets the same signal from the terminal
+                _watch(watching, started, interval, seconds, take)
+        if not as_json:
+            _summarise(samples, watching.sources)
+        if started is not None:
+            code = started.wait()
+            ctx.exit(code if code >= 0 else 128 - code)  # as a shell says that a signal ended it
+
+
+@contextmanager
+def _running(command: tuple[str, ...]) -> Iterator[subprocess.Popen[bytes] | None]:
+    """The command, started; it does not outlive a monitor that is terminated."""
+    if not command:
+        yield None
+        return
+    try:
+        started = subprocess.Popen(command)  # noqa: S603 - it is the user's own command line
+    except OSError as exc:
+        click.echo(f"error: {command[0]}: cannot be started ({exc.strerror})", err=True)
+        sys.exit(_NOT_FOUND)
+    try:
+        yield started
+    finally:
+        if started.poll() is None:
+            started.terminate()
+            started.wait()
+
+
+@contextmanager
+def _written(out: str | None) -> Iterator[IO[str] | None]:
+    if out is None:
+        yield None
+        return
+    with Path(out).open("w") as file:
+        yield file
+
+
+@contextmanager
+def _shown(*, live: bool) -> Iterator[Callable[[Sample], None]]:
+    """A table that is kept up to date on a terminal; nothing elsewhere."""
+    if not live or not sys.stdout.isatty():
+        yield lambda _: None
+        return
+    from rich.live import Live
+
+    with Live(transient=True, auto_refresh=False) as screen:
+        yield lambda sample: screen.update(_view(sample), refresh=True)
+
+
+def _watch(
+    watching: Monitor,
+    started: subprocess.Popen[bytes] | None,
+    interval: float,
+    seconds: float | None,
+    take: Callable[[Sample], None],
+) -> None:
+    """A sample each interval, until the process or the time has ended."""
+    ends = None if seconds is None else time.perf_counter() + seconds
+    while ends is None or time.perf_counter() < ends:
+        pause = interval if ends is None else max(0.0, min(interval, ends - time.perf_counter()))
+        if started is None:
+            time.sleep(pause)
+        else:
+            with suppress(subprocess.TimeoutExpired):
+                started.wait(pause)
+        sample = watching.sample()
+        if sample is None:
+            return
+        take(sample)
+
+
+def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
+    """Name to value and how it is shown."""
+
+    def percent(value: float) -> str:
+        return f"{value:.1f} %"
+
+    def rate(value: float) -> str:
+        return size(value) + "/s"
+
+    found: dict[str, tuple[float, Callable[[float], str]]] = {"all CPUs": (sample.cpu_percent, percent)}
+    found |= {f"CPU {index}": (value, percent) for index, value in enumerate(sample.cpu_percents)}
+    if sample.process is not None:
+        found["process, CPU of one"] = (sample.process.cpu_percent, percent)
+        found["process, memory"] = (sample.process.rss_bytes, size)
+    found["memory used"] = (sample.memory_used_bytes, size)
+    found["memory used, part"] = (100 * sample.memory_used_bytes / sample.memory_total_bytes, percent)
+    found["disk read"] = (sample.disk_read_bytes_per_s, rate)
+    found["disk written"] = (sample.disk_written_bytes_per_s, rate)
+    found["network received"] = (sample.network_received_bytes_per_s, rate)
+    found["network sent"] = (sample.network_sent_bytes_per_s, rate)
+    for gpu in sample.gpus:
+        known: tuple[tuple[str, float | None, Callable[[float], str]], ...] = (
+            ("utilisation", gpu.utilization_percent, percent),
+            ("memory", gpu.memory_used_bytes, size),
+            ("temperature", gpu.temperature_c, lambda value: f"{value:.0f} C"),
+            ("PCIe received", gpu.pcie_received_bytes_per_s, rate),
+            ("PCIe sent", gpu.pcie_sent_bytes_per_s, rate),
+        )
+        found |= {f"GPU {gpu.index} {name}": (value, show) for name, value, show in known if value is not None}
+    found["this monitor, CPU of one"] = (sample.own_cpu_percent, percent)
+    return found
+
+
+def _view(sample: Sample) -> Table:
+    from rich.table import Table
+
+    grid = Table("", "now", box=None)
+    for name, (value, show) in _figures(sample).items():
+        grid.add_row(name, show(value))
+    return grid
+
+
+def _summarise(samples: list[Sample], sources: tuple[str, ...]) -> None:
+    """Mean and maximum of every figure, and where they come from."""
+    if not samples:
+        click.echo("ended before the first sample; a shorter --interval sees more")
+        return
+    seconds = sum(sample.seconds for sample in samples)
+    click.echo(f"{counted(len(samples), 'sample')} in {number(seconds)} s")
+    every = [_figures(sample) for sample in samples]
+    rows = []
+    for name, (_, show) in every[-1].items():
+        seen = [
+            (figures[name][0], sample.seconds)
+            for figures, sample in zip(every, samples, strict=True)
+            if name in figures
+        ]
+        mean = sum(value * weight for value, weight in seen) / sum(weight for _, weight in seen)
+        rows.append((name, show(mean), show(max(value for value, _ in seen))))
+    table(("", "mean", "maximum"), rows, right=(1, 2))
+    for source in sources:
+        click.echo(source)

@@ -1,0 +1,195 @@
+"""What the machine does while something runs: CPUs, memory, disk, network, GPUs, and one process with its children."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from fastio.errors import FastioError
+from fastio.measure.gpus import Gpus, GpuSample
+
+__all__ = ["Monitor", "ProcessSample", "Sample"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSample:
+    """
+    A process and all its descendants.
+
+    ``cpu_percent`` is of one CPU: 200 are two of them. ``rss_bytes`` counts shared pages once for each process.
+    """
+
+    pid: int
+    processes: int
+    cpu_percent: float
+    rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """
+    The machine since the last sample; rates are bytes per second of all disks and of all networks.
+
+    ``own_cpu_percent`` is what the monitor itself took, of one CPU. ``process`` is None where none was asked for.
+    """
+
+    time_s: float
+    seconds: float
+    cpu_percents: tuple[float, ...]
+    memory_used_bytes: int
+    memory_total_bytes: int
+    disk_read_bytes_per_s: float
+    disk_written_bytes_per_s: float
+    network_received_bytes_per_s: float
+    network_sent_bytes_per_s: float
+    own_cpu_percent: float
+    process: ProcessSample | None
+    gpus: tuple[GpuSample, ...]
+
+    @property
+    def cpu_percent(self) -> float:
+        """The mean of all CPUs."""
+        return sum(self.cpu_percents) / len(self.cpu_percents)
+
+
+class Monitor:
+    """
+    Counters of the machine, and of ``pid`` with its descendants; each ``sample()`` covers the time since the last one.
+
+    ``sources`` says where the figures come from. FastioError where there is no such process.
+    """
+
+    def __init__(self, pid: int | None = None) -> None:
+        self._tree = None if pid is None else _Tree(pid)
+        self._gpus = Gpus()
+        self.sources = ("CPU, memory, disk and network figures from psutil", self._gpus.source)
+        psutil.cpu_percent(percpu=True)
+        self._last = _Counters.now()
+
+    def sample(self) -> Sample | None:
+        """The machine since the last sample; None when the process asked for has ended."""
+        process = None
+        if self._tree is not None:
+            process = self._tree.sample(max(time.perf_counter() - self._last.wall_s, 1e-9))
+            if process is None:
+                return None
+        percents = tuple(psutil.cpu_percent(percpu=True))
+        memory = psutil.virtual_memory()
+        gpus = self._gpus.sample()
+        last, now = self._last, _Counters.now()
+        self._last = now
+        seconds = max(now.wall_s - last.wall_s, 1e-9)
+        return Sample(
+            time_s=time.time(),
+            seconds=seconds,
+            cpu_percents=percents,
+            memory_used_bytes=memory.total - memory.available,
+            memory_total_bytes=memory.total,
+            disk_read_bytes_per_s=(now.disk_read - last.disk_read) / seconds,
+            disk_written_bytes_per_s=(now.disk_written - last.disk_written) / seconds,
+            network_received_bytes_per_s=(now.received - last.received) / seconds,
+            network_sent_bytes_per_s=(now.sent - last.sent) / seconds,
+            own_cpu_percent=100 * (now.own_s - last.own_s) / seconds,
+            process=process,
+            gpus=gpus,
+        )
+
+    def close(self) -> None:
+        """Let go of the GPU driver; twice does no harm."""
+        self._gpus.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """Everything that only grows, at one moment."""
+
+    wall_s: float
+    own_s: float
+    disk_read: int
+    disk_written: int
+    received: int
+    sent: int
+
+    @classmethod
+    def now(cls) -> _Counters:
+        disk, network = psutil.disk_io_counters(), psutil.net_io_counters()
+        return cls(
+            time.perf_counter(),
+            time.process_time(),
+            0 if disk is None else disk.read_bytes,  # containers may show no disks
+            0 if disk is None else disk.write_bytes,
+            0 if network is None else network.bytes_recv,
+            0 if network is None else network.bytes_sent,
+        )
+
+
+class _Tree:
+    """A process and its descendants: their CPU time since the last look."""
+
+    def __init__(self, pid: int) -> None:
+        try:
+            self._root = psutil.Process(pid)
+        except psutil.NoSuchProcess as exc:
+            raise FastioError(f"pid {pid}: no such process; it may have ended already") from exc
+        self._cpu_s: dict[int, float] = {pid: _cpu_s(self._root) or 0.0}
+
+    def sample(self, seconds: float) -> ProcessSample | None:
+        if not self._root.is_running() or self._root.status() == psutil.STATUS_ZOMBIE:
+            return None
+        found: dict[int, float] = {}
+        rss = 0
+        for pid in (self._root.pid, *_descendants(self._root.pid)):
+            with suppress(psutil.NoSuchProcess):  # ended while we look
+                process = psutil.Process(pid)
+                cpu_s = _cpu_s(process)
+                if cpu_s is not None:
+                    found[pid] = cpu_s
+                    rss += process.memory_info().rss
+        used = sum(max(0.0, cpu_s - self._cpu_s.get(pid, 0.0)) for pid, cpu_s in found.items())
+        self._cpu_s = found
+        return ProcessSample(self._root.pid, len(found), 100 * used / seconds, rss)
+
+
+def _cpu_s(process: psutil.Process) -> float | None:
+    try:
+        times = process.cpu_times()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return None
+    return float(times.user + times.system)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Children of children, as the kernel lists them: looking through all processes would cost too much."""
+    for task in _listed(Path(f"/proc/{pid}/task")):
+        for child in _text(task / "children").split():
+            yield int(child)
+            yield from _descendants(int(child))
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:  # ended meanwhile
+        return []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

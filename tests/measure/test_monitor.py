@@ -1,0 +1,145 @@
+"""The monitor: its figures make sense, a process is followed with its children, GPUs are what NVML says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+from typing import Any
+
+import psutil
+import pytest
+
+from fastio.errors import FastioError
+from fastio.measure import gpus
+from fastio.measure.gpus import Gpus
+from fastio.measure.monitor import Monitor
+
+
+def test_the_machine() -> None:
+    """CPUs, memory and rates are within their bounds."""
+    with Monitor() as monitor:
+        sample = monitor.sample()
+    assert sample is not None
+
+    assert len(sample.cpu_percents) == psutil.cpu_count()
+    assert 0 <= sample.cpu_percent <= 100
+    assert 0 < sample.memory_used_bytes < sample.memory_total_bytes
+    assert min(sample.disk_read_bytes_per_s, sample.disk_written_bytes_per_s, sample.own_cpu_percent) >= 0
+    assert sample.process is None
+    assert "psutil" in monitor.sources[0]
+
+
+def test_a_process_and_its_children() -> None:
+    """This process with a child of its own, whose memory counts; a thread's child is one too."""
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child,
+        Monitor(os.getpid()) as monitor,
+    ):
+        sample = monitor.sample()
+        child.communicate(b"\n")
+    assert sample is not None
+    assert sample.process is not None
+
+    assert sample.process.pid == os.getpid()
+    assert sample.process.processes >= 2
+    assert sample.process.rss_bytes > 1 << 20
+
+
+def test_used_cpu_is_seen() -> None:
+    """A process that computes has a CPU time above zero."""
+    with Monitor(os.getpid()) as monitor:
+        begun = psutil.Process().cpu_times().user
+        while psutil.Process().cpu_times().user < begun + 0.05:
+            sum(range(10_000))
+        sample = monitor.sample()
+    assert sample is not None
+    assert sample.process is not None
+
+    assert sample.process.cpu_percent > 0
+
+
+def test_the_end_of_a_process_is_the_end() -> None:
+    """No sample after it has ended, as a zombie or for good; none to begin with is an error."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with Monitor(child.pid) as monitor:
+        assert child.stdin is not None
+        child.stdin.close()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert monitor.sample() is None
+        child.wait()
+        assert monitor.sample() is None
+    with pytest.raises(FastioError, match="no such process"):
+        Monitor(child.pid)
+
+
+class FakeNvml(types.ModuleType):
+    """A driver with one GPU that tells all but its PCIe rates."""
+
+    NVML_PCIE_UTIL_RX_BYTES, NVML_PCIE_UTIL_TX_BYTES, NVML_TEMPERATURE_GPU = 1, 0, 0
+
+    class NVMLError(Exception):
+        """What NVML raises."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        super().__init__("pynvml")
+        self.broken = broken
+        self.is_open = False
+
+    def nvmlInit(self) -> None:
+        if self.broken:
+            raise self.NVMLError("Driver Not Loaded")
+        self.is_open = True
+
+    def nvmlShutdown(self) -> None:
+        self.is_open = False
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetName(self, handle: int) -> bytes:
+        return b"H200"
+
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
+        return types.SimpleNamespace(gpu=87)
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        return types.SimpleNamespace(used=1, total=2)
+
+    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
+        return 40
+
+    def nvmlDeviceGetPcieThroughput(self, handle: int, counter: int) -> int:
+        if counter == 0:
+            raise self.NVMLError("Not Supported")
+        return 5
+
+
+def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the driver says, in our units; None for what it does not; the source is named."""
+    nvml = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    reader = Gpus()
+    (seen,) = reader.sample()
+
+    assert (seen.name, seen.utilization_percent, seen.temperature_c) == ("H200", 87.0, 40)
+    assert (seen.memory_used_bytes, seen.memory_total_bytes) == (1, 2)
+    assert (seen.pcie_received_bytes_per_s, seen.pcie_sent_bytes_per_s) == (5000.0, None)
+    assert "NVML" in reader.source
+    reader.close()
+    reader.close()
+    assert not nvml.is_open
+
+
+def test_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No driver or no package: no figures, and the reason."""
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(broken=True))
+    assert "Driver Not Loaded" in Gpus().source
+
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert "fastio[monitor]" in Gpus().source
+    assert gpus.Gpus().sample() == ()
