@@ -87,6 +87,7 @@ fastio::TransformBatch batch_of(Bytes value, const Case& made, std::uint8_t* out
   auto plans = std::make_unique<fastio::Plan[]>(1);
   plans[0] = made.plan;
   return {std::move(spans),
+          nullptr,
           std::move(plans),
           made.options,
           {{out, made.height, made.width, made.channels}, nullptr, status},

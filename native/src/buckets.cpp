@@ -49,8 +49,9 @@ std::size_t deal_steps(std::span<const std::int64_t> order, std::span<const std:
   std::size_t written = 0;
   for (const std::int64_t step : steps) {
     if (step < 0 || static_cast<std::size_t>(step) + 1 >= cuts.size()) continue;
-    const auto start = static_cast<std::size_t>(std::max<std::int64_t>(cuts[step], 0));
-    const auto stop = std::min(static_cast<std::size_t>(cuts[step + 1]), order.size());
+    const auto cut = static_cast<std::size_t>(step);
+    const auto start = static_cast<std::size_t>(std::max<std::int64_t>(cuts[cut], 0));
+    const auto stop = std::min(static_cast<std::size_t>(cuts[cut + 1]), order.size());
     if (world_size == 1 && start < stop) {
       const std::size_t size = std::min(stop - start, out.size() - written);
       std::copy_n(order.data() + start, size, out.data() + written);
