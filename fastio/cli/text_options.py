@@ -39,7 +39,7 @@ TEXT_OPTIONS = (
         "--vocab-size",
         type=click.IntRange(min=1),
         metavar="N",
-        help="What ready ids are below of; else they take 4 bytes.",
+        help="Ready ids are below N; where that is unknown they take 4 bytes.",
     ),
     click.option("--max-length", type=click.IntRange(min=1), metavar="N", help="Tokens of a sample, bos and eos too."),
     click.option("--truncation", is_flag=True, help="Cut off what is longer than --max-length, and count it."),
