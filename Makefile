@@ -16,7 +16,7 @@ $(VENV)/installed: pyproject.toml constraints.txt native/install_codecs.sh $(NAT
 	native/install_codecs.sh
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check \
-	    -e '.[test,lint]'
+	    -e '.[test,lint,bench]'
 	touch $@
 
 demo: setup ## Make 10,000 PNGs, pack them into three formats, compare reading them

@@ -19,6 +19,8 @@ class Row:
 
     name: str
     remark: str
+    ours: bool
+    keeps_pixels: bool
     size_mb: float | None
     summary: Summary | None
     quality: float | None  # photos: mean absolute difference from Pillow, of 255; text: share of padding
@@ -40,6 +42,8 @@ def rows(report: dict[str, Any], task: str) -> list[Row]:
             Row(
                 name=name,
                 remark=peer["remark"],
+                ours=not peer["environment"],
+                keeps_pixels=peer["keeps_pixels"],
                 size_mb=None if size is None else size / 1e6,
                 summary=summary(runs) if runs else None,
                 quality=runs[0].get("error", runs[0].get("padding")) if runs else None,

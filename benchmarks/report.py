@@ -68,8 +68,9 @@ def result_path(*parts: str) -> Path:
     return RESULTS / f"{'-'.join([datetime.date.today().isoformat(), platform.node() or 'machine', *names])}.json"
 
 
-def write_result(path: Path, result: dict[str, Any]) -> None:
-    """Write a result with the date and the machine before it."""
+def write_result(path: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """Write a result with the date and the machine before it; the whole is returned."""
     path.parent.mkdir(exist_ok=True)
     whole = {"date": datetime.date.today().isoformat(), "machine": machine(), **result}
     path.write_text(json.dumps(whole, indent=1) + "\n")
+    return whole

@@ -14,6 +14,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from benchmarks.chart import draw_charts
 from benchmarks.peer_report import case_name, tables
 from benchmarks.peers.catalogue import TASKS, Entry
 from benchmarks.peers.environments import interpreter, process_environment, versions
@@ -72,8 +73,11 @@ def main(task: str, photos: Path | None, rounds: int, seconds: float, threads: i
         Console(width=170).print(table)
     if write:
         path = result_path("peers", only, "" if task == "all" else task)
-        write_result(path, report)
-        click.echo(f"written: {path.relative_to(HERE.parent)}")
+        report = write_result(path, report)
+        # The README shows the charts of a run of all peers at all tasks.
+        charts = [] if only or task != "all" else draw_charts(report, path.parent)
+        for written in (path, *charts):
+            click.echo(f"written: {written.relative_to(HERE.parent)}")
 
 
 def _task(suite: Suite, task: str, packed: dict[Path, dict[str, Any]]) -> dict[str, Any]:

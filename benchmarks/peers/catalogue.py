@@ -13,7 +13,8 @@ class Entry:
     One peer in one configuration.
 
     ``module`` is its file below ``benchmarks/peers``, ``environment`` its file in ``requirements``; "" is the
-    environment that fastio itself is installed in. ``remark`` says where its output or its bytes differ.
+    environment that fastio itself is installed in. ``remark`` says where its output or its bytes differ;
+    ``keeps_pixels`` is False where packing made other pictures of the photos.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Entry:
     environment: str
     variant: str = ""
     remark: str = ""
+    keeps_pixels: bool = True
 
     @property
     def packed_name(self) -> str:
@@ -32,10 +34,12 @@ OPENCV = "not antialiased"
 
 PHOTOS = (
     Entry("fastio", "photos.fastio_store", ""),
-    Entry("FFCV, JPEG mode", "photos.ffcv_beton", "ffcv", "jpg", remark="encoded anew"),
-    Entry("FFCV, usual recipe", "photos.ffcv_beton", "ffcv", "recipe", remark="encoded anew, half decoded"),
-    Entry("FFCV, raw", "photos.ffcv_beton", "ffcv", "raw", remark="decoded"),
-    Entry("files, Pillow-SIMD", "photos.files_pillow", "pillow_simd"),
+    Entry("FFCV, JPEG mode", "photos.ffcv_beton", "ffcv", "jpg", "encoded anew", keeps_pixels=False),
+    Entry(
+        "FFCV, usual recipe", "photos.ffcv_beton", "ffcv", "recipe", "encoded anew, half decoded", keeps_pixels=False
+    ),
+    Entry("FFCV, raw", "photos.ffcv_beton", "ffcv", "raw", "decoded, 500 px at most", keeps_pixels=False),
+    Entry("files, Pillow-SIMD", "photos.files_pillow", "pillow_simd", "simd"),
     Entry("files, Pillow", "photos.files_pillow", "files_pil"),
     Entry("LMDB, OpenCV", "photos.lmdb_opencv", "plain_lmdb", remark=OPENCV),
     Entry("HDF5, OpenCV", "photos.h5py_opencv", "plain_h5py", remark=OPENCV),

@@ -67,7 +67,7 @@ def measure_loading(peer: Peer, work: Work, *, seconds: float, check: Check) -> 
     del first, batches
     samples = epochs = 0
     cpu, wall = cpu_seconds(), time.perf_counter()
-    while time.perf_counter() - wall < seconds:
+    while not epochs or time.perf_counter() - wall < seconds:
         for batch in loader:
             samples += len(batch[1])
             if work.task == "text" and time.perf_counter() - wall > seconds:

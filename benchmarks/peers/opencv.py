@@ -14,6 +14,9 @@ from benchmarks.peers.crops import center_places, random_box
 
 __all__ = ["center_224", "random_224", "transform"]
 
+# As Pillow reads them: a note of the camera's orientation turns nothing.
+FLAGS = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+
 cv2.setNumThreads(0)  # the workers are the parallelism
 
 
@@ -41,7 +44,7 @@ def transform(task: str) -> Callable[[Any], NDArray[np.uint8]]:
 
 
 def _decode(data: Any) -> NDArray[np.uint8]:
-    image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    image = cv2.imdecode(np.frombuffer(data, np.uint8), FLAGS)
     if image is None:
         raise ValueError(f"OpenCV cannot decode a picture of {len(data)} bytes")
     return image

@@ -23,13 +23,15 @@ def _photos(work: Work) -> Any:
         name="files",
     )
     if work.task == "random_224":
-        images = fn.decoders.image_random_crop(encoded, random_area=[0.08, 1.0], random_aspect_ratio=[3 / 4, 4 / 3])
+        images = fn.decoders.image_random_crop(
+            encoded, random_area=[0.08, 1.0], random_aspect_ratio=[3 / 4, 4 / 3], adjust_orientation=False
+        )
         images = fn.resize(images, size=(224, 224), interp_type=types.INTERP_LINEAR)
         images = fn.flip(images, horizontal=fn.random.coin_flip())
     else:
-        images = fn.decoders.image(encoded)
+        images = fn.decoders.image(encoded, adjust_orientation=False)
         images = fn.resize(images, resize_shorter=256, interp_type=types.INTERP_LINEAR)
-        images = fn.crop(images, crop=(224, 224))
+        images = fn.crop(images, crop=(224, 224), rounding="truncate")
     return images, labels
 
 

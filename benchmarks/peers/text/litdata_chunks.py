@@ -1,4 +1,4 @@
-"""LitData: chunks of arrays, its StreamingDataset and StreamingDataLoader."""
+"""LitData: chunks of tensors, its StreamingDataset and StreamingDataLoader."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import litdata
 import numpy as np
+import torch
 
 from benchmarks.peers.litdata_caches import own_caches
 from benchmarks.peers.sequences import pad
@@ -23,10 +24,10 @@ class _Sequences:
         self.source = source
         self.tokens: Any = None
 
-    def __call__(self, number: int) -> dict[str, Any]:
+    def __call__(self, number: int) -> Any:
         if self.tokens is None:
             self.tokens, self.offsets = np.load(self.source / "tokens.npy"), np.load(self.source / "offsets.npy")
-        return {"ids": self.tokens[self.offsets[number] : self.offsets[number + 1]].astype(np.int64)}
+        return torch.from_numpy(self.tokens[self.offsets[number] : self.offsets[number + 1]].astype(np.int64))
 
 
 def pack(work: Work) -> None:
@@ -50,5 +51,5 @@ def loader(work: Work) -> Iterable[Any]:
         num_workers=work.workers,
         persistent_workers=True,
         drop_last=False,
-        collate_fn=lambda rows: pad([row["ids"] for row in rows]),
+        collate_fn=pad,
     )

@@ -1,0 +1,178 @@
+"""Charts of a run beside peers: one picture for photos, one for sequences, from the JSON that is kept of it.
+
+python -m benchmarks.chart RESULT.json OUT_FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from benchmarks.peer_report import Row, rows
+
+__all__ = ["draw_charts"]
+
+OURS, OURS_CHANGED, PEER, PEER_CHANGED, INK = "#1558b0", "#8fb8ea", "#9aa3ad", "#e0b070", "#20262d"
+
+
+def draw_charts(report: dict[str, Any], folder: Path) -> Iterator[Path]:
+    """Write a PNG for the photos and one for the sequences, as far as the report has them; give their paths."""
+    photos = [task for task in report["tasks"] if task != "text"]
+    if photos:
+        yield _save(_photos(report, photos), folder / "peers-photos.png")
+    if "text" in report["tasks"]:
+        yield _save(_text(report), folder / "peers-text.png")
+
+
+def _photos(report: dict[str, Any], tasks: Sequence[str]) -> Figure:
+    """A panel a task, and one for the disk; the peers in the order of the first task."""
+    order = [row.name for row in rows(report, tasks[0])]
+    figure = Figure(figsize=(12.5, 1.6 + 0.36 * len(order)), layout="constrained", facecolor="white")
+    panels = figure.subplots(1, len(tasks) + 1, sharey=True, width_ratios=[3.0] * len(tasks) + [1.5])
+    for axes, task in zip(panels, tasks, strict=False):
+        found = {row.name: row for row in rows(report, task)}
+        _rates(axes, [found[name] for name in order], report["tasks"][task]["title"])
+    first = {row.name: row for row in rows(report, tasks[0])}
+    _disk(panels[-1], [first[name] for name in order])
+    _names(panels[0], [first[name] for name in order])
+    wall = f"wall, {report['settings']['threads']} threads or workers"
+    figure.legend(handles=[*_legend(wall)], loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+    figure.suptitle(f"Images per CPU-second ({_where(report)})", fontsize=11, color=INK)
+    return figure
+
+
+def _text(report: dict[str, Any]) -> Figure:
+    """Sequences per CPU-second, on a logarithmic axis, and the share of padding."""
+    found = rows(report, "text")
+    figure = Figure(figsize=(10.5, 1.6 + 0.36 * len(found)), layout="constrained", facecolor="white")
+    panels = figure.subplots(1, 2, sharey=True, width_ratios=[3.0, 1.0])
+    _rates(panels[0], found, "per CPU-second (logarithmic)", logarithmic=True)
+    _names(panels[0], found)
+    for place, row in enumerate(found):
+        if row.quality is not None:
+            panels[1].barh(place, 100 * row.quality, color=_colour(row), height=0.62)
+            panels[1].text(100 * row.quality + 2, place, f"{100 * row.quality:.1f} %", va="center", fontsize=8.5)
+    panels[1].set_xlim(0, 125)
+    _plain(panels[1], "padding in the batches")
+    size, wall = report["tasks"]["text"]["batch_size"], f"wall, {report['settings']['threads']} threads or workers"
+    figure.legend(
+        handles=[_legend(wall)[0], *_legend(wall)[2:3], _legend(wall)[-1]],
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        fontsize=9,
+    )
+    figure.suptitle(f"Sequences of 5 to 512 tokens, batches of {size} ({_where(report)})", fontsize=11, color=INK)
+    return figure
+
+
+def _rates(axes: Axes, found: Sequence[Row], title: str, *, logarithmic: bool = False) -> None:
+    """Bars with the slowest and the fastest round, a ring for the wall rate, a reason where there is no rate."""
+    fastest = max((max(row.summary.fastest, row.summary.per_second) for row in found if row.summary), default=1.0)
+    least = min((row.summary.slowest for row in found if row.summary), default=1.0)
+    start = 10 ** int(len(str(int(least))) - 1) / 2 if logarithmic else 0.0
+    if logarithmic:
+        axes.set_xscale("log")
+    for place, row in enumerate(found):
+        if row.summary is None:
+            axes.text(start or fastest * 0.01, place, f"not run: {row.reason[:60]}", va="center", fontsize=8, color=INK)
+            continue
+        s = row.summary
+        axes.barh(place, s.per_cpu_second - start, left=start, color=_colour(row), height=0.62)
+        axes.plot([s.slowest, s.fastest], [place, place], color=INK, linewidth=1.2)
+        axes.plot(s.per_second, place, marker="o", markersize=5, markerfacecolor="white", markeredgecolor=INK)
+        right = max(s.fastest, s.per_second)
+        axes.annotate(
+            f"{s.per_cpu_second:,.0f}", (right, place), (6, 0), textcoords="offset points", va="center", fontsize=8.5
+        )
+    axes.set_xlim(start or 0, fastest * (6 if logarithmic else 1.16))
+    _plain(axes, title)
+
+
+def _disk(axes: Axes, found: Sequence[Row]) -> None:
+    """What the packed form takes, as a multiple of the photos."""
+    sizes = [row.size_mb for row in found if row.size_mb is not None and row.keeps_pixels]
+    photos = min(sizes, default=1.0)
+    for place, row in enumerate(found):
+        if row.size_mb is not None:
+            axes.barh(place, row.size_mb / photos, color=_colour(row), height=0.62)
+            axes.annotate(
+                f"{row.size_mb / photos:.2f}",
+                (row.size_mb / photos, place),
+                (4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8.5,
+            )
+    axes.set_xlim(0, 1.3 * max((row.size_mb or 0) / photos for row in found))
+    _plain(axes, "disk, times the photos")
+
+
+def _names(axes: Axes, found: Sequence[Row]) -> None:
+    axes.set_yticks(range(len(found)), [f"{row.name}  ({row.remark})" if row.remark else row.name for row in found])
+    axes.invert_yaxis()
+    for label, row in zip(axes.get_yticklabels(), found, strict=True):
+        label.set_fontsize(9)
+        label.set_fontweight("bold" if row.ours else "normal")
+
+
+def _plain(axes: Axes, title: str) -> None:
+    axes.set_title(title, fontsize=10, color=INK)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(left=False, labelsize=8.5)
+    axes.grid(axis="x", color="#e4e7eb", linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def _colour(row: Row) -> str:
+    if row.ours:
+        return OURS if row.keeps_pixels else OURS_CHANGED
+    return PEER if row.keeps_pixels else PEER_CHANGED
+
+
+def _legend(wall: str) -> list[Any]:
+    return [
+        Patch(color=OURS, label="fastio"),
+        Patch(color=OURS_CHANGED, label="fastio, pixels changed at packing"),
+        Patch(color=PEER, label="peers"),
+        Patch(color=PEER_CHANGED, label="peers, pixels changed at packing"),
+        Line2D(
+            [],
+            [],
+            color=INK,
+            marker="o",
+            markerfacecolor="white",
+            markersize=5,
+            linewidth=1.2,
+            label=f"ring: {wall}; line: rounds",
+        ),
+    ]
+
+
+def _where(report: dict[str, Any]) -> str:
+    return f"{report['machine']['cpu']}, {report['date']}, median of {report['settings']['rounds']} rounds"
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    FigureCanvasAgg(figure).print_png(path)
+    return path
+
+
+def main(result: Path, folder: Path) -> None:
+    """Draw the charts of a kept result anew."""
+    for path in draw_charts(json.loads(result.read_text()), folder):
+        print(f"drawn: {path}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
