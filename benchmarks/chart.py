@@ -44,8 +44,8 @@ def _photos(report: dict[str, Any], tasks: Sequence[str]) -> Figure:
     first = {row.name: row for row in rows(report, tasks[0])}
     _disk(panels[-1], [first[name] for name in order])
     _names(panels[0], [first[name] for name in order])
-    wall = f"wall, {report['settings']['threads']} threads or workers"
-    figure.legend(handles=[*_legend(wall)], loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+    handles = _legend(list(first.values()), report)
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
     figure.suptitle(f"Images per CPU-second ({_where(report)})", fontsize=11, color=INK)
     return figure
 
@@ -63,14 +63,8 @@ def _text(report: dict[str, Any]) -> Figure:
             panels[1].text(100 * row.quality + 2, place, f"{100 * row.quality:.1f} %", va="center", fontsize=8.5)
     panels[1].set_xlim(0, 125)
     _plain(panels[1], "padding in the batches")
-    size, wall = report["tasks"]["text"]["batch_size"], f"wall, {report['settings']['threads']} threads or workers"
-    figure.legend(
-        handles=[_legend(wall)[0], *_legend(wall)[2:3], _legend(wall)[-1]],
-        loc="outside lower center",
-        ncols=3,
-        frameon=False,
-        fontsize=9,
-    )
+    size = report["tasks"]["text"]["batch_size"]
+    figure.legend(handles=_legend(found, report), loc="outside lower center", ncols=5, frameon=False, fontsize=9)
     figure.suptitle(f"Sequences of 5 to 512 tokens, batches of {size} ({_where(report)})", fontsize=11, color=INK)
     return figure
 
@@ -90,11 +84,10 @@ def _rates(axes: Axes, found: Sequence[Row], title: str, *, logarithmic: bool = 
         axes.barh(place, s.per_cpu_second - start, left=start, color=_colour(row), height=0.62)
         axes.plot([s.slowest, s.fastest], [place, place], color=INK, linewidth=1.2)
         axes.plot(s.per_second, place, marker="o", markersize=5, markerfacecolor="white", markeredgecolor=INK)
-        right = max(s.fastest, s.per_second)
-        axes.annotate(
-            f"{s.per_cpu_second:,.0f}", (right, place), (6, 0), textcoords="offset points", va="center", fontsize=8.5
-        )
-    axes.set_xlim(start or 0, fastest * (6 if logarithmic else 1.16))
+        ink = "white" if _colour(row) == OURS else INK
+        value = f"{s.per_cpu_second:,.0f}"
+        axes.annotate(value, (start, place), (6, 0), textcoords="offset points", va="center", fontsize=8.5, color=ink)
+    axes.set_xlim(start or 0, fastest * (2 if logarithmic else 1.05))
     _plain(axes, title)
 
 
@@ -139,27 +132,25 @@ def _colour(row: Row) -> str:
     return PEER if row.keeps_pixels else PEER_CHANGED
 
 
-def _legend(wall: str) -> list[Any]:
-    return [
-        Patch(color=OURS, label="fastio"),
-        Patch(color=OURS_CHANGED, label="fastio, pixels changed at packing"),
-        Patch(color=PEER, label="peers"),
-        Patch(color=PEER_CHANGED, label="peers, pixels changed at packing"),
-        Line2D(
-            [],
-            [],
-            color=INK,
-            marker="o",
-            markerfacecolor="white",
-            markersize=5,
-            linewidth=1.2,
-            label=f"ring: {wall}; line: rounds",
-        ),
-    ]
+def _legend(found: Sequence[Row], report: dict[str, Any]) -> list[Any]:
+    """The colours that are used, and the marks."""
+    meanings = {
+        OURS: "fastio",
+        OURS_CHANGED: "fastio, pixels changed at packing",
+        PEER: "peers",
+        PEER_CHANGED: "peers, pixels changed at packing",
+    }
+    used = {_colour(row) for row in found}
+    marks = f"ring: wall, {report['settings']['threads']} threads or workers; line: rounds"
+    ring = Line2D([], [], color=INK, marker="o", markerfacecolor="white", markersize=5, linewidth=1.2, label=marks)
+    return [*(Patch(color=colour, label=text) for colour, text in meanings.items() if colour in used), ring]
 
 
 def _where(report: dict[str, Any]) -> str:
-    return f"{report['machine']['cpu']}, {report['date']}, median of {report['settings']['rounds']} rounds"
+    rounds = report["settings"]["rounds"]
+    return (
+        f"{report['machine']['cpu']}, {report['date']}, {f'medians of {rounds} rounds' if rounds > 1 else 'one round'}"
+    )
 
 
 def _save(figure: Figure, path: Path) -> Path:
