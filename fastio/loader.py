@@ -29,7 +29,17 @@ from fastio.errors import SampleError, SchemaError
 from fastio.machine import available_cpus, rank_and_world
 from fastio.metrics import LoaderStats
 from fastio.mixing import warn_if_sorted
-from fastio.producer import Made, NativeProducer, OnError, PlainProducer, Producer
+from fastio.producer import (
+    Cache,
+    Made,
+    NativeProducer,
+    OnError,
+    PlainProducer,
+    Producer,
+    ResidentProducer,
+    check_cache,
+    in_ram,
+)
 from fastio.sampler import Division, Shuffle, Uneven
 from fastio.schema import IMAGE, RAW
 from fastio.thread_tuner import ThreadTuner
@@ -101,6 +111,8 @@ class FastLoader:
     * ``device``: batches are copied there ahead, as by ``DevicePrefetcher(loader, device)``; None: left on the CPU.
       ``transforms`` may then go on with those of batches (Normalize, ColorJitter, ...): what stands before the first of
       these is done by the native threads, the rest on the device.
+    * ``cache``: "ram" keeps all samples decoded in memory, "device" on the device, and does all ``transforms`` there.
+      They are read when the loader is built, before which MemoryError says if they do not fit; each rank keeps all.
 
     Use it as a context manager or drop it: threads end with it. A forked child that goes on with an inherited
     loader gets threads of its own. Iterate in a thread that is joined before the program ends: CPython before 3.14
@@ -127,6 +139,7 @@ class FastLoader:
         quality: Quality = "exact",
         layout: Layout = "channels_last",
         device: torch.device | str | int | None = None,
+        cache: Cache | None = None,
     ) -> None:
         _check_choices(dataset, shuffle=shuffle, on_error=on_error)
         threads = _whole("threads", threads, "0 (as many as available) or more", least=0)
@@ -144,15 +157,19 @@ class FastLoader:
         _check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
         self._depth = prefetch_batches
         self._on_error = on_error
-        chosen = as_list(transforms)
-        native, behind = split(chosen) if device is not None else (chosen, [])
+        check_cache(self.dataset, cache, device=device, on_error=on_error, is_native=_is_native(self.dataset))
+        native, behind = split(as_list(transforms), on_device=device is not None, resident=cache == "device")
         self._delivery = None
         if device is not None:
             self._delivery = Delivery(lane_to(device), depth=_DEPTH, transforms=behind, seed=seed)
-        self._fused = _fused(self.dataset, native, quality=quality, layout=layout, seed=seed)
+        source = self.dataset
+        if cache == "ram":
+            source = in_ram(source, threads=threads or available_cpus(), verify=verify is not False)
+        self._fused = _fused(source, native, quality=quality, layout=layout, seed=seed)
         self.quality = quality
         self._producer = _producer(
-            self.dataset,
+            source,
+            resident=self._delivery.device if self._delivery is not None and cache == "device" else None,
             fused=self._fused,
             is_planar=layout == "contiguous",
             threads=threads or available_cpus(),
@@ -406,9 +423,10 @@ def _is_native(dataset: FastDataset) -> bool:
     return kind.__getitem__ is FastDataset.__getitem__ and kind.__getitems__ is FastDataset.__getitems__
 
 
-def _producer(
+def _producer(  # noqa: PLR0913 - what the loader was told, passed on once
     dataset: FastDataset,
     *,
+    resident: torch.device | None,
     fused: Fused | None,
     is_planar: bool,
     threads: int,
@@ -418,6 +436,8 @@ def _producer(
     pin_memory: bool,
 ) -> Producer:
     """Native jobs where the dataset's samples are what the native core decodes, its own methods otherwise."""
+    if resident is not None:
+        return ResidentProducer(dataset, resident, threads=threads, verify=verify is not False, is_planar=is_planar)
     if dataset.transform is not None or not _is_native(dataset) or not dataset.reader.has_rows:
         return PlainProducer(dataset, threads=threads, on_error=on_error, pin_memory=pin_memory)
     return NativeProducer(

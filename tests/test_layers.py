@@ -99,6 +99,7 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
         "fastio.transforms.plain",
         "fastio.producer.native",
         "fastio.producer.plain",
+        "fastio.producer.resident",
     }
     measuring = {f"fastio.measure.{name}" for name in ("batch", "bus", "folder", "grid", "points", "profiler")}
     assert users <= {"fastio.dataset", "fastio.iterable", "fastio.loader", *tensors, *measuring}

@@ -39,13 +39,15 @@ def batches_of(kind: str, store: Path) -> Any:
     """Each way to a GPU: a loader with its own device, a prefetcher, and foreign batches, pinned and not."""
     if kind == "short":
         return FastLoader(store, 64, device="cuda", shuffle="full")
+    if kind == "cached":
+        return FastLoader(store, 64, device="cuda", cache="device", shuffle="full")
     if kind == "long":
         return DevicePrefetcher(FastLoader(store, 64, shuffle="full"), "cuda")
     return DevicePrefetcher(DataLoader(pageable(), 64, pin_memory=kind == "pinned"), "cuda", depth=3)
 
 
 @pytest.mark.filterwarnings("ignore:.*pin_memory.*:DeprecationWarning")
-@pytest.mark.parametrize("kind", ["short", "long", "pinned", "pageable"])
+@pytest.mark.parametrize("kind", ["short", "cached", "long", "pinned", "pageable"])
 def test_batches_arrive_undamaged_on_a_late_consumer(kind: str, store: Path) -> None:
     """Each sample arrives once and whole, although the consumer's stream is far behind and drops batches at once."""
     sums = []

@@ -92,6 +92,11 @@ class Delivery:
         self._recipe = Recipe(transforms, seed=seed)
         self._staging = Staging(lane, self._depth + 1)
 
+    @property
+    def device(self) -> torch.device:
+        """Where batches go."""
+        return self._lane.device
+
     def run(
         self, source: Iterator[Numbered], *, place: Callable[[], Place], arrive: Callable[[Place], None]
     ) -> Iterator[Any]:

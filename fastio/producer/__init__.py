@@ -1,9 +1,21 @@
-"""Two ways to make batches ahead of the training loop: native jobs, or the dataset's own samples in threads."""
+"""Ways to make batches ahead of the loop: native jobs, the dataset's own samples in threads, samples that are kept."""
 
 from __future__ import annotations
 
 from fastio.producer.base import Made, OnError, Producer, UnderWay
 from fastio.producer.native import NativeProducer
 from fastio.producer.plain import PlainProducer
+from fastio.producer.resident import Cache, ResidentProducer, check_cache, in_ram
 
-__all__ = ["Made", "NativeProducer", "OnError", "PlainProducer", "Producer", "UnderWay"]
+__all__ = [
+    "Cache",
+    "Made",
+    "NativeProducer",
+    "OnError",
+    "PlainProducer",
+    "Producer",
+    "ResidentProducer",
+    "UnderWay",
+    "check_cache",
+    "in_ram",
+]

@@ -121,10 +121,20 @@ def as_list(transforms: Sequence[AnyTransform] | AnyTransform | None) -> list[An
     return list(transforms) if isinstance(transforms, Sequence) else [transforms]
 
 
-def split(transforms: Sequence[AnyTransform]) -> tuple[list[Transform], list[AnyTransform]]:
-    """What the native decoders can do, which is all up to the first transform of batches, and the rest."""
+def split(
+    transforms: Sequence[AnyTransform], *, on_device: bool, resident: bool
+) -> tuple[list[Any], list[AnyTransform]]:
+    """
+    What the native decoders are to do, and what is done with batches on a device.
+
+    Where there is one, the first is all up to the first transform of batches, or nothing where samples lie there.
+    """
+    if not on_device:
+        return list(transforms), []
+    if resident:
+        return [], list(transforms)
     count = next((place for place, each in enumerate(transforms) if not isinstance(each, Transform)), len(transforms))
-    return [each for each in transforms[:count] if isinstance(each, Transform)], list(transforms[count:])
+    return list(transforms[:count]), list(transforms[count:])
 
 
 class _Stage(Protocol):
