@@ -200,7 +200,10 @@ class Encoder:
         probed: tuple[int, int] = (0, 0),
     ) -> Encoded:
         if len(documents.keys) + len(documents.problems) != found:
-            raise AssertionError(f"{found} documents came in, {len(documents.keys)} and {len(documents.problems)} out")
+            raise SourceError(
+                f"{found} documents were read, {len(documents.keys)} tokenised and {len(documents.problems)} refused: "
+                f"nothing is kept, report this"
+            )
         return Encoded(
             chunk=chunk,
             documents=len(documents.keys),
