@@ -92,12 +92,13 @@ def _end_quietly(ctx: click.Context) -> NoReturn:
 @click.version_option(package_name="fastio", message="fastio %(version)s")
 def cli() -> None:
     """
-    Pack folders of images into one open container, look into it, check it, and get the files back.
+    Pack training data into one open container, check it, get the files back; measure what limits a training.
 
     \b
     Example:
       fastio pack ./pngs train.lmdb --labels labels.pkl
       fastio verify train.lmdb --decode
+      fastio bench both train.py:loader_and_step
     """
 
 

@@ -88,20 +88,22 @@ def run_grid(
 
 
 def measure_point(data: GridData, point: Point, *, seconds: float, step: Callable[[Any], Any]) -> Repeat:
-    """Run the point's loader for about ``seconds``: at least until every batch that it holds ahead has come once."""
+    """Run the point's loader for about ``seconds``, two epochs at least, or as much of them as it holds ahead."""
     timer = StepTimer()
     device = "cuda" if torch.cuda.is_available() else None
     non_blocking = bool(point.get("non_blocking", False))
     least = max(_LEAST_STEPS, point.batches_ahead + 2)
     starts: list[float] = []
+    begun = time.perf_counter()
     with data.loader(point) as loader:
-        # Two epochs: the start of the second one shows what workers that end with an epoch cost.
-        for _ in range(2):
-            for batch in timer(limited(loader, ends=time.perf_counter() + seconds / 2, least=least)):
+        # Two epochs at least: the start of the second one shows what workers that end with an epoch cost.
+        while len(starts) < 2 or time.perf_counter() < begun + seconds:
+            ends = begun + (seconds if starts else seconds / 2)
+            for batch in timer(limited(loader, ends=ends, least=least)):
                 step(batch if device is None else move(batch, device, non_blocking=non_blocking))
             starts.append(timer.summary().first_batches_s)
     seen = timer.summary()
-    start_s = starts[1] - starts[0]
+    start_s = (starts[-1] - starts[0]) / (len(starts) - 1)
     loading_s = seen.loading.mean_s + start_s / data.batches
     step_s = loading_s + seen.training.mean_s
     return Repeat(loading_s, seen.training.mean_s, start_s, samples_per_s=seen.samples / seen.steps / step_s)

@@ -30,8 +30,8 @@ _NEXT = {
     "optimisers; mixed precision makes kernels shorter and this worse",
     "sync_bound": "let the host run ahead: no .item(), .cpu(), print of a tensor or non-pinned copy in every step; "
     "log every 50 steps",
-    "balanced": "loading and training take the same time: whatever makes one faster shows the other as the limit; "
-    "begin with the loader, which is the cheaper of the two",
+    "balanced": "neither half stands out, and a faster one only shows the other as the limit; a few percent of waiting "
+    "are won by prefetch and threads (`fastio tune DATA`), more only by a faster step",
 }
 
 
