@@ -13,11 +13,13 @@ from fastio.converters.base import Chunk, Problem, Source
 from fastio.converters.flat import open_flat
 from fastio.converters.imagefolder import open_imagefolder
 from fastio.converters.packer import PackReport, pack
+from fastio.converters.raw import Raw
 from fastio.converters.scan import Folder, image_kind, scan_root
 from fastio.converters.tar import is_tar, open_tar
+from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 
-__all__ = ["LAYOUTS", "SOURCES", "Chunk", "PackReport", "Problem", "Source", "open_source", "pack"]
+__all__ = ["LAYOUTS", "SOURCES", "Chunk", "PackReport", "Problem", "Raw", "Source", "Transcode", "open_source", "pack"]
 
 # A new layout is one file and one line here; the conformance tests run on it by themselves. Each takes the path, the
 # label file, and the scan of the path where one has been made.

@@ -10,23 +10,28 @@ from typing import TypeVar
 from fastio._native import ThreadPool
 from fastio.converters.base import Chunk, Source
 
-__all__ = ["in_order", "read_ahead"]
+__all__ = ["begun_ahead", "in_order", "read_ahead"]
 
-DEPTH = 3  # pieces that native threads read while one is being used
+DEPTH = 3  # pieces that native threads work on while one is being used
 
 _Piece = TypeVar("_Piece")
 _Result = TypeVar("_Result")
 
 
 def read_ahead(source: Source, pieces: Iterable[range], pool: ThreadPool) -> Generator[Chunk, None, None]:
+    """The chunks of a source in order, ``DEPTH`` of them being read by the native threads meanwhile."""
+    return begun_ahead(source.begin(piece, pool) for piece in pieces)
+
+
+def begun_ahead(works: Iterable[Callable[[], _Result]]) -> Generator[_Result, None, None]:
     """
-    The chunks of a source in order, ``DEPTH`` of them being read by the native threads meanwhile.
+    What begun works give, in order, with ``DEPTH`` of them under way meanwhile on native threads.
 
     No Python thread: one would fight with the writer for the GIL, which costs more than it brings.
     """
-    waiting: deque[Callable[[], Chunk]] = deque()
-    for piece in pieces:
-        waiting.append(source.begin(piece, pool))
+    waiting: deque[Callable[[], _Result]] = deque()
+    for work in works:
+        waiting.append(work)
         if len(waiting) > DEPTH:
             yield waiting.popleft()()
     while waiting:

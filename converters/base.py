@@ -10,7 +10,7 @@ from fastio._native import ThreadPool
 from fastio.schema import Schema
 from fastio.store.base import SampleBatch
 
-__all__ = ["Chunk", "Problem", "Source"]
+__all__ = ["Chunk", "Problem", "Source", "Stage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,41 @@ class Chunk:
 
     batch: SampleBatch
     problems: Sequence[Problem]
+
+
+class Stage(Protocol):
+    """
+    What is done to samples between their source and the store, on native threads.
+
+    One object is one run: chunks come in order, and so do their results.
+    """
+
+    @property
+    def growth(self) -> int:
+        """About how many bytes a byte becomes: chunks are the smaller for it."""
+        ...
+
+    @property
+    def source_bytes(self) -> int:
+        """Bytes, as the source has them, of what has been given on."""
+        ...
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """JSON for the store: the options, and what was done."""
+        ...
+
+    def begin(self, chunk: Chunk, schema: Schema, pool: ThreadPool) -> Callable[[], Chunk]:
+        """
+        Begin to work on a chunk of the source's ``schema``; the result waits for it and gives the new chunk.
+
+        What is found to be damaged becomes a problem of the chunk.
+        """
+        ...
+
+    def schema(self, source: Schema) -> Schema:
+        """What the samples consist of afterwards; known when a first chunk with samples has been begun."""
+        ...
 
 
 class Source(Protocol):
@@ -81,6 +116,10 @@ class Source(Protocol):
 
     def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
         """The samples that are not already problems, cut into pieces of bounded size."""
+        ...
+
+    def shuffled(self, seed: int) -> Source:
+        """The same samples in an order that is a pure function of their names and the seed, which metadata record."""
         ...
 
     def begin(self, chunk: range, pool: ThreadPool | None = None) -> Callable[[], Chunk]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.lengths import length_histogram
+from fastio.converters.packing import class_mixing_of, packing_lines
 from fastio.converters.probe import KIND_NAMES, probe
 from fastio.converters.text_readers import text_reader
 from fastio.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
@@ -139,6 +140,9 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "fields": {field.name: _payload(store, field, sizes[field.name]) for field in store.schema.payload},
         "source": _source(store.metadata),
         "tokenizer": _tokenizer(store.metadata),
+        "packing": packing_lines(store.metadata),
+        "options": {name: store.metadata[name] for name in ("packing", "shuffle") if name in store.metadata},
+        "class_mixing": class_mixing_of(store),
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
         "read_without_fastio": _path_of_set(store) + snippet_of(store) if store.schema.payload else "",

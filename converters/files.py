@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from fastio.converters.base import Chunk, Problem
 from fastio.converters.cut import cut
 from fastio.converters.probe import KIND_NAMES, image_problem, probe
 from fastio.converters.scan import Folder
+from fastio.sampler import full_order
 from fastio.schema import COLUMN, IMAGE, Field, Schema
 from fastio.spans import Spans
 from fastio.store.base import SampleBatch
@@ -86,6 +87,18 @@ class FileSource:
     def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
         """Cut the files that are not problems already."""
         return cut(self.sizes, max_bytes, max_samples)
+
+    def shuffled(self, seed: int) -> FileSource:
+        """See ``fastio.converters.Source``."""
+        order = full_order(len(self.keys), seed=seed, epoch=0)
+        return replace(
+            self,
+            keys=[self.keys[i] for i in order.tolist()],
+            sizes=self.sizes[order],
+            kinds=self.kinds[order],
+            labels=None if self.labels is None else self.labels[order],
+            metadata={**self.metadata, "shuffle": seed},
+        )
 
     def begin(self, chunk: range, pool: _native.ThreadPool | None = None) -> Callable[[], Chunk]:
         """Begin to read one piece; see ``fastio.converters.Source``."""

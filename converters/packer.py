@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastio import _native
-from fastio.converters.ahead import read_ahead
-from fastio.converters.base import Chunk, Problem, Source
+from fastio.converters.ahead import begun_ahead, read_ahead
+from fastio.converters.base import Chunk, Problem, Source, Stage
 from fastio.converters.describe import store_bytes
+from fastio.converters.raw import Raw
 from fastio.converters.scan import shown
+from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
-from fastio.store import create_store, open_store
+from fastio.store import SampleWriter, check_target, create_store, open_store
 
 __all__ = ["PackReport", "pack"]
 
@@ -36,7 +38,9 @@ class PackReport:
     found: int
     packed: int
     skipped: Sequence[Problem]
-    payload_bytes: int  # the encoded bytes that went into the store
+    payload_bytes: int  # the samples' bytes that went into the store
+    source_bytes: int  # the same samples' bytes in the source
+    packing: Mapping[str, Any]  # what was done to the pictures, as the store records it; empty: nothing
     source_disk_bytes: int  # what the files take on disk, in blocks
     store_bytes: int
     shards: int
@@ -53,6 +57,7 @@ def pack(
     source: Source,
     out: str | os.PathLike[str],
     *,
+    pictures: Transcode | Raw | None = None,
     jobs: int | None = None,
     on_error: Literal["raise", "skip"] = "raise",
     shard_bytes: int | None = None,
@@ -62,9 +67,10 @@ def pack(
     """
     Pack all samples of ``source`` into the store ``out``, whose format its suffix names.
 
-    ``jobs`` native threads read ahead (default: the CPUs this process may use, 16 at most). A bad sample stops the run
-    (``raise``) or is left out and kept in the store's ledger, ``metadata["skipped"]``
-    (``skip``). The result does not depend on ``jobs``. Whatever fails, nothing lies
+    Bytes are kept as they are, unless ``pictures`` says what is to become of them; the store's
+    ``metadata["packing"]`` then records it. ``jobs`` native threads work ahead (default: the CPUs this process may
+    use, 16 at most). A bad sample stops the run (``raise``) or is left out and kept in the store's ledger,
+    ``metadata["skipped"]`` (``skip``). The result does not depend on ``jobs``. Whatever fails, nothing lies
     under the final name. ``progress(samples, bytes)`` is told of every piece written.
     """
     if on_error not in ("raise", "skip"):
@@ -72,47 +78,61 @@ def pack(
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs={jobs}: expected at least 1")
     begun = time.perf_counter()
-    skipped = list(source.problems)
-    if on_error == "raise" and skipped:
-        raise _stop(source, skipped[0], of=len(skipped))
-    if len(source) == len(skipped):
-        raise _nothing_left(source, skipped)
-    packed, payload_bytes = 0, 0
-    with create_store(out, source.schema, overwrite=overwrite, shard_bytes=shard_bytes) as writer:
-        for chunk in _read(source, jobs):
+    if on_error == "raise" and source.problems:
+        raise _stop(source, source.problems[0], of=len(source.problems))
+    check_target(out, overwrite=overwrite, shard_bytes=shard_bytes)
+    stage = None if pictures is None else pictures.stage()
+    done = _Done(list(source.problems))
+    with ExitStack() as writers, closing(_chunks(source, stage, jobs)) as chunks:
+        writer: SampleWriter | None = None
+        for chunk in chunks:
             if chunk.problems and on_error == "raise":
                 raise _stop(source, chunk.problems[0], of=1)
-            skipped += chunk.problems
-            if not chunk.batch.keys:
-                continue
-            writer.append(chunk.batch)
-            size = sum(int(spans.sizes.sum()) for spans in chunk.batch.spans.values())
-            packed += len(chunk.batch.keys)
-            payload_bytes += size
-            if progress is not None:
-                progress(len(chunk.batch.keys), size)
-        skipped.sort(key=lambda problem: problem.key)
-        if not packed:
-            raise _nothing_left(source, skipped)
-        if packed + len(skipped) != len(source):
-            raise _miscounted(source, packed, len(skipped))
-        writer.close(_metadata(source, skipped))
-    seconds = time.perf_counter() - begun
-    return _report(source, os.fspath(out), skipped, packed=packed, payload_bytes=payload_bytes, seconds=seconds)
+            if chunk.batch.keys and writer is None:  # only now a stage knows what it makes
+                schema = source.schema if stage is None else stage.schema(source.schema)
+                writer = create_store(out, schema, overwrite=overwrite, shard_bytes=shard_bytes)
+                writers.enter_context(writer)
+            done.write(chunk, writer, progress)
+        if writer is None:
+            raise _nothing_left(source, done.skipped)
+        if done.samples + len(done.skipped) != len(source):
+            raise _miscounted(source, done)
+        writer.close(_metadata(source, stage, done.skipped))
+    return _report(source, stage, os.fspath(out), done, seconds=time.perf_counter() - begun)
 
 
-def _report(
-    source: Source, out: str, skipped: Sequence[Problem], *, packed: int, payload_bytes: int, seconds: float
-) -> PackReport:
+@dataclass(slots=True)
+class _Done:
+    """What has been written so far, and what has not."""
+
+    skipped: list[Problem]
+    samples: int = 0
+    size_bytes: int = 0
+
+    def write(self, chunk: Chunk, writer: SampleWriter | None, progress: Callable[[int, int], object] | None) -> None:
+        self.skipped += chunk.problems
+        if writer is None or not chunk.batch.keys:
+            return
+        writer.append(chunk.batch)
+        size = sum(int(spans.sizes.sum()) for spans in chunk.batch.spans.values())
+        self.samples += len(chunk.batch.keys)
+        self.size_bytes += size
+        if progress is not None:
+            progress(len(chunk.batch.keys), size)
+
+
+def _report(source: Source, stage: Stage | None, out: str, done: _Done, *, seconds: float) -> PackReport:
     """What was done, and the size of the store as it now lies there and opens."""
     with open_store(out) as store:
         return PackReport(
             path=out,
             format=store.format,
             found=len(source),
-            packed=packed,
-            skipped=skipped,
-            payload_bytes=payload_bytes,
+            packed=done.samples,
+            skipped=_sorted(done.skipped),
+            payload_bytes=done.size_bytes,
+            source_bytes=done.size_bytes if stage is None else stage.source_bytes,
+            packing={} if stage is None else stage.record,
             source_disk_bytes=source.disk_bytes,
             store_bytes=store_bytes(store),
             shards=len(store.shard_paths),
@@ -121,19 +141,32 @@ def _report(
         )
 
 
-def _read(source: Source, jobs: int | None) -> Iterator[Chunk]:
-    """The source's chunks in order; when the packer leaves early, the threads end before its files are removed."""
-    pieces = source.chunks(CHUNK_BYTES, CHUNK_SAMPLES)
+def _chunks(source: Source, stage: Stage | None, jobs: int | None) -> Generator[Chunk, None, None]:
+    """
+    The source's chunks in order, after the stage where there is one.
+
+    When the packer leaves early, the threads end before its files are removed.
+    """
+    pieces = source.chunks(CHUNK_BYTES // (stage.growth if stage else 1), CHUNK_SAMPLES)
     with (
         closing(_native.ThreadPool(jobs or min(available_cpus(), MAX_JOBS))) as pool,
         closing(read_ahead(source, pieces, pool)) as chunks,
     ):
-        yield from chunks
+        if stage is None:
+            yield from chunks
+            return
+        with closing(begun_ahead(stage.begin(chunk, source.schema, pool) for chunk in chunks)) as changed:
+            yield from changed
 
 
-def _metadata(source: Source, skipped: Sequence[Problem]) -> dict[str, Any]:
-    ledger = [{"key": problem.key, "problem": problem.problem} for problem in skipped]
-    return {**source.metadata, "skipped": ledger}
+def _metadata(source: Source, stage: Stage | None, skipped: Sequence[Problem]) -> dict[str, Any]:
+    ledger = [{"key": problem.key, "problem": problem.problem} for problem in _sorted(skipped)]
+    packing = {} if stage is None else {"packing": stage.record}
+    return {**source.metadata, **packing, "skipped": ledger}
+
+
+def _sorted(problems: Sequence[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda problem: problem.key)
 
 
 def _stop(source: Source, problem: Problem, *, of: int) -> SourceError:
@@ -144,17 +177,17 @@ def _stop(source: Source, problem: Problem, *, of: int) -> SourceError:
     )
 
 
-def _miscounted(source: Source, packed: int, skipped: int) -> SourceError:
+def _miscounted(source: Source, done: _Done) -> SourceError:
     return SourceError(
-        f"{shown(source.path)}: {len(source)} samples were found, {packed} packed and {skipped} skipped; "
-        f"the source gave others than it announced: nothing is kept, report this"
+        f"{shown(source.path)}: {len(source)} samples were found, {done.samples} packed and {len(done.skipped)} "
+        f"skipped; the source gave others than it announced: nothing is kept, report this"
     )
 
 
 def _nothing_left(source: Source, skipped: Sequence[Problem]) -> SourceError:
     if not skipped:
         return SourceError(f"{shown(source.path)}: nothing to pack, the source is empty")
-    first = skipped[0]
+    first = _sorted(skipped)[0]
     return SourceError(
         f"{shown(source.path)}: nothing left to pack, all {len(skipped)} have problems; "
         f"the first: {first.key} {first.problem}"

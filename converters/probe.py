@@ -8,10 +8,24 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.spans import Spans
 
-__all__ = ["KIND_NAMES", "image_problem", "probe"]
+__all__ = ["KIND_NAMES", "decode_problem", "image_problem", "probe"]
 
 # By the kind that fastio._native.probe_images gives.
 KIND_NAMES = ("unknown", "JPEG", "PNG", "GIF", "BMP", "WebP", "TIFF", "PNM")
+
+
+_DECODE_PROBLEMS = {
+    _native.TRUNCATED: "cannot be decoded: its data end too early",
+    _native.CORRUPT: "cannot be decoded: its data are damaged",
+    _native.UNSUPPORTED: "cannot be written anew: there is not enough memory for it",
+    _native.BAD_SHAPE: "decodes to another size than its header announces",
+    _native.NOT_IMAGE: "is not an image",
+}
+
+
+def decode_problem(status: int) -> str:
+    """One sentence on a picture that a native decoder gave this status."""
+    return _DECODE_PROBLEMS.get(status, f"cannot be decoded (status {status})")
 
 
 def probe(spans: Spans) -> NDArray[np.int32]:

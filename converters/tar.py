@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fastio.converters.cut import cut
 from fastio.converters.probe import image_problem, probe
 from fastio.converters.scan import Folder, shown
 from fastio.errors import SourceError
+from fastio.sampler import full_order
 from fastio.schema import IMAGE, TEXT, TOKENS, Schema
 from fastio.spans import Spans
 from fastio.store import open_store
@@ -62,6 +63,7 @@ class TarSource:
     problems: Sequence[Problem]
     kept: NDArray[np.int64]  # the store's samples that are not problems already
     layout: str = "tar"
+    shuffle: int | None = None
 
     @property
     def schema(self) -> Schema:
@@ -80,6 +82,10 @@ class TarSource:
             kept["tokenizer"] = known["tokenizer"]
         if any(field.codec in (TEXT, TOKENS) for field in self.schema.payload):
             kept["text_source"] = known.get("text_source") or known.get("source")
+        if self.shuffle is not None:
+            kept["shuffle"] = self.shuffle
+        if known.get("packing"):
+            kept["packing_before"] = [*known.get("packing_before", []), known["packing"]]
         return {"classes": known.get("classes"), "source": source, **kept}
 
     @property
@@ -103,6 +109,11 @@ class TarSource:
     def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
         """Cut by the bytes of all payload fields together."""
         return cut(self._sizes(), max_bytes, max_samples)
+
+    def shuffled(self, seed: int) -> TarSource:
+        """See ``fastio.converters.Source``."""
+        by_key = np.array(self.store.keys(self.kept), object).argsort(kind="stable")
+        return replace(self, kept=self.kept[by_key][full_order(len(self.kept), seed=seed, epoch=0)], shuffle=seed)
 
     def begin(self, chunk: range, pool: _native.ThreadPool | None = None) -> Callable[[], Chunk]:
         """Spans over the mapped shards, read ahead by the kernel; nothing is copied here."""
@@ -131,7 +142,7 @@ class TarSource:
         columns = {field.name: self.store.column(field.name)[indices] for field in self.schema.columns}
         batch = SampleBatch(keys, spans, columns, shapes)
         if problems:
-            batch = _without(batch, np.setdiff1d(np.arange(len(keys)), np.fromiter(problems, np.int64, len(problems))))
+            batch = batch.at(np.setdiff1d(np.arange(len(keys)), np.fromiter(problems, np.int64, len(problems))))
         return Chunk(batch, [Problem(keys[i], problems[i]) for i in sorted(problems)])
 
     def _sizes(self) -> NDArray[np.int64]:
@@ -158,12 +169,3 @@ def _repeated(store: SealedStore) -> dict[int, Problem]:
                 repeated[index] = Problem(shown(key), f"comes again in {name}, after {first}")
         start += shard.count
     return repeated
-
-
-def _without(batch: SampleBatch, good: NDArray[np.int64]) -> SampleBatch:
-    return SampleBatch(
-        keys=[batch.keys[i] for i in good],
-        spans={name: spans.at(good) for name, spans in batch.spans.items()},
-        columns={name: column[good] for name, column in batch.columns.items()},
-        shapes={name: shape[good] for name, shape in batch.shapes.items()},
-    )

@@ -18,7 +18,7 @@ from fastio.converters.base import Problem, Source
 from fastio.converters.compare import Comparison, compare, compare_chunks
 from fastio.converters.cut import cut
 from fastio.converters.describe import store_bytes
-from fastio.converters.probe import image_problem, probe
+from fastio.converters.probe import decode_problem, image_problem, probe
 from fastio.converters.text.again import TextAgain
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
@@ -174,16 +174,8 @@ def _decode_equal(spans: Spans, part: NDArray[np.int64], size: tuple[int, int]) 
             if text:
                 wrong[int(i)] = text
         else:
-            wrong[int(i)] = _DECODE_PROBLEMS.get(int(status[i]), f"cannot be decoded (status {status[i]})")
+            wrong[int(i)] = decode_problem(int(status[i]))
     return wrong
-
-
-_DECODE_PROBLEMS = {
-    _native.TRUNCATED: "cannot be decoded: its data end too early",
-    _native.CORRUPT: "cannot be decoded: its data are damaged",
-    _native.BAD_SHAPE: "decodes to another size than its header announces",
-    _native.NOT_IMAGE: "is not an image",
-}
 
 
 def _pillow_problem(data: NDArray[np.uint8]) -> str:

@@ -57,6 +57,8 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
 
 
 def _print(said: dict[str, Any]) -> None:
+    from fastio.converters.packing import mixing_line
+
     shards = f" in {said['shards']} shards" if said["shards"] > 1 else ""
     click.echo(
         f"{printable(said['path'])}: {said['format']}, {counted(said['samples'], 'sample')}, "
@@ -73,7 +75,11 @@ def _print(said: dict[str, Any]) -> None:
             f"packed from {printable(str(source.get('name')))} ({source.get('layout')}){labels}; "
             f"{number(said['skipped'])} skipped" + (" (--skipped lists them)" if said["skipped"] else "")
         )
-    elif said["ledger"]:
+    for line in said["packing"]:
+        click.echo(printable(line))
+    if said["class_mixing"] is not None:
+        click.echo(mixing_line(said["class_mixing"]))
+    if not source and said["ledger"]:
         left = ", ".join(f"{number(len(entries))} {_LEDGERS[name]}" for name, entries in said["ledger"].items())
         click.echo(f"beside the samples: {left} (--skipped lists them)")
     click.echo()

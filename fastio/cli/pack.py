@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from fastio.cli.pack_text import packs_text
+from fastio.cli.picture_options import PictureArguments, picture_options
 from fastio.cli.screen import SIZE, counted, meter, number, printable, problem_table, size
 from fastio.cli.text_options import TEXT_LAYOUTS
 
@@ -19,7 +20,6 @@ __all__ = ["pack"]
 @click.command()
 @click.argument("src")
 @click.argument("out")
-@click.option("--labels", metavar="FILE", help="Label file of a flat folder: .pkl, .csv, .tsv, .json or .jsonl.")
 @click.option(
     "--layout",
     type=click.Choice(("auto", "flat", "imagefolder", "tar", *TEXT_LAYOUTS)),
@@ -43,42 +43,54 @@ __all__ = ["pack"]
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT where it exists.")
 @packs_text
+@picture_options
 def pack(
     src: str,
     out: str,
     *,
-    labels: str | None,
     layout: str,
     jobs: int | None,
     on_error: Literal["raise", "skip"],
     shard_size: int | None,
     overwrite: bool,
+    pictures: PictureArguments,
 ) -> None:
     """
     Pack SRC (a flat folder, class folders, tar shards or text) into OUT (.lmdb, .h5, .tar, or shards name-%06d.tar).
 
-    Bytes are kept as they are; text becomes token ids with --tokenizer. OUT appears when it is whole, or not at all.
+    Bytes are kept as they are, unless --restart, --short-side, --max-side or --raw say otherwise; text becomes token
+    ids with --tokenizer. OUT appears when it is whole, or not at all.
 
     \b
     Example:
       fastio pack ./pngs train.lmdb --labels labels.pkl
       fastio pack ./imagenet 'train-%06d.tar' --shard-size 1GB --on-error skip
+      fastio pack ./imagenet train.lmdb --shuffle 0 --restart 8
       fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
     """
-    from fastio.converters import open_source
     from fastio.converters import pack as run
-    from fastio.store import check_target
+    from fastio.converters.packing import advice, packing_lines
+    from fastio.store import check_target, open_store
 
     check_target(out, overwrite=overwrite, shard_bytes=shard_size)  # before a source that may take long to scan
-    source = open_source(src, layout=layout, labels=labels)
+    source = pictures.source(src, layout)
     click.echo(_found(source), err=True)
     with meter("packing", len(source) - len(source.problems)) as progress:
         report = run(
-            source, out, jobs=jobs, on_error=on_error, shard_bytes=shard_size, overwrite=overwrite, progress=progress
+            source,
+            out,
+            pictures=pictures.chosen(),
+            jobs=jobs,
+            on_error=on_error,
+            shard_bytes=shard_size,
+            overwrite=overwrite,
+            progress=progress,
         )
     if report.skipped:
         problem_table([(problem.key, problem.problem) for problem in report.skipped])
-    for line in _summary(report):
+    with open_store(out) as store:
+        done, better = packing_lines(store.metadata), advice(store)
+    for line in (*_summary(report), *map(printable, done), *better):
         click.echo(line)
 
 
@@ -96,9 +108,9 @@ def _found(source: Source) -> str:
 def _summary(report: PackReport) -> list[str]:
     from fastio.converters.describe import overhead_reason
 
-    rate = f"{number(report.packed // report.seconds)} samples/s, {size(report.payload_bytes / report.seconds)}/s"
+    rate = f"{number(report.packed // report.seconds)} samples/s, {size(report.source_bytes / report.seconds)}/s"
     shards = f" in {report.shards} shards" if report.shards > 1 else ""
-    mean = number(report.payload_bytes / report.packed)
+    before, after = (number(each / report.packed) for each in (report.source_bytes, report.payload_bytes))
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
     of = counted(report.found, "sample")
     packed = f"packed {number(report.packed)} of {of}{skipped} in {report.seconds:.2f} s ({rate})"
@@ -106,6 +118,6 @@ def _summary(report: PackReport) -> list[str]:
     above = f"{number(report.overhead_bytes)} B a sample on top ({overhead_reason(report.format)})"
     return [
         packed,
-        f"before: {size(report.payload_bytes)}, {mean} B a sample; {files}",
-        f"after:  {size(report.store_bytes)}{shards}, {above}",
+        f"before: {size(report.source_bytes)}, {before} B a sample; {files}",
+        f"after:  {size(report.store_bytes)}{shards}, {after} B a sample and {above}",
     ]

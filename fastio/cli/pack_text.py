@@ -34,7 +34,7 @@ def packs_text(command: _Command) -> _Command:
                 )
             command(src, out, **options)
             return
-        others = [name for name, value in options.items() if value and name not in _SHARED]
+        others = [name for name, value in options.items() if value not in (None, False) and name not in _SHARED]
         if others:
             raise click.UsageError(f"--{others[0].replace('_', '-')} is for pictures; {src} is text")
         _pack(text, src, out, **{name: options[name] for name in _SHARED})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-__all__ = ["PLUGIN_ERRORS", "decode_with_pillow"]
+__all__ = ["PLUGIN_ERRORS", "decode_with_pillow", "mode_of"]
 
 Encoded = bytes | memoryview | NDArray[np.uint8]
 
@@ -43,10 +45,22 @@ def decode_with_pillow(data: Encoded, mode: str) -> NDArray[np.uint8]:
     return pixels.reshape(*pixels.shape[:2], -1)
 
 
+def mode_of(data: Encoded) -> str:
+    """Pillow's name for how the picture's pixels are stored ("RGB", "CMYK", "I;16"); ValueError as above."""
+    with _opened(data) as picture:
+        return picture.mode
+
+
 def _decode(data: Encoded, mode: str) -> NDArray[np.uint8]:
+    with _opened(data) as picture:
+        return np.array(picture.convert(mode))
+
+
+@contextmanager
+def _opened(data: Encoded) -> Iterator[Image.Image]:
     try:
         with Image.open(io.BytesIO(data.data if isinstance(data, np.ndarray) else data)) as picture:
-            return np.array(picture.convert(mode))
+            yield picture
     except UnidentifiedImageError as exc:
         raise ValueError("it is not recognised as a picture, not by Pillow either") from exc
     except PLUGIN_ERRORS as exc:

@@ -31,6 +31,15 @@ class SampleBatch:
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     shapes: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
 
+    def at(self, positions: NDArray[np.int64]) -> SampleBatch:
+        """The samples at these positions."""
+        return SampleBatch(
+            keys=[self.keys[i] for i in positions.tolist()],
+            spans={name: spans.at(positions) for name, spans in self.spans.items()},
+            columns={name: column[positions] for name, column in self.columns.items()},
+            shapes={name: shapes[positions] for name, shapes in self.shapes.items()},
+        )
+
 
 class SampleStore(Protocol):
     """

@@ -22,19 +22,20 @@ std::pair<T*, nb::capsule> allocate(std::size_t count) {
 /// What one batch became. Filled by the threads of its job, taken once when that is done.
 class PyTranscoded {
  public:
-  explicit PyTranscoded(std::size_t count)
-      : results_(std::make_shared<std::vector<Transcoded>>(count)) {}
+  explicit PyTranscoded(std::size_t count) : results_(std::make_shared<TranscodedBatch>(count)) {}
 
-  [[nodiscard]] std::size_t size() const { return results_->size(); }
-  [[nodiscard]] std::shared_ptr<std::vector<Transcoded>> begin() {
+  [[nodiscard]] std::size_t size() const { return results_->pictures.size(); }
+  [[nodiscard]] std::shared_ptr<TranscodedBatch> begin() {
     if (begun_) throw std::runtime_error("a batch has been begun with this already");
     begun_ = true;
     return results_;
   }
 
   nb::tuple take(BufferRing& ring) {
-    if (results_.use_count() > 1) throw std::runtime_error("the batch is not done: wait for it");
-    const std::vector<Transcoded>& all = *results_;
+    const std::vector<Transcoded>& all = results_->pictures;
+    if (results_->done.load(std::memory_order_acquire) < all.size()) {
+      throw std::runtime_error("the batch is not done: wait for it");
+    }
     const std::size_t count = all.size();
     std::size_t total = 0;
     std::size_t places = 0;
@@ -42,7 +43,7 @@ class PyTranscoded {
       total += each.bytes.size();
       places += each.intervals.size() / sizeof(std::uint32_t);
     }
-    ByteArray data = acquire(ring, total);
+    ByteArray data = acquire(ring, std::max<std::size_t>(total, 1));
     const auto [sizes, sizes_owner] = allocate<std::int64_t>(count);
     const auto [facts, facts_owner] = allocate<std::int32_t>(5 * count);
     const auto [intervals, intervals_owner] = allocate<std::uint32_t>(places);
@@ -61,7 +62,7 @@ class PyTranscoded {
       if (counts[i] > 0) std::memcpy(next_place, each.intervals.bytes().data(), 4 * counts[i]);
       next_place += counts[i];
     }
-    results_ = std::make_shared<std::vector<Transcoded>>();
+    results_ = std::make_shared<TranscodedBatch>(0);
     return nb::make_tuple(data, Owned<std::int64_t, 1>(sizes, {count}, sizes_owner),
                           Owned<std::int32_t, 2>(facts, {count, 5}, facts_owner),
                           Owned<std::uint32_t, 1>(intervals, {places}, intervals_owner),
@@ -69,7 +70,7 @@ class PyTranscoded {
   }
 
  private:
-  std::shared_ptr<std::vector<Transcoded>> results_;
+  std::shared_ptr<TranscodedBatch> results_;
   bool begun_ = false;
 };
 

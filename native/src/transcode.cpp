@@ -41,13 +41,15 @@ bool is_rich(Bytes file, const PngHeader& header) noexcept {
 class TranscodeTask final : public Task {
  public:
   TranscodeTask(std::unique_ptr<Bytes[]> spans, const TranscodeOptions& options,
-                std::shared_ptr<std::vector<Transcoded>> out) noexcept
+                std::shared_ptr<TranscodedBatch> out) noexcept
       : spans_(std::move(spans)), options_(options), out_(std::move(out)) {}
 
   void run(Worker& worker, std::size_t first, std::size_t last) noexcept override {
     for (std::size_t i = first; i < last; ++i) {
-      Transcoded& out = (*out_)[i];
+      Transcoded& out = out_->pictures[i];
       out.status = transcode(worker, spans_[i], out);
+      if (out.status != Status::ok) out.bytes.resize(0);
+      out_->done.fetch_add(1, std::memory_order_release);
     }
   }
 
@@ -130,14 +132,14 @@ class TranscodeTask final : public Task {
 
   const std::unique_ptr<Bytes[]> spans_;
   const TranscodeOptions options_;
-  const std::shared_ptr<std::vector<Transcoded>> out_;
+  const std::shared_ptr<TranscodedBatch> out_;
 };
 
 }  // namespace
 
 std::unique_ptr<Task> transcode_task(std::unique_ptr<Bytes[]> spans,
                                      const TranscodeOptions& options,
-                                     std::shared_ptr<std::vector<Transcoded>> out) noexcept {
+                                     std::shared_ptr<TranscodedBatch> out) noexcept {
   return std::make_unique<TranscodeTask>(std::move(spans), options, std::move(out));
 }
 

@@ -1,6 +1,7 @@
 /// Encoded pictures written anew on their way into a store.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,7 +32,7 @@ enum class Outcome : std::int32_t {
   fitting = 2,    ///< kept as it is, and as it should be
   other = 3,      ///< kept: of a kind that is not written anew
   unusual = 4,    ///< kept: CMYK, 12 bits, bytes behind the picture, ...
-  rich = 5,       ///< kept: a PNG with what a JPEG cannot hold (see docs of transcode_task)
+  rich = 5,       ///< kept: a PNG with what a JPEG cannot hold (see transcode_task)
 };
 
 /// One picture after it was written anew, or as it was.
@@ -43,13 +44,21 @@ struct Transcoded {
   Blob intervals;  ///< see find_intervals; where the JPEG has been written here
 };
 
-/// A task that writes `spans[i]` anew into `(*out)[i]`. Owns `spans`; shares `out`.
+/// A batch of them. Read when `done` (acquire) is their number: threads may keep it longer.
+struct TranscodedBatch {
+  explicit TranscodedBatch(std::size_t count) : pictures(count) {}
+
+  std::vector<Transcoded> pictures;
+  std::atomic<std::size_t> done{0};
+};
+
+/// A task that writes `spans[i]` anew into `out->pictures[i]`. Owns `spans`; shares `out`.
 ///
 /// JPEGs and PNGs are made smaller by `bound`; JPEGs that are small enough get restart markers,
 /// if there is an interval. PNGs with transparency, 16 bits, a colour profile, EXIF data or an
 /// animation are `rich`.
-[[nodiscard]] std::unique_ptr<Task> transcode_task(
-    std::unique_ptr<Bytes[]> spans, const TranscodeOptions& options,
-    std::shared_ptr<std::vector<Transcoded>> out) noexcept;
+[[nodiscard]] std::unique_ptr<Task> transcode_task(std::unique_ptr<Bytes[]> spans,
+                                                   const TranscodeOptions& options,
+                                                   std::shared_ptr<TranscodedBatch> out) noexcept;
 
 }  // namespace fastio

@@ -1,0 +1,86 @@
+"""What was done to a store's pictures when they were packed, in words, and what would have been better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fastio.converters.transcode import KEPT
+from fastio.mixing import WELL_MIXED, class_mixing
+from fastio.schema import IMAGE
+from fastio.store import SampleStore
+
+__all__ = ["advice", "class_mixing_of", "mixing_line", "packing_lines"]
+
+_SMALL_SIDE = 64  # pixels; up to here decoded ones are not much more than a PNG
+
+
+def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
+    """One line for each thing that was done; none where all bytes are those of the source, in its order."""
+    packing = metadata.get("packing") or {}
+    pictures, kept = packing.get("pictures") or {}, packing.get("kept") or {}
+    side = next((name for name in ("short_side", "max_side") if name in packing), None)
+    lines = []
+    if packing.get("raw"):
+        lines.append(f"decoded: {pictures.get('decoded', 0):,} pictures as raw pixels; the original bytes are not kept")
+    if side is not None:
+        lines.append(
+            f"made smaller, with loss: {pictures.get('resized', 0):,} pictures to a {side.replace('_', ' ')} of "
+            f"{packing[side]}, JPEG quality {packing.get('quality')}, {packing.get('subsampling')}; the original bytes "
+            f"are not kept"
+        )
+    if "restart" in packing:
+        these = "these, and " if side is not None else ""
+        lines.append(
+            f"restart markers every {packing['restart']} MCUs: {these}{pictures.get('rewritten', 0):,} JPEGs whose "
+            f"pixels stay the same; the original bytes are not kept"
+        )
+    if pictures.get("fitting"):
+        lines.append(f"kept as they are: {pictures['fitting']:,} pictures that are small enough")
+    lines += [
+        f"kept as they are: {each['samples']:,} {'picture' if each['samples'] == 1 else 'pictures'}, "
+        f"{KEPT.get(why, why)}; the first: {each['first']}"
+        for why, each in kept.items()
+    ]
+    if "shuffle" in metadata:
+        lines.append(f"stored in an order drawn from names and the seed {metadata['shuffle']}")
+    return lines
+
+
+def class_mixing_of(store: SampleStore) -> float | None:
+    """``fastio.mixing.class_mixing`` of a store, for batches of 256; None where there are no classes to mix."""
+    fields = store.schema.payload
+    if not fields or "label" not in store.schema or store.schema["label"].shape or len(store) < 2:
+        return None
+    labels = store.column("label")
+    if labels.dtype.kind not in "biu" or (labels == labels[0]).all():
+        return None
+    sizes = store.spans(fields[0].name, np.arange(len(store))).sizes
+    return class_mixing(labels, sizes, batch_size=256)
+
+
+def advice(store: SampleStore) -> list[str]:
+    """What packing this store otherwise would gain, in one line each."""
+    said = []
+    for field in store.schema.payload:
+        shapes = store.shapes(field.name) if field.codec == IMAGE else np.zeros((0, 3), np.int32)
+        if len(shapes) and shapes.all() and (shapes == shapes[0]).all() and shapes[0, :2].max() <= _SMALL_SIDE:
+            height, width, channels = shapes[0].tolist()
+            said.append(
+                f"all pictures are {height}x{width}: with --raw they are {height * width * channels:,} B each and need "
+                f"no decoding"
+            )
+    mixing = class_mixing_of(store)
+    if mixing is not None and mixing < WELL_MIXED:
+        said.append(mixing_line(mixing))
+    return said
+
+
+def mixing_line(mixing: float) -> str:
+    """What a store's class mixing means."""
+    line = (
+        f"mixing: a batch of 256 with shuffle=True has {mixing:.2f} of the distinct classes that a full shuffle gives"
+    )
+    return line if mixing >= WELL_MIXED else f"{line}; pack with --shuffle SEED, or read with shuffle='full'"

@@ -1,0 +1,165 @@
+"""Decoded pixels in the place of encoded pictures: larger, and read without decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.converters.base import Chunk, Problem
+from fastio.converters.probe import decode_problem
+from fastio.schema import IMAGE, RAW, Field, Schema
+from fastio.spans import Spans
+from fastio.store.base import SampleBatch
+
+__all__ = ["Raw", "RawStage"]
+
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PNG_DEPTH = 24  # the byte of a PNG that says how many bits a sample has
+_PILLOW_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L")  # more than 8 bits, as Pillow names them
+
+_Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Keep decoded uint8 pixels ``(H, W, C)``, those that ``FastDataset`` would give. All pictures have one size."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the store keeps it."""
+        return {"raw": True}
+
+    def stage(self) -> RawStage:
+        """The work itself, for one run."""
+        return RawStage(self)
+
+
+@dataclass(slots=True)
+class RawStage:
+    """Decodes the pictures of chunks on native threads. Satisfies ``fastio.converters.base.Stage``."""
+
+    options: Raw
+    growth: int = 8  # a JPEG of a photo is about a tenth of its pixels
+    source_bytes: int = 0
+    _pictures: int = 0
+    _firsts: dict[str, tuple[str, _Shape]] = field(default_factory=dict)  # key and shape that all others must have
+    _ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
+
+    def schema(self, source: Schema) -> Schema:
+        """Each picture's field becomes raw, with the shape of its first picture."""
+        return Schema(
+            tuple(
+                Field(each.name, RAW, "|u1", self._firsts[each.name][1]) if each.codec == IMAGE else each
+                for each in source.fields
+            )
+        )
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """That pixels are kept, and of how many pictures."""
+        return {**self.options.to_json(), "source_bytes": self.source_bytes, "pictures": {"decoded": self._pictures}}
+
+    def begin(self, chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
+        """Begin to decode the pictures of one chunk."""
+        fields = [each.name for each in schema.payload if each.codec == IMAGE]
+        if not chunk.batch.keys or not fields:
+            return lambda: chunk
+        problems: dict[int, str] = {}
+        for name in fields:
+            problems |= self._misfits(chunk.batch, name)
+        good = np.array([i for i in range(len(chunk.batch.keys)) if i not in problems], np.int64)
+        batch = chunk.batch.at(good)
+        begun = {name: self._submit(batch.spans[name], self._firsts[name][1], pool) for name in fields}
+        found = [*chunk.problems, *(Problem(chunk.batch.keys[i], problems[i]) for i in sorted(problems))]
+
+        def finish() -> Chunk:
+            for job, _, _ in begun.values():
+                job.wait()
+            return self._chunk(Chunk(batch, found), {name: (out, status) for name, (_, out, status) in begun.items()})
+
+        return finish
+
+    def _misfits(self, batch: SampleBatch, name: str) -> dict[int, str]:
+        """The pictures that raw pixels cannot hold beside the first one, by position."""
+        shapes = batch.shapes[name].copy()
+        shapes[shapes[:, 2] == 2, 2] = 4  # grey with alpha: RGBA keeps both
+        if name not in self._firsts:
+            self._firsts[name] = batch.keys[0], _as_shape(shapes[0])
+        key, shape = self._firsts[name]
+        problems = {
+            int(i): f"is {_shown(_as_shape(shapes[i]))}, but {key!r} is {_shown(shape)} (height x width x channels): "
+            f"raw pixels need one size for all; pack without --raw"
+            for i in np.flatnonzero((shapes != shape).any(axis=1))
+        }
+        for i, value in enumerate(batch.spans[name].views()):
+            if value[_PNG_DEPTH : _PNG_DEPTH + 1].tobytes() == b"\x10" and value[:8].tobytes() == _PNG_SIGNATURE:
+                problems[i] = "has 16 bits a sample, and raw pixels have 8; pack without --raw"
+        return problems
+
+    def _submit(
+        self, spans: Spans, shape: _Shape, pool: _native.ThreadPool
+    ) -> tuple[_native.Job, NDArray[np.uint8], NDArray[np.int32]]:
+        size = max(1, len(spans) * shape[0] * shape[1] * shape[2])
+        out = self._ring.acquire(size)[: len(spans) * shape[0] * shape[1] * shape[2]].reshape(len(spans), *shape)
+        status = np.zeros(len(spans), np.int32)
+        job = _native.decode_images(spans.buffers, spans.shard, spans.starts, spans.sizes, None, out, status, pool)
+        return job, out, status
+
+    def _chunk(self, chunk: Chunk, done: Mapping[str, tuple[NDArray[np.uint8], NDArray[np.int32]]]) -> Chunk:
+        """The chunk with pixels for pictures; those that could not be decoded are problems."""
+        batch = chunk.batch
+        problems: dict[int, str] = {}
+        for name, (out, status) in done.items():
+            for i in np.flatnonzero(status).tolist():
+                if status[i] == _native.UNSUPPORTED:
+                    problem = _decode_with_pillow(batch.spans[name].view(i), out[i])
+                else:
+                    problem = decode_problem(int(status[i]))
+                if problem:
+                    problems[i] = problem
+        good = np.array([i for i in range(len(batch.keys)) if i not in problems], np.int64)
+        self._pictures += len(good)
+        self.source_bytes += sum(int(batch.spans[name].sizes[good].sum()) for name in done)
+        pixels = {name: _rows(out) for name, (out, _) in done.items()}
+        new = SampleBatch(batch.keys, {**batch.spans, **pixels}, batch.columns, {})
+        found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
+        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found])
+
+
+def _as_shape(shape: NDArray[np.int32]) -> _Shape:
+    height, width, channels = shape.tolist()
+    return height, width, channels
+
+
+def _shown(shape: _Shape) -> str:
+    return "x".join(map(str, shape))
+
+
+def _rows(out: NDArray[np.uint8]) -> Spans:
+    """Pictures of one size, one after the other."""
+    size = out[0].size if len(out) else 0
+    starts = np.arange(len(out), dtype=np.int64) * size
+    shard = np.zeros(len(out), np.int32)
+    return Spans(_native.Buffers([out.reshape(-1)]), shard, starts, np.full(len(out), size, np.int64))
+
+
+def _decode_with_pillow(data: NDArray[np.uint8], out: NDArray[np.uint8]) -> str:
+    """Decode into ``out`` what the native decoders leave to Pillow; what is wrong, in words that follow a name."""
+    from fastio.codec.pillow import decode_with_pillow, mode_of  # imports Pillow, needed for rare kinds only
+
+    try:
+        mode = mode_of(data)
+        if mode in _DEEP_MODES:
+            return f"has more than 8 bits a sample (Pillow's mode {mode}), and raw pixels have 8; pack without --raw"
+        pixels = decode_with_pillow(data, _PILLOW_MODES[out.shape[2]])
+    except ValueError as exc:
+        return f"is damaged: {exc}"
+    if pixels.shape != out.shape:
+        return decode_problem(_native.BAD_SHAPE)
+    out[:] = pixels
+    return ""

@@ -1,0 +1,219 @@
+"""JPEGs written anew while they are packed: losslessly with restart markers, or made smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.converters.base import Chunk, Problem
+from fastio.converters.probe import KIND_NAMES, decode_problem
+from fastio.converters.scan import image_kind
+from fastio.schema import IMAGE, Schema
+from fastio.spans import Spans
+from fastio.store.base import SampleBatch
+
+__all__ = ["KEPT", "Subsampling", "Transcode", "TranscodeStage"]
+
+Subsampling = Literal["4:4:4", "4:2:2", "4:2:0"]  # in the order of their numbers in the native core
+
+_JPEG = KIND_NAMES.index("JPEG")
+_LONGEST_SIDE = 65_500  # of a JPEG, as libjpeg writes them
+_MOST_MCUS = 65_535
+
+_OUTCOMES = {
+    _native.Transcoded.RESIZED: "resized",
+    _native.Transcoded.REWRITTEN: "rewritten",
+    _native.Transcoded.FITTING: "fitting",
+    _native.Transcoded.OTHER: "other",
+    _native.Transcoded.UNUSUAL: "unusual",
+    _native.Transcoded.RICH: "rich",
+}
+
+# Why pictures are kept byte for byte although something was to be done to them, in words that follow their number.
+KEPT = {
+    "other": "of a kind that is not written anew",
+    "unusual": "not rewritten: CMYK, 12 bits, or bytes behind the picture",
+    "rich": "PNG with transparency, 16 bits, a colour profile, EXIF or an animation, which a JPEG would lose",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Transcode:
+    """
+    What is done to the pictures of a source on their way into a store.
+
+    ``restart`` puts a marker into JPEGs every so many MCUs (blocks of 8x8 to 16x16 pixels), without touching a pixel:
+    the loader then decodes only those that a crop needs. ``short_side`` or ``max_side`` bounds a side in pixels: larger
+    JPEGs and PNGs are resized (antialiased, bilinear, as ``Resize`` does) and become JPEGs of ``quality``; smaller
+    ones keep their pixels. EXIF, ICC profiles and comments of JPEGs stay. What cannot be written anew is kept as it is.
+    """
+
+    restart: int = 0
+    short_side: int | None = None
+    max_side: int | None = None
+    quality: int = 90
+    subsampling: Subsampling = "4:2:0"
+
+    def __post_init__(self) -> None:
+        if self.short_side is not None and self.max_side is not None:
+            raise ValueError(f"short_side={self.short_side} and max_side={self.max_side}: expected one of them")
+        _check("restart", self.restart, 0, _MOST_MCUS)
+        _check("quality", self.quality, 1, 100)
+        if self.side is not None:
+            _check("short_side" if self.max_side is None else "max_side", self.side, 1, _LONGEST_SIDE)
+        elif self.restart == 0:
+            raise ValueError("nothing to do: expected restart, short_side or max_side")
+        if self.subsampling not in get_args(Subsampling):
+            raise ValueError(f"subsampling={self.subsampling!r}: expected one of {', '.join(get_args(Subsampling))}")
+
+    @property
+    def side(self) -> int | None:
+        """The bound, where there is one; without, nothing is lost."""
+        return self.max_side if self.short_side is None else self.short_side
+
+    def to_json(self) -> dict[str, Any]:
+        """The options that mean something, as the store keeps them."""
+        said: dict[str, Any] = {"restart": self.restart} if self.restart else {}
+        if self.side is not None:
+            said["max_side" if self.short_side is None else "short_side"] = self.side
+            said |= {"quality": self.quality, "subsampling": self.subsampling}
+        return said
+
+    def stage(self) -> TranscodeStage:
+        """The work itself, for one run."""
+        return TranscodeStage(self)
+
+
+@dataclass(slots=True)
+class TranscodeStage:
+    """Writes the pictures of chunks anew on native threads. Satisfies ``fastio.converters.base.Stage``."""
+
+    options: Transcode
+    growth: int = 1
+    source_bytes: int = 0
+    counts: dict[str, int] = field(default_factory=dict)  # by outcome
+    firsts: dict[str, str] = field(default_factory=dict)  # the first key of each outcome
+    _renamed: dict[str, str] = field(default_factory=dict)  # old keys by new ones
+    _keys: set[str] = field(default_factory=set)  # all so far, where some may be renamed
+    _ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
+
+    def schema(self, source: Schema) -> Schema:
+        """As it was: pictures stay pictures."""
+        return source
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The options, and what became of the pictures: kept ones with the first that is."""
+        kept = {
+            name: {"samples": self.counts[name], "first": self.firsts[name]} for name in KEPT if name in self.counts
+        }
+        done = {name: count for name, count in self.counts.items() if name not in KEPT}
+        return {**self.options.to_json(), "source_bytes": self.source_bytes, "pictures": done, "kept": kept}
+
+    def begin(self, chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
+        """Begin to write the pictures of one chunk anew."""
+        fields = [each.name for each in schema.payload if each.codec == IMAGE]
+        batch = chunk.batch
+        if not batch.keys or not fields:
+            return lambda: chunk
+        begun = {name: self._submit(batch.spans[name], pool) for name in fields}
+
+        def finish() -> Chunk:
+            done = {name: self._finish(job, out) for name, (job, out) in begun.items()}
+            return self._chunk(chunk, done)
+
+        return finish
+
+    def _submit(self, spans: Spans, pool: _native.ThreadPool) -> tuple[_native.Job, _native.Transcoded]:
+        options, out = self.options, _native.Transcoded(len(spans))
+        bound = 0 if options.side is None else 1 if options.max_side is None else 2
+        job = _native.transcode_images(
+            spans.buffers,
+            spans.shard,
+            spans.starts,
+            spans.sizes,
+            out,
+            pool,
+            bound=bound,
+            side=options.side or 0,
+            quality=options.quality,
+            subsampling=get_args(Subsampling).index(options.subsampling),
+            restart=options.restart,
+        )
+        return job, out
+
+    def _finish(self, job: _native.Job, out: _native.Transcoded) -> tuple[Spans, NDArray[np.int32]]:
+        """The new bytes, and status, outcome, height, width and channels of each."""
+        job.wait()
+        data, sizes, facts, places, counts = out.take(self._ring)
+        intervals = None
+        if len(places):
+            place_bytes = 4 * counts.astype(np.int64)
+            intervals = _joined(places.view(np.uint8), place_bytes)
+        return _joined(data, sizes, intervals), facts
+
+    def _chunk(self, chunk: Chunk, done: Mapping[str, tuple[Spans, NDArray[np.int32]]]) -> Chunk:
+        """The chunk with its new pictures; damaged ones are problems."""
+        batch = chunk.batch
+        problems = {
+            int(i): decode_problem(int(facts[i, 0])) for _, facts in done.values() for i in np.flatnonzero(facts[:, 0])
+        }
+        keys = self._new_keys(batch.keys, done, problems) if self.options.side is not None else batch.keys
+        new = SampleBatch(
+            keys=keys,
+            spans={name: done[name][0] if name in done else spans for name, spans in batch.spans.items()},
+            columns=batch.columns,
+            shapes={name: np.ascontiguousarray(facts[:, 2:5]) for name, (_, facts) in done.items()},
+        )
+        good = np.array([i for i in range(len(keys)) if i not in problems], np.int64)
+        for name, (_, facts) in done.items():
+            self.source_bytes += int(batch.spans[name].sizes[good].sum())
+            self._count(facts[good, 1], [batch.keys[i] for i in good])
+        found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
+        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found])
+
+    def _count(self, outcomes: NDArray[np.int32], keys: Sequence[str]) -> None:
+        for outcome, first, count in zip(*np.unique(outcomes, return_index=True, return_counts=True), strict=True):
+            name = _OUTCOMES[int(outcome)]
+            self.counts[name] = self.counts.get(name, 0) + int(count)
+            self.firsts.setdefault(name, keys[int(first)])
+
+    def _new_keys(
+        self, keys: Sequence[str], done: Mapping[str, tuple[Spans, NDArray[np.int32]]], problems: dict[int, str]
+    ) -> list[str]:
+        """A PNG that has become a JPEG is called so; a name that is taken is a problem."""
+        (_, facts), *_ = done.values()
+        resized = (facts[:, 1] == _native.Transcoded.RESIZED) & (facts[:, 0] == _native.OK)
+        taken = self._keys | set(keys)
+        new_keys = []
+        for i, key in enumerate(keys):
+            new = key
+            if key in self._renamed:
+                problems[i] = f"has the name that {self._renamed[key]!r} got when it became a JPEG; rename one of them"
+            elif resized[i] and image_kind(key) not in (0, _JPEG):
+                new = str(PurePosixPath(key).with_suffix(".jpg"))
+                if new in taken:
+                    problems[i] = f"becomes a JPEG, but {new!r} is there already; rename one of them"
+                else:
+                    self._renamed[new] = key
+                    taken.add(new)
+            new_keys.append(new)
+        self._keys.update(keys)
+        return new_keys
+
+
+def _joined(data: NDArray[np.uint8], sizes: NDArray[np.int64], intervals: Spans | None = None) -> Spans:
+    """Values that lie one after the other."""
+    shard = np.zeros(len(sizes), np.int32)
+    return Spans(_native.Buffers([data]), shard, np.cumsum(sizes) - sizes, sizes, None, intervals)
+
+
+def _check(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ValueError(f"{name}={value}: expected {low} to {high}")

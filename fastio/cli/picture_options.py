@@ -1,0 +1,99 @@
+"""The options of ``fastio pack`` that are about pictures, gathered into one argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from fastio.converters import Raw, Source, Transcode
+
+__all__ = ["PictureArguments", "picture_options"]
+
+_SIDE = click.IntRange(1, 65_500)
+
+_OPTIONS = (
+    click.option("--labels", metavar="FILE", help="Label file of a flat folder: .pkl, .csv, .tsv, .json or .jsonl."),
+    click.option(
+        "--restart",
+        type=click.IntRange(1, 65_535),
+        metavar="K",
+        help="JPEGs with a restart marker every K MCUs: the same pixels, crops decode faster. 8 is a good K.",
+    ),
+    click.option("--short-side", type=_SIDE, metavar="N", help="Make larger pictures JPEGs of this short side."),
+    click.option("--max-side", type=_SIDE, metavar="N", help="Make larger pictures JPEGs of this long side."),
+    click.option("--quality", type=click.IntRange(1, 100), metavar="Q", help="Of JPEGs made smaller.  [default: 90]"),
+    click.option(
+        "--subsampling", type=click.Choice(("4:2:0", "4:2:2", "4:4:4")), help="Of their colours.  [default: 4:2:0]"
+    ),
+    click.option("--raw", is_flag=True, help="Decoded pixels instead of files, for small pictures of one size."),
+    click.option(
+        "--shuffle", type=click.IntRange(0), metavar="SEED", help="Store samples in an order drawn from names and SEED."
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PictureArguments:
+    """What was said of pictures on the command line; the names are those of the options."""
+
+    labels: str | None
+    restart: int | None
+    short_side: int | None
+    max_side: int | None
+    quality: int | None
+    subsampling: Literal["4:2:0", "4:2:2", "4:4:4"] | None
+    raw: bool
+    shuffle: int | None
+
+    def check(self) -> None:
+        """UsageError for options that do not go together."""
+        sides = [name for name, value in (("short", self.short_side), ("max", self.max_side)) if value]
+        if len(sides) == 2:
+            raise click.UsageError("--short-side and --max-side bound different sides: say one of them")
+        if self.raw and (sides or self.restart):
+            raise click.UsageError("--raw keeps pixels, the other options make JPEGs: say one of them")
+        for name, value in (("--quality", self.quality), ("--subsampling", self.subsampling)):
+            if value is not None and not sides:
+                raise click.UsageError(f"{name} is of JPEGs that are made smaller: say --short-side or --max-side too")
+
+    def chosen(self) -> Transcode | Raw | None:
+        """What is to become of the pictures; None: they are kept as they are."""
+        from fastio.converters import Raw, Transcode
+
+        if self.raw:
+            return Raw()
+        if not (self.restart or self.short_side or self.max_side):
+            return None
+        return Transcode(
+            restart=self.restart or 0,
+            short_side=self.short_side,
+            max_side=self.max_side,
+            quality=self.quality or 90,
+            subsampling=self.subsampling or "4:2:0",
+        )
+
+    def source(self, src: str, layout: str) -> Source:
+        """SRC, opened, in the order in which it is to be stored."""
+        from fastio.converters import open_source
+
+        source = open_source(src, layout=layout, labels=self.labels)
+        return source if self.shuffle is None else source.shuffled(self.shuffle)
+
+
+def picture_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command these options, as one argument ``pictures``."""
+
+    @wraps(command)
+    def with_options(*args: Any, **options: Any) -> None:
+        pictures = PictureArguments(**{name: options.pop(name) for name in PictureArguments.__slots__})
+        pictures.check()
+        command(*args, pictures=pictures, **options)
+
+    for option in reversed(_OPTIONS):
+        with_options = option(with_options)
+    return with_options
