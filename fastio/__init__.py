@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from fastio.measure.verdict import StepShares, verdict
     from fastio.prefetch import DevicePrefetcher
     from fastio.store import create_store, open_store
+    from fastio.text_collate import ChunkCollate, PackCollate, PadCollate
 
     __version__: str
 
 __all__ = [
+    "ChunkCollate",
     "DevicePrefetcher",
     "FastDataset",
     "FastLoader",
@@ -40,7 +42,9 @@ __all__ = [
     "LengthBucketSampler",
     "MockLoader",
     "MockTrainer",
+    "PackCollate",
     "PackSampler",
+    "PadCollate",
     "SampleError",
     "SchemaError",
     "SourceError",
@@ -57,6 +61,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ChunkCollate": "fastio.text_collate",
+    "PackCollate": "fastio.text_collate",
+    "PadCollate": "fastio.text_collate",
     "DevicePrefetcher": "fastio.prefetch",
     "FastDataset": "fastio.dataset",
     "FastLoader": "fastio.loader",

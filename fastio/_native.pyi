@@ -193,6 +193,15 @@ def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray
     cannot hold): these are kept as they are.
     """
 
+def fill_tokens(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, slots: NDArray[np.int64], ids: NDArray[np.int64], status: NDArray[np.int32], pool: ThreadPool | None = None, *, mask: NDArray[np.uint8] | None = None, positions: NDArray[np.int64] | None = None, item_bytes: int, pad_id: int = 0, vocabulary: int = 0, at_end: bool = False) -> Job:
+    """
+    Widen each span of ids (2 or 4 bytes each) into ``ids[slots[i]:slots[i + 1]]``, the rest
+    of the slot ``pad_id``; ``mask`` is 1 where there are tokens, ``positions`` counts them.
+    ``at_end`` pads before the tokens. ``slots`` has one entry more than there are spans and
+    must stay as it is until the job is done. A span longer than its slot is BAD_SHAPE, an
+    id from ``vocabulary`` on CORRUPT (0: none is); such a slot is padding alone.
+    """
+
 class PictureFunction:
     """
     A C function that is called with each finished picture, on the threads, without the GIL.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class Batches:
         return map(slice, bounds[:-1], bounds[1:])
 
 
+@runtime_checkable
 class BatchSampler(Protocol):
     """
     What a loader asks which samples make its batches: a pure function of the epoch.

@@ -159,16 +159,14 @@ class RowReader:
         """One row of zeros of the sample's own shape; SampleError where nobody knows that."""
         shape = self.shapes(indices, spans)[0]
         if not self.has_rows or (self.field.codec == IMAGE and not shape[:2].all()):
-            raise self._error(
-                indices, spans, 0, "cannot be a black picture: its size is not known; use on_error='skip'"
-            )
+            raise self.error(indices, spans, 0, "cannot be a black picture: its size is not known; use on_error='skip'")
         return np.zeros(tuple(shape.tolist()), self.dtype)
 
     def encoded(self, indices: NDArray[np.int64], spans: Spans, position: int, *, verify: bool) -> bytes:
         """One value's bytes as stored, of a field that has no rows."""
         value = spans.view(position)
         if verify and spans.checksums is not None and _native.crc32(value) != int(spans.checksums[position]):
-            raise self._error(indices, spans, position, describe_status(_native.BAD_CHECKSUM))
+            raise self.error(indices, spans, position, describe_status(_native.BAD_CHECKSUM))
         return value.tobytes()
 
     def decode(
@@ -204,7 +202,7 @@ class RowReader:
             if code == _native.UNSUPPORTED:
                 code, words = self._decode_with_pillow(spans, position, rows, finish)
             if code != _native.OK:
-                bad[position] = self._error(indices, spans, position, words or describe_status(code))
+                bad[position] = self.error(indices, spans, position, words or describe_status(code))
         return bad
 
     def _decode_with_pillow(
@@ -227,9 +225,9 @@ class RowReader:
     def unreadable(self, indices: NDArray[np.int64], spans: Spans, status: NDArray[np.int32]) -> SampleError:
         """What is wrong with the first of these samples whose status is not OK."""
         position = int(np.flatnonzero(status)[0])
-        return self._error(indices, spans, position, describe_status(int(status[position])))
+        return self.error(indices, spans, position, describe_status(int(status[position])))
 
-    def _error(self, indices: NDArray[np.int64], spans: Spans, position: int, words: str) -> SampleError:
+    def error(self, indices: NDArray[np.int64], spans: Spans, position: int, words: str) -> SampleError:
         index = int(indices[position])
         key = self.store.keys([index])[0]
         path = str(self.store.shard_paths[int(spans.shard[position])])

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import Dataset
@@ -19,10 +20,11 @@ from fastio.errors import SchemaError
 from fastio.iterable import SequentialDataset
 from fastio.machine import rank_and_world
 from fastio.reading import Read, ShardFiles, reads_by_pread
-from fastio.schema import IMAGE
+from fastio.schema import IMAGE, TEXT, TOKENS
 from fastio.spans import Spans
 from fastio.store import open_store
 from fastio.store.base import SampleStore
+from fastio.token_reader import TokenReader, read_text, stored_lengths
 
 __all__ = ["FastDataset"]
 
@@ -39,9 +41,9 @@ class FastDataset(Dataset[Any]):
 
     ``dataset[i]`` is ``(picture, label)``: a PIL image in ``mode`` (or what ``transform`` makes of it) and an
     int (or what ``target_transform`` makes of it). A store without labels gives the picture alone, a raw
-    field that is no picture a numpy array, a field of bytes ``bytes``. Same order, classes and pixels as
-    the files had. Works in any ``torch.utils.data.DataLoader``, under fork and spawn: it holds no thread and
-    no file handle that must not travel, and is pickled by path.
+    field that is no picture a numpy array, token ids an int64 tensor, text a ``str``, a field of bytes
+    ``bytes``. Same order, classes and pixels as the files had. Works in any ``torch.utils.data.DataLoader``, under
+    fork and spawn: it holds no thread and no file handle that must not travel, and is pickled by path.
 
     ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"). ``verify`` compares every value
     with its checksum. A bad sample raises SampleError; FastLoader can skip it. ``read``: "map" looks into mapped files,
@@ -66,6 +68,7 @@ class FastDataset(Dataset[Any]):
         if self.files is not None:
             self.store.hold_index()
         self.reader = RowReader(self.store, _payload_field(self.store), mode=mode)
+        self.token_reader = TokenReader(self.reader) if self.reader.field.codec == TOKENS else None
 
     def __len__(self) -> int:
         return len(self.store)
@@ -107,6 +110,10 @@ class FastDataset(Dataset[Any]):
         spans, status = self._spans(indices)
         if status is not None:
             raise reader.unreadable(indices, spans, status)
+        if self.token_reader is not None:
+            return list(self.token_reader.values(indices, spans, verify=self.verify))
+        if reader.field.codec == TEXT:
+            return list(read_text(reader, indices, spans, verify=self.verify))
         if not reader.has_rows:
             return [reader.encoded(indices, spans, position, verify=self.verify) for position in range(len(indices))]
         values: list[Any] = [None] * len(indices)
@@ -136,14 +143,21 @@ class FastDataset(Dataset[Any]):
 
     def blank(self, index: int) -> Any:
         """
-        The sample with a black picture (zeros) in the place of one that cannot be decoded.
+        The sample with a black picture (zeros), no tokens or no text in the place of one that cannot be decoded.
 
         SampleError where its size is not known, because its header is bad too.
         """
         chosen = self._checked([index])
-        value = self.reader.blank(chosen, self._spans(chosen)[0])
         label = None if self.labels is None else one_by_one(self.labels[chosen])[0]
-        return self._transformed(int(chosen[0]), _picture(value) if self.reader.is_picture else value, label)
+        return self._transformed(int(chosen[0]), self._blank(chosen), label)
+
+    def _blank(self, chosen: NDArray[np.int64]) -> Any:
+        if self.token_reader is not None:
+            return torch.empty(0, dtype=torch.int64)
+        if self.reader.field.codec == TEXT:
+            return ""
+        value = self.reader.blank(chosen, self._spans(chosen)[0])
+        return _picture(value) if self.reader.is_picture else value
 
     def iterable(self, *, rank: int | None = None, world_size: int | None = None) -> SequentialDataset:
         """This dataset from first to last, split over ranks (see ``rank_and_world``) and DataLoader workers."""
@@ -156,6 +170,20 @@ class FastDataset(Dataset[Any]):
         if _LABEL not in self.store.schema:
             return None
         return label_values(self.store.column(_LABEL), where=f"{self.store.path}: column {_LABEL!r}")
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """The length of every sample, from the index alone: tokens, or, of anything else, bytes as stored."""
+        return stored_lengths(self.store, self.reader.field.name)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """A column of the store, one value a sample; "length" is ``lengths`` where the store has no such column."""
+        return self.lengths if name == "length" and name not in self.store.schema else self.store.column(name)
+
+    @property
+    def pad_id(self) -> int:
+        """The id that pads token ids: the tokenizer's, or 0 where it names none or the samples are no tokens."""
+        return 0 if self.token_reader is None else self.token_reader.pad_id
 
     @cached_property
     def targets(self) -> list[Any]:
@@ -210,7 +238,7 @@ class FastDataset(Dataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What a DataLoader worker needs; the lists made on demand stay at home."""
-        lazy = ("labels", "targets", "keys", "classes")
+        lazy = ("labels", "lengths", "targets", "keys", "classes")
         return {name: value for name, value in self.__dict__.items() if name not in lazy}
 
     def __repr__(self) -> str:

@@ -25,33 +25,21 @@ from fastio.batches import Batches, BatchSampler, OrderSampler
 from fastio.dataset import FastDataset
 from fastio.device import Delivery, Numbered
 from fastio.device.lane import lane_to
-from fastio.errors import SampleError, SchemaError
+from fastio.errors import SampleError
 from fastio.machine import available_cpus, rank_and_world
 from fastio.metrics import LoaderStats
 from fastio.mixing import warn_if_sorted
-from fastio.producer import (
-    Cache,
-    Made,
-    NativeProducer,
-    OnError,
-    PlainProducer,
-    Producer,
-    ResidentProducer,
-    check_cache,
-    in_ram,
-)
+from fastio.producer import Cache, Made, NativeProducer, OnError, check_cache, in_ram
+from fastio.producer.choose import CollateName, Layout, Means, Quality, collate_of, fused_of, is_native, producer_of
 from fastio.sampler import Division, Shuffle, Uneven
-from fastio.schema import IMAGE, RAW
+from fastio.text_collate import TokenCollate
 from fastio.thread_tuner import ThreadTuner
 from fastio.transforms.batch.recipe import AnyTransform, as_list, split
-from fastio.transforms.fused import Fused
 
 __all__ = ["FastLoader"]
 
 log = logging.getLogger(__name__)
 
-Layout = Literal["channels_last", "contiguous"]
-Quality = Literal["exact", "fast"]
 
 # The name of the wait in a profile, as torch's own DataLoader has it: profilers know its beginning. Entered only where
 # a profiler runs: for nobody, torch would take 6 us a batch.
@@ -88,6 +76,11 @@ class FastLoader:
     ``transform``, or a subclass with its own ``__getitem__``, takes the plain path: its samples, made in Python
     threads, through torch's default collate.
 
+    Batches of token ids are dicts: see ``PadCollate`` (``collate="pad"``, their default), ``PackCollate`` ("pack") and
+    ``ChunkCollate``; ``stats.padding`` is the share of their slots that holds no token.
+
+    * ``batch_sampler``: LengthBucketSampler, PackSampler or another ``BatchSampler``, in the place of ``batch_size``,
+      ``shuffle``, ``drop_last``, ``uneven``, ``rank`` and ``world_size``.
     * ``shuffle``: False, True (see ``sampler.block_order``) or "full"; ``seed`` and epoch name the order.
     * Each iteration is an epoch of its own: the counter moves on when an iteration begins, ``set_epoch``
       sets it. Several iterators may run at once, each in its own epoch.
@@ -96,8 +89,8 @@ class FastLoader:
       see ``thread_tuner``); a number is kept. ``prefetch_batches`` are decoded ahead; memory is that of
       ``prefetch_batches + 2`` batches and of what the loop keeps (``stats.estimated_bytes``, ``stats.buffer_bytes``).
     * ``on_error``: "raise" SampleError; "skip" leaves bad samples out of their (then shorter) batch; "zero" puts a
-      black picture under the sample's own label (a subclass with samples of its own says by ``blank`` what that is).
-      ``skipped`` names them.
+      black picture, or no tokens, under the sample's own label (a subclass with samples of its own says by ``blank``
+      what that is). ``skipped`` names them.
     * ``verify``: compare with checksums; "auto" does so for encoded pictures, whose decoding costs far more, and not
       for raw arrays, which are only copied.
     * ``transforms``: those of ``fastio.transforms``, done by the native threads in the pass that decodes. Their random
@@ -122,8 +115,10 @@ class FastLoader:
     def __init__(  # noqa: PLR0913 - torch's DataLoader is called like this, and its users are ours
         self,
         dataset: FastDataset | str | Path,
-        batch_size: int,
+        batch_size: int | None = None,
         *,
+        batch_sampler: BatchSampler | None = None,
+        collate: TokenCollate | CollateName | None = None,
         shuffle: Shuffle = False,
         seed: int = 0,
         drop_last: bool = False,
@@ -147,17 +142,24 @@ class FastLoader:
         self._owns_dataset = not isinstance(dataset, FastDataset)
         self.dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
         self._store = self.dataset.store.identity  # kept, for a state is asked for after close() too
-        self.batch_size = _whole("batch_size", batch_size, "a whole number from 1", least=1)
         seed = _whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
-        self.rank, self.world_size = rank_and_world(rank, world_size)
-        self.division = Division(len(self.dataset), self.batch_size, self.world_size, uneven, drop_last)
-        self._sampler: BatchSampler = OrderSampler(
-            self.division, rank=self.rank, shuffle=shuffle, seed=seed, sizes=partial(_sample_bytes, self.dataset)
-        )
+        self.division: Division | None = None
+        if batch_sampler is None:
+            self.batch_size = _whole("batch_size", batch_size, "a whole number from 1", least=1)
+            self.rank, self.world_size = rank_and_world(rank, world_size)
+            self.division = Division(len(self.dataset), self.batch_size, self.world_size, uneven, drop_last)
+            self._sampler: BatchSampler = OrderSampler(
+                self.division, rank=self.rank, shuffle=shuffle, seed=seed, sizes=partial(_sample_bytes, self.dataset)
+            )
+        else:
+            given = {"batch_size": batch_size, "rank": rank, "world_size": world_size, "shuffle": shuffle or None}
+            _check_sampler(self.dataset, batch_sampler, {**given, "drop_last": drop_last or None})
+            self._sampler = batch_sampler
+            self.rank, self.world_size = batch_sampler.rank, batch_sampler.world_size
         _check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
         self._depth = prefetch_batches
         self._on_error = on_error
-        check_cache(self.dataset, cache, device=device, on_error=on_error, is_native=_is_native(self.dataset))
+        check_cache(self.dataset, cache, device=device, on_error=on_error, is_native=is_native(self.dataset))
         native, behind = split(as_list(transforms), on_device=device is not None, resident=cache == "device")
         self._delivery = None
         if device is not None:
@@ -165,18 +167,21 @@ class FastLoader:
         source = self.dataset
         if cache == "ram":
             source = in_ram(source, threads=threads or available_cpus(), verify=verify is not False)
-        self._fused = _fused(source, native, quality=quality, layout=layout, seed=seed)
+        self._fused = fused_of(source, native, quality=quality, layout=layout, seed=seed)
         self.quality = quality
-        self._producer = _producer(
+        self._producer = producer_of(
             source,
             resident=self._delivery.device if self._delivery is not None and cache == "device" else None,
             fused=self._fused,
+            collate=collate_of(self.dataset, collate, batch_sampler),
             is_planar=layout == "contiguous",
-            threads=threads or available_cpus(),
-            depth=prefetch_batches,
-            on_error=on_error,
-            verify=verify,
-            pin_memory=torch.cuda.is_available() if pin_memory is None else pin_memory,
+            means=Means(
+                threads=threads or available_cpus(),
+                depth=prefetch_batches,
+                on_error=on_error,
+                verify=verify,
+                pin_memory=torch.cuda.is_available() if pin_memory is None else pin_memory,
+            ),
         )
         self._tuner = ThreadTuner() if threads == 0 and isinstance(self._producer, NativeProducer) else None
         self._closed = False
@@ -189,7 +194,7 @@ class FastLoader:
 
     def _log_uneven(self) -> None:
         division = self.division
-        if division.repeated or division.dropped:
+        if division is not None and (division.repeated or division.dropped):
             log.info(
                 "%s: every epoch repeats %d and drops %d of %d samples (%s)",
                 self.dataset.store.path,
@@ -242,6 +247,8 @@ class FastLoader:
                     under_way.extend(islice(submitted, 1))
                     made = under_way.popleft().result()
                 self._stats.count(made.samples, made.nbytes, waited_s=perf_counter() - begun, first=first)
+                if made.slots:
+                    self._stats.count_tokens(made.tokens, made.slots)
                 self._tune(first=first)
                 first = False
                 ready = self._checked(made, left.indices[next(parts)], position.epoch)
@@ -327,7 +334,8 @@ class FastLoader:
                 f"the state belongs to another loader: {'; '.join(differences)}; build the loader as it was"
             )
         epoch = _whole_epoch(state.get("epoch", -1))
-        batch = _whole("batch", state.get("batch", -1), f"0 to {len(self)} in the state", least=0, below=len(self) + 1)
+        count = self._sampler.count(epoch)
+        batch = _whole("batch", state.get("batch", -1), f"0 to {count} in the state", least=0, below=count + 1)
         self._next = self._seen = _Position(epoch, batch)
 
     def _configuration(self) -> dict[str, Any]:
@@ -389,69 +397,6 @@ def _unnumbered(batches: Iterator[Numbered]) -> Iterator[Any]:
         yield ready.pop()
 
 
-def _fused(
-    dataset: FastDataset,
-    transforms: Sequence[Any],
-    *,
-    quality: Quality,
-    layout: Layout,
-    seed: int,
-) -> Fused | None:
-    """The transforms for the native core; another layout alone is none at all, done there too."""
-    for name, value, choices in (("layout", layout, get_args(Layout)), ("quality", quality, get_args(Quality))):
-        if value not in choices:
-            raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, choices))}")
-    if not transforms and layout == "channels_last" and quality == "exact":
-        return None
-    what = "transforms=" if transforms else f"quality={quality!r}" if quality != "exact" else f"layout={layout!r}"
-    reader = dataset.reader
-    if dataset.transform is not None or not _is_native(dataset):
-        raise ValueError(
-            f"{what} is for pictures that native threads decode, but this dataset has a transform or methods of its "
-            f"own: put everything there (fastio.transforms.Compose), or nothing"
-        )
-    if not reader.is_picture:
-        raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")
-    is_raw = reader.field.codec == RAW
-    mode = reader.mode if reader.row_shape is None else {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]]
-    return Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
-
-
-def _is_native(dataset: FastDataset) -> bool:
-    """Whether its samples are what the native core decodes, and not what a subclass makes of them."""
-    kind = type(dataset)
-    return kind.__getitem__ is FastDataset.__getitem__ and kind.__getitems__ is FastDataset.__getitems__
-
-
-def _producer(  # noqa: PLR0913 - what the loader was told, passed on once
-    dataset: FastDataset,
-    *,
-    resident: torch.device | None,
-    fused: Fused | None,
-    is_planar: bool,
-    threads: int,
-    depth: int,
-    on_error: OnError,
-    verify: bool | Literal["auto"],
-    pin_memory: bool,
-) -> Producer:
-    """Native jobs where the dataset's samples are what the native core decodes, its own methods otherwise."""
-    if resident is not None:
-        return ResidentProducer(dataset, resident, threads=threads, verify=verify is not False, is_planar=is_planar)
-    if dataset.transform is not None or not _is_native(dataset) or not dataset.reader.has_rows:
-        return PlainProducer(dataset, threads=threads, on_error=on_error, pin_memory=pin_memory)
-    return NativeProducer(
-        dataset,
-        threads=threads,
-        depth=depth,
-        on_error=on_error,
-        verify=dataset.reader.field.codec == IMAGE if verify == "auto" else verify,
-        pin_memory=pin_memory,
-        fused=fused,
-        is_planar=is_planar,
-    )
-
-
 def _check_choices(dataset: object, *, shuffle: object, on_error: object) -> None:
     """TypeError or ValueError for an argument that would only fail later, and elsewhere."""
     if not isinstance(dataset, (FastDataset, str, Path)):
@@ -466,10 +411,25 @@ def _check_choices(dataset: object, *, shuffle: object, on_error: object) -> Non
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))}")
 
 
-def _whole(name: str, number: int, expected: str, *, least: int, below: int = 1 << 63) -> int:
+def _check_sampler(dataset: FastDataset, sampler: BatchSampler, given: Mapping[str, object]) -> None:
+    """TypeError or ValueError for no BatchSampler, one of another dataset, or what it decides given beside it."""
+    if not isinstance(sampler, BatchSampler):
+        raise TypeError(
+            f"batch_sampler={type(sampler).__name__}: expected LengthBucketSampler, PackSampler or another with "
+            f"plan(epoch), count(epoch) and configuration(), see fastio.batches.BatchSampler"
+        )
+    twice = [name for name, value in given.items() if value is not None]
+    if twice:
+        raise ValueError(f"{', '.join(twice)}: the batch_sampler decides that; leave it out here")
+    samples = sampler.configuration().get("samples", len(dataset))
+    if samples != len(dataset):
+        raise ValueError(f"{dataset.store.path}: {len(dataset)} samples, but the batch_sampler plans {samples}")
+
+
+def _whole(name: str, number: int | None, expected: str, *, least: int, below: int = 1 << 63) -> int:
     """The number as Python's int, of numpy's integers too; ValueError for any other number."""
     try:
-        whole = operator.index(number)
+        whole = least - 1 if number is None else operator.index(number)
     except TypeError:
         whole = least - 1
     if not least <= whole < below:

@@ -19,7 +19,8 @@ class LoaderStats:
     wait for the first batch of the latest epoch, when nothing could have been prepared yet; it is part
     of ``loading_s`` but not of ``stalls``. ``batch_bytes`` is the largest batch so far, ``buffer_bytes`` the
     memory of batch buffers now (under way, handed out and free), ``estimated_bytes`` what they take where the
-    loop keeps one batch. ``threads`` decode now (see ``thread_tuner``).
+    loop keeps one batch. ``threads`` decode now (see ``thread_tuner``). Of token ids, ``tokens`` and the ``slots`` of
+    the batches that hold them are counted.
     """
 
     batches: int = 0
@@ -30,6 +31,8 @@ class LoaderStats:
     buffer_bytes: int = 0
     estimated_bytes: int = 0
     threads: int = 0
+    tokens: int = 0
+    slots: int = 0
     _waits: list[int] = field(default_factory=lambda: [0] * _BUCKETS, repr=False)
 
     def count(self, samples: int, nbytes: int, *, waited_s: float, first: bool) -> None:
@@ -42,6 +45,21 @@ class LoaderStats:
             self.first_batch_s = waited_s
         else:
             self._waits[min(int(waited_s * 1e6).bit_length(), _BUCKETS - 1)] += 1
+
+    def count_tokens(self, tokens: int, slots: int) -> None:
+        """The token ids of a batch, and its places for them."""
+        self.tokens += tokens
+        self.slots += slots
+
+    @property
+    def padding(self) -> float:
+        """
+        The share of the slots that hold no token: 0.25 where a quarter of the work is for nothing, 0 without tokens.
+
+        >>> LoaderStats(tokens=96, slots=128).padding
+        0.25
+        """
+        return 1 - self.tokens / self.slots if self.slots else 0.0
 
     @property
     def stalls(self) -> dict[float, int]:

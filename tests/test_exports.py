@@ -11,6 +11,9 @@ import pytest
 import fastio
 
 PUBLIC = {
+    "ChunkCollate",
+    "PackCollate",
+    "PadCollate",
     "DevicePrefetcher",
     "FastDataset",
     "FastLoader",

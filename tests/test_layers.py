@@ -15,7 +15,8 @@ LAYERS = (
     {"converters", "measure"},
     {"loader", "prefetch"},
     {"device", "producer"},
-    {"dataset", "transforms"},
+    {"dataset", "transforms", "text_collate"},
+    {"token_reader"},
     {"bucket_sampler", "pack_sampler"},
     {"planned_sampler"},
     {"iterable", "mixing"},
@@ -100,6 +101,10 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
         "fastio.producer.native",
         "fastio.producer.plain",
         "fastio.producer.resident",
+        "fastio.producer.choose",
+        "fastio.producer.tokens",
+        "fastio.text_collate",
+        "fastio.token_reader",
     }
     measuring = {f"fastio.measure.{name}" for name in ("batch", "bus", "folder", "grid", "points", "profiler")}
     assert users <= {"fastio.dataset", "fastio.iterable", "fastio.loader", *tensors, *measuring}

@@ -14,6 +14,7 @@ from fastio.batches import Batches
 from fastio.dataset import FastDataset
 from fastio.errors import SampleError
 from fastio.producer.base import Made, OnError
+from fastio.text_collate import TokenCollate, count_tokens
 
 __all__ = ["PlainProducer"]
 
@@ -26,8 +27,17 @@ class PlainProducer:
     outside the GIL runs in parallel. Transforms must be safe to be called from several threads.
     """
 
-    def __init__(self, dataset: FastDataset, *, threads: int, on_error: OnError, pin_memory: bool) -> None:
+    def __init__(
+        self,
+        dataset: FastDataset,
+        collate: TokenCollate | None = None,
+        *,
+        threads: int,
+        on_error: OnError,
+        pin_memory: bool,
+    ) -> None:
         self._dataset = dataset
+        self._collate = collate
         self._threads = threads
         self._on_error = on_error
         self._pin_memory = pin_memory
@@ -79,10 +89,11 @@ class PlainProducer:
             samples = self._good(indices, errors)
         if not samples:
             return Made(None, 0, 0, errors)
-        batch = default_collate(samples)
+        batch = default_collate(samples) if self._collate is None else self._collate(samples)
+        tokens, slots = (0, 0) if self._collate is None else count_tokens(batch)
         if self._pin_memory:
             batch = _pinned(batch)
-        return Made(batch, len(samples), _nbytes(batch), errors)
+        return Made(batch, len(samples), _nbytes(batch), errors, tokens, slots)
 
     def _good(self, indices: list[int], errors: list[SampleError]) -> list[Any]:
         """The samples of a batch with a bad one in it, read one by one."""
@@ -127,6 +138,8 @@ def _pinned(batch: Any) -> Any:
     """A collated batch with its tensors in pinned memory."""
     if isinstance(batch, torch.Tensor):
         return batch.pin_memory()
+    if isinstance(batch, dict):
+        return {name: _pinned(part) for name, part in batch.items()}
     return [_pinned(part) for part in batch] if isinstance(batch, list) else batch
 
 
@@ -134,4 +147,6 @@ def _nbytes(batch: Any) -> int:
     """Bytes of a collated batch's tensors."""
     if isinstance(batch, torch.Tensor):
         return batch.nbytes
+    if isinstance(batch, dict):
+        return sum(map(_nbytes, batch.values()))
     return sum(map(_nbytes, batch)) if isinstance(batch, list) else 0

@@ -1,0 +1,134 @@
+"""Which producer makes the batches of a dataset, and with which transforms and collate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+
+from fastio.batches import BatchSampler
+from fastio.bucket_sampler import LengthBucketSampler
+from fastio.dataset import FastDataset
+from fastio.errors import SchemaError
+from fastio.pack_sampler import PackSampler
+from fastio.producer.base import OnError, Producer
+from fastio.producer.native import NativeProducer
+from fastio.producer.plain import PlainProducer
+from fastio.producer.resident import ResidentProducer
+from fastio.producer.tokens import TokenProducer
+from fastio.schema import IMAGE, RAW
+from fastio.text_collate import PackCollate, PadCollate, TokenCollate
+from fastio.transforms.fused import Fused
+
+__all__ = ["CollateName", "Layout", "Means", "Quality", "collate_of", "fused_of", "is_native", "producer_of"]
+
+Layout = Literal["channels_last", "contiguous"]
+Quality = Literal["exact", "fast"]
+CollateName = Literal["pad", "pack"]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a producer works with, and how carefully; see FastLoader."""
+
+    threads: int
+    depth: int
+    on_error: OnError
+    verify: bool | Literal["auto"]
+    pin_memory: bool
+
+
+def collate_of(
+    dataset: FastDataset, wish: TokenCollate | CollateName | None, sampler: BatchSampler | None
+) -> TokenCollate | None:
+    """
+    The collate for a dataset of token ids; None for torch's default.
+
+    "pad" rounds to what the LengthBucketSampler counts with, and "pack" makes batches as large as those that the
+    PackSampler plans.
+    """
+    tokens = dataset.token_reader
+    if tokens is None:
+        if wish is not None:
+            raise SchemaError(
+                f"{dataset.store.path}: collate= is for token ids, but samples are {dataset.reader.field}"
+            )
+        return None
+    if wish is None and (dataset.transform is not None or not is_native(dataset)):
+        return None
+    if wish is None or wish == "pad":
+        multiple = sampler.pad_to_multiple if isinstance(sampler, LengthBucketSampler) else 1
+        return PadCollate(tokens.pad_id, pad_to_multiple=multiple)
+    if wish == "pack":
+        return PackCollate(sampler.max_tokens if isinstance(sampler, PackSampler) else None, tokens.pad_id)
+    if not isinstance(wish, TokenCollate):
+        raise ValueError(f"collate={wish!r}: expected 'pad', 'pack', or a PadCollate, PackCollate or ChunkCollate")
+    return wish
+
+
+def fused_of(
+    dataset: FastDataset,
+    transforms: Sequence[Any],
+    *,
+    quality: Quality,
+    layout: Layout,
+    seed: int,
+) -> Fused | None:
+    """The transforms for the native core; another layout alone is none at all, done there too."""
+    for name, value, choices in (("layout", layout, get_args(Layout)), ("quality", quality, get_args(Quality))):
+        if value not in choices:
+            raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, choices))}")
+    if not transforms and layout == "channels_last" and quality == "exact":
+        return None
+    what = "transforms=" if transforms else f"quality={quality!r}" if quality != "exact" else f"layout={layout!r}"
+    reader = dataset.reader
+    if dataset.transform is not None or not is_native(dataset):
+        raise ValueError(
+            f"{what} is for pictures that native threads decode, but this dataset has a transform or methods of its "
+            f"own: put everything there (fastio.transforms.Compose), or nothing"
+        )
+    if not reader.is_picture:
+        raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")
+    is_raw = reader.field.codec == RAW
+    mode = reader.mode if reader.row_shape is None else {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]]
+    return Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
+
+
+def is_native(dataset: FastDataset) -> bool:
+    """Whether its samples are what the native core decodes, and not what a subclass makes of them."""
+    kind = type(dataset)
+    return kind.__getitem__ is FastDataset.__getitem__ and kind.__getitems__ is FastDataset.__getitems__
+
+
+def producer_of(
+    dataset: FastDataset,
+    *,
+    resident: torch.device | None,
+    fused: Fused | None,
+    collate: TokenCollate | None,
+    is_planar: bool,
+    means: Means,
+) -> Producer:
+    """Native jobs where the dataset's samples are what the native core decodes, its own methods otherwise."""
+    if resident is not None:
+        verify = means.verify is not False
+        return ResidentProducer(dataset, resident, threads=means.threads, verify=verify, is_planar=is_planar)
+    is_own = dataset.transform is None and is_native(dataset)
+    threads, on_error, pin_memory = means.threads, means.on_error, means.pin_memory
+    if collate is not None and is_own and dataset.files is None:
+        verify = means.verify is True
+        return TokenProducer(dataset, collate, threads=threads, verify=verify, on_error=on_error, pin_memory=pin_memory)
+    if not is_own or not dataset.reader.has_rows:
+        return PlainProducer(dataset, collate, threads=threads, on_error=on_error, pin_memory=pin_memory)
+    return NativeProducer(
+        dataset,
+        threads=threads,
+        depth=means.depth,
+        on_error=on_error,
+        verify=dataset.reader.field.codec == IMAGE if means.verify == "auto" else means.verify,
+        pin_memory=pin_memory,
+        fused=fused,
+        is_planar=is_planar,
+    )

@@ -1,0 +1,336 @@
+"""Batches of token ids: padded to one length, packed one behind the other, or cut into rows of one length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import default_collate
+
+__all__ = [
+    "Batch",
+    "ChunkCollate",
+    "Flat",
+    "Layout",
+    "PackCollate",
+    "PadCollate",
+    "TokenCollate",
+    "count_tokens",
+    "tensor_core_multiple",
+]
+
+Batch = dict[str, Any]
+Side = Literal["right", "left"]
+
+_MULTIPLES = {
+    torch.float16: 8,
+    torch.bfloat16: 8,
+    torch.int8: 16,
+    torch.uint8: 16,
+    torch.float32: 4,
+    torch.float64: 2,
+}
+
+
+def tensor_core_multiple(dtype: torch.dtype) -> int:
+    """
+    The least length that Tensor Cores work on without waste: 16 bytes of the type that a model computes in.
+
+    8 for float16 and bfloat16, 16 for int8, 4 for float32 (as TF32), 2 for float64, as NVIDIA's guide to matrix
+    multiplication has them. An A100 is at its best at eight times that for the first two (64, 128, 32, 16): pass
+    such a number itself.
+    """
+    if dtype not in _MULTIPLES:
+        raise ValueError(f"pad_to_multiple={dtype}: expected a number, or one of {', '.join(map(str, _MULTIPLES))}")
+    return _MULTIPLES[dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """
+    Where the tokens of some batches go in one flat buffer, batch behind batch.
+
+    Sample i has the slot ``slots[i]`` to ``slots[i + 1]``; batch k the elements ``cuts[k]`` to ``cuts[k + 1]``.
+    """
+
+    slots: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """The filled buffer of some batches: token ids, whether each is one (bool), and its place in its sample."""
+
+    ids: torch.Tensor
+    mask: torch.Tensor | None
+    positions: torch.Tensor | None
+
+
+@runtime_checkable
+class TokenCollate(Protocol):
+    """
+    How samples become a batch.
+
+    ``__call__`` is a plain ``collate_fn`` for torch's DataLoader: samples are tensors of ids, or pairs of those and a
+    label. FastLoader asks for the ``layout`` of several batches, lets native threads fill it, and takes ``batches``.
+    """
+
+    @property
+    def pad_id(self) -> int: ...
+
+    @property
+    def pads_before(self) -> bool: ...
+
+    @property
+    def has_mask(self) -> bool: ...
+
+    @property
+    def has_positions(self) -> bool: ...
+
+    @property
+    def has_labels(self) -> bool: ...
+
+    def __call__(self, samples: Sequence[Any]) -> Batch: ...
+
+    def layout(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> Layout: ...
+
+    def batches(
+        self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
+    ) -> list[Batch]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PadCollate:
+    """
+    Samples as rows of the batch's longest: a dict with
+
+    * ``input_ids`` int64 ``(B, L)``, ``pad_id`` where a sample has no more tokens
+    * ``attention_mask`` bool ``(B, L)``, True for tokens, as ``scaled_dot_product_attention`` takes it
+    * ``lengths`` int64 ``(B,)``; ``labels`` ``(B,)`` where there are any
+
+    L is rounded up to ``pad_to_multiple``: a number, or a dtype for its ``tensor_core_multiple``. ``side`` says
+    where the padding is: "left" for generation.
+    """
+
+    has_mask: ClassVar[bool] = True
+    has_positions: ClassVar[bool] = False
+    has_labels: ClassVar[bool] = True
+
+    pad_id: int = 0
+    side: Side = "right"
+    pad_to_multiple: int | torch.dtype = 1
+
+    def __post_init__(self) -> None:
+        if self.side not in ("right", "left"):
+            raise ValueError(f"side={self.side!r}: expected 'right' or 'left'")
+        _checked_multiple(self.pad_to_multiple)
+
+    @property
+    def pads_before(self) -> bool:
+        return self.side == "left"
+
+    def __call__(self, samples: Sequence[Any]) -> Batch:
+        tokens, labels = _apart(samples)
+        lengths = torch.tensor([len(each) for each in tokens])
+        width = _rounded(int(lengths.max()), _checked_multiple(self.pad_to_multiple))
+        ids = torch.full((len(tokens), width), self.pad_id)
+        mask = torch.zeros((len(tokens), width), dtype=torch.bool)
+        for row, each in enumerate(tokens):
+            place = slice(width - len(each), width) if self.pads_before else slice(len(each))
+            ids[row, place] = each
+            mask[row, place] = True
+        return {"input_ids": ids, "attention_mask": mask, "lengths": lengths, **labels}
+
+    def layout(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> Layout:
+        """A slot is a row."""
+        multiple = _checked_multiple(self.pad_to_multiple)
+        widths = np.maximum.reduceat(lengths, cuts[:-1])
+        if multiple > 1:
+            widths = -(-widths // multiple) * multiple
+        counts = cuts[1:] - cuts[:-1]
+        return Layout(_sums(np.repeat(widths, counts)), _sums(widths * counts))
+
+    def batches(self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> list[Batch]:
+        """Views of the filled buffer."""
+        view, ids, mask = torch.as_strided, flat.ids, flat.mask
+        assert mask is not None
+        counts = (cuts[1:] - cuts[:-1]).tolist()
+        starts = layout.cuts.tolist()
+        ids_start, mask_start = (
+            ids.storage_offset(),
+            mask.storage_offset(),
+        )  # as_strided counts from the storage's begin
+        made = []
+        parts = torch.split_with_sizes(torch.from_numpy(lengths), counts)
+        for count, start, stop, part in zip(counts, starts[:-1], starts[1:], parts, strict=True):
+            width = (stop - start) // count
+            shape, strides = (count, width), (width, 1)
+            made.append(
+                {
+                    "input_ids": view(ids, shape, strides, ids_start + start),
+                    "attention_mask": view(mask, shape, strides, mask_start + start),
+                    "lengths": part,
+                }
+            )
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class PackCollate:
+    """
+    Samples one behind the other, nothing between them, for attention of variable length: a dict with
+
+    * ``input_ids`` int64 ``(T,)``; T is ``tokens``, or, without that, the sum of the lengths
+    * ``position_ids`` int64 ``(T,)``, from 0 in every sample
+    * ``cu_seqlens`` int32 ``(B + 1,)``: sample i is ``input_ids[cu_seqlens[i]:cu_seqlens[i + 1]]``
+    * ``lengths`` int64 ``(B,)``; ``labels`` ``(B,)`` where there are any
+
+    With ``tokens`` all batches have one shape; what is left behind the last sample is ``pad_id`` and in no sequence.
+    ``PackSampler(lengths, max_tokens=tokens)`` leaves little.
+    """
+
+    pads_before: ClassVar[bool] = False
+    has_mask: ClassVar[bool] = False
+    has_positions: ClassVar[bool] = True
+    has_labels: ClassVar[bool] = True
+
+    tokens: int | None = None
+    pad_id: int = 0
+
+    def __call__(self, samples: Sequence[Any]) -> Batch:
+        tokens, labels = _apart(samples)
+        lengths = torch.tensor([len(each) for each in tokens])
+        total = int(lengths.sum())
+        self._check(total)
+        tail = (self.tokens or total) - total
+        ids = torch.cat([*tokens, torch.full((tail,), self.pad_id)])
+        places = torch.cat([torch.arange(len(each)) for each in tokens] + [torch.zeros(tail, dtype=torch.int64)])
+        ends = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]).to(torch.int32)
+        return {"input_ids": ids, "position_ids": places, "cu_seqlens": ends, "lengths": lengths, **labels}
+
+    def layout(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> Layout:
+        """A slot is as long as its sample, and the last of a batch goes to the batch's end."""
+        totals = np.add.reduceat(lengths, cuts[:-1])
+        if self.tokens is None:
+            return Layout(_sums(lengths), _sums(totals))
+        self._check(int(totals.max()))
+        widths = lengths.copy()
+        widths[cuts[1:] - 1] += self.tokens - totals
+        return Layout(_sums(widths), _sums(np.full(len(totals), self.tokens)))
+
+    def batches(self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> list[Batch]:
+        """Views of the filled buffer."""
+        assert flat.positions is not None
+        split = torch.split_with_sizes
+        counts = cuts[1:] - cuts[:-1]
+        sizes = (layout.cuts[1:] - layout.cuts[:-1]).tolist()
+        numbers = np.repeat(np.arange(len(counts)), counts)
+        ends = np.zeros(len(lengths) + len(counts), np.int32)
+        sums = _sums(lengths)
+        ends[np.arange(len(lengths)) + numbers + 1] = sums[1:] - sums[cuts[:-1]][numbers]
+        parts = zip(
+            split(flat.ids, sizes),
+            split(flat.positions, sizes),
+            split(torch.from_numpy(ends), (counts + 1).tolist()),
+            split(torch.from_numpy(lengths), counts.tolist()),
+            strict=True,
+        )
+        return [
+            {"input_ids": ids, "position_ids": places, "cu_seqlens": sequence, "lengths": part}
+            for ids, places, sequence, part in parts
+        ]
+
+    def _check(self, total: int) -> None:
+        if self.tokens is not None and total > self.tokens:
+            raise ValueError(
+                f"a batch of {total} tokens does not fit into tokens={self.tokens}: plan batches by "
+                f"PackSampler(lengths, max_tokens={self.tokens})"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkCollate:
+    """
+    Samples one behind the other, cut into rows of ``tokens``, for language-model pre-training: a dict with
+
+    * ``input_ids`` int64 ``(R, tokens)``: as many rows as are needed; a sample may go on in the next row
+    * ``attention_mask`` bool ``(R, tokens)``: False only behind the last token of the batch
+
+    Put an end mark behind each text when packing (``fastio pack --eos``). Labels of samples are left out, for a row
+    has many. ``PackSampler(lengths, max_tokens=rows * tokens)`` gives nearly full batches of ``rows`` rows.
+    """
+
+    pads_before: ClassVar[bool] = False
+    has_mask: ClassVar[bool] = True
+    has_positions: ClassVar[bool] = False
+    has_labels: ClassVar[bool] = False
+
+    tokens: int
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise ValueError(f"tokens={self.tokens}: expected 1 or more")
+
+    def __call__(self, samples: Sequence[Any]) -> Batch:
+        tokens, _ = _apart(samples)
+        total = sum(map(len, tokens))
+        tail = _rounded(total, self.tokens) - total
+        ids = torch.cat([*tokens, torch.full((tail,), self.pad_id)])
+        mask = torch.arange(total + tail) < total
+        return {"input_ids": ids.view(-1, self.tokens), "attention_mask": mask.view(-1, self.tokens)}
+
+    def layout(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> Layout:
+        """A slot is as long as its sample, and the last of a batch goes to the end of the batch's last row."""
+        totals = np.add.reduceat(lengths, cuts[:-1])
+        wholes = -(-totals // self.tokens) * self.tokens
+        widths = lengths.copy()
+        widths[cuts[1:] - 1] += wholes - totals
+        return Layout(_sums(widths), _sums(wholes))
+
+    def batches(self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> list[Batch]:
+        """Views of the filled buffer."""
+        assert flat.mask is not None
+        split = torch.split_with_sizes
+        sizes = (layout.cuts[1:] - layout.cuts[:-1]).tolist()
+        parts = zip(split(flat.ids, sizes), split(flat.mask, sizes), strict=True)
+        return [
+            {"input_ids": ids.view(-1, self.tokens), "attention_mask": mask.view(-1, self.tokens)}
+            for ids, mask in parts
+        ]
+
+
+def count_tokens(batch: Batch) -> tuple[int, int]:
+    """The tokens of a batch, and its slots for them."""
+    filled = batch["lengths"] if "lengths" in batch else batch["attention_mask"]
+    return int(filled.sum()), batch["input_ids"].numel()
+
+
+def _checked_multiple(wish: int | torch.dtype) -> int:
+    if isinstance(wish, torch.dtype):
+        return tensor_core_multiple(wish)
+    if wish < 1:
+        raise ValueError(f"pad_to_multiple={wish}: expected 1 or more")
+    return wish
+
+
+def _rounded(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def _sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0 and the sums of the first 1, 2, ... values."""
+    sums = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values, out=sums[1:])
+    return sums
+
+
+def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch]:
+    """The ids of samples, and their labels where they have any."""
+    if isinstance(samples[0], tuple):
+        return [ids for ids, _ in samples], {"labels": default_collate([label for _, label in samples])}
+    return list(samples), {}
