@@ -29,7 +29,7 @@ def run(mix: Any, images: torch.Tensor, labels: torch.Tensor = LABELS, seed: int
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 5.0])
 def test_mixup(alpha: float) -> None:
-    """One share for pictures and labels of the batch; a picture's partner is the one before it, the first one's the last."""
+    """One share for pictures and labels of a batch; a picture is mixed with the one before, the first with the last."""
     images = pictures()
     mixed, labels = run(MixUp(alpha, num_classes=4), images)
     share = float(labels[1, 0])
@@ -80,9 +80,10 @@ def test_labels_that_do_not_fit() -> None:
         run(MixUp(num_classes=3), pictures())
     with pytest.raises(SchemaError, match="num_classes is needed"):
         run(CutMix(), pictures())
+    recipe = Recipe([CutMix()], seed=0)
+    drawn = recipe.draw([pictures()], np.arange(COUNT), 0)
     with pytest.raises(SchemaError, match="has no labels"):
-        recipe = Recipe([CutMix()], seed=0)
-        recipe.run([pictures()], recipe.draw([pictures()], np.arange(COUNT), 0))
+        recipe.run([pictures()], drawn)
 
 
 @pytest.mark.parametrize("wrong", [lambda: MixUp(0.0), lambda: CutMix(-1), lambda: MixUp(num_classes=0)])
