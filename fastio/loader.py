@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 # The name of the wait in a profile, as torch's own DataLoader has it: profilers know its beginning. Entered only where
 # a profiler runs: for nobody, torch would take 6 us a batch.
 _PROFILED_AS = "enumerate(DataLoader)#FastLoader.__next__"
+_NOT_PROFILED = nullcontext()
 _STATE_VERSION = 1
 _DEPTH = 2  # batches copied ahead to the device
 
@@ -243,13 +244,14 @@ class FastLoader:
             while under_way:
                 self._check_open()
                 begun = perf_counter()
-                with record_function(_PROFILED_AS) if profiler_is_on() else nullcontext():
+                with record_function(_PROFILED_AS) if profiler_is_on() else _NOT_PROFILED:
                     under_way.extend(islice(submitted, 1))
                     made = under_way.popleft().result()
                 self._stats.count(made.samples, made.nbytes, waited_s=perf_counter() - begun, first=first)
                 if made.slots:
                     self._stats.count_tokens(made.tokens, made.slots)
-                self._tune(first=first)
+                if self._tuner is not None:
+                    self._tune(self._tuner, first=first)
                 first = False
                 ready = self._checked(made, left.indices[next(parts)], position.epoch)
                 position.batch += 1
@@ -277,14 +279,13 @@ class FastLoader:
             raise made.errors[0]
         return []
 
-    def _tune(self, *, first: bool) -> None:
+    def _tune(self, tuner: ThreadTuner, *, first: bool) -> None:
         """Let fewer threads decode where that is enough; the first batch of an iteration is no measure."""
-        if self._tuner is None or not isinstance(self._producer, NativeProducer):
-            return
         if first:
-            self._tuner.restart()
+            tuner.restart()
         stats = self._stats
-        self._tuner.look(self._producer.pool, now_s=perf_counter(), loading_s=stats.loading_s, batches=stats.batches)
+        assert isinstance(self._producer, NativeProducer)
+        tuner.look(self._producer.pool, now_s=perf_counter(), loading_s=stats.loading_s, batches=stats.batches)
 
     def _left(self, position: _Position) -> Batches:
         """What is left of an epoch."""

@@ -56,6 +56,8 @@ PHOTOS = (
 UNGROUPED = "not grouped by length"
 
 TEXT = (
+    Entry("fastio, by length", "text.fastio_store", "", "groups"),
+    Entry("fastio", "text.fastio_store", "", "plain", remark=UNGROUPED),
     Entry("DataLoader, no workers", "text.dataloader_tensors", "files_pil", "plain", remark=UNGROUPED),
     Entry("DataLoader, workers", "text.dataloader_tensors", "files_pil", "workers", remark=UNGROUPED),
     Entry("DataLoader, by length, no workers", "text.dataloader_tensors", "files_pil", "groups"),

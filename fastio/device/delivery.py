@@ -23,7 +23,7 @@ __all__ = ["Delivery", "Numbered", "NumberedBatches"]
 Place = TypeVar("Place")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Numbered:
     """A batch, the epoch that it belongs to, and the index of each of its samples, which random numbers go by."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from fastio.text_collate import Batch, Flat, Layout, TokenCollate
 __all__ = ["TokenProducer"]
 
 # What the batches of one job take in memory, about: they share a buffer, which lives as long as one of them.
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 4 << 20
 # What the kernel is asked for by one call when it reads a whole store ahead.
 _READ_AHEAD_BYTES = 64 << 20
 
@@ -88,8 +88,7 @@ class TokenProducer:
             chunk = ahead
             if first < len(batches):
                 ahead = _Chunk(self, batches.part(first, first + step))
-            for number in range(len(chunk.batches)):
-                yield _TokenBatch(chunk, number)
+            yield from map(_TokenBatch, repeat(chunk), range(len(chunk.batches)))
 
     def _chunk_batches(self, batches: Batches) -> int:
         """Batches in a chunk, by the mean length of the store's samples."""
@@ -227,19 +226,25 @@ class _Chunk:
             self._filling.job.cancel()
 
     def result(self, number: int) -> Made:
-        """One batch; a forked child fills anew what its parent's threads had under way."""
+        """One batch, once; a forked child fills anew what its parent's threads had under way."""
+        ready = self._made or self._wait()
+        if not ready:  # one of the batches does not fit: each on its own
+            return _Chunk(self._producer, self.batches.part(number, number + 1)).result(0)
+        made, ready[number] = ready[number], None  # nothing here may hold what the loop works with
+        return made or self._repaired(number)
+
+    def _wait(self) -> list[Made | None]:
         if self._pid != os.getpid():
             self._begin()
-        if self._filling is None:  # one of the batches does not fit: each on its own
-            return _Chunk(self._producer, self.batches.part(number, number + 1)).result(0)
-        if not self._made:
+        if self._filling is not None:
             self._finish(self._filling)
-        made, self._made[number] = self._made[number], None  # nothing here may hold what the loop works with
-        if made is None:
-            place = slice(int(self.batches.cuts[number]), int(self.batches.cuts[number + 1]))
-            spans, status = self._spans.at(place), self._filling.status[place]
-            return self._producer.repaired(self.batches.part(number, number + 1), spans, status)
-        return made
+        return self._made
+
+    def _repaired(self, number: int) -> Made:
+        assert self._filling is not None
+        place = slice(int(self.batches.cuts[number]), int(self.batches.cuts[number + 1]))
+        spans, status = self._spans.at(place), self._filling.status[place]
+        return self._producer.repaired(self.batches.part(number, number + 1), spans, status)
 
     def _finish(self, filling: _Filling) -> None:
         filling.job.wait()
