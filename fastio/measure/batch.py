@@ -15,14 +15,15 @@ def sample_count(batch: Any) -> int:
     """
     Samples in a batch: the length of its first part, as in ``(images, labels)``, or of the images alone.
 
-    What has no length counts as one sample.
+    Of a packed batch of tokens, which is one sequence, as many as it has ``lengths``. What has no length counts as
+    one sample.
 
     >>> sample_count(([1, 2, 3], [0, 0, 1])), sample_count({"text": ["a", "b"]})
     (3, 2)
     """
     part = batch
     if isinstance(batch, Mapping):
-        part = next(iter(batch.values()), ())
+        part = batch["lengths"] if "lengths" in batch else next(iter(batch.values()), ())
     elif isinstance(batch, (tuple, list)) and batch and hasattr(batch[0], "__len__"):
         part = batch[0]
     try:

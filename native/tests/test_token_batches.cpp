@@ -1,0 +1,128 @@
+// Plans of batches by length, and their tokens in slots: every sample once, nothing beside the
+// slots.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "check.h"
+#include "fastio/bins.h"
+#include "fastio/buckets.h"
+#include "fastio/fill_tokens.h"
+#include "fastio/permute.h"
+#include "fastio/worker.h"
+
+namespace {
+
+std::vector<std::int32_t> lengths_of(std::size_t count, std::int32_t most) {
+  std::vector<std::int32_t> lengths(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto random = fastio::philox({static_cast<std::uint32_t>(i), 0, 0, 0}, {1, 2});
+    lengths[i] = static_cast<std::int32_t>(random[0] % static_cast<std::uint32_t>(most + 1));
+  }
+  return lengths;
+}
+
+bool is_every_sample_once(std::vector<std::int64_t> order) {
+  std::sort(order.begin(), order.end());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (order[i] != static_cast<std::int64_t>(i)) return false;
+  }
+  return true;
+}
+
+void test_random_order_is_a_permutation() {
+  for (const std::size_t count : {0, 1, 1000, 65536, 65537, 200000}) {
+    const auto lengths = lengths_of(count, 500);
+    std::vector<std::uint64_t> samples(count);
+    fastio::in_random_order(lengths, {7, 3}, samples);
+    std::vector<std::int64_t> order(count);
+    bool fits = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      order[i] = fastio::index_of(samples[i]);
+      fits &= fastio::length_of(samples[i]) ==
+              static_cast<std::uint32_t>(lengths[static_cast<std::size_t>(order[i])]);
+    }
+    EXPECT(fits);
+    EXPECT(is_every_sample_once(order));
+  }
+}
+
+void test_steps_and_bins_hold_every_sample() {
+  for (const std::int32_t most : {0, 40, 70'000, 3'000'000}) {
+    const auto lengths = lengths_of(3000, most);
+    for (const std::size_t window : {1, 7, 500, 5000}) {
+      std::vector<std::uint64_t> samples(lengths.size());
+      std::vector<std::int64_t> order(lengths.size());
+      const auto budget = static_cast<std::size_t>(most) * 3 + 8;
+      fastio::in_random_order(lengths, {7, 3}, samples);
+      const auto cuts = fastio::bucket_steps(samples, {window, 0, budget, 8, 3}, order);
+      EXPECT(is_every_sample_once(order));
+      EXPECT(cuts.back() == 3000 && std::is_sorted(cuts.begin(), cuts.end()));
+      fastio::in_random_order(lengths, {7, 3}, samples);
+      const auto bins = fastio::best_fit_bins(samples, {window, budget, 3}, order);
+      EXPECT(is_every_sample_once(order));
+      bool fits = true;
+      for (std::size_t bin = 0; bin + 1 < bins.size(); ++bin) {
+        std::size_t tokens = 0;
+        for (auto i = bins[bin]; i < bins[bin + 1]; ++i) {
+          const auto sample = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+          tokens += static_cast<std::size_t>(lengths[sample]);
+        }
+        fits &= tokens <= budget;
+      }
+      EXPECT(fits);
+    }
+  }
+}
+
+void test_dealing_stays_inside() {
+  const std::vector<std::int64_t> order{5, 6, 7, 8}, cuts{0, 2, 99}, steps{1, 0, -1, 7};
+  std::vector<std::int64_t> out(3, -1);
+  EXPECT(fastio::deal_steps(order, cuts, steps, 0, 1, out) == 3);
+  EXPECT((out == std::vector<std::int64_t>{7, 8, 5}));
+}
+
+/// Fills slots from exact allocations, so that a sanitizer sees a step beside them.
+void test_slots_are_filled_and_nothing_else(fastio::SimdLevel level) {
+  constexpr std::size_t count = 70;
+  for (std::size_t size = 0; size < count; ++size) {
+    std::vector<std::uint16_t> stored(size);
+    std::iota(stored.begin(), stored.end(), std::uint16_t{65500});
+    std::vector<std::uint8_t> bytes(2 * size);
+    if (size > 0) std::memcpy(bytes.data(), stored.data(), bytes.size());
+    std::vector<std::int64_t> wide(size);
+    const auto highest = fastio::widen_ids(2, level)(bytes.data(), size, wide.data());
+    EXPECT(std::equal(wide.begin(), wide.end(), stored.begin()));
+    EXPECT(highest == (size > 0 ? *std::max_element(stored.begin(), stored.end()) : 0));
+
+    std::vector<std::int64_t> ids(size + 3, -1);
+    std::vector<std::int64_t> positions(size + 3, -1);
+    std::vector<std::uint8_t> mask(size + 3, 9);
+    const std::vector<std::int64_t> slots{0, static_cast<std::int64_t>(size + 3)};
+    std::int32_t status = -1;
+    auto spans = std::make_unique<fastio::Bytes[]>(1);
+    spans[0] = bytes;
+    const auto task = fastio::fill_tokens_task(
+        std::move(spans), {slots.data(), ids.data(), mask.data(), positions.data(), nullptr,
+                           &status, 2, 77, 0, true});
+    fastio::Worker worker;
+    task->run(worker, 0, 1);
+    EXPECT(status == 0);
+    EXPECT(ids[2] == 77 && mask[2] == 0 && positions[2] == 0);
+    EXPECT(std::equal(wide.begin(), wide.end(), ids.begin() + 3));
+  }
+}
+
+}  // namespace
+
+int main() {
+  test_random_order_is_a_permutation();
+  test_steps_and_bins_hold_every_sample();
+  test_dealing_stays_inside();
+  test_slots_are_filled_and_nothing_else(fastio::SimdLevel::none);
+  test_slots_are_filled_and_nothing_else(fastio::simd_level());
+  return failures;
+}
