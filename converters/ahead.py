@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import TypeVar
 
 from fastio._native import ThreadPool
-from fastio.converters.base import Chunk, Source
+from fastio.converters.base import Chunk, Source, Stage
 
-__all__ = ["begun_ahead", "in_order", "read_ahead"]
+__all__ = ["begun_ahead", "chunks_through", "in_order", "read_ahead"]
 
 DEPTH = 3  # pieces that native threads work on while one is being used
 
@@ -21,6 +22,18 @@ _Result = TypeVar("_Result")
 def read_ahead(source: Source, pieces: Iterable[range], pool: ThreadPool) -> Generator[Chunk, None, None]:
     """The chunks of a source in order, ``DEPTH`` of them being read by the native threads meanwhile."""
     return begun_ahead(source.begin(piece, pool) for piece in pieces)
+
+
+def chunks_through(
+    source: Source, pieces: Iterable[range], stage: Stage | None, pool: ThreadPool
+) -> Generator[Chunk, None, None]:
+    """The chunks of a source in order, after the stage where there is one; both work ahead."""
+    with closing(read_ahead(source, pieces, pool)) as chunks:
+        if stage is None:
+            yield from chunks
+            return
+        with closing(begun_ahead(stage.begin(chunk, source.schema, pool) for chunk in chunks)) as changed:
+            yield from changed
 
 
 def begun_ahead(works: Iterable[Callable[[], _Result]]) -> Generator[_Result, None, None]:

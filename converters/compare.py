@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
-from fastio.converters.ahead import read_ahead
+from fastio.converters.ahead import chunks_through
 from fastio.converters.base import Chunk, Problem, Source
+from fastio.converters.packing import is_lossless, recorded
+from fastio.converters.pixels import same_pixels
 from fastio.errors import SourceError
 from fastio.store import SampleStore
 
@@ -27,6 +29,8 @@ class Comparison:
 
     samples: int = 0
     labels: bool = False
+    pixels: int = 0  # of the samples, those that have other bytes and the same pixels
+    again: bool = False  # compared with what packing the source again gives
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -38,7 +42,12 @@ def compare(
 
     Labels are compared where both have them: by the name of the class where both have
     names. What the source cannot give must stand in the store's ledger of skipped samples.
+
+    Of a store whose pictures were written anew, those with restart markers are compared by their pixels; those of
+    other pixels with what packing the source again, with the store's recorded options, gives.
     """
+    pictures = recorded(store)
+    stage = None if pictures is None or is_lossless(pictures) else pictures.stage()
     fields = [f.name for f in source.schema.payload if f.name in store.schema]
     if not fields:
         raise SourceError(
@@ -46,14 +55,16 @@ def compare(
             f"{store.path} has {[f.name for f in store.schema.payload]}: nothing to compare"
         )
     has_labels = "label" in source.schema and "label" in store.schema
-    with closing(read_ahead(source, source.chunks(_CHUNK_BYTES, _CHUNK_SAMPLES), pool)) as chunks:
+    pieces = source.chunks(_CHUNK_BYTES // (stage.growth if stage else 1), _CHUNK_SAMPLES)
+    with closing(chunks_through(source, pieces, stage, pool)) as chunks:
         return compare_chunks(
             store,
             chunks,
             fields=fields,
             problems=source.problems,
             classes=source.metadata.get("classes"),
-            result=Comparison(labels=has_labels),
+            result=Comparison(labels=has_labels, again=stage is not None),
+            pixels=None if pictures is None or stage is not None else pool,
             progress=progress,
         )
 
@@ -66,16 +77,21 @@ def compare_chunks(
     problems: Sequence[Problem],
     classes: list[str] | None,
     result: Comparison,
+    pixels: ThreadPool | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Comparison:
-    """``compare`` for what a source gives, with the ``problems`` and ``classes`` that it knows of already."""
+    """
+    ``compare`` for what a source gives, with the ``problems`` and ``classes`` that it knows of already.
+
+    On the threads of ``pixels`` pictures are decoded whose bytes differ: the same pixels are as good.
+    """
     problems = list(problems)
     keys = store.keys(np.arange(len(store)))
     places = {key: i for i, key in enumerate(keys)}
-    skipped = {str(entry.get("key")) for entry in store.metadata.get("skipped") or ()}
+    skipped = _skipped(store)
     for chunk in chunks:
         problems += chunk.problems
-        _compare_chunk(store, chunk, classes, (fields, places, result))
+        _compare_chunk(store, chunk, classes, (fields, places, result, pixels))
         if progress is not None:
             progress(len(chunk.batch.keys), sum(int(s.sizes.sum()) for s in chunk.batch.spans.values()))
     for problem in problems:
@@ -95,28 +111,31 @@ def _compare_chunk(
     store: SampleStore,
     chunk: Chunk,
     classes: list[str] | None,
-    state: tuple[Sequence[str], dict[str, int], Comparison],
+    state: tuple[Sequence[str], dict[str, int], Comparison, ThreadPool | None],
 ) -> None:
     """Take the chunk's keys out of ``places`` and note every difference."""
-    fields, places, result = state
+    fields, places, result, pixels = state
+    # What a stage could not decode is on record; its bytes are still there.
+    undecodable = set() if pixels is None else _skipped(store)
     found = [places.pop(key, -1) for key in chunk.batch.keys]
     there = np.array([i for i, place in enumerate(found) if place >= 0], np.int64)
     result.problems += [
         Problem(key, "is in the source, but not in the store")
         for key, place in zip(chunk.batch.keys, found, strict=True)
-        if place < 0
+        if place < 0 and key not in undecodable
     ]
     result.samples += len(there)
     indices = np.array(found, np.int64)[there] if len(there) else np.empty(0, np.int64)
     for name in fields:
-        ours, theirs = store.spans(name, indices), chunk.batch.spans[name]
-        for row, position in enumerate(there.tolist()):
-            if not np.array_equal(ours.view(row), theirs.view(position)):
-                result.problems.append(
-                    Problem(
-                        chunk.batch.keys[position], f"has other bytes in the store than in the source (field {name!r})"
-                    )
-                )
+        pairs = list(zip(store.spans(name, indices).views(), chunk.batch.spans[name].at(there).views(), strict=True))
+        other = [row for row, (ours, theirs) in enumerate(pairs) if not np.array_equal(ours, theirs)]
+        if pixels is not None and other:
+            same = same_pixels([pairs[row] for row in other], pixels)
+            result.pixels += sum(same)
+            other = [row for row, is_same in zip(other, same, strict=True) if not is_same]
+        result.problems += [
+            Problem(chunk.batch.keys[int(there[row])], f"{_other(result, pixels)} (field {name!r})") for row in other
+        ]
     if result.labels:
         stored = _named(store.column("label")[indices], store.metadata.get("classes"))
         expected = _named(chunk.batch.columns["label"][there], classes)
@@ -127,6 +146,16 @@ def _compare_chunk(
                     f"has label {stored[row]!s} in the store, {expected[row]!s} in the source",
                 )
             )
+
+
+def _skipped(store: SampleStore) -> set[str]:
+    return {str(entry.get("key")) for entry in store.metadata.get("skipped") or ()}
+
+
+def _other(result: Comparison, pixels: ThreadPool | None) -> str:
+    if result.again:
+        return "has other bytes in the store than packing its source again gives"
+    return f"has other {'bytes' if pixels is None else 'pixels'} in the store than in the source"
 
 
 def _named(labels: NDArray[np.int64], classes: list[str] | None) -> NDArray[np.object_]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastio import _native
-from fastio.converters.ahead import begun_ahead, read_ahead
+from fastio.converters.ahead import chunks_through
 from fastio.converters.base import Chunk, Problem, Source, Stage
 from fastio.converters.describe import store_bytes
 from fastio.converters.raw import Raw
@@ -150,13 +150,9 @@ def _chunks(source: Source, stage: Stage | None, jobs: int | None) -> Generator[
     pieces = source.chunks(CHUNK_BYTES // (stage.growth if stage else 1), CHUNK_SAMPLES)
     with (
         closing(_native.ThreadPool(jobs or min(available_cpus(), MAX_JOBS))) as pool,
-        closing(read_ahead(source, pieces, pool)) as chunks,
+        closing(chunks_through(source, pieces, stage, pool)) as chunks,
     ):
-        if stage is None:
-            yield from chunks
-            return
-        with closing(begun_ahead(stage.begin(chunk, source.schema, pool) for chunk in chunks)) as changed:
-            yield from changed
+        yield from chunks
 
 
 def _metadata(source: Source, stage: Stage | None, skipped: Sequence[Problem]) -> dict[str, Any]:

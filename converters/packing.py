@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fastio.converters.transcode import KEPT
+from fastio.converters.raw import Raw
+from fastio.converters.transcode import KEPT, Transcode
+from fastio.errors import StoreCorrupt
 from fastio.mixing import WELL_MIXED, class_mixing
 from fastio.schema import IMAGE
 from fastio.store import SampleStore
 
-__all__ = ["advice", "class_mixing_of", "mixing_line", "packing_lines"]
+__all__ = ["advice", "class_mixing_of", "is_lossless", "mixing_line", "packing_lines", "recorded"]
 
 _SMALL_SIDE = 64  # pixels; up to here decoded ones are not much more than a PNG
 
@@ -47,6 +49,22 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
     if "shuffle" in metadata:
         lines.append(f"stored in an order drawn from names and the seed {metadata['shuffle']}")
     return lines
+
+
+def recorded(store: SampleStore) -> Transcode | Raw | None:
+    """The options that a store's pictures were packed with; None: they were kept as they were."""
+    said = store.metadata.get("packing")
+    if not said:
+        return None
+    try:
+        return Raw() if said.get("raw") else Transcode.from_json(said)
+    except (AttributeError, TypeError, ValueError) as exc:
+        raise StoreCorrupt(f"{store.path}: how it was packed is not on record as fastio writes it ({exc})") from exc
+
+
+def is_lossless(pictures: Transcode | Raw) -> bool:
+    """Whether pictures are what they were, as encoded pictures of the same pixels."""
+    return isinstance(pictures, Transcode) and pictures.side is None
 
 
 def class_mixing_of(store: SampleStore) -> float | None:

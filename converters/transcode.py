@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
@@ -85,6 +85,11 @@ class Transcode:
             said |= {"quality": self.quality, "subsampling": self.subsampling}
         return said
 
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Transcode:
+        """The inverse; TypeError or ValueError where that is not what it gave."""
+        return cls(**{each.name: said[each.name] for each in fields(cls) if each.name in said})
+
     def stage(self) -> TranscodeStage:
         """The work itself, for one run."""
         return TranscodeStage(self)
@@ -118,11 +123,11 @@ class TranscodeStage:
 
     def begin(self, chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
         """Begin to write the pictures of one chunk anew."""
-        fields = [each.name for each in schema.payload if each.codec == IMAGE]
+        names = [each.name for each in schema.payload if each.codec == IMAGE]
         batch = chunk.batch
-        if not batch.keys or not fields:
+        if not batch.keys or not names:
             return lambda: chunk
-        begun = {name: self._submit(batch.spans[name], pool) for name in fields}
+        begun = {name: self._submit(batch.spans[name], pool) for name in names}
 
         def finish() -> Chunk:
             done = {name: self._finish(job, out) for name, (job, out) in begun.items()}

@@ -48,6 +48,8 @@ class VerifyReport:
     decoded: int
     compared: int
     labels_compared: bool
+    pixels_compared: int  # of those compared: other bytes, the same pixels
+    packed_again: bool  # compared with what packing the source again gives
     problems: Sequence[Problem]
     seconds: float
 
@@ -64,8 +66,8 @@ def verify(
     Check every checksum of a store, and the index as opening does.
 
     ``decode`` also decodes every image, natively, by Pillow where the native decoders pass. ``against`` also
-    compares keys, bytes and labels with the source. ``progress(samples, bytes)`` counts each of the passes. An index
-    that cannot be trusted raises StoreCorrupt: there is nothing to name samples by.
+    compares keys, bytes and labels with the source, see ``compare``. ``progress(samples, bytes)`` counts each of the
+    passes. An index that cannot be trusted raises StoreCorrupt: there is nothing to name samples by.
     """
     begun = time.perf_counter()
     jobs = jobs or available_cpus()
@@ -73,24 +75,25 @@ def verify(
         problems = [_named(damage) for damage in verify_store(store, pool=pool)]
         if progress is not None:
             progress(len(store), store_bytes(store))
-        decoded = compared = 0
+        decoded = 0
         for field in store.schema.payload:
             if decode and field.codec == IMAGE:
                 problems += _decode_all(store, field.name, jobs, progress)
                 decoded += len(store)
-        labels_compared = False
+        result = Comparison()
         if against is not None:
             result = _compare(store, against, pool, jobs, progress)
             problems += result.problems
-            compared, labels_compared = result.samples, result.labels
         return VerifyReport(
             path=os.fspath(path),
             samples=len(store),
             size_bytes=store_bytes(store),
             checksums=all(shard.seal is not None for shard in store.shards),
             decoded=decoded,
-            compared=compared,
-            labels_compared=labels_compared,
+            compared=result.samples,
+            labels_compared=result.labels,
+            pixels_compared=result.pixels,
+            packed_again=result.again,
             problems=_once(problems),
             seconds=time.perf_counter() - begun,
         )

@@ -81,14 +81,23 @@ def verify(
         ctx.exit(1)
 
 
+def _compared(report: VerifyReport) -> str:
+    """What was compared, and with what: nothing is called equal that was written anew."""
+    what = "keys, bytes and labels" if report.labels_compared else "keys and bytes (no labels on one side)"
+    if report.packed_again:
+        return f"{what}, with what packing it again with the same options gives (original bytes are not kept)"
+    if report.pixels_compared:
+        return f"{what}; {report.pixels_compared:,} were rewritten: their pixels instead of their bytes"
+    return what
+
+
 def _summary(report: VerifyReport, against: str | None) -> str:
     sums = "every checksum" if report.checksums else "no checksums in it (not packed by fastio)"
     done = [f"{counted(report.samples, 'sample')}, {size(report.size_bytes)}: {sums}"]
     if report.decoded:
         done.append(f"{counted(report.decoded, 'image')} decoded")
     if against is not None:
-        what = "keys, bytes and labels" if report.labels_compared else "keys and bytes (no labels on one side)"
-        done.append(f"{report.compared:,} compared with {against}: {what}")
+        done.append(f"{report.compared:,} compared with {against}: {_compared(report)}")
     problems = counted(len(report.problems), "PROBLEM", "PROBLEMS")
     verdict = f"{problems} (listed above)" if report.problems else "all good"
     return f"{report.path}: {'; '.join(done)}; {report.seconds:.2f} s: {verdict}"

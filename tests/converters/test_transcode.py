@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from fastio.converters import Raw, Transcode, open_source, pack, packer
+from fastio.converters.verify import verify
 from fastio.errors import SourceError
 from fastio.store import open_store
 from tests.converters.trees import picture
@@ -303,6 +304,37 @@ def test_raw_names_what_does_not_fit(tmp_path, second, words):
     new = packed(source, tmp_path / "out.lmdb", Raw(), on_error="skip")
 
     assert ["a.png"] == list(new)
+
+
+@pytest.mark.parametrize(
+    "pictures", [Transcode(restart=2), Transcode(short_side=33), Transcode(max_side=50, restart=2, quality=60), Raw()]
+)
+def test_a_store_is_compared_with_its_source(tmp_path, pictures):
+    """By pixels where nothing was lost, else with packing again; a skipped picture and a new name are no difference."""
+    files = {f"{i}.jpg": jpeg(i) for i in range(4)} | {"cut.jpg": damaged()}
+    if isinstance(pictures, Transcode):
+        files["b.png"] = png("RGB")
+    source, out = folder(tmp_path / "in", files), tmp_path / "out.lmdb"
+    pack(open_source(source), out, pictures=pictures, on_error="skip")
+    report = verify(out, against=open_source(source))
+
+    assert [] == report.problems
+    assert (4 if pictures == Transcode(restart=2) else 0, pictures != Transcode(restart=2)) == (
+        report.pixels_compared,
+        report.packed_again,
+    )
+
+
+@pytest.mark.parametrize("pictures", [Transcode(restart=2), Transcode(short_side=33), Raw()])
+def test_a_difference_to_the_source_is_found(tmp_path, pictures):
+    """Another picture under the same name is named."""
+    source, out = folder(tmp_path / "in", {"a.jpg": jpeg(1), "b.jpg": jpeg(2)}), tmp_path / "out.lmdb"
+    pack(open_source(source), out, pictures=pictures)
+    (source / "b.jpg").write_bytes(jpeg(3))
+    report = verify(out, against=open_source(source))
+
+    assert ["b.jpg"] == [problem.key for problem in report.problems]
+    assert "has other" in report.problems[0].problem
 
 
 def test_shuffling_depends_on_names_and_seed_alone(tmp_path):
