@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.synthetic import make_photos, make_pngs
 
-__all__ = ["LOADING", "OPENING", "PACKING", "Data", "prepare", "remove_outputs"]
+__all__ = ["LOADING", "OPENING", "PACKING", "Data", "packed_samples", "prepare", "remove_outputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ def prepare(root: Path, *, pngs: Path | None = None, labels: Path | None = None)
     assert labels is not None
     data = Data(pngs, labels, make_photos(root / "photos", 200, sizes=((375, 500),)), root)
     _pack(make_photos(data.mixed), data.store("mixed.lmdb"), overwrite=True)
+    _pack(data.mixed, data.store("mixed-restart.lmdb"), overwrite=True, restart=8)
+    _pack(data.mixed, data.store("mixed-256.lmdb"), overwrite=True, short_side=256)
     _pack(make_photos(root / "large", 8, sizes=((2000, 3000), (3000, 2000))), data.store("large.lmdb"), overwrite=True)
     for suffix in ("lmdb", "h5", "tar"):
         _pack(data.pngs, data.store(f"png.{suffix}"), labels=data.labels, overwrite=True)
@@ -51,10 +53,19 @@ def prepare(root: Path, *, pngs: Path | None = None, labels: Path | None = None)
     return data
 
 
-def _pack(source: Path, out: Path, *, labels: Path | None = None, overwrite: bool = False) -> None:
-    from fastio.converters import open_source, pack
+def _pack(
+    source: Path,
+    out: Path,
+    *,
+    labels: Path | None = None,
+    overwrite: bool = False,
+    restart: int = 0,
+    short_side: int | None = None,
+) -> None:
+    from fastio.converters import Transcode, open_source, pack
 
-    pack(open_source(source, labels=labels), out, overwrite=overwrite)
+    pictures = Transcode(restart=restart, short_side=short_side) if restart or short_side else None
+    pack(open_source(source, labels=labels), out, pictures=pictures, overwrite=overwrite)
 
 
 def _pack_raw(png_store: Path, out: Path) -> None:
@@ -190,6 +201,8 @@ LOADING: dict[str, Callable[[Data, int], Iterable[Any]]] = {
     "rrc224 files, PIL, 0 workers": _photo_files(0, "random_224"),
     "rrc224 files, PIL, 2 workers": _photo_files(2, "random_224"),
     "rrc224 fastio lmdb": _crops("mixed.lmdb", 64, "random_224"),
+    "rrc224 fastio lmdb, packed with --restart 8": _crops("mixed-restart.lmdb", 64, "random_224"),
+    "rrc224 fastio lmdb, packed with --short-side 256": _crops("mixed-256.lmdb", 64, "random_224"),
     "rrc224 fastio lmdb, 6 MP": _crops("large.lmdb", 8, "random_224"),
     "rrc224 fastio lmdb, 6 MP, fast": _crops("large.lmdb", 8, "random_224", quality="fast"),
     "rrc224 + own function, compiled": _own_function,
@@ -227,6 +240,10 @@ def _fastio_pack(suffix: str) -> Callable[[Data, Path], None]:
     return lambda data, out: _pack(data.pngs, out.with_suffix(f".{suffix}"), labels=data.labels)
 
 
+def _photo_pack(**options: int) -> Callable[[Data, Path], None]:
+    return lambda data, out: _pack(data.mixed, out.with_suffix(".lmdb"), **options)
+
+
 def _peer_pack(name: str, suffix: str) -> Callable[[Data, Path], None]:
     def pack(data: Data, out: Path) -> None:
         from importlib import import_module
@@ -236,7 +253,14 @@ def _peer_pack(name: str, suffix: str) -> Callable[[Data, Path], None]:
     return pack
 
 
-# name -> (data, path without suffix) -> packs all PNGs
+# name -> (data, path without suffix) -> packs all photos
+PHOTO_PACKING: dict[str, Callable[[Data, Path], None]] = {
+    "pack photos, fastio lmdb": _photo_pack(),
+    "pack photos, fastio lmdb --restart 8": _photo_pack(restart=8),
+    "pack photos, fastio lmdb --short-side 256": _photo_pack(short_side=256),
+}
+
+# name -> (data, path without suffix) -> packs all PNGs, or all photos
 PACKING: dict[str, Callable[[Data, Path], None]] = {
     "pack plain lmdb": _peer_pack("plain_lmdb", "lmdb"),
     "pack fastio lmdb": _fastio_pack("lmdb"),
@@ -244,7 +268,14 @@ PACKING: dict[str, Callable[[Data, Path], None]] = {
     "pack fastio hdf5": _fastio_pack("h5"),
     "pack webdataset": _peer_pack("plain_webdataset", "tar"),
     "pack fastio tar": _fastio_pack("tar"),
+    **PHOTO_PACKING,
 }
+
+
+def packed_samples(name: str, data: Data) -> int:
+    """How many files a packing case packs."""
+    folder = data.mixed if name in PHOTO_PACKING else data.pngs
+    return sum(path.is_file() for path in folder.rglob("*"))
 
 
 def remove_outputs(out: Path) -> None:

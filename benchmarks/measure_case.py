@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import LOADING, OPENING, PACKING, Data, remove_outputs
+from benchmarks.cases import LOADING, OPENING, PACKING, Data, packed_samples, remove_outputs
 from benchmarks.process_tree import cpu_seconds
 
 __all__ = ["main"]
@@ -42,10 +42,10 @@ def measure_loading(name: str, data: Data, *, threads: int, seconds: float) -> d
 
 
 def measure_packing(name: str, data: Data, *, seconds: float) -> dict[str, Any]:
-    """Packings of all PNGs until ``seconds`` have passed, after one that is not counted."""
+    """Packings of the same files until ``seconds`` have passed, after one that is not counted."""
     pack: Callable[[Data, Path], None] = PACKING[name]
     out = data.packed / "packing-case"
-    total = len(list(data.pngs.iterdir()))
+    total = packed_samples(name, data)
     runs, wall_s, cpu_s = 0, 0.0, 0.0
     while wall_s < seconds or runs < 2:
         remove_outputs(out)

@@ -15,15 +15,17 @@ from typing import IO
 
 import numpy as np
 
+from fastio.codec import CODECS
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
 from fastio.converters.labels import format_labels
+from fastio.converters.packing import packing_lines
 from fastio.converters.probe import probe
 from fastio.converters.scan import image_kind
 from fastio.converters.text.decode import StoredText, text_field
 from fastio.converters.text.unpack import text_files, text_notes
 from fastio.errors import FastioError, StoreCorrupt, StoreError
-from fastio.schema import IMAGE
+from fastio.schema import IMAGE, Field
 from fastio.spans import Spans
 from fastio.store import SampleStore
 
@@ -41,7 +43,7 @@ class UnpackReport:
     path: str
     files: int
     size_bytes: int
-    notes: Sequence[str] = ()  # what is not as it was packed, of text
+    notes: Sequence[str] = ()  # what is not as it was before it was packed
 
 
 def unpack(
@@ -53,7 +55,8 @@ def unpack(
     progress: Callable[[int, int], object] | None = None,
 ) -> UnpackReport:
     """
-    Write every sample's bytes to ``out/key``; of tokens and text the files they came from, see ``text_files``.
+    Write every sample's bytes to ``out/key``; of tokens and text the files they came from, see ``text_files``; of raw
+    pictures PNGs.
 
     Everything is written beside ``out`` and moved there when it is whole. Files that exist are replaced only with
     ``overwrite``, other files in ``out`` are left alone. A key that would lead out of the folder (absolute, ``..``,
@@ -79,7 +82,7 @@ def unpack(
     if labels is not None and text is not None:
         with _writing(labels):
             Path(labels).write_text(text, encoding="utf-8", newline="")
-    notes = () if stored is None else text_notes(stored)
+    notes = packing_lines(store.metadata) if stored is None else text_notes(stored)
     return UnpackReport(os.fspath(out), len(written), sum(size for _, size in written), notes)
 
 
@@ -152,6 +155,9 @@ def _write_all(
                 name = check_key(key if position == 0 else f"{key}.{field.name}")
                 if position == 0 and field.codec == IMAGE and not image_kind(key):
                     name += _extension(spans, i)
+                elif field.is_raw_picture and field.nbytes:
+                    data = np.frombuffer(CODECS[IMAGE].encode(data.reshape(_sizes(field))), np.uint8)
+                    name += "" if name.lower().endswith(".png") else ".png"
                 parent = name.rpartition("/")[0]
                 if parent not in made:
                     _make_folders(root, parent, made)
@@ -176,6 +182,11 @@ def _write_text(parts: Iterator[tuple[str, bytes]], folder: Path, store: SampleS
                 size += file.write(data)
         written.append((name, size))
     return written
+
+
+def _sizes(field: Field) -> tuple[int, ...]:
+    """The shape of a raw picture, whose sizes are all fixed."""
+    return tuple(size for size in field.shape if size is not None)
 
 
 def _make_folders(root: str, parent: str, made: set[str]) -> None:

@@ -70,7 +70,7 @@ class RowReader:
         self.mode = mode
         self.has_rows = self.field.codec not in (BYTES, TOKENS, TEXT)  # those have a size of their own each
         self.dtype = np.dtype(np.uint8) if self.field.codec == IMAGE else np.dtype(self.field.dtype)
-        self.is_picture = self.field.codec == IMAGE or (self.field.codec == RAW and _is_raw_picture(self.field))
+        self.is_picture = self.field.codec == IMAGE or self.field.is_raw_picture
         self.row_shape = _raw_shape(self.field) if self.field.codec == RAW else None  # None: differs between samples
         self._shapes = store.shapes(field) if self.field.codec == IMAGE else None
         self._said = False
@@ -257,16 +257,10 @@ def _possible(shapes: NDArray[np.int32]) -> NDArray[np.bool_]:
     return possible
 
 
-def _is_raw_picture(field: Field) -> bool:
-    """Whether raw bytes are a picture that PIL can show: grey (H, W), or (H, W, C) with C 1, 3 or 4."""
-    shape = field.shape
-    return field.dtype == "|u1" and (len(shape) == 2 or (len(shape) == 3 and shape[2] in _MODES))
-
-
 def _raw_shape(field: Field) -> Shape:
     """The shape of a raw row: the field's, and one channel for a grey picture."""
     shape = tuple(size for size in field.shape if size is not None)  # a raw field's sizes are all fixed
-    return (*shape, 1) if _is_raw_picture(field) and len(shape) == 2 else shape
+    return (*shape, 1) if field.is_raw_picture and len(shape) == 2 else shape
 
 
 def is_uniform(shapes: NDArray[np.int64]) -> bool:

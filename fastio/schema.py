@@ -69,6 +69,13 @@ class Field:
         return self.codec == COLUMN
 
     @property
+    def is_raw_picture(self) -> bool:
+        """Whether raw bytes are a picture that PIL can show: grey (H, W), or (H, W, C) with C 1, 3 or 4."""
+        shape = self.shape
+        is_picture = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))
+        return self.codec == RAW and self.dtype == "|u1" and is_picture
+
+    @property
     def nbytes(self) -> int:
         """Bytes of one decoded value; raises SchemaError where the shape is not fixed."""
         count = 1

@@ -3,8 +3,9 @@
     0       user block of 4096 bytes: the seal (128 bytes), then zeros
     4096    superblock 3, root group (checksummed metadata, as of HDF5 1.10)
     O       dataset ``data``: uint8, the payload of all samples and fields, one after the other
-    ...     datasets ``<field>_starts`` and ``_sizes`` (within ``data``), ``_checksums``, ``_shapes``, the columns
-            (``label``), ``keys``, ``metadata`` and ``header`` (JSON), all contiguous, little endian, aligned to 8
+    ...     datasets ``<field>_starts`` and ``_sizes`` (within ``data``), ``_checksums``, ``_shapes``, ``_intervals``,
+            the columns (``label``), ``keys``, ``metadata`` and ``header`` (JSON), all contiguous, little endian,
+            aligned to 8
 
 When the only payload field is raw, of a fixed shape, ``data`` gives way to the classical dataset of that name,
 ``(count, *shape)``. When it is token ids, ``data`` is called as the field is (``tokens``), a dataset of uint16 or

@@ -11,10 +11,11 @@ import pytest
 from PIL import Image
 
 from fastio.converters import Raw, Transcode, open_source, pack, packer
+from fastio.converters.unpack import unpack
 from fastio.converters.verify import verify
 from fastio.errors import SourceError
 from fastio.store import open_store
-from tests.converters.trees import picture
+from tests.converters.trees import files_below, picture
 
 EXIF = Image.Exif()
 EXIF[0x0112] = 6  # orientation: lies on its side
@@ -278,6 +279,20 @@ def test_raw_keeps_the_pixels(tmp_path, suffix):
     assert {key: pixels(data).tobytes() for key, data in files.items()} == new
     with open_store(out) as store:
         assert ("raw", (10, 20, 3)) == (store.schema["image"].codec, store.schema["image"].shape)
+
+
+def test_raw_pictures_are_unpacked_as_png(tmp_path):
+    """Files with the same pixels, under names that are true, and the report says that they are not the originals."""
+    files = {"a.jpg": jpeg(1, (20, 10)), "b.png": picture(2, size=(20, 10))}
+    packed(folder(tmp_path / "in", files), tmp_path / "s.lmdb", Raw())
+    with open_store(tmp_path / "s.lmdb") as store:
+        report = unpack(store, tmp_path / "again")
+    found = files_below(tmp_path / "again")
+
+    assert ["a.jpg.png", "b.png"] == list(found)
+    assert all(b"\x89PNG" == data[:4] for data in found.values())
+    assert [pixels(data).tolist() for data in files.values()] == [pixels(data).tolist() for data in found.values()]
+    assert "the original bytes are not kept" in report.notes[0]
 
 
 @pytest.mark.parametrize(
