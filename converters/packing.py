@@ -40,15 +40,18 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
             f"pixels stay the same; the original bytes are not kept"
         )
     if pictures.get("fitting"):
-        lines.append(f"kept as they are: {pictures['fitting']:,} pictures that are small enough")
+        lines.append(f"kept as they are: {_pictures(pictures['fitting'])}, small enough already")
     lines += [
-        f"kept as they are: {each['samples']:,} {'picture' if each['samples'] == 1 else 'pictures'}, "
-        f"{KEPT.get(why, why)}; the first: {each['first']}"
+        f"kept as they are: {_pictures(each['samples'])}, {KEPT.get(why, why)}; the first: {each['first']}"
         for why, each in kept.items()
     ]
     if "shuffle" in metadata:
         lines.append(f"stored in an order drawn from names and the seed {metadata['shuffle']}")
     return lines
+
+
+def _pictures(count: int) -> str:
+    return f"{count:,} {'picture' if count == 1 else 'pictures'}"
 
 
 def recorded(store: SampleStore) -> Transcode | Raw | None:

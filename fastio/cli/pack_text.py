@@ -34,7 +34,9 @@ def packs_text(command: _Command) -> _Command:
                 )
             command(src, out, **options)
             return
-        others = [name for name, value in options.items() if value not in (None, False) and name not in _SHARED]
+        others = [
+            name for name, value in options.items() if name not in _SHARED and value is not None and value is not False
+        ]
         if others:
             raise click.UsageError(f"--{others[0].replace('_', '-')} is for pictures; {src} is text")
         _pack(text, src, out, **{name: options[name] for name in _SHARED})
