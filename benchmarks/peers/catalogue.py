@@ -34,6 +34,8 @@ OPENCV = "not antialiased"
 
 PHOTOS = (
     Entry("fastio", "photos.fastio_store", ""),
+    Entry("fastio, --restart 8", "photos.fastio_store", "", "restart", "lossless rewrite"),
+    Entry("fastio, --short-side 256", "photos.fastio_store", "", "short", "encoded anew, smaller", keeps_pixels=False),
     Entry("FFCV, JPEG mode", "photos.ffcv_beton", "ffcv", "jpg", "encoded anew", keeps_pixels=False),
     Entry(
         "FFCV, usual recipe", "photos.ffcv_beton", "ffcv", "recipe", "encoded anew, half decoded", keeps_pixels=False
