@@ -212,13 +212,14 @@ class FastLoader:
     def __iter__(self) -> Iterator[Any]:
         position = self._begin()
         if self._delivery is None:
-            return _unnumbered(self._batches(position))
+            return self._batches(position, is_numbered=False)
         ahead = replace(position)  # of the copies; the consumer's own moves when a batch reaches it
-        return self._delivery.run(self._batches(ahead), place=lambda: ahead.place, arrive=position.move)
+        numbered = self._batches(ahead, is_numbered=True)
+        return self._delivery.run(numbered, place=lambda: ahead.place, arrive=position.move)
 
     def numbered(self) -> Iterator[Numbered]:
         """As ``iter``, each batch with its epoch and the indices of its samples; always on the CPU."""
-        return self._batches(self._begin())
+        return self._batches(self._begin(), is_numbered=True)
 
     def _begin(self) -> _Position:
         """The position of a new iteration; the one after it will be the next epoch."""
@@ -232,8 +233,8 @@ class FastLoader:
         self._next = _Position(position.epoch + 1, 0)
         return position
 
-    def _batches(self, position: _Position) -> Iterator[Numbered]:
-        """One epoch from ``position`` on, which moves with the consumer."""
+    def _batches(self, position: _Position, *, is_numbered: bool) -> Iterator[Any]:
+        """One epoch from ``position`` on, which moves with the consumer; each batch alone, or as Numbered."""
         left = self._left(position)
         self._look_at_mixing(left)
         parts = left.slices()
@@ -253,7 +254,10 @@ class FastLoader:
                 if self._tuner is not None:
                     self._tune(self._tuner, first=first)
                 first = False
-                ready = self._checked(made, left.indices[next(parts)], position.epoch)
+                part = next(parts)
+                ready = self._checked(made)
+                if is_numbered and ready:
+                    ready = [_numbered(made, left.indices[part], position.epoch)]
                 position.batch += 1
                 del made
                 if ready:
@@ -264,16 +268,14 @@ class FastLoader:
             for batch in under_way:
                 batch.cancel()
 
-    def _checked(self, made: Made, indices: NDArray[np.int64], epoch: int) -> list[Numbered]:
+    def _checked(self, made: Made) -> list[Any]:
         """The batch, or nothing where all its samples were skipped; the bad ones go to the ledger."""
         for error in made.errors:
             if error.index not in self._skipped:
                 self._skipped[error.index] = error
                 log.warning("%s: %s", "skipped" if self._on_error == "skip" else "zeroed", error)
         if made.samples:
-            if made.samples < len(indices):
-                indices = indices[~np.isin(indices, [error.index for error in made.errors])]
-            return [Numbered(made.batch, epoch, indices)]
+            return [made.batch]
         if self.world_size > 1:
             # Going on would leave this rank a batch short, and the others waiting for it for ever.
             raise made.errors[0]
@@ -390,12 +392,11 @@ def _sample_bytes(dataset: FastDataset) -> NDArray[np.int64]:
     return dataset.store.spans(dataset.reader.field.name, every).sizes
 
 
-def _unnumbered(batches: Iterator[Numbered]) -> Iterator[Any]:
-    """The batches alone; nothing here holds one while the loop works with it."""
-    for numbered in batches:
-        ready = [numbered.batch]
-        del numbered
-        yield ready.pop()
+def _numbered(made: Made, indices: NDArray[np.int64], epoch: int) -> Numbered:
+    """A batch with its samples; those that were skipped are not among them."""
+    if made.samples < len(indices):
+        indices = indices[~np.isin(indices, [error.index for error in made.errors])]
+    return Numbered(made.batch, epoch, indices)
 
 
 def _check_choices(dataset: object, *, shuffle: object, on_error: object) -> None:
