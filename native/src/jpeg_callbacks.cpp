@@ -14,6 +14,7 @@ Status status_of_error(int code) noexcept {
     case JERR_ARITH_NOTIMPL:
     case JERR_BAD_PRECISION:
     case JERR_CONVERSION_NOTIMPL:
+    case JERR_FRACT_SAMPLE_NOTIMPL:
     case JERR_NOT_COMPILED:
     case JERR_NOTIMPL:
     case JERR_OUT_OF_MEMORY:

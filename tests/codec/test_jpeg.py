@@ -92,6 +92,15 @@ def test_cmyk_is_left_to_pillow() -> None:
     assert {_native.UNSUPPORTED} == {decode(file, (8, 8), channels)[0] for channels in (1, 3, 4)}
 
 
+def test_sampling_by_a_fraction_is_left_to_pillow() -> None:
+    """Chroma of 2 samples where luma has 3 is no damage, though libjpeg-turbo cannot do it: UNSUPPORTED."""
+    file = bytearray(write_jpeg(smooth(24, 24, 0), subsampling="4:4:4"))
+    frame = file.index(b"\xff\xc0")
+    file[frame + 11], file[frame + 14] = 0x31, 0x21  # 3 and 2 samples in a row, in one column
+
+    assert decode(bytes(file), (24, 24), 3)[0] == _native.UNSUPPORTED
+
+
 SMALL = [
     write_jpeg(smooth(17, 19, 1), subsampling="4:2:0"),
     write_jpeg(smooth(17, 19, 1), progressive=1),
