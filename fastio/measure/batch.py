@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from collections.abc import Mapping
+from typing import Any
 
 __all__ = ["keep", "move", "sample_count", "size_bytes"]
 
@@ -51,26 +48,15 @@ def keep(batch: Any, device: Any) -> Any:
     """The batch with copies of its tensors on ``device``, in the memory format they had; the rest as it is."""
     from torch import device as device_of
 
+    from fastio.device.nested import map_tensors
+
     # A copy in any case: a loader's buffer that is never given back would take a place in its ring.
     wanted = device_of(device)
-    return _mapped(batch, lambda part: part.clone() if part.device == wanted else part.to(device))
+    return map_tensors(lambda part: part.detach().clone() if part.device == wanted else part.detach().to(device), batch)
 
 
 def move(batch: Any, device: Any, *, non_blocking: bool) -> Any:
     """The batch with its tensors on ``device``, as a training loop moves it."""
-    return _mapped(batch, lambda part: part.to(device, non_blocking=non_blocking))
+    from fastio.device.nested import map_tensors
 
-
-def _mapped(batch: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    """The same containers with what the function makes of each tensor, detached; other values as they are."""
-    from torch import Tensor
-
-    if isinstance(batch, Tensor):
-        return function(batch.detach())
-    if isinstance(batch, Mapping):
-        return type(batch)({name: _mapped(part, function) for name, part in batch.items()})  # type: ignore[call-arg]
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_mapped(part, function) for part in batch))
-    if isinstance(batch, (tuple, list)):
-        return type(batch)(_mapped(part, function) for part in batch)
-    return batch
+    return map_tensors(lambda part: part.detach().to(device, non_blocking=non_blocking), batch)
