@@ -56,7 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (out.outcome == fastio::Outcome::rewritten) {
     // Coefficients may be sound where sampling factors are such that nobody makes pixels of them.
     const auto old_pixels = decoded(worker, file, out.shape, before);
-    if (before == Status::ok && (after != Status::ok || old_pixels != new_pixels)) std::abort();
+    // Nor may damage become a sound picture.
+    if (before != after || (before == Status::ok && old_pixels != new_pixels)) std::abort();
     fastio::PixelView view{};
     const auto height = static_cast<std::size_t>(out.shape[0]);
     const auto width = static_cast<std::size_t>(out.shape[1]);
