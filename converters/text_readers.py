@@ -1,4 +1,4 @@
-"""Python that reads stores of text without fastio: the lines that ``fastio info`` and the README show."""
+"""Python that reads stores of text without fastio: the lines that ``fastio info`` and the guide of formats show."""
 
 from __future__ import annotations
 

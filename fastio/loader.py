@@ -99,7 +99,7 @@ class FastLoader:
       Of a JPEG only the rows needed are decoded: damage behind them is seen by the checksum (``verify``) alone.
     * ``quality``: "exact", or "fast", which lets JPEGs be shrunk to a half, a quarter or an eighth while they are
       decoded wherever ``transforms`` make them at least four times smaller on both sides: other pixels than Pillow's,
-      by little (measured in the README). Nothing else changes, and the plain path has no fast mode.
+      by little (measured in fastio/guide/transforms.md). Nothing else changes, and the plain path has no fast mode.
     * ``layout``: "channels_last", or "contiguous" for (B, C, H, W) in memory too.
     * ``pin_memory``: pinned batches, by default where there is a CUDA device.
     * ``device``: batches are copied there ahead, as by ``DevicePrefetcher(loader, device)``; None: left on the CPU.

@@ -232,15 +232,15 @@ def test_what_cannot_be_compiled_is_said_at_once(stores: dict[str, Path], functi
     assert "\n" not in str(caught.value)
 
 
-def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The README's lines run as they stand there."""
-    text = (Path(__file__).parent.parent / "README.md").read_text()
+def test_the_example_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guide's lines run as they stand there."""
+    text = (Path(__file__).parent.parent / "fastio" / "guide" / "transforms.md").read_text()
     lines = next(block for block in text.split("```python\n") if "import Compiled" in block).split("```")[0]
     grey = [encode(np.full((260, 300, 3), 100, np.uint8)) for _ in range(3)]
     write_store(tmp_path / "train.lmdb", grey, np.arange(3))
     monkeypatch.chdir(tmp_path)
     found: dict[str, Any] = {}
-    exec(compile(lines, "README.md", "exec"), found)
+    exec(compile(lines, "transforms.md", "exec"), found)
 
     with found["train"] as loader:
         images, _ = next(iter(loader))

@@ -307,14 +307,14 @@ def test_pictures_by_a_batch_sampler(png_stores: dict[str, Path]) -> None:
     assert found == [[index % 3 for index in plan.indices[place].tolist()] for place in plan.slices()]
 
 
-def test_the_readme_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines that the README shows for training on text run, and give what they say."""
+def test_the_guide_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines that the guide shows for training on text run, and give what they say."""
     write_tokens(tmp_path / "train.h5", samples_of())
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parent.parent / "README.md").read_text()
+    text = (Path(__file__).parent.parent / "fastio" / "guide" / "text.md").read_text()
     block = next(each for each in text.split("```python\n")[1:] if "LengthBucketSampler" in each).split("```")[0]
     found: dict[str, Any] = {}
-    exec(compile(block, "README.md", "exec"), found)
+    exec(compile(block, "text.md", "exec"), found)
 
     assert list(found["batch"]) == ["input_ids", "position_ids", "cu_seqlens", "lengths", "labels"]
     assert found["batch"]["input_ids"].shape == (8192,)

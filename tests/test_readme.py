@@ -1,8 +1,9 @@
-"""The README's readers for plain lmdb, h5py and webdataset are those of `fastio info`, and give what was packed."""
+"""The guide's readers for plain lmdb, h5py and webdataset are those of `fastio info`, and give what was packed."""
 
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from fastio.schema import TEXT as TEXT_CODEC
 from fastio.schema import TOKENS as TOKENS_CODEC
 from fastio.schema import Field
 
-README = Path(__file__).parent.parent / "README.md"
+TOP = Path(__file__).parent.parent
+GUIDE = TOP / "fastio" / "guide"
+PAGES = sorted([TOP / "README.md", *TOP.glob("*/README.md"), *GUIDE.glob("*.md")])
 SUFFIXES = {"lmdb": "lmdb", "hdf5": "h5", "tar": "tar"}
 
 
@@ -34,10 +37,33 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     return {str(folder / name): labels[name] for name in sorted(names)}
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link into the project names a file that is there, and a heading that is in it."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        if "://" in path:
+            continue
+        aim = page.parent / path if path else page
+        assert aim.exists(), f"{page.name}: {target}"
+        headings = re.findall(r"(?m)^#+ (.+)$", aim.read_text()) if anchor else []
+        assert not anchor or anchor in [anchor_of(heading) for heading in headings], f"{page.name}: {target}"
+
+
+def anchor_of(heading: str) -> str:
+    """``#the-sealed-index`` of ``The sealed index``, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_readme_shows_the_reader_of_hdf5() -> None:
+    """The one reader that the README shows is that of the guide."""
+    assert f"```python\n{plain_snippet('hdf5')}```" in (TOP / "README.md").read_text()
+
+
 @pytest.mark.parametrize("format_name", SUFFIXES)
 def test_readme_shows_the_snippet(format_name: str) -> None:
-    """The README holds exactly the lines that `fastio info` prints."""
-    assert f"```python\n{plain_snippet(format_name)}```" in README.read_text()
+    """The guide of formats holds exactly the lines that `fastio info` prints."""
+    assert f"```python\n{plain_snippet(format_name)}```" in (GUIDE / "formats.md").read_text()
 
 
 # webdataset leaves its files to the garbage collector.
@@ -50,7 +76,7 @@ def test_plain_library_reads_what_was_packed(format_name: str, files: dict[str, 
     pack(open_source(folder, labels=folder.with_name("labels.pkl")), store)
 
     found: dict[str, Any] = {"path": str(store)}
-    exec(compile(plain_snippet(format_name), "README.md", "exec"), found)
+    exec(compile(plain_snippet(format_name), "formats.md", "exec"), found)
 
     assert [Path(path).read_bytes() for path in files] == [bytes(image) for image in found["images"]]
     assert list(files.values()) == list(found["labels"])
@@ -63,8 +89,8 @@ TEXT = Field("text", codec=TEXT_CODEC, dtype="|u1", shape=(None,))
 
 @pytest.mark.parametrize("format_name", SUFFIXES)
 def test_readme_shows_the_reader_of_tokens(format_name: str) -> None:
-    """The README holds exactly the lines that `fastio info` prints of a store of tokens."""
-    assert f"```python\n{text_reader(format_name, TOKENS)}```" in README.read_text()
+    """The guide of formats holds exactly the lines that `fastio info` prints of a store of tokens."""
+    assert f"```python\n{text_reader(format_name, TOKENS)}```" in (GUIDE / "formats.md").read_text()
 
 
 # webdataset leaves its files to the garbage collector.
@@ -82,7 +108,7 @@ def test_plain_library_reads_text(format_name: str, tokenizer: str, tmp_path: Pa
     pack_text(open_text(tmp_path / "texts"), encoder, store)
 
     found: dict[str, Any] = {"path": str(store)}
-    exec(compile(text_reader(format_name, TOKENS if tokenizer else TEXT), "README.md", "exec"), found)
+    exec(compile(text_reader(format_name, TOKENS if tokenizer else TEXT), "formats.md", "exec"), found)
 
     samples = [bytes(sample.tolist()).decode() for sample in found["samples"]] if tokenizer else found["samples"]
     assert list(texts.values()) == samples
