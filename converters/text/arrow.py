@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from fastio._native import ThreadPool
-from fastio.converters.base import Problem
 from fastio.converters.text.columns import column_documents, kind_of
 from fastio.converters.text.documents import Documents, Limits, TextOptions
 from fastio.converters.text.extra import pyarrow
 from fastio.converters.text.files import TextFiles
 from fastio.converters.text.labels import TableLabels
+from fastio.converters.text.row_source import DEFAULT_FIELD, RowSource
 from fastio.converters.text.streams import opened, plain_name, seekable
 from fastio.errors import FastioError, SourceError
 
@@ -25,7 +25,6 @@ __all__ = ["ArrowSource", "open_arrow", "open_datasets", "open_parquet"]
 
 _MAGIC = b"ARROW1"  # of an Arrow file; a stream has none
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
-_DEFAULT_FIELD = "text"
 
 # A file's schema, and the batches of some of its columns; how far it has been read.
 _Batches = tuple[Any, Iterator[Any], Callable[[], int]]
@@ -74,7 +73,7 @@ def _json(path: Path) -> dict[str, Any]:
 def _opened(layout: str, path: str, files: TextFiles, options: TextOptions) -> ArrowSource:
     """Look at the first file's columns, and at all labels where these are names."""
     options.refuse(path, "split")
-    field = options.text_field or _DEFAULT_FIELD
+    field = options.text_field or DEFAULT_FIELD
     with _reading(layout, files.place(files.names[0]), []) as (schema, _, _):
         kind = kind_of(files.place(files.names[0]), schema, field)
         labels = None
@@ -100,7 +99,7 @@ def _label_rule(place: str, schema: Any, field: str) -> TableLabels:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowSource:
+class ArrowSource(RowSource):
     """
     Rows of Arrow tables. Satisfies ``TextSource``.
 
@@ -108,63 +107,18 @@ class ArrowSource:
     text, lists of whole numbers ready ids.
     """
 
-    layout: str
-    files: TextFiles
-    options: TextOptions
-    label_rule: TableLabels | None
-    is_ids: bool
-
-    @property
-    def path(self) -> str:
-        """As the user named it."""
-        return self.files.path
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether a column of labels was named."""
-        return self.label_rule is not None
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        """Files that belong to no table."""
-        return self.files.problems
-
-    @property
-    def size_bytes(self) -> int:
-        """Of all files."""
-        return self.files.size_bytes
-
-    @property
-    def disk_bytes(self) -> int:
-        """Of all files."""
-        return self.files.disk_bytes
-
-    @property
-    def files_opened(self) -> int:
-        """How many files there are."""
-        return len(self.files.names)
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Which columns were taken, and the classes."""
-        fields = {
-            "text_field": self._field,
-            "label_field": self.options.label_field,
-            "max_document_bytes": self.options.max_document_bytes,
-        }
-        classes = None if self.label_rule is None else self.label_rule.classes
-        return {"classes": classes, "source": {"layout": self.layout, "name": self.files.shown_name, **fields}}
-
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
         """All rows, in pieces."""
         del pool  # Arrow has threads of its own
-        columns = [self._field, *([self.options.label_field] if self.options.label_field else ())]
+        columns = [self.text_field, *([self.options.label_field] if self.options.label_field else ())]
         positions = {} if self.label_rule is None else self.label_rule.positions()
         for name in self.files.names:
             place, position, row = self.files.place(name), 0, 1
             with _reading(self.layout, place, columns) as (schema, batches, at):
-                if kind_of(place, schema, self._field) != ("ids" if self.is_ids else "text"):
-                    raise SourceError(f"{place}: its column {self._field!r} is of another kind than in the first file")
+                if kind_of(place, schema, self.text_field) != ("ids" if self.is_ids else "text"):
+                    raise SourceError(
+                        f"{place}: column {self.text_field!r} is of another kind than in the first file"
+                    )
                 for batch in batches:
                     for part in _slices(batch, limits):
                         found = column_documents(part, self.options, key=self.files.key(name), row=row)
@@ -182,10 +136,6 @@ class ArrowSource:
                     for label in batch.column(field).to_pylist():
                         yield f"{self.files.key(name)}:{row}", label
                         row += 1
-
-    @property
-    def _field(self) -> str:
-        return self.options.text_field or _DEFAULT_FIELD
 
     def _labelled(
         self, found: tuple[Documents, dict[int, str]], part: Any, positions: dict[str, int], *, read_bytes: int

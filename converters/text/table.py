@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fastio._native import ThreadPool
-from fastio.converters.base import Problem
 from fastio.converters.text.documents import Documents, Gathering, Limits, TextOptions
 from fastio.converters.text.files import TextFiles
 from fastio.converters.text.labels import TableLabels
+from fastio.converters.text.row_source import RowSource
 from fastio.converters.text.rows import ROWS, Row
 from fastio.converters.text.streams import Stream, opened
 from fastio.errors import SourceError
 
 __all__ = ["TableSource", "table_opener"]
-
-DEFAULT_FIELD = "text"
 
 
 def table_opener(layout: str) -> Callable[[str, TextOptions], TableSource]:
@@ -41,60 +39,13 @@ def table_opener(layout: str) -> Callable[[str, TextOptions], TableSource]:
 
 
 @dataclass(frozen=True, slots=True)
-class TableSource:
+class TableSource(RowSource):
     """
     Rows of one or several files. Satisfies ``TextSource``.
 
     A document's key is its file's name and the number of the row's first line. Where labels are asked for, the
     files are read once before, for their names.
     """
-
-    layout: str
-    files: TextFiles
-    options: TextOptions
-    label_rule: TableLabels | None
-    is_ids: bool = False
-
-    @property
-    def path(self) -> str:
-        """As the user named it."""
-        return self.files.path
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether a field of labels was named."""
-        return self.label_rule is not None
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        """Files that belong to no table."""
-        return self.files.problems
-
-    @property
-    def size_bytes(self) -> int:
-        """Of all files."""
-        return self.files.size_bytes
-
-    @property
-    def disk_bytes(self) -> int:
-        """Of all files."""
-        return self.files.disk_bytes
-
-    @property
-    def files_opened(self) -> int:
-        """Each once, or twice for their labels."""
-        return len(self.files.names)
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Which fields were taken, and the classes."""
-        fields = {
-            "text_field": self._field,
-            "label_field": self.options.label_field,
-            "max_document_bytes": self.options.max_document_bytes,
-        }
-        classes = None if self.label_rule is None else self.label_rule.classes
-        return {"classes": classes, "source": {"layout": self.layout, "name": self.files.shown_name, **fields}}
 
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
         """All rows, in pieces."""
@@ -117,10 +68,6 @@ class TableSource:
                     if not isinstance(row, str):
                         yield f"{self.files.key(name)}:{number}", row.get(self.options.label_field or "")
 
-    @property
-    def _field(self) -> str:
-        return self.options.text_field or DEFAULT_FIELD
-
     def _rows(self, stream: Stream) -> Iterator[Row]:
         return ROWS[self.layout](stream, self.options.max_document_bytes)
 
@@ -129,7 +76,7 @@ class TableSource:
         if isinstance(row, str):
             gathering.refuse(key, row)
             return
-        text = _text(row, self._field)
+        text = _text(row, self.text_field)
         if isinstance(text, str):
             gathering.refuse(key, text)
             return
