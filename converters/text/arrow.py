@@ -116,9 +116,7 @@ class ArrowSource(RowSource):
             place, position, row = self.files.place(name), 0, 1
             with _reading(self.layout, place, columns) as (schema, batches, at):
                 if kind_of(place, schema, self.text_field) != ("ids" if self.is_ids else "text"):
-                    raise SourceError(
-                        f"{place}: column {self.text_field!r} is of another kind than in the first file"
-                    )
+                    raise SourceError(f"{place}: column {self.text_field!r} is of another kind than in the first file")
                 for batch in batches:
                     for part in _slices(batch, limits):
                         found = column_documents(part, self.options, key=self.files.key(name), row=row)
