@@ -70,7 +70,7 @@ def _text(report: dict[str, Any]) -> Figure:
 
 
 def _rates(axes: Axes, found: Sequence[Row], title: str, *, logarithmic: bool = False) -> None:
-    """Bars with the slowest and the fastest round, a ring for the wall rate, a reason where there is no rate."""
+    """Bars and their values, a line over the rounds, a ring for the wall rate; a reason where there is no rate."""
     fastest = max((max(row.summary.fastest, row.summary.per_second) for row in found if row.summary), default=1.0)
     least = min((row.summary.slowest for row in found if row.summary), default=1.0)
     start = 10 ** int(len(str(int(least))) - 1) / 2 if logarithmic else 0.0
@@ -84,10 +84,10 @@ def _rates(axes: Axes, found: Sequence[Row], title: str, *, logarithmic: bool = 
         axes.barh(place, s.per_cpu_second - start, left=start, color=_colour(row), height=0.62)
         axes.plot([s.slowest, s.fastest], [place, place], color=INK, linewidth=1.2)
         axes.plot(s.per_second, place, marker="o", markersize=5, markerfacecolor="white", markeredgecolor=INK)
-        ink = "white" if _colour(row) == OURS else INK
-        value = f"{s.per_cpu_second:,.0f}"
-        axes.annotate(value, (start, place), (6, 0), textcoords="offset points", va="center", fontsize=8.5, color=ink)
-    axes.set_xlim(start or 0, fastest * (2 if logarithmic else 1.05))
+        value = f"{s.per_cpu_second:,.0f}"  # in a column of its own, where no ring can cover it
+        column = axes.get_yaxis_transform()
+        axes.text(1.0, place, value, transform=column, ha="right", va="center", fontsize=8.5, color=INK)
+    axes.set_xlim(start or 0, fastest * (6 if logarithmic else 1.22))
     _plain(axes, title)
 
 
