@@ -67,6 +67,14 @@ def test_every_command_has_an_example(command):
     assert "Example:\n    fastio" in run(*command, "--help").output
 
 
+@pytest.mark.parametrize("group", [(), ("bench",)])
+def test_lists_of_commands_are_whole_sentences(group):
+    """No summary is cut off in a terminal of 80 columns, and the order is that of use."""
+    listed = run(*group, "--help").output.partition("Commands:\n")[2].splitlines()
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed)
+    assert listed[0].split()[0] == ("both" if group else "pack")
+
+
 def test_version():
     """The version is that of the package."""
     from importlib.metadata import version

@@ -14,6 +14,7 @@ import click
 
 from fastio.cli.bandwidth import bandwidth
 from fastio.cli.bench import bench
+from fastio.cli.group import Group
 from fastio.cli.info import info
 from fastio.cli.ls import ls
 from fastio.cli.monitor import monitor
@@ -54,7 +55,7 @@ class _Interrupted(_OneLine):
     exit_code = INTERRUPTED
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     """Turns the errors that fastio raises on purpose, and those of the system, into one line."""
 
     def invoke(self, ctx: click.Context) -> object:

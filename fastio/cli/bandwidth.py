@@ -18,7 +18,7 @@ __all__ = ["bandwidth"]
 @click.option("--json", "as_json", is_flag=True, help="The table for machines.")
 def bandwidth(amount: int, *, measured: bool, path: str, as_json: bool) -> None:
     """
-    Say how long AMOUNT of data takes over each link, by published rates and, on request, by measured ones.
+    Say how long AMOUNT of data takes over each link. By published rates and, on request, by measured ones.
 
     \b
     Example:

@@ -10,14 +10,15 @@ from fastio.cli.bench_decode import decode
 from fastio.cli.bench_disk import disk
 from fastio.cli.bench_grid import grid
 from fastio.cli.bench_io import io
+from fastio.cli.group import Group
 
 __all__ = ["bench"]
 
 
-@click.group()
+@click.group(cls=Group)
 def bench() -> None:
     """
-    Measure on this machine: loading, training, and what the two do together.
+    Measure loading, training, decoding, disks and buses.
 
     DATA is a store, a folder of picture files, or MODULE:FUNCTION (or script.py:FUNCTION), a function of yours that
     returns any loader, or a pair of loader and step(batch).
@@ -29,5 +30,5 @@ def bench() -> None:
     """
 
 
-for _command in (io, both, grid, decode, disk, bus):
+for _command in (both, io, grid, decode, disk, bus):
     bench.add_command(_command)

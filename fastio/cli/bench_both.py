@@ -37,7 +37,7 @@ def both(
     as_json: bool,
 ) -> None:
     """
-    Load DATA alone, train alone on one batch of it, then do both: what limits this training?
+    Name what limits a training: loading or the model. Load DATA alone, train alone on one batch of it, then do both.
 
     The training step comes from the function that DATA names, where it returns a pair of loader and step, or from
     --step. --step-ms stands in for it where only its duration is known: the CPU is then free for loading.

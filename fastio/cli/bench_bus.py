@@ -16,7 +16,7 @@ __all__ = ["bus"]
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 def bus(*, as_json: bool) -> None:
     """
-    Copy between host and CUDA device, from pinned and from pageable memory.
+    Copy between host and CUDA device. From pinned and from pageable memory.
 
     Without a CUDA device there is nothing to measure: one line says so, and the exit code is 0.
 

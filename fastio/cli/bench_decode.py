@@ -20,7 +20,8 @@ __all__ = ["decode"]
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: bool) -> None:
     """
-    Decode pictures of DATA, a store or a folder, with Pillow (or Pillow-SIMD), OpenCV and fastio.
+    Decode pictures of DATA by several libraries. DATA is a store or a folder; they are Pillow (or Pillow-SIMD), OpenCV
+    and fastio.
 
     Images per CPU-second in one thread, and the difference from Pillow's pixels, of 255. With --crop, fastio decodes
     only what the crop needs, and shows its fast mode beside the exact one.

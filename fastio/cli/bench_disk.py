@@ -23,7 +23,7 @@ __all__ = ["disk"]
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
     """
-    Read sequentially, at random and many small files, cold (from the disk) and warm (from memory).
+    Read a disk in order, at random, and many small files. Cold (from the disk) and warm (from memory).
 
     Writes --size and the small files into a folder of its own below --path, and removes them again. A disk should give
     about 150 MB/s sequentially, an NVMe drive about 3,000 MB/s. A size well above a controller's or a host's cache

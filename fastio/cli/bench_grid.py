@@ -41,7 +41,7 @@ def grid(
     as_json: bool,
 ) -> None:
     """
-    Try every setting of the loader of DATA and list them by loading time.
+    List all settings of DATA's loader by loading time.
 
     A store is read by FastLoader: threads, prefetch_batches, shuffle; several stores compare formats. A folder of
     pictures, and MODULE:FUNCTION which returns a map-style dataset, are read by torch's DataLoader: num_workers,

@@ -26,7 +26,7 @@ __all__ = ["io"]
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 def io(data: str, *, options: DataOptions, epochs: int, seconds: float, as_json: bool) -> None:
     """
-    Load DATA in batches and throw them away: the limit that I/O and decoding set.
+    Load DATA in batches and throw them away. The limit that I/O and decoding set.
 
     DATA is a store, a folder of picture files (read with Pillow in a torch DataLoader, as most scripts do), or
     MODULE:FUNCTION, which returns any loader. Pictures of different sizes need --crop: they do not fit into one batch

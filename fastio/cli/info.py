@@ -27,7 +27,7 @@ _LEDGERS = {
 @click.option("--build", is_flag=True, help="How the native core was built, instead of a store.")
 def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) -> None:
     """
-    Say what is in the store PATH: fields, classes, sizes, and how to read it without fastio.
+    Say what is in the store PATH. Its fields, classes, sizes, and how to read it without fastio.
 
     \b
     Example:

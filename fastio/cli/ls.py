@@ -29,7 +29,7 @@ _PREVIEW = 60  # characters of a text
 @click.pass_context
 def ls(ctx: click.Context, path: str, pattern: str | None, *, limit: int | None, as_json: bool) -> None:
     """
-    List the samples of the store PATH: index, bytes, label or class, key, beginning of a text.
+    List the samples of the store PATH. Index, bytes, label or class, key, beginning of a text.
 
     PATTERN filters keys as a shell would.
 

@@ -45,7 +45,7 @@ def monitor(
     as_json: bool,
 ) -> None:
     """
-    Watch CPUs, memory, disk, network and GPUs; with COMMAND (after "--") while it runs, and end as it ends.
+    Watch CPUs, memory, disk, network and GPUs. With COMMAND (after "--") while it runs, and end as it ends.
 
     Without COMMAND a table is kept up to date on a terminal; at the end, mean and maximum of each figure. What
     COMMAND prints goes where it would go without this.

@@ -56,7 +56,8 @@ def pack(
     pictures: PictureArguments,
 ) -> None:
     """
-    Pack SRC (a flat folder, class folders, tar shards or text) into OUT (.lmdb, .h5, .tar, or shards name-%06d.tar).
+    Pack files into one container. SRC is a flat folder, class folders, tar shards or text; OUT ends in .lmdb, .h5 or
+    .tar, or names shards: name-%06d.tar.
 
     Bytes are kept as they are, unless --restart, --short-side, --max-side or --raw say otherwise; text becomes token
     ids with --tokenizer. OUT appears when it is whole, or not at all.

@@ -30,7 +30,7 @@ __all__ = ["profile"]
 @click.option("--json", "as_json", is_flag=True, help="The breakdown for machines.")
 def profile(command: tuple[str, ...], *, plan: str, out: str, top: int, as_json: bool) -> None:
     """
-    Record a few steps of a training with torch.profiler, and break them down.
+    Record some steps of a training, and break them down. By torch.profiler and its trace.
 
     COMMAND is a script with its arguments, after "--"; MODULE:FUNCTION, which trains, or returns a pair of loader and
     step(batch); or a trace that was recorded before (.json, .json.gz). The training ends when its steps are recorded.

@@ -24,7 +24,7 @@ __all__ = ["show"]
 @click.option("--overwrite", is_flag=True, help="Replace FILE where it exists.")
 def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int | None, overwrite: bool) -> None:
     """
-    Write a contact sheet of the store PATH: pictures with their labels, as a PNG.
+    Draw pictures of the store PATH with their labels. A contact sheet, as a PNG.
 
     \b
     Example:

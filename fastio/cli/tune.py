@@ -22,7 +22,7 @@ _SHOWN = 5
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 def tune(data: str, *, batch_size: int, shuffle: bool, crop: int | None, seconds: float, as_json: bool) -> None:
     """
-    Find the setting with which DATA loads fastest here, and print the line of code for it.
+    Find the setting with which DATA loads fastest here. It prints the line of code for it.
 
     DATA is a store (FastLoader), a folder of pictures, or MODULE:FUNCTION which returns a map-style dataset (torch's
     DataLoader). CPUs are those that this process may use by affinity, cgroup and SLURM; batches ahead fill at most a

@@ -16,7 +16,7 @@ __all__ = ["unpack"]
 @click.option("--overwrite", is_flag=True, help="Replace files that exist; others in OUT are left alone.")
 def unpack(path: str, out: str, *, labels: str | None, overwrite: bool) -> None:
     """
-    Write the files of the store PATH below the folder OUT, byte by byte as they were packed.
+    Write the files of the store PATH below the folder OUT. Byte by byte as they were packed.
 
     Tokens are decoded: a .txt file or a folder of them comes back; rows of a table come as .jsonl.
 

@@ -45,7 +45,7 @@ def verify(
     as_json: bool,
 ) -> None:
     """
-    Check every checksum of the store PATH; exit code 1 where anything is wrong.
+    Check every checksum of the store PATH. The exit code is 1 where anything is wrong.
 
     \b
     Example:
