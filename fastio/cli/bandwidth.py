@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
+from fastio.cli.json_form import echo_json
 from fastio.cli.screen import SIZE, duration, size, table
 
 __all__ = ["bandwidth"]
@@ -39,7 +38,7 @@ def bandwidth(amount: int, *, measured: bool, path: str, as_json: bool) -> None:
             }
             for link in links
         ]
-        click.echo(json.dumps({"size_bytes": amount, "links": rows}, indent=2))
+        echo_json("bandwidth", {"size_bytes": amount, "links": rows})
         return
     table(
         ("link", "rate", "source", f"{size(amount)} take"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from fastio.cli.data_options import data_options
+from fastio.cli.json_form import echo_json
 from fastio.cli.screen import number, printable, table
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def both(
     with open_data(data, options) as opened:
         halves = measure_halves(opened, _step(opened, step, step_ms), seconds=seconds)
     if as_json:
-        click.echo(json.dumps(_as_dict(data, halves), indent=2))
+        echo_json("bench.both", _as_dict(data, halves))
     else:
         _print(data, halves)
 
@@ -87,6 +87,7 @@ def _as_dict(data: str, halves: Halves) -> dict[str, object]:
         "io": dataclasses.asdict(halves.io),
         "training": halves.training.as_dict(),
         "loop": halves.loop.as_dict(),
+        "timeline": dataclasses.asdict(halves.timeline),
     }
 
 

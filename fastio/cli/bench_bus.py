@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import click
 
+from fastio.cli.json_form import echo_json
 from fastio.cli.screen import size, table
 
 __all__ = ["bus"]
@@ -28,11 +28,14 @@ def bus(*, as_json: bool) -> None:
 
     if not has_cuda():
         reason = "no CUDA device here (or a torch without CUDA): nothing to copy to"
-        click.echo(json.dumps({"skipped": reason, "rates": []}) if as_json else f"skipped: {reason}")
+        if as_json:
+            echo_json("bench.bus", {"skipped": reason, "rates": []})
+        else:
+            click.echo(f"skipped: {reason}")
         return
     rates = measure_bus()
     if as_json:
-        click.echo(json.dumps({"rates": [dataclasses.asdict(rate) for rate in rates]}, indent=2))
+        echo_json("bench.bus", {"skipped": None, "rates": [dataclasses.asdict(rate) for rate in rates]})
         return
     rows = [
         (
@@ -40,7 +43,7 @@ def bus(*, as_json: bool) -> None:
             rate.memory,
             size(rate.size_bytes),
             size(rate.bytes_per_s) + "/s",
-            f"{size(rate.slowest)}/s to {size(rate.fastest)}/s",
+            f"{size(rate.slowest_bytes_per_s)}/s to {size(rate.fastest_bytes_per_s)}/s",
         )
         for rate in rates
     ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import click
 
+from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, number, printable, table
 
 __all__ = ["decode"]
@@ -37,14 +37,14 @@ def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: boo
     rates = compare_decoders(pictures, crop=crop, rounds=rounds)
     if as_json:
         said = {"data": data, "pictures": len(pictures), "crop": crop, "rounds": rounds}
-        click.echo(json.dumps({**said, "decoders": [dataclasses.asdict(rate) for rate in rates]}, indent=2))
+        echo_json("bench.decode", {**said, "decoders": [dataclasses.asdict(rate) for rate in rates]})
         return
     click.echo(f"{printable(data)}: {counted(len(pictures), 'picture')}, one thread\n")
     rows = [
         (
             rate.name,
             number(rate.images_per_cpu_s // 1),
-            f"{number(rate.slowest // 1)} to {number(rate.fastest // 1)}",
+            f"{number(rate.slowest_images_per_cpu_s // 1)} to {number(rate.fastest_images_per_cpu_s // 1)}",
             f"{rate.images_per_cpu_s / rates[0].images_per_cpu_s:.2f}x",
             f"{rate.mean_difference:.3f}",
             f"{rate.p99_difference:.0f}",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.json_form import echo_json
 from fastio.cli.screen import SIZE, number, printable, size, table
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
 
     report = measure_disk(path, size_bytes=size_bytes, files=files)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(report), indent=2))
+        sequential = {"sequential_bytes_per_s": report.sequential_bytes_per_s}
+        echo_json("bench.disk", {**dataclasses.asdict(report), **sequential})
     else:
         _print(report)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, number, printable, steps, table
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def grid(
                 progress=progress,
             )
     if as_json:
-        click.echo(json.dumps([_as_dict(row) for row in rows], indent=2))
+        echo_json("bench.grid", {"step_ms": step_ms, "seconds": seconds, "rows": [_as_dict(row) for row in rows]})
     else:
         _print(rows)
 
@@ -101,7 +101,7 @@ def _as_dict(row: GridRow) -> dict[str, object]:
         "data": row.point.data,
         "settings": dict(row.point.settings),
         **{name: row.median(name) for name in names},
-        "loading_s_spread": row.spread("loading_s"),
+        **{f"{name}_spread": row.spread(name) for name in ("loading_s", "samples_per_s")},
         "repeats": len(row.repeats),
         "stopped_early": row.stopped_early,
     }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from fastio.cli.data_options import data_options
+from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, number, printable, size
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def io(data: str, *, options: DataOptions, epochs: int, seconds: float, as_json:
         result = MockTrainer().run(opened.loader, epochs=epochs, seconds=seconds)
         if as_json:
             rates = {"samples_per_s": result.samples_per_s, "steady_samples_per_s": result.steady_samples_per_s}
-            said = {"path": data, "kind": opened.kind, **dataclasses.asdict(result), **rates}
-            click.echo(json.dumps(said, indent=2))
+            echo_json("bench.io", {"data": data, "kind": opened.kind, **dataclasses.asdict(result), **rates})
         else:
             click.echo(_line(opened, result))
 

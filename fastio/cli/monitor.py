@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from fastio.cli.json_form import form
 from fastio.cli.screen import counted, number, size, table
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def monitor(
 
             def take(sample: Sample) -> None:
                 samples.append(sample)
-                line = json.dumps(dataclasses.asdict(sample))
+                line = json.dumps(form("monitor", dataclasses.asdict(sample)))
                 if log is not None:
                     click.echo(line, file=log)
                 if as_json:
@@ -160,6 +161,9 @@ def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
     if sample.process is not None:
         found["process, CPU of one"] = (sample.process.cpu_percent, percent)
         found["process, memory"] = (sample.process.rss_bytes, size)
+        if sample.process.disk_read_bytes_per_s is not None and sample.process.disk_written_bytes_per_s is not None:
+            found["process, disk read"] = (sample.process.disk_read_bytes_per_s, rate)
+            found["process, disk written"] = (sample.process.disk_written_bytes_per_s, rate)
     found["memory used"] = (sample.memory_used_bytes, size)
     found["memory used, part"] = (100 * sample.memory_used_bytes / sample.memory_total_bytes, percent)
     found["disk read"] = (sample.disk_read_bytes_per_s, rate)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, number, printable, table
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def profile(command: tuple[str, ...], *, plan: str, out: str, top: int, as_json:
         traces = _recorded(command, plan, Path(out))
     found = [read_trace(trace) for trace in traces]
     if as_json:
-        click.echo(json.dumps([_as_dict(each) for each in found], indent=2))
+        echo_json("profile", {"command": command, "traces": [_as_dict(each) for each in found], "cpu": None})
         return
     for each in found:
         _print(each, top)
@@ -94,7 +94,9 @@ def _print(found: StepBreakdown, top: int) -> None:
 
     click.echo(f"{printable(found.path)}: {counted(found.steps, 'step')}, rank {found.rank}\n")
     per_step = found.total_us / found.steps
-    rows = [(name, _us(found.rows[name] / found.steps), f"{found.rows[name] / found.total_us:.2%}") for name in ROWS]
+    rows = [
+        (name, _us(found.rows_us[name] / found.steps), f"{found.rows_us[name] / found.total_us:.2%}") for name in ROWS
+    ]
     table(("step time", "us/step", "share"), [*rows, ("total", _us(per_step), "100.00%")], right=(1, 2))
     if found.idle_us is not None and found.compute_us is not None and found.non_compute_us is not None:
         parts = (("idle", found.idle_us), ("compute", found.compute_us), ("non-compute", found.non_compute_us))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
+from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, number, steps, table
 
 __all__ = ["tune"]
@@ -52,7 +51,7 @@ def tune(data: str, *, batch_size: int, shuffle: bool, crop: int | None, seconds
         ]
         said = {"code": tuned.code, "settings": dict(tuned.point.settings), "samples_per_s": tuned.samples_per_s}
         more = {"seconds": tuned.seconds, "is_complete": tuned.is_complete, "tried": tried}
-        click.echo(json.dumps({"data": data, **said, **more}, indent=2))
+        echo_json("tune", {"data": data, **said, **more})
         return
     rows = [
         (", ".join(f"{name}={value}" for name, value in point.settings), number(seen.samples_per_s // 1))

@@ -25,8 +25,8 @@ class BusRate:
     memory: Memory
     size_bytes: int
     bytes_per_s: float
-    slowest: float
-    fastest: float
+    slowest_bytes_per_s: float
+    fastest_bytes_per_s: float
 
 
 def has_cuda() -> bool:

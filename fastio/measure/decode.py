@@ -45,8 +45,8 @@ class DecoderRate:
 
     name: str
     images_per_cpu_s: float
-    slowest: float
-    fastest: float
+    slowest_images_per_cpu_s: float
+    fastest_images_per_cpu_s: float
     mean_difference: float
     p99_difference: float
     max_difference: int

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["GpuSample", "Gpus"]
+__all__ = ["GpuSample", "GpuSource", "Gpus", "SmSource"]
+
+GpuSource = Literal["NVML"]
+SmSource = Literal["DCGM", "NVML GPM"]
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
     """
-    One GPU now; None for what the driver does not tell of it.
+    One GPU now, or one MIG slice of it (``mig_index``, else None); None for what nobody tells of it.
 
     ``utilization_percent`` is NVML's: the part of the time in which at least one kernel ran, however few of the
-    multiprocessors it used. A GPU at 100 % may be mostly idle.
+    multiprocessors it used. A GPU at 100 % may be mostly idle: ``sm_active_percent`` is the mean part of the
+    multiprocessors with at least one warp, ``sm_occupancy_percent`` the part of their warp slots that were taken,
+    ``tensor_active_percent`` and ``dram_active_percent`` the part of the time in which Tensor cores and memory worked.
     """
 
     index: int
+    mig_index: int | None
     name: str
     utilization_percent: float | None
+    sm_active_percent: float | None
+    sm_occupancy_percent: float | None
+    tensor_active_percent: float | None
+    dram_active_percent: float | None
     memory_used_bytes: int | None
     memory_total_bytes: int | None
     temperature_c: int | None
@@ -32,6 +42,8 @@ class Gpus:
     """All GPUs that NVML shows; ``source`` says where the figures come from, or why there are none."""
 
     def __init__(self) -> None:
+        self.gpu_source: GpuSource | None = None
+        self.sm_source: SmSource | None = None
         self._nvml: Any = None
         self._handles: list[Any] = []
         try:
@@ -45,6 +57,7 @@ class Gpus:
             self.source = f"no GPU figures: NVML says {exc}"
             return
         self._nvml = nvml
+        self.gpu_source = "NVML"
         self._handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
         self.source = "GPU figures from NVML, where utilisation is the time with any kernel running"
 
@@ -69,8 +82,13 @@ class Gpus:
         )
         return GpuSample(
             index=index,
+            mig_index=None,
             name=name if isinstance(name, str) else name.decode(),
             utilization_percent=None if rates is None else float(rates.gpu),
+            sm_active_percent=None,
+            sm_occupancy_percent=None,
+            tensor_active_percent=None,
+            dram_active_percent=None,
             memory_used_bytes=None if memory is None else int(memory.used),
             memory_total_bytes=None if memory is None else int(memory.total),
             temperature_c=self._asked("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),

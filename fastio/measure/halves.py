@@ -11,7 +11,7 @@ from fastio.errors import FastioError
 from fastio.measure.data import Data, Step
 from fastio.measure.limited import limited
 from fastio.measure.mock import MockLoader, MockResult, MockTrainer
-from fastio.measure.step_timer import StepSummary, StepTimer
+from fastio.measure.step_timer import StepSummary, StepTimer, Timeline
 from fastio.measure.verdict import StepShares, Verdict, verdict
 
 __all__ = ["Halves", "measure_halves", "measure_training"]
@@ -19,11 +19,15 @@ __all__ = ["Halves", "measure_halves", "measure_training"]
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """``io`` is loading alone, ``training`` is training alone on one batch for ever, ``loop`` is the real loop."""
+    """
+    ``io`` is loading alone, ``training`` is training alone on one batch for ever, ``loop`` is the real loop, and
+    ``timeline`` has its steps.
+    """
 
     io: MockResult
     training: StepSummary
     loop: StepSummary
+    timeline: Timeline
     verdict: Verdict
 
 
@@ -42,7 +46,8 @@ def measure_halves(data: Data, step: Step, *, seconds: float) -> Halves:
     _run(timer, data, step, seconds)
     loop = timer.summary()
     shares = StepShares(loading=loop.loading_share)
-    return Halves(io, training, loop, verdict(io.steady_samples_per_s, training.samples_per_s, shares=shares))
+    found = verdict(io.steady_samples_per_s, training.samples_per_s, shares=shares)
+    return Halves(io, training, loop, timer.timeline(), found)
 
 
 def measure_training(data: Data, step: Step, *, seconds: float) -> StepSummary:

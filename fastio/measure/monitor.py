@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Self
 import psutil
 
 from fastio.errors import FastioError
-from fastio.measure.gpus import Gpus, GpuSample
+from fastio.measure.gpus import Gpus, GpuSample, GpuSource, SmSource
 
 __all__ = ["Monitor", "ProcessSample", "Sample"]
 
@@ -23,13 +23,17 @@ class ProcessSample:
     """
     A process and all its descendants.
 
-    ``cpu_percent`` is of one CPU: 200 are two of them. ``rss_bytes`` counts shared pages once for each process.
+    ``cpu_percent`` is of one CPU: 200 are two of them. ``rss_bytes`` counts shared pages once for each process. The
+    disk's bytes are those that really came from or went to it, not to the page cache; None where the kernel does not
+    tell, as it does not of other users' processes.
     """
 
     pid: int
     processes: int
     cpu_percent: float
     rss_bytes: int
+    disk_read_bytes_per_s: float | None
+    disk_written_bytes_per_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class Sample:
     The machine since the last sample; rates are bytes per second of all disks and of all networks.
 
     ``own_cpu_percent`` is what the monitor itself took, of one CPU. ``process`` is None where none was asked for.
+    ``gpu_source`` and ``sm_source`` name who told of the GPUs and of their multiprocessors; None: nobody.
     """
 
     time_s: float
@@ -52,6 +57,8 @@ class Sample:
     own_cpu_percent: float
     process: ProcessSample | None
     gpus: tuple[GpuSample, ...]
+    gpu_source: GpuSource | None
+    sm_source: SmSource | None
 
     @property
     def cpu_percent(self) -> float:
@@ -99,6 +106,8 @@ class Monitor:
             own_cpu_percent=100 * (now.own_s - last.own_s) / seconds,
             process=process,
             gpus=gpus,
+            gpu_source=self._gpus.gpu_source,
+            sm_source=self._gpus.sm_source,
         )
 
     def close(self) -> None:
@@ -138,39 +147,71 @@ class _Counters:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What one process has used since it began; None where the kernel does not tell."""
+
+    cpu_s: float
+    disk_read: int | None
+    disk_written: int | None
+
+
 class _Tree:
-    """A process and its descendants: their CPU time since the last look."""
+    """A process and its descendants: what they used since the last look."""
 
     def __init__(self, pid: int) -> None:
         try:
             self._root = psutil.Process(pid)
         except psutil.NoSuchProcess as exc:
             raise FastioError(f"pid {pid}: no such process; it may have ended already") from exc
-        self._cpu_s: dict[int, float] = {pid: _cpu_s(self._root) or 0.0}
+        self._last: dict[int, _Used] = {}
+        self._look()
 
     def sample(self, seconds: float) -> ProcessSample | None:
         if not self._root.is_running() or self._root.status() == psutil.STATUS_ZOMBIE:
             return None
-        found: dict[int, float] = {}
+        before = self._last
+        rss = self._look()
+        read, written = (_grown(before, self._last, name) for name in ("disk_read", "disk_written"))
+        return ProcessSample(
+            pid=self._root.pid,
+            processes=len(self._last),
+            cpu_percent=100 * (_grown(before, self._last, "cpu_s") or 0.0) / seconds,
+            rss_bytes=rss,
+            disk_read_bytes_per_s=None if read is None else read / seconds,
+            disk_written_bytes_per_s=None if written is None else written / seconds,
+        )
+
+    def _look(self) -> int:
+        """Note what each process has used; gives the memory of all."""
+        found: dict[int, _Used] = {}
         rss = 0
         for pid in (self._root.pid, *_descendants(self._root.pid)):
-            with suppress(psutil.NoSuchProcess):  # ended while we look
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # ended while we look; another user's
                 process = psutil.Process(pid)
-                cpu_s = _cpu_s(process)
-                if cpu_s is not None:
-                    found[pid] = cpu_s
-                    rss += process.memory_info().rss
-        used = sum(max(0.0, cpu_s - self._cpu_s.get(pid, 0.0)) for pid, cpu_s in found.items())
-        self._cpu_s = found
-        return ProcessSample(self._root.pid, len(found), 100 * used / seconds, rss)
+                found[pid] = _used(process)
+                rss += process.memory_info().rss
+        self._last = found
+        return rss
 
 
-def _cpu_s(process: psutil.Process) -> float | None:
+def _used(process: psutil.Process) -> _Used:
+    times = process.cpu_times()
     try:
-        times = process.cpu_times()
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        disk = process.io_counters()
+    except psutil.AccessDenied:
+        return _Used(float(times.user + times.system), None, None)
+    return _Used(float(times.user + times.system), disk.read_bytes, disk.write_bytes)
+
+
+def _grown(before: Mapping[int, _Used], now: Mapping[int, _Used], name: str) -> float | None:
+    """By how much a figure of all processes has grown; a new one counts from its begin. None where none is known."""
+    known = [(pid, value) for pid, used in now.items() if (value := getattr(used, name)) is not None]
+    if not known:
         return None
-    return float(times.user + times.system)
+    return float(
+        sum(max(0, value - ((getattr(before[pid], name) or 0) if pid in before else 0)) for pid, value in known)
+    )
 
 
 def _descendants(pid: int) -> Iterator[int]:

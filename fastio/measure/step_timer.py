@@ -17,7 +17,7 @@ import numpy as np
 from fastio.measure.batch import sample_count
 from fastio.metrics import LoaderStats
 
-__all__ = ["StepSummary", "StepTimer", "Times"]
+__all__ = ["StepSummary", "StepTimer", "Timeline", "Times"]
 
 Clock = Literal["host", "events", "synchronized"]
 
@@ -92,6 +92,21 @@ class StepSummary:
         return dataclasses.asdict(self) | {name: getattr(self, name) for name in derived}
 
 
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """
+    The latest steps in order, one entry each in every list; ``first_step`` is the number of the first of them, from 0.
+
+    ``is_first``: the step began an epoch, so its loading is the wait for a first batch. Steps follow one another: each
+    begins where the one before it ended, and what passes between epochs belongs to none.
+    """
+
+    first_step: int
+    is_first: list[bool]
+    loading_s: list[float]
+    training_s: list[float]
+
+
 class StepTimer:
     """
     ``for batch in timer(loader)`` splits each step into waiting for the batch and what the loop does with it.
@@ -106,7 +121,7 @@ class StepTimer:
     ``synchronize=True`` each step ends with a synchronisation of the device, which costs speed and needs no
     explanation. Otherwise, and on machines without CUDA, the clock is the host's.
 
-    Memory is bounded: two numbers for each of the last ``history`` steps.
+    Memory is bounded: five numbers for each of the last ``history`` steps.
 
     >>> timer = StepTimer()
     >>> for batch in timer([[1, 2], [3, 4], [5]]):
@@ -123,6 +138,8 @@ class StepTimer:
         self._clock: _Clock | None = None  # chosen when the first step begins
         self._stats = LoaderStats()
         self._loading, self._training = _Part(history), _Part(history)
+        self._latest: deque[_Measured] = deque(maxlen=history)
+        self._measured = 0
         self._epochs = 0
         self._first_batches_s = 0.0
         self._state: Literal["idle", "waiting", "training"] = "idle"
@@ -164,7 +181,10 @@ class StepTimer:
         return self._stats.batches
 
     def _take(self, steps: Iterable[_Measured]) -> None:
-        for is_first, loading_s, training_s in steps:
+        for step in steps:
+            self._latest.append(step)
+            self._measured += 1
+            is_first, loading_s, training_s = step
             if is_first:
                 self._first_batches_s += loading_s
             else:
@@ -186,11 +206,19 @@ class StepTimer:
             stalls=self._stats.stalls,
         )
 
+    def timeline(self) -> Timeline:
+        """Loading and training of each of the last ``history`` steps; waits for the device as ``summary`` does."""
+        if self._clock is not None:
+            self._take(self._clock.finished(wait=True))
+        is_first, loading_s, training_s = zip(*self._latest, strict=True) if self._latest else ((), (), ())
+        return Timeline(self._measured - len(self._latest), list(is_first), list(loading_s), list(training_s))
+
     def write_json(self, path: str | Path) -> None:
-        """Write the summary and the latest steps, one list for each part: ``{"summary": ..., "steps": ...}``."""
+        """Write the summary and the latest steps, in the form that ``fastio/guide/json.md`` describes."""
         said = {
+            "format": "fastio.steps/1",
             "summary": self.summary().as_dict(),
-            "steps": {"loading_s": list(self._loading.latest), "training_s": list(self._training.latest)},
+            "timeline": dataclasses.asdict(self.timeline()),
         }
         Path(path).write_text(json.dumps(said, indent=2) + "\n")
 

@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import FastioError
+from fastio.measure.flops import operator_flops
+from fastio.measure.memory_curve import MemoryCurve, memory_curves
 from fastio.measure.verdict import StepShares
 
-__all__ = ["LOADER_PREFIX", "ROWS", "OperatorTime", "StepBreakdown", "read_trace"]
+__all__ = ["LOADER_PREFIX", "ROWS", "OperatorTime", "StepBreakdown", "StepRow", "read_trace"]
 
 # torch's DataLoader marks its __next__ by this, and so does FastLoader.
 LOADER_PREFIX = "enumerate(DataLoader)#"
+_STEP_PREFIX = "ProfilerStep#"
 
 # A moment in which several things happen belongs to the first of these.
 _PRIORITY = ("Communication", "Kernel", "Memcpy", "Memset", "Runtime", "DataLoader", "CPU Exec")
@@ -57,12 +60,33 @@ Ranges = NDArray[np.float64]  # (n, 2): start and stop in microseconds
 
 @dataclass(frozen=True, slots=True)
 class OperatorTime:
-    """All calls of one operator or kernel in the profiled steps, in microseconds; kernels call nothing else."""
+    """
+    All calls of one operator or kernel in the profiled steps; kernels call nothing else.
+
+    ``flops`` are the multiplications and additions of a matrix product or a convolution; None for other operators, and
+    where shapes were not recorded.
+    """
 
     name: str
     calls: int
     self_us: float
     total_us: float
+    flops: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """
+    One profiled step: ``number`` as in its mark, ``start_us`` from the begin of the first one, ``rows_us`` as ``ROWS``.
+
+    ``device_busy_us`` is the time with a kernel, a copy or a set on the device; None without one.
+    """
+
+    number: int
+    start_us: float
+    total_us: float
+    rows_us: dict[str, float]
+    device_busy_us: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +94,18 @@ class StepBreakdown:
     """
     One trace: ``steps`` profiled steps that took ``total_us`` together.
 
-    ``rows`` are microseconds by the names of ``ROWS``, whose sum is ``total_us``: each moment belongs to one row.
+    ``rows_us`` are microseconds by the names of ``ROWS``, whose sum is ``total_us``: each moment belongs to one row.
     ``idle_us``, ``compute_us`` and ``non_compute_us`` (copies, sets, communication alone) are the device's, None
     without one. ``sync_us``: the host stood in a synchronising call; ``host_us``: it worked. ``tensor_core_share`` is
-    the part of kernel time in kernels whose names say that they use Tensor cores.
+    the part of kernel time in kernels whose names say that they use Tensor cores. ``memory`` is empty where the trace
+    was recorded without ``profile_memory``.
     """
 
     path: str
     rank: int
     steps: int
     total_us: float
-    rows: dict[str, float]
+    rows_us: dict[str, float]
     idle_us: float | None
     compute_us: float | None
     non_compute_us: float | None
@@ -89,13 +114,15 @@ class StepBreakdown:
     tensor_core_share: float | None
     operators: tuple[OperatorTime, ...]
     kernels: tuple[OperatorTime, ...]
+    per_step: tuple[StepRow, ...]
+    memory: tuple[MemoryCurve, ...]
 
     @property
     def shares(self) -> StepShares:
         """The parts of a step that ``verdict`` asks for."""
         device = None if self.idle_us is None else 1 - self.idle_us / self.total_us
         return StepShares(
-            loading=self.rows["DataLoader"] / self.total_us,
+            loading=self.rows_us["DataLoader"] / self.total_us,
             device=device,
             cpu=self.host_us / self.total_us,
             sync=None if device is None else self.sync_us / self.total_us,
@@ -110,7 +137,7 @@ def read_trace(path: str | Path) -> StepBreakdown:
     left out. FastioError where the file is no such trace.
     """
     events, said = _events(Path(path))
-    steps = [event for event in events if event["name"].startswith("ProfilerStep#") and _is_host(event)]
+    steps = [event for event in events if event["name"].startswith(_STEP_PREFIX) and _is_host(event)]
     if not steps:
         raise FastioError(f"{path}: no step is marked in this trace; call prof.step() after each step when recording")
     window = min(_start(step) for step in steps), max(_start(step) + float(step["dur"]) for step in steps)
@@ -131,7 +158,7 @@ def read_trace(path: str | Path) -> StepBreakdown:
         rank=int(said.get("distributedInfo", {}).get("rank", 0)),
         steps=len({step["name"] for step in steps}),
         total_us=total,
-        rows=_rows(ranges, total),
+        rows_us=_rows(ranges, total),
         idle_us=total - busy if has_device else None,
         compute_us=compute if has_device else None,
         non_compute_us=busy - compute if has_device else None,
@@ -140,6 +167,20 @@ def read_trace(path: str | Path) -> StepBreakdown:
         tensor_core_share=_tensor_core_share(kernels),
         operators=_operators([event for event in inside if event.get("cat") == "cpu_op"]),
         kernels=tuple(sorted(kernels, key=lambda kernel: -kernel.self_us)),
+        per_step=tuple(_step_row(step, ranges, window[0], has_device=has_device) for step in sorted(steps, key=_start)),
+        memory=memory_curves(said["traceEvents"], window[0]),
+    )
+
+
+def _step_row(step: Mapping[str, Any], ranges: Mapping[str, Ranges], origin: float, *, has_device: bool) -> StepRow:
+    window = _start(step), _start(step) + float(step["dur"])
+    inside = {name: part.clip(*window) for name, part in ranges.items()}
+    return StepRow(
+        number=int(step["name"].removeprefix(_STEP_PREFIX)),
+        start_us=window[0] - origin,
+        total_us=window[1] - window[0],
+        rows_us=_rows(inside, window[1] - window[0]),
+        device_busy_us=_length(*(inside[name] for name in _DEVICE)) if has_device else None,
     )
 
 
@@ -214,12 +255,16 @@ def _summed(events: Iterable[Mapping[str, Any]], self_us: Callable[[Mapping[str,
     calls: dict[str, int] = defaultdict(int)
     own: dict[str, float] = defaultdict(float)
     total: dict[str, float] = defaultdict(float)
+    flops: dict[str, int] = {}
     for event in events:
         name = event["name"]
+        done = operator_flops(event)
+        if done is not None:
+            flops[name] = flops.get(name, 0) + done
         calls[name] += 1
         own[name] += self_us(event)
         total[name] += float(event["dur"])
-    return [OperatorTime(name, count, own[name], total[name]) for name, count in calls.items()]
+    return [OperatorTime(name, count, own[name], total[name], flops.get(name)) for name, count in calls.items()]
 
 
 def _operators(events: Sequence[Mapping[str, Any]]) -> tuple[OperatorTime, ...]:

@@ -57,10 +57,12 @@ def test_a_training_is_recorded(command: tuple[str, ...], folder: Path) -> None:
     result = run("--json", *command)
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
+    traces = said["traces"]
 
-    assert [5] == [each["steps"] for each in said]
-    assert said[0]["rows"]["CPU Exec"] > 0
-    assert said[0]["verdict"]["bound"] in ("compute_bound", "io_bound", "balanced")
+    assert said["format"] == "fastio.profile/1"
+    assert [5] == [each["steps"] for each in traces] == [len(each["per_step"]) for each in traces]
+    assert traces[0]["rows_us"]["CPU Exec"] > 0
+    assert traces[0]["verdict"]["bound"] in ("compute_bound", "io_bound", "balanced")
     assert (folder / "trace.json.gz").exists()
 
 

@@ -48,4 +48,4 @@ def test_the_bus() -> None:
 
     assert has_cuda()
     assert len(rates) == 4
-    assert all(0 < rate.slowest <= rate.bytes_per_s <= rate.fastest for rate in rates)
+    assert all(0 < rate.slowest_bytes_per_s <= rate.bytes_per_s <= rate.fastest_bytes_per_s for rate in rates)

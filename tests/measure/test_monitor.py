@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -45,6 +46,39 @@ def test_a_process_and_its_children() -> None:
     assert sample.process.pid == os.getpid()
     assert sample.process.processes >= 2
     assert sample.process.rss_bytes > 1 << 20
+
+
+def test_a_process_and_its_disk(tmp_path: Path) -> None:
+    """What a process writes to a disk is its own; what nobody may know of another's is None."""
+    with Monitor(os.getpid()) as monitor:
+        with (tmp_path / "written").open("wb") as file:
+            file.write(bytes(1 << 20))
+            os.fsync(file.fileno())
+        sample = monitor.sample()
+    assert sample is not None
+    assert sample.process is not None
+
+    on_disk = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True)
+    if on_disk.stdout.strip() == "tmpfs":
+        pytest.skip("the test's folder lies in memory")
+    assert sample.process.disk_written_bytes_per_s
+    assert sample.process.disk_written_bytes_per_s * sample.seconds >= 1 << 20
+
+
+def test_what_the_kernel_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a process's I/O is not to be read, its CPU time still is."""
+
+    def denied(process: psutil.Process) -> None:
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "io_counters", denied)
+    with Monitor(os.getpid()) as monitor:
+        sample = monitor.sample()
+    assert sample is not None
+    assert sample.process is not None
+
+    assert sample.process.disk_read_bytes_per_s is None
+    assert sample.process.cpu_percent >= 0
 
 
 def test_used_cpu_is_seen() -> None:

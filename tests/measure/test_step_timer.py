@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from fastio import FastLoader, StepTimer
 from fastio.measure import step_timer
+from fastio.measure.step_timer import Timeline
 
 
 class FakeTime:
@@ -181,9 +182,26 @@ def test_json_has_the_summary_and_the_steps(clock: FakeTime, tmp_path: Path) -> 
     timer.write_json(tmp_path / "steps.json")
     said = json.loads((tmp_path / "steps.json").read_text())
 
-    assert said["steps"] == {"loading_s": [1.0], "training_s": [2.0, 2.0]}
+    assert said["timeline"] == {
+        "first_step": 0,
+        "is_first": [True, False],
+        "loading_s": [5.0, 1.0],
+        "training_s": [2.0, 2.0],
+    }
+    assert said["format"] == "fastio.steps/1"
     assert said["summary"]["loading"]["total_s"] == 1.0
     assert said["summary"]["loading_share"] == timer.summary().loading_share
+
+
+def test_a_timeline_is_bounded(clock: FakeTime) -> None:
+    """It has the last steps, says which is the first of them, and marks where an epoch began."""
+    timer = StepTimer(window=1, history=3)
+    assert timer.timeline() == Timeline(0, [], [], [])
+    for _ in range(2):
+        for _ in timer(slow(clock, [5.0, 1.0])):
+            clock.now += 2.0
+
+    assert timer.timeline() == Timeline(1, [False, True, False], [1.0, 5.0, 1.0], [2.0, 2.0, 2.0])
 
 
 class FakeEvent:

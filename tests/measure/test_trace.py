@@ -64,7 +64,7 @@ def test_each_moment_belongs_to_one_row(tmp_path: Path) -> None:
         )
     )
 
-    assert found.rows == {
+    assert found.rows_us == {
         "Kernel": 22,
         "Memcpy": 4,
         "Memset": 2,
@@ -161,9 +161,9 @@ def test_totals_are_torchs(tmp_path: Path, png_stores: dict[str, Path]) -> None:
         sum(ours[name].self_us for name in theirs), rel=0.01
     )
     assert all(ours[name].calls == each.count for name, each in theirs.items())
-    assert 0 < found.rows["DataLoader"] < found.total_us
-    assert sum(found.rows.values()) == pytest.approx(found.total_us)
-    assert (found.steps, found.idle_us, tuple(found.rows)) == (3, None, ROWS)
+    assert 0 < found.rows_us["DataLoader"] < found.total_us
+    assert sum(found.rows_us.values()) == pytest.approx(found.total_us)
+    assert (found.steps, found.idle_us, tuple(found.rows_us)) == (3, None, ROWS)
 
 
 def test_own_time_is_without_what_was_called(tmp_path: Path) -> None:

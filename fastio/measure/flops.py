@@ -1,0 +1,70 @@
+"""Floating point operations of the operators that do most of them, from the shapes that a trace has recorded."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["operator_flops"]
+
+Shape = Sequence[int]
+
+
+def operator_flops(event: Mapping[str, Any]) -> int | None:
+    """
+    Multiplications and additions of one call of a matrix product or a convolution, forward or backward.
+
+    None for other operators, and where the trace has no shapes (it was recorded without ``record_shapes``). As in
+    torch's own ``with_flops``, a multiplication with its addition counts as two.
+    """
+    said = event.get("args", {})
+    count = _COUNTS.get(event["name"])
+    if count is None or "Input Dims" not in said:
+        return None
+    return count(said["Input Dims"], said.get("Concrete Inputs", ()))
+
+
+def _product(left: Shape, right: Shape) -> int:
+    """(..., m, k) times (..., k, n)."""
+    return 2 * math.prod(left) * right[-1]
+
+
+def _of_mm(dims: Sequence[Shape], _: Sequence[str]) -> int:
+    return _product(dims[0], dims[1])
+
+
+def _of_addmm(dims: Sequence[Shape], _: Sequence[str]) -> int:
+    return _product(dims[1], dims[2])
+
+
+def _of_convolution(dims: Sequence[Shape], said: Sequence[str]) -> int:
+    images, weights = dims[0], dims[1]  # (n, channels, ...), (channels out, channels in / groups, ...)
+    stride, padding, dilation, is_transposed = (json.loads(word.lower()) for word in said[3:7])
+    places = math.prod(images[2:])
+    if not is_transposed:
+        sizes = zip(images[2:], weights[2:], stride, padding, dilation, strict=True)
+        places = math.prod(
+            (size + 2 * pad - gap * (width - 1) - 1) // step + 1 for size, width, step, pad, gap in sizes
+        )
+    return 2 * images[0] * places * math.prod(weights)
+
+
+def _of_convolution_backward(dims: Sequence[Shape], said: Sequence[str]) -> int:
+    """The gradients of images and of weights, where they are asked for: each takes what going forward took."""
+    gradient, images, weights = dims[0], dims[1], dims[2]
+    is_transposed = json.loads(said[7].lower())
+    gradients = said[10].strip("[]").replace(" ", "").split(",")[:2].count("True")
+    places = math.prod((images if is_transposed else gradient)[2:])
+    return 2 * images[0] * places * math.prod(weights) * gradients
+
+
+_COUNTS: dict[str, Callable[[Sequence[Shape], Sequence[str]], int]] = {
+    "aten::mm": _of_mm,
+    "aten::bmm": _of_mm,
+    "aten::addmm": _of_addmm,
+    "aten::baddbmm": _of_addmm,
+    "aten::convolution": _of_convolution,
+    "aten::convolution_backward": _of_convolution_backward,
+}
