@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 # Top to bottom. A name is a module of fastio/ or a folder with all that lies in it.
 LAYERS = (
     {"cli"},
+    {"trainer"},
     {"converters", "measure"},
     {"loader", "prefetch"},
     {"device", "producer"},
@@ -92,7 +93,8 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
         or (isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "torch")
     }
 
-    device = {name for name in MODULES if name.startswith(("fastio.device.", "fastio.transforms.batch."))}
+    folders = ("fastio.device.", "fastio.trainer.", "fastio.transforms.batch.")
+    device = {name for name in MODULES if name.startswith(folders)}
     tensors = {
         "fastio.prefetch",
         *device,

@@ -1,0 +1,114 @@
+"""TrainStep: one training step of a workload, step(batch), as `bench` takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import distributed
+
+from fastio.errors import FastioError
+from fastio.trainer.workload import Workload
+
+__all__ = ["Amp", "StepOptions", "TrainStep"]
+
+Amp = Literal["off", "fp16", "bf16"]
+
+_DTYPES = {"off": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOptions:
+    """
+    How a step computes.
+
+    ``amp``: under autocast, with a GradScaler for "fp16"; "off" is float32. ``tf32``: products of float32 on a GPU's
+    Tensor cores, with 10 bits of mantissa, in convolutions and matrices alike, or in neither. ``compiled``:
+    torch.compile. ``seed`` is that of the network's first weights.
+    """
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    amp: Amp = "off"
+    tf32: bool = False
+    channels_last: bool = False
+    compiled: bool = False
+    seed: int = 0
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the network computes in."""
+        return _DTYPES[self.amp]
+
+    @property
+    def layout(self) -> torch.memory_format:
+        """How weights and pictures lie in memory."""
+        return torch.channels_last if self.channels_last else torch.contiguous_format
+
+
+class TrainStep:
+    """
+    ``loss = step(batch)``: forward, backward, optimizer; ``loss`` is a tensor, and nothing waits for the device.
+
+    The batch lies on the device of ``options``. The first one is checked: FastioError, naming ``where`` it comes from,
+    where the network cannot learn from it. In a process group the gradients are those of all ranks
+    (DistributedDataParallel). TF32 is torch's switch for the process: the latest TrainStep on CUDA sets it.
+    """
+
+    def __init__(self, workload: Workload, options: StepOptions, *, where: str = "the batch") -> None:
+        self.workload = workload
+        self.options = options
+        self.where = where
+        if options.device.type == "cuda":
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.tf32
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(options.seed)
+            network = workload.build(workload.task.outputs)
+        self.network = network.to(options.device, memory_format=options.layout)  # type: ignore[call-overload] # torch takes both
+        self.optimizer = workload.optimizer(self.network.parameters())
+        self._run = _wrapped(self.network, options)
+        self._scaler = _scaler(options)
+        self._is_first = True
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers are learned."""
+        return sum(part.numel() for part in self.network.parameters())
+
+    def __call__(self, batch: Any) -> torch.Tensor:
+        """Train on the batch; its loss before that."""
+        if self._is_first:
+            self.workload.task.check(batch, self.where)
+            self._is_first = False
+        options = self.options
+        batch = self.workload.task.prepared(batch, options.layout)
+        with torch.autocast(options.device.type, options.dtype, enabled=options.amp != "off"):
+            loss = self.workload.task.loss(self._run, batch)
+        if self._scaler is None:
+            loss.backward()  # type: ignore[no-untyped-call] # torch's
+            self.optimizer.step()
+        else:
+            self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call] # torch's
+            self._scaler.step(self.optimizer)
+            self._scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+
+def _wrapped(network: torch.nn.Module, options: StepOptions) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The network as it is run: averaged over ranks, compiled."""
+    run: Callable[[torch.Tensor], torch.Tensor] = network
+    if distributed.is_available() and distributed.is_initialized():
+        devices = [options.device] if options.device.type == "cuda" else None
+        run = torch.nn.parallel.DistributedDataParallel(network, device_ids=devices)
+    return torch.compile(run) if options.compiled else run
+
+
+def _scaler(options: StepOptions) -> torch.amp.GradScaler | None:
+    """What keeps small gradients of float16 from becoming 0."""
+    if options.amp != "fp16":
+        return None
+    if not hasattr(torch.amp, "GradScaler"):
+        raise FastioError(f"--amp fp16 takes torch 2.3 or later, this is {torch.__version__}; use bf16, or upgrade")
+    return torch.amp.GradScaler(options.device.type)
