@@ -108,7 +108,9 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
         "fastio.text_collate",
         "fastio.token_reader",
     }
-    measuring = {f"fastio.measure.{name}" for name in ("batch", "bus", "folder", "grid", "points", "profiler")}
+    measuring = {
+        f"fastio.measure.{name}" for name in ("batch", "bus", "folder", "grid", "points", "profiler", "training")
+    }
     assert users <= {"fastio.dataset", "fastio.iterable", "fastio.loader", *tensors, *measuring}
 
 

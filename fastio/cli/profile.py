@@ -4,20 +4,54 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import counted, number, printable, table
+from fastio.cli.profile_text import print_cpu, print_ranks, print_trace
+from fastio.cli.screen import counted
 
 if TYPE_CHECKING:
-    from fastio.measure.profiler import Schedule
-    from fastio.measure.trace import OperatorTime, StepBreakdown
+    from fastio.measure.cpu_profile import CpuProfile, Tool
+    from fastio.measure.profiler import Recording
+    from fastio.measure.trace import StepBreakdown
+    from fastio.measure.training import Schedule
 
 __all__ = ["profile"]
+
+_TRACES = (".json", ".json.gz")
+_OUT = {None: "trace.json.gz", "cprofile": "profile.pstats", "py-spy": "profile.speedscope.json"}
+
+_RECORDING = (
+    click.option("--record-shapes", is_flag=True, help="Note the operators' input shapes: floating point operations."),
+    click.option("--profile-memory/--no-profile-memory", default=True, show_default=True, help="The memory curve."),
+    click.option("--with-stack", is_flag=True, help="Note Python's functions: much larger traces."),
+    click.option("--with-flops", is_flag=True, help="The same as --record-shapes here."),
+)
+
+
+def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command torch.profiler's switches, as one argument ``recording``."""
+
+    @wraps(command)
+    def with_options(
+        *args: Any, record_shapes: bool, profile_memory: bool, with_stack: bool, with_flops: bool, **rest: Any
+    ) -> None:
+        from fastio.measure.profiler import Recording
+
+        recording = Recording(
+            record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops
+        )
+        command(*args, recording=recording, **rest)
+
+    for option in reversed(_RECORDING):
+        with_options = option(with_options)
+    return with_options
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -25,56 +59,78 @@ __all__ = ["profile"]
 @click.option(
     "--schedule", "plan", default="1/1/5/1", show_default=True, metavar="W/W/A[/R]", help="Wait/warmup/active/repeat."
 )
-@click.option("-o", "--out", default="trace.json.gz", show_default=True, metavar="FILE", help="The trace to write.")
-@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, help="Operators and kernels shown.")
-@click.option("--json", "as_json", is_flag=True, help="The breakdown for machines.")
-def profile(command: tuple[str, ...], *, plan: str, out: str, top: int, as_json: bool) -> None:
+@click.option("-o", "--out", metavar="FILE", help="The file to write.  [default: trace.json.gz, or the tool's]")
+@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, help="Lines of each table shown.")
+@_recording_options
+@click.option("--cpu", type=click.Choice(["cprofile", "py-spy"]), help="Python's functions instead, by this tool.")
+@click.option("--seconds", type=click.FloatRange(min=0), default=10, show_default=True, help="With --cpu: at least.")
+@click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+def profile(
+    command: tuple[str, ...],
+    *,
+    plan: str,
+    out: str | None,
+    top: int,
+    recording: Recording,
+    cpu: Tool | None,
+    seconds: float,
+    as_json: bool,
+) -> None:
     """
-    Record some steps of a training, and break them down. By torch.profiler and its trace.
+    Record a few steps of a training, and break them down.
 
     COMMAND is a script with its arguments, after "--"; MODULE:FUNCTION, which trains, or returns a pair of loader and
-    step(batch); or a trace that was recorded before (.json, .json.gz). The training ends when its steps are recorded.
-    Schedules of the courses: 1/1/5/1, 1/1/3/2, 10/10/10, 10/3/3. The trace opens in https://ui.perfetto.dev.
+    step(batch); or traces that were recorded before (.json, .json.gz), as of several ranks. The training ends when its
+    steps are recorded. Schedules of the courses: 1/1/5/1, 1/1/3/2, 10/10/10, 10/3/3. A trace opens in
+    https://ui.perfetto.dev; above 256 MiB it loses its last steps.
+
+    --cpu cprofile counts the calls of the training's own thread. --cpu py-spy looks at all threads from outside, and at
+    who holds the GIL: the loader or the training.
 
     \b
     Example:
       fastio profile -- train.py --epochs 1
       fastio profile --schedule 10/3/3 train.py:loader_and_step
+      fastio profile --cpu py-spy -- train.py
       fastio profile trace.json.gz
     """
+    seen, traces, steps_cut = None, [], 0
+    if all(word.endswith(_TRACES) for word in command):
+        traces = [Path(word) for word in command]
+    else:
+        path = _checked(Path(out or _OUT[cpu]), cpu)
+        with redirect_stdout(sys.stderr):  # what the training prints is no part of the report
+            if cpu is None:
+                traces, steps_cut = _recorded(command, _schedule(plan), path, recording)
+            else:
+                seen = _watched(command, _schedule(plan), path, (cpu, seconds))
     from fastio.measure.trace import read_trace
 
-    with redirect_stdout(sys.stderr):  # what the training prints is no part of the report
-        traces = _recorded(command, plan, Path(out))
     found = [read_trace(trace) for trace in traces]
     if as_json:
-        echo_json("profile", {"command": command, "traces": [_as_dict(each) for each in found], "cpu": None})
+        said = {"traces": [_as_dict(each) for each in found], "cpu": None if seen is None else dataclasses.asdict(seen)}
+        echo_json("profile", {"command": command, **said})
         return
     for each in found:
-        _print(each, top)
+        print_trace(each, top)
+    if len(found) > 1:
+        print_ranks(found)
+    if seen is not None:
+        print_cpu(seen, top)
+    if steps_cut:
+        click.echo(f"\n{counted(steps_cut, 'step')} cut off: the trace would have had more than 256 MiB")
 
 
-def _recorded(command: tuple[str, ...], plan: str, out: Path) -> list[Path]:
-    """The traces of a command, or the one that it names."""
+def _checked(out: Path, cpu: Tool | None) -> Path:
     from fastio.errors import FastioError
-    from fastio.measure.profiler import profile_function, profile_script
-    from fastio.measure.user_code import is_function_name
 
-    first, rest = command[0], command[1:]
-    is_function = is_function_name(first) and not Path(first).exists()
-    if rest and not first.endswith(".py"):
-        raise click.UsageError(f"{first}: only a script.py takes arguments ({' '.join(rest)})")
-    if first.endswith((".json", ".json.gz")):
-        return [Path(first)]
-    if not out.name.endswith((".json", ".json.gz")):
+    if cpu is None and not out.name.endswith(_TRACES):
         raise FastioError(f"{out}: a trace is .json or .json.gz; choose a name that ends so")
-    if is_function:
-        return profile_function(first, plan=_schedule(plan), out=out)
-    return profile_script(first, rest, plan=_schedule(plan), out=out)
+    return out
 
 
 def _schedule(text: str) -> Schedule:
-    from fastio.measure.profiler import Schedule
+    from fastio.measure.training import Schedule
 
     try:
         return Schedule(*(int(word) for word in text.split("/")))
@@ -82,46 +138,28 @@ def _schedule(text: str) -> Schedule:
         raise click.UsageError(f"--schedule {text}: expected WAIT/WARMUP/ACTIVE or WAIT/WARMUP/ACTIVE/REPEAT") from exc
 
 
+def _recorded(command: tuple[str, ...], plan: Schedule, out: Path, recording: Recording) -> tuple[list[Path], int]:
+    from fastio.measure.profiler import TraceRecorder
+    from fastio.measure.training import run_training
+
+    recorder = TraceRecorder(plan, out, recording)
+    run_training(command, recorder)
+    return recorder.traces, recorder.steps_cut
+
+
+def _watched(
+    command: tuple[str, ...], plan: Schedule, out: Path, how: tuple[Literal["cprofile", "py-spy"], float]
+) -> CpuProfile:
+    from fastio.measure.cpu_profiler import CprofileRecorder, PySpyRecorder
+    from fastio.measure.training import run_training
+
+    tool, seconds = how
+    recorder = (CprofileRecorder if tool == "cprofile" else PySpyRecorder)(plan, out, seconds=seconds)
+    run_training(command, recorder)
+    return recorder.result()
+
+
 def _as_dict(found: StepBreakdown) -> dict[str, object]:
     from fastio.measure.verdict import verdict
 
     return dataclasses.asdict(found) | {"verdict": dataclasses.asdict(verdict(shares=found.shares))}
-
-
-def _print(found: StepBreakdown, top: int) -> None:
-    from fastio.measure.trace import ROWS
-    from fastio.measure.verdict import verdict
-
-    click.echo(f"{printable(found.path)}: {counted(found.steps, 'step')}, rank {found.rank}\n")
-    per_step = found.total_us / found.steps
-    rows = [
-        (name, _us(found.rows_us[name] / found.steps), f"{found.rows_us[name] / found.total_us:.2%}") for name in ROWS
-    ]
-    table(("step time", "us/step", "share"), [*rows, ("total", _us(per_step), "100.00%")], right=(1, 2))
-    if found.idle_us is not None and found.compute_us is not None and found.non_compute_us is not None:
-        parts = (("idle", found.idle_us), ("compute", found.compute_us), ("non-compute", found.non_compute_us))
-        click.echo("\ndevice: " + ", ".join(f"{part / found.total_us:.1%} {name}" for name, part in parts))
-    if found.tensor_core_share is not None:
-        click.echo(f"kernel time on Tensor cores, by the kernels' names: {found.tensor_core_share:.1%}")
-    _print_top("operator", found.operators[:top], found)
-    _print_top("kernel", found.kernels[:top], found)
-    said = verdict(shares=found.shares)
-    click.echo(f"\n{said.bound}")
-    for line in said.evidence:
-        click.echo(f"  {line}")
-    click.echo(f"next: {said.next_step}")
-
-
-def _print_top(title: str, times: tuple[OperatorTime, ...], found: StepBreakdown) -> None:
-    if not times:
-        return
-    click.echo()
-    rows = [
-        (each.name, number(each.calls), _us(each.self_us / found.steps), _us(each.total_us / found.steps))
-        for each in times
-    ]
-    table((title, "calls", "own us/step", "us/step"), rows, right=(1, 2, 3))
-
-
-def _us(microseconds: float) -> str:
-    return f"{microseconds:,.0f}"

@@ -42,7 +42,8 @@ class GilShares:
 @dataclass(frozen=True, slots=True)
 class CpuProfile:
     """
-    What ``tool`` saw in ``seconds``, in which ``steps`` steps ended; ``path`` is the file it wrote.
+    What ``tool`` saw in ``seconds``, in which ``steps`` steps ended; ``path`` is the file it wrote. Who held the GIL
+    was looked at afterwards, for as long.
 
     ``functions`` are sorted by their own time, longest first. cProfile sees the training's own thread only; py-spy all
     threads that were running, whose times therefore may sum to more than ``seconds``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ from fastio.measure.flops import operator_flops
 from fastio.measure.memory_curve import MemoryCurve, memory_curves
 from fastio.measure.verdict import StepShares
 
-__all__ = ["LOADER_PREFIX", "ROWS", "OperatorTime", "StepBreakdown", "StepRow", "read_trace"]
+__all__ = ["LOADER_PREFIX", "ROWS", "STEP_PREFIX", "OperatorTime", "StepBreakdown", "StepRow", "read_trace"]
 
 # torch's DataLoader marks its __next__ by this, and so does FastLoader.
 LOADER_PREFIX = "enumerate(DataLoader)#"
-_STEP_PREFIX = "ProfilerStep#"
+STEP_PREFIX = "ProfilerStep#"
 
 # A moment in which several things happen belongs to the first of these.
 _PRIORITY = ("Communication", "Kernel", "Memcpy", "Memset", "Runtime", "DataLoader", "CPU Exec")
@@ -137,7 +137,7 @@ def read_trace(path: str | Path) -> StepBreakdown:
     left out. FastioError where the file is no such trace.
     """
     events, said = _events(Path(path))
-    steps = [event for event in events if event["name"].startswith(_STEP_PREFIX) and _is_host(event)]
+    steps = [event for event in events if event["name"].startswith(STEP_PREFIX) and _is_host(event)]
     if not steps:
         raise FastioError(f"{path}: no step is marked in this trace; call prof.step() after each step when recording")
     window = min(_start(step) for step in steps), max(_start(step) + float(step["dur"]) for step in steps)
@@ -146,7 +146,7 @@ def read_trace(path: str | Path) -> StepBreakdown:
     ]
     ranges = _by_row(inside, window)
     total = window[1] - window[0]
-    kernels = _summed((event for event in inside if event.get("cat") == "kernel"), lambda event: float(event["dur"]))
+    kernels = _summed(_Call(event, self_us=float(event["dur"])) for event in inside if event.get("cat") == "kernel")
     has_device = any(len(ranges[name]) for name in _DEVICE)
     busy = _length(*(ranges[name] for name in _DEVICE))
     compute = _length(ranges["Kernel"])
@@ -165,8 +165,8 @@ def read_trace(path: str | Path) -> StepBreakdown:
         sync_us=_length(sync),
         host_us=host,
         tensor_core_share=_tensor_core_share(kernels),
-        operators=_operators([event for event in inside if event.get("cat") == "cpu_op"]),
-        kernels=tuple(sorted(kernels, key=lambda kernel: -kernel.self_us)),
+        operators=_summed(_called(event for event in inside if event.get("cat") == "cpu_op")),
+        kernels=kernels,
         per_step=tuple(_step_row(step, ranges, window[0], has_device=has_device) for step in sorted(steps, key=_start)),
         memory=memory_curves(said["traceEvents"], window[0]),
     )
@@ -176,7 +176,7 @@ def _step_row(step: Mapping[str, Any], ranges: Mapping[str, Ranges], origin: flo
     window = _start(step), _start(step) + float(step["dur"])
     inside = {name: part.clip(*window) for name, part in ranges.items()}
     return StepRow(
-        number=int(step["name"].removeprefix(_STEP_PREFIX)),
+        number=int(step["name"].removeprefix(STEP_PREFIX)),
         start_us=window[0] - origin,
         total_us=window[1] - window[0],
         rows_us=_rows(inside, window[1] - window[0]),
@@ -251,39 +251,55 @@ def _length(*parts: Ranges) -> float:
     return float(reached[0] - ranges[0, 0] + np.maximum(ranges[1:, 1] - begins, 0).sum())
 
 
-def _summed(events: Iterable[Mapping[str, Any]], self_us: Callable[[Mapping[str, Any]], float]) -> list[OperatorTime]:
-    calls: dict[str, int] = defaultdict(int)
-    own: dict[str, float] = defaultdict(float)
-    total: dict[str, float] = defaultdict(float)
-    flops: dict[str, int] = {}
-    for event in events:
-        name = event["name"]
-        done = operator_flops(event)
-        if done is not None:
-            flops[name] = flops.get(name, 0) + done
-        calls[name] += 1
-        own[name] += self_us(event)
-        total[name] += float(event["dur"])
-    return [OperatorTime(name, count, own[name], total[name], flops.get(name)) for name, count in calls.items()]
+@dataclass(slots=True)
+class _Call:
+    """One call of an operator, with what it called on its thread."""
+
+    event: Mapping[str, Any]
+    caller: _Call | None = None
+    called: int = 0
+    self_us: float = 0.0
+
+    @property
+    def is_overload(self) -> bool:
+        """Whether it is all that an operator of the same name does: two entries of one call."""
+        return self.caller is not None and self.caller.called == 1 and self.caller.event["name"] == self.event["name"]
 
 
-def _operators(events: Sequence[Mapping[str, Any]]) -> tuple[OperatorTime, ...]:
-    """Operators by their own time: without what they called, on each thread."""
-    own = {id(event): float(event["dur"]) for event in events}
+def _summed(calls: Iterable[_Call]) -> tuple[OperatorTime, ...]:
+    """By name, longest own time first; calls, times and operations of overloads within one another count once."""
+    by_name: dict[str, list[_Call]] = defaultdict(list)
+    for call in calls:
+        by_name[call.event["name"]].append(call)
+    found = []
+    for name, of_name in by_name.items():
+        outer = [call.event for call in of_name if not call.is_overload]
+        flops = [count for count in map(operator_flops, outer) if count is not None]
+        total_us = sum(float(event["dur"]) for event in outer)
+        self_us = sum(call.self_us for call in of_name)
+        found.append(OperatorTime(name, len(outer), self_us, total_us, sum(flops) if flops else None))
+    return tuple(sorted(found, key=lambda operator: -operator.self_us))
+
+
+def _called(events: Iterable[Mapping[str, Any]]) -> list[_Call]:
+    """The calls with their own time: without what they called, on each thread."""
+    made: list[_Call] = []
     by_thread = defaultdict(list)
     for event in events:
         by_thread[event["pid"], event["tid"]].append(event)
     for thread in by_thread.values():
         thread.sort(key=lambda event: (_start(event), -float(event["dur"])))
-        callers: list[Mapping[str, Any]] = []
+        callers: list[_Call] = []
         for event in thread:
-            while callers and _start(event) >= _start(callers[-1]) + float(callers[-1]["dur"]):
+            while callers and _start(event) >= _start(callers[-1].event) + float(callers[-1].event["dur"]):
                 callers.pop()
-            if callers:
-                own[id(callers[-1])] -= float(event["dur"])
-            callers.append(event)
-    found = _summed(events, lambda event: own[id(event)])
-    return tuple(sorted(found, key=lambda operator: -operator.self_us))
+            call = _Call(event, callers[-1] if callers else None, self_us=float(event["dur"]))
+            if call.caller is not None:
+                call.caller.called += 1
+                call.caller.self_us -= float(event["dur"])
+            callers.append(call)
+            made.append(call)
+    return made
 
 
 def _tensor_core_share(kernels: Sequence[OperatorTime]) -> float | None:
