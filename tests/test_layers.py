@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 
 # Top to bottom. A name is a module of fastio/ or a folder with all that lies in it.
 LAYERS = (
+    {"__main__"},
     {"cli"},
     {"trainer"},
     {"converters", "measure"},

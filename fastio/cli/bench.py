@@ -10,6 +10,7 @@ from fastio.cli.bench_decode import decode
 from fastio.cli.bench_disk import disk
 from fastio.cli.bench_grid import grid
 from fastio.cli.bench_io import io
+from fastio.cli.bench_train import train
 from fastio.cli.group import Group
 
 __all__ = ["bench"]
@@ -30,5 +31,5 @@ def bench() -> None:
     """
 
 
-for _command in (both, io, grid, decode, disk, bus):
+for _command in (both, io, train, grid, decode, disk, bus):
     bench.add_command(_command)

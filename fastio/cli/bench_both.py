@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from fastio.cli.data_options import data_options
 from fastio.cli.json_form import echo_json
+from fastio.cli.model_options import MODEL_NAMES, for_model, model_options, refuse_model_options
 from fastio.cli.screen import number, printable, table
+from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
     from fastio.measure.data import Data, DataOptions, Step
     from fastio.measure.halves import Halves
+    from fastio.trainer import StepOptions
 
 __all__ = ["both"]
 
@@ -21,6 +25,8 @@ __all__ = ["both"]
 @click.command()
 @click.argument("data")
 @data_options
+@click.option("--model", type=click.Choice(MODEL_NAMES), help="One of the networks of `bench train` is the step.")
+@model_options
 @click.option("--step", metavar="MODULE:FUNCTION", help="A function that returns your training step, step(batch).")
 @click.option("--step-ms", type=click.FloatRange(min=0), help="A step that takes so long on a device, instead.")
 @click.option(
@@ -31,6 +37,8 @@ def both(
     data: str,
     *,
     options: DataOptions,
+    model: str | None,
+    step_options: Callable[[], StepOptions],
     step: str | None,
     step_ms: float | None,
     seconds: float,
@@ -40,25 +48,44 @@ def both(
     Name what limits a training: loading or the model. Load DATA alone, train alone on one batch of it, then do both.
 
     The training step comes from the function that DATA names, where it returns a pair of loader and step, or from
-    --step. --step-ms stands in for it where only its duration is known: the CPU is then free for loading.
+    --step. --model trains a network that fastio brings along. --step-ms stands in for it where only its duration is
+    known: the CPU is then free for loading.
 
     \b
     Example:
       fastio bench both train.py:loader_and_step
       fastio bench both train.lmdb --step train.py:make_step
       fastio bench both ./pngs --step-ms 33
+      fastio bench both ./pngs --model cifar10cnn
     """
     from fastio.measure.data import open_data
     from fastio.measure.halves import measure_halves
 
-    if step is not None and step_ms is not None:
-        raise click.UsageError("--step and --step-ms are two answers to one question: give one")
-    with open_data(data, options) as opened:
-        halves = measure_halves(opened, _step(opened, step, step_ms), seconds=seconds)
+    answers = {"--model": model, "--step": step, "--step-ms": step_ms}
+    given = [name for name, answer in answers.items() if answer is not None]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} are several answers to one question: give one")
+    if model is not None:
+        halves = _with_model(data, model, options, settings=step_options(), seconds=seconds)
+    else:
+        refuse_model_options()
+        with open_data(data, options) as opened:
+            halves = measure_halves(opened, _step(opened, step, step_ms), seconds=seconds)
     if as_json:
         echo_json("bench.both", _as_dict(data, halves))
     else:
         _print(data, halves)
+
+
+def _with_model(name: str, model: str, options: DataOptions, *, settings: StepOptions, seconds: float) -> Halves:
+    from fastio.measure.halves import measure_halves
+    from fastio.trainer import MODELS, TrainStep, open_training
+
+    options = for_model(MODELS[model], name, options)
+    with open_training(name, MODELS[model], options, settings=settings) as (opened, workload):
+        if opened.step is not None:
+            raise click.UsageError(f"{name} returned a step of its own: leave --model away")
+        return measure_halves(opened, TrainStep(workload, settings, where=name), seconds=seconds)
 
 
 def _step(data: Data, step: str | None, step_ms: float | None) -> Step:
@@ -73,7 +100,7 @@ def _step(data: Data, step: str | None, step_ms: float | None) -> Step:
     if step is not None:
         return open_step(step)
     if step_ms is None:
-        raise click.UsageError(f"{data.name} has no training step: give --step MODULE:FUNCTION or --step-ms")
+        raise click.UsageError(f"{data.name} has no training step: give --model, --step MODULE:FUNCTION or --step-ms")
     return lambda _: time.sleep(step_ms / 1e3)
 
 
@@ -100,11 +127,7 @@ def _print(data: str, halves: Halves) -> None:
         ("both", number(loop.steady_samples_per_s // 1), _ms(loop.loading.mean_s), _ms(loop.training.mean_s)),
     ]
     table(("", "samples/s", "loading ms/step", "training ms/step"), rows, right=(1, 2, 3))
-    said = halves.verdict
-    click.echo(f"\n{said.bound}" + ("" if said.headroom is None else f", headroom of loading {said.headroom:+.0%}"))
-    for line in said.evidence:
-        click.echo(f"  {line}")
-    click.echo(f"next: {said.next_step}")
+    echo_verdict(halves.verdict)
 
 
 def _ms(seconds: float) -> str:

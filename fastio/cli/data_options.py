@@ -21,6 +21,7 @@ _OPTIONS = (
     click.option("--workers", type=click.IntRange(min=0), help="A folder's processes.  [default: the CPUs at hand]"),
     click.option("--shuffle", is_flag=True, help="Shuffled, as in training."),
     click.option("--crop", type=click.IntRange(min=1), help="Resize each picture and crop its centre to this size."),
+    click.option("--augment", is_flag=True, help="Mirror pictures at random; with --crop, cut a random part out."),
 )
 
 
@@ -35,9 +36,12 @@ def data_options(command: Callable[..., None]) -> Callable[..., None]:
         workers: int | None,
         shuffle: bool,
         crop: int | None,
+        augment: bool,
         **rest: Any,
     ) -> None:
-        command(*args, options=_packed(batch_size, threads, workers, shuffle=shuffle, crop=crop), **rest)
+        command(
+            *args, options=_packed(batch_size, threads, workers, shuffle=shuffle, crop=crop, augment=augment), **rest
+        )
 
     for option in reversed(_OPTIONS):
         with_options = option(with_options)
@@ -45,8 +49,10 @@ def data_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _packed(
-    batch_size: int, threads: int | None, workers: int | None, *, shuffle: bool, crop: int | None
+    batch_size: int, threads: int | None, workers: int | None, *, shuffle: bool, crop: int | None, augment: bool
 ) -> DataOptions:
     from fastio.measure.data import DataOptions
 
-    return DataOptions(batch_size=batch_size, threads=threads, workers=workers, shuffle=shuffle, crop=crop)
+    return DataOptions(
+        batch_size=batch_size, threads=threads, workers=workers, shuffle=shuffle, crop=crop, augment=augment
+    )

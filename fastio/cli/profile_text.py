@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastio.cli.screen import counted, number, printable, size, table
+from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
     from fastio.measure.cpu_profile import CpuProfile, FunctionTime
@@ -42,11 +43,7 @@ def print_trace(found: StepBreakdown, top: int) -> None:
     _print_memory(found)
     _print_top("operator", found.operators[:top], found)
     _print_top("kernel", found.kernels[:top], found)
-    said = verdict(shares=found.shares)
-    click.echo(f"\n{said.bound}")
-    for line in said.evidence:
-        click.echo(f"  {line}")
-    click.echo(f"next: {said.next_step}")
+    echo_verdict(verdict(shares=found.shares))
 
 
 def print_ranks(found: Sequence[StepBreakdown]) -> None:

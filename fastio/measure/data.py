@@ -12,9 +12,11 @@ from typing import Any, Literal, Self
 from fastio.errors import FastioError
 from fastio.machine import available_cpus
 from fastio.measure.user_code import is_function_name, load_function
-from fastio.transforms import CenterCrop, Compose, Resize
+from fastio.producer.choose import Layout
+from fastio.transforms import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize
+from fastio.transforms.base import Transform
 
-__all__ = ["Data", "DataOptions", "Step", "open_data", "open_step"]
+__all__ = ["Data", "DataOptions", "Step", "is_function", "open_data", "open_step", "refuse_options"]
 
 Step = Callable[[Any], Any]
 
@@ -25,7 +27,8 @@ class DataOptions:
     How batches are made; None leaves it to the default.
 
     ``threads`` are a store's (all CPUs at hand), ``workers`` the processes of a folder's DataLoader (as many). ``crop``
-    resizes each picture's shorter side to so many pixels and crops the centre.
+    resizes each picture's shorter side to so many pixels and crops the centre. ``augment`` mirrors half of them, and
+    has ``crop`` resize a random part to that size. ``layout`` is that of a store's pictures in memory.
     """
 
     batch_size: int = 256
@@ -33,10 +36,14 @@ class DataOptions:
     workers: int | None = None
     shuffle: bool = False
     crop: int | None = None
+    augment: bool = False
+    layout: Layout = "channels_last"
 
     @property
-    def transforms(self) -> list[Resize | CenterCrop]:
-        """What ``crop`` means."""
+    def transforms(self) -> list[Transform]:
+        """What ``crop`` and ``augment`` mean."""
+        if self.augment:
+            return [*([] if self.crop is None else [RandomResizedCrop(self.crop)]), RandomHorizontalFlip()]
         return [] if self.crop is None else [Resize(self.crop), CenterCrop(self.crop)]
 
 
@@ -46,15 +53,17 @@ class Data(AbstractContextManager["Data"]):
     A loader, and what is known of it.
 
     ``size_bytes`` and ``samples`` are those of one epoch, None where the loader is the user's; ``step`` is the user's
-    training step where the function returned one. Closing it closes what was opened.
+    training step where the function returned one. ``device`` is where its batches lie, for whoever keeps one. Closing
+    it closes what was opened.
     """
 
     name: str
-    kind: Literal["store", "folder", "function"]
+    kind: Literal["store", "folder", "function", "synthetic"]
     loader: Iterable[Any]
     step: Step | None = None
     size_bytes: int | None = None
     samples: int | None = None
+    device: Any = "cpu"
     _owned: ExitStack = field(default_factory=ExitStack)
 
     def close(self) -> None:
@@ -78,15 +87,20 @@ def open_data(name: str, options: DataOptions) -> Data:
     called and returns a loader, or a pair of loader and training step (a callable that takes a batch), which then has
     all options inside. FastioError where an option does not fit the kind, or the function returns something else.
     """
-    if is_function_name(name) and not Path(name).exists():
-        every = ("batch_size", "threads", "workers", "shuffle", "crop")
-        _refuse(name, "a function builds its own loader", options, every)
+    if is_function(name):
+        every = ("batch_size", "threads", "workers", "shuffle", "crop", "augment")
+        refuse_options(name, "a function builds its own loader", options, every)
         return _function(name)
     if Path(name).is_dir():
-        _refuse(name, "files are read by processes: use --workers, or pack the folder", options, ("threads",))
+        refuse_options(name, "files are read by processes: use --workers, or pack the folder", options, ("threads",))
         return _folder(name, options)
-    _refuse(name, "a store is read by native threads: use --threads", options, ("workers",))
+    refuse_options(name, "a store is read by native threads: use --threads", options, ("workers",))
     return _store(name, options)
+
+
+def is_function(name: str) -> bool:
+    """Whether DATA of this name is a function of the user."""
+    return is_function_name(name) and not Path(name).exists()
 
 
 def open_step(name: str) -> Step:
@@ -100,7 +114,7 @@ def open_step(name: str) -> Step:
     return found
 
 
-def _refuse(name: str, why: str, options: DataOptions, unfit: tuple[str, ...]) -> None:
+def refuse_options(name: str, why: str, options: DataOptions, unfit: tuple[str, ...]) -> None:
     """FastioError for an option that would have no effect."""
     default = DataOptions()
     for option in unfit:
@@ -109,20 +123,23 @@ def _refuse(name: str, why: str, options: DataOptions, unfit: tuple[str, ...]) -
 
 
 def _store(path: str, options: DataOptions) -> Data:
+    from fastio.dataset import FastDataset
     from fastio.loader import FastLoader
 
-    loader = FastLoader(
-        path,
-        options.batch_size,
-        shuffle=options.shuffle,
-        threads=options.threads or 0,
-        transforms=options.transforms,
-    )
-    owned = ExitStack()
-    owned.enter_context(loader)
-    store = loader.dataset.store
-    size_bytes = sum(Path(shard).stat().st_size for shard in store.shard_paths)
-    return Data(path, "store", loader, size_bytes=size_bytes, samples=len(loader.dataset), _owned=owned)
+    with ExitStack() as owned:
+        dataset = owned.enter_context(FastDataset(path))
+        loader = FastLoader(
+            dataset,
+            options.batch_size,
+            shuffle=options.shuffle,
+            threads=options.threads or 0,
+            transforms=options.transforms,
+            layout=options.layout if dataset.reader.is_picture else "channels_last",
+        )
+        owned.enter_context(loader)
+        size_bytes = sum(Path(shard).stat().st_size for shard in dataset.store.shard_paths)
+        kept = owned.pop_all()
+    return Data(path, "store", loader, size_bytes=size_bytes, samples=len(dataset), _owned=kept)
 
 
 def _folder(path: str, options: DataOptions) -> Data:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_collate
 
 from fastio.errors import SampleError, SchemaError, SourceError
+from fastio.machine import rank_and_world
 
 __all__ = ["FolderDataset", "folder_loader", "picture_files"]
 
@@ -51,8 +52,13 @@ class FolderDataset(Dataset[tuple[torch.Tensor, int]]):
 def folder_loader(
     dataset: FolderDataset, batch_size: int, *, shuffle: bool, settings: Mapping[str, Any]
 ) -> DataLoader[tuple[torch.Tensor, int]]:
-    """torch's DataLoader over the files; ``settings`` are further arguments of its own."""
-    return DataLoader(dataset, batch_size, shuffle=shuffle, collate_fn=_collate, **settings)
+    """torch's DataLoader over the files of this rank; ``settings`` are further arguments of its own."""
+    rank, world_size = rank_and_world()
+    if world_size > 1:
+        settings = {**settings, "sampler": DistributedSampler(dataset, world_size, rank, shuffle=shuffle)}
+    elif shuffle:
+        settings = {**settings, "shuffle": True}
+    return DataLoader(dataset, batch_size, collate_fn=_collate, **settings)
 
 
 def _collate(samples: list[tuple[torch.Tensor, int]]) -> list[torch.Tensor]:

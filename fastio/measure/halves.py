@@ -52,7 +52,7 @@ def measure_halves(data: Data, step: Step, *, seconds: float) -> Halves:
 
 def measure_training(data: Data, step: Step, *, seconds: float) -> StepSummary:
     """Train on the loader's first batch for about ``seconds``, after one step that is not counted."""
-    mock = MockLoader(_first_batch(data))
+    mock = MockLoader(_first_batch(data), data.device)
     step(mock.batch)  # the first step allocates and chooses kernels
     _synchronize()
     timer = StepTimer()

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from fastio.trainer.cifar10cnn import CIFAR10CNN
+from fastio.trainer.feed import SYNTHETIC, feed, fitted, open_training, synthetic
 from fastio.trainer.resnet50 import RESNET50
+from fastio.trainer.run import TrainResult, accuracy, train
 from fastio.trainer.step import Amp, StepOptions, TrainStep
 from fastio.trainer.transformer import TRANSFORMER
 from fastio.trainer.workload import Task, Workload
 
-__all__ = ["MODELS", "Amp", "StepOptions", "Task", "TrainStep", "Workload"]
+__all__ = [
+    "MODELS",
+    "SYNTHETIC",
+    "Amp",
+    "StepOptions",
+    "Task",
+    "TrainResult",
+    "TrainStep",
+    "Workload",
+    "accuracy",
+    "feed",
+    "fitted",
+    "open_training",
+    "synthetic",
+    "train",
+]
 
 MODELS = {workload.name: workload for workload in (CIFAR10CNN, RESNET50, TRANSFORMER)}

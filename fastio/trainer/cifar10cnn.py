@@ -20,15 +20,15 @@ def cifar10cnn(classes: int = 10) -> nn.Sequential:
     """Twice two convolutions and a pooling, then two fully connected layers; pictures (B, 3, 32, 32)."""
     return nn.Sequential(
         *_convolution(3, 32),
-        *_convolution(32, 64),
+        *_convolution(32, 32),
         nn.MaxPool2d(2),
-        *_convolution(64, 128),
-        *_convolution(128, 128),
+        *_convolution(32, 64),
+        *_convolution(64, 64),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(128 * 8 * 8, 256),
+        nn.Linear(64 * 8 * 8, 512),
         nn.ReLU(),
-        nn.Linear(256, classes),
+        nn.Linear(512, classes),
     )
 
 

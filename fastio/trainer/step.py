@@ -46,6 +46,10 @@ class StepOptions:
         """How weights and pictures lie in memory."""
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
+    def autocast(self) -> torch.autocast:
+        """The context in which the network runs."""
+        return torch.autocast(self.device.type, self.dtype, enabled=self.amp != "off")
+
 
 class TrainStep:
     """
@@ -83,8 +87,8 @@ class TrainStep:
             self._is_first = False
         options = self.options
         batch = self.workload.task.prepared(batch, options.layout)
-        with torch.autocast(options.device.type, options.dtype, enabled=options.amp != "off"):
-            loss = self.workload.task.loss(self._run, batch)
+        with options.autocast():
+            loss = self._loss(batch)
         if self._scaler is None:
             loss.backward()  # type: ignore[no-untyped-call] # torch's
             self.optimizer.step()
@@ -94,6 +98,17 @@ class TrainStep:
             self._scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         return loss.detach()
+
+    def _loss(self, batch: Any) -> torch.Tensor:
+        if not self.options.compiled:
+            return self.workload.task.loss(self._run, batch)
+        from torch._dynamo.exc import TorchDynamoException  # takes a second, and has no public name
+
+        try:
+            return self.workload.task.loss(self._run, batch)
+        except TorchDynamoException as exc:
+            said = str(exc).partition("\n")[0]
+            raise FastioError(f"--compile: torch.compile failed ({said}); it takes a C++ compiler, and Triton") from exc
 
 
 def _wrapped(network: torch.nn.Module, options: StepOptions) -> Callable[[torch.Tensor], torch.Tensor]:

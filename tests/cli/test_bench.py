@@ -77,8 +77,8 @@ def test_both(png_stores: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give --step"),
-        (("--step", "a:b", "--step-ms", 1), "two answers"),
+        ((), "give --model, --step"),
+        (("--step", "a:b", "--step-ms", 1), "several answers"),
         (("--step", "a_module_not_there:b"), "no module"),
     ],
 )

@@ -26,12 +26,14 @@ def pair():
     return [torch.ones(4, 2)] * 3, step
 """
 SHORT = ("--seconds", "0.1")
+TINY = ("--batch-size", "1", "--steps", "2")
 # Format to the command that prints it, without DATA, a store.
 COMMANDS = {
     "fastio.profile/1": ("profile", "user_forms.py:pair"),
     "fastio.monitor/1": ("monitor", "--pid", str(os.getpid()), "--interval", "0.05", *SHORT),
     "fastio.bench.io/1": ("bench", "io", "DATA", "--epochs", "1"),
     "fastio.bench.both/1": ("bench", "both", "user_forms.py:pair", *SHORT),
+    "fastio.bench.train/1": ("bench", "train", "--model", "cifar10cnn", "--data", "synthetic", *TINY),
     "fastio.bench.grid/1": ("bench", "grid", "DATA", "--repeats", "1", "--seconds", "0.01"),
     "fastio.bench.decode/1": ("bench", "decode", "DATA", "--count", "2", "--rounds", "1"),
     "fastio.bench.disk/1": ("bench", "disk", "--size", "4MiB", "--files", "16"),
@@ -76,7 +78,7 @@ def check(name: str, said: dict[str, object]) -> None:
     assert next(iter(said.items())) == ("format", name)
     section = GUIDE.read_text().split(f"## {name.partition('/')[0]}\n")[1].split("\n## ")[0]
     known = {*re.findall(r"`([^`]+)`", section), "format"}
-    if name == "fastio.bench.both/1":  # refers to other sections
+    if name in ("fastio.bench.both/1", "fastio.bench.train/1"):  # refer to other sections
         known |= set(re.findall(r"`([^`]+)`", GUIDE.read_text()))
     assert set() == {key for key in keys(said) if key not in known}
 

@@ -1,0 +1,165 @@
+"""``fastio bench train``: a real network trained on the data, as a yardstick."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from fastio.cli.data_options import data_options
+from fastio.cli.json_form import echo_json
+from fastio.cli.model_options import MODEL_NAMES, for_model, model_options
+from fastio.cli.screen import counted, number, printable, size, steps, table
+from fastio.cli.verdict_text import echo_verdict
+
+if TYPE_CHECKING:
+    from fastio.measure.data import Data, DataOptions
+    from fastio.measure.step_timer import StepSummary
+    from fastio.measure.verdict import Verdict
+    from fastio.trainer import StepOptions, TrainResult, TrainStep
+
+__all__ = ["train"]
+
+
+@click.command()
+@click.option("--model", type=click.Choice(MODEL_NAMES), required=True, help="What is trained.")
+@click.option("--data", required=True, metavar="DATA|synthetic", help="What it is trained on; synthetic: random data.")
+@data_options
+@model_options
+@click.option("--steps", "count", type=click.IntRange(min=1), default=100, show_default=True, help="Steps of training.")
+@click.option("--test", metavar="DATA", help="A store or folder: the part of its pictures that is told rightly after.")
+@click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+def train(
+    *,
+    model: str,
+    data: str,
+    options: DataOptions,
+    step_options: Callable[[], StepOptions],
+    count: int,
+    test: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Train a network on DATA: samples per second, waiting, and the loss.
+
+    cifar10cnn has four convolutions (Adam 1e-4, batches of 128); resnet50 is version 1.5 (SGD, batches of 256);
+    transformer tells the next token of token ids (AdamW, batches of 32). DATA is a store, a folder of picture files or
+    MODULE:FUNCTION, which returns a loader; "synthetic" is one random batch for ever: the limit of training. Several
+    ranks train together under torchrun or srun.
+
+    \b
+    Example:
+      fastio bench train --model cifar10cnn --data train.lmdb --shuffle --steps 500
+      fastio bench train --model resnet50 --data photos.lmdb --crop 224 --augment --amp bf16 --channels-last
+      fastio bench train --model transformer --data text.h5 --compile
+      torchrun --nproc-per-node 2 -m fastio bench train --model cifar10cnn --data train.lmdb
+    """
+    from fastio.trainer import MODELS, SYNTHETIC, TrainStep, open_training
+    from fastio.trainer.distributed import every_rank, process_group
+
+    settings = step_options()
+    options = for_model(MODELS[model], data, options)
+    with process_group(settings.device) as (rank, world_size):
+        if test is not None and world_size > 1:
+            raise click.UsageError("--test takes one rank: leave it away")
+        with open_training(data, MODELS[model], options, settings=settings) as (opened, workload):
+            step = TrainStep(workload, settings, where=data)
+            result = _trained(opened, step, count, is_shown=rank == 0 and not as_json)
+        ranks = every_rank(result.summary)
+    if rank > 0:
+        return
+    said = None if data == SYNTHETIC else _verdict(ranks)
+    right = None if test is None else _tested(test, step, options)
+    if as_json:
+        verdict = None if said is None else dataclasses.asdict(said)
+        about = {"data": data, "model": model, **_settings(step)}
+        echo_json("bench.train", about | _figures(result, ranks) | {"test_accuracy": right, "verdict": verdict})
+        return
+    _print(data, step, result, ranks)
+    if right is not None:
+        click.echo(f"{right:.2%} of {printable(str(test))} told rightly")
+    _print_verdict(said)
+
+
+def _trained(opened: Data, step: TrainStep, count: int, *, is_shown: bool) -> TrainResult:
+    from fastio.trainer import train as train_steps
+
+    if not is_shown:
+        return train_steps(opened, step, count)
+    with steps("training") as on_step:
+        return train_steps(opened, step, count, on_step=on_step)
+
+
+def _tested(test: str, step: TrainStep, options: DataOptions) -> float:
+    """The accuracy on another store or folder."""
+    from fastio.trainer import accuracy, open_training
+
+    plain = dataclasses.replace(options, shuffle=False, augment=False)
+    with open_training(test, step.workload, plain, settings=step.options) as (opened, _):
+        return accuracy(step, opened.loader)
+
+
+def _verdict(ranks: list[StepSummary]) -> Verdict:
+    """By the rank that waits longest: the others wait for it."""
+    from fastio.measure.verdict import StepShares, verdict
+
+    return verdict(shares=StepShares(loading=max(each.loading_share for each in ranks)))
+
+
+def _settings(step: TrainStep) -> dict[str, object]:
+    options = step.options
+    return {
+        "parameters": step.parameters,
+        "device": str(options.device),
+        "amp": options.amp,
+        "tf32": options.tf32,
+        "channels_last": options.channels_last,
+        "compiled": options.compiled,
+    }
+
+
+def _figures(result: TrainResult, ranks: list[StepSummary]) -> dict[str, object]:
+    return {
+        "samples_per_s": sum(each.steady_samples_per_s for each in ranks),
+        "first_loss": result.first_loss,
+        "last_loss": result.last_loss,
+        "losses": result.losses,
+        "warm_up": result.warm_up,
+        "peak_bytes": result.peak_bytes,
+        "ranks": [each.as_dict() for each in ranks],
+        "timeline": dataclasses.asdict(result.timeline),
+    }
+
+
+def _print(data: str, step: TrainStep, result: TrainResult, ranks: list[StepSummary]) -> None:
+    options = step.options
+    precision = ("TF32" if options.tf32 else "float32") if options.amp == "off" else options.amp
+    words = [f"{number(step.parameters)} parameters", precision, str(options.device)]
+    words += ["channels_last"] * options.channels_last + ["compiled"] * options.compiled
+    click.echo(f"{printable(data)}: {step.workload.name}, {', '.join(words)}\n")
+    rows = [_row(f"rank {place}" if len(ranks) > 1 else "training", each) for place, each in enumerate(ranks)]
+    if len(ranks) > 1:
+        rows.append(("all ranks", number(sum(each.steady_samples_per_s for each in ranks) // 1), "", "", ""))
+    titles = ("", "samples/s", "loading ms/step", "training ms/step", "waits for data")
+    table(titles, rows, right=(1, 2, 3, 4))
+    batch = ranks[0].samples / ranks[0].steps
+    click.echo(f"\n{counted(ranks[0].steps, 'step')} of {batch:,.0f} samples timed, behind {result.warm_up} to warm up")
+    click.echo(f"loss {result.first_loss:.4f} in the first tenth of the steps, {result.last_loss:.4f} in the last")
+    if result.peak_bytes is not None:
+        click.echo(f"memory of the device at most {size(result.peak_bytes)}")
+
+
+def _print_verdict(said: Verdict | None) -> None:
+    if said is None:
+        click.echo("\nnothing was loaded: this is the limit of training, to compare with DATA of your own")
+    else:
+        echo_verdict(said)
+
+
+def _row(name: str, summary: StepSummary) -> tuple[str, str, str, str, str]:
+    rate = number(summary.steady_samples_per_s // 1)
+    parts = (f"{part.mean_s * 1e3:.2f}" for part in (summary.loading, summary.training))
+    loading, training = parts
+    return name, rate, loading, training, f"{summary.loading_share:.2%}"

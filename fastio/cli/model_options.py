@@ -1,0 +1,75 @@
+"""The options of commands that train one of the trainer's models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from fastio.measure.data import DataOptions
+    from fastio.trainer import Amp, StepOptions, Workload
+
+__all__ = ["MODEL_NAMES", "for_model", "model_options", "refuse_model_options"]
+
+MODEL_NAMES = ("cifar10cnn", "resnet50", "transformer")
+
+_OPTIONS = (
+    click.option(
+        "--amp",
+        type=click.Choice(("off", "fp16", "bf16")),
+        default="off",
+        show_default=True,
+        help="Mixed precision; fp16 with a GradScaler.",
+    ),
+    click.option("--tf32", is_flag=True, help="float32 products as TF32: faster on a GPU, 10 bits of mantissa."),
+    click.option("--channels-last", is_flag=True, help="Weights and pictures in channels_last memory."),
+    click.option("--compile", "compiled", is_flag=True, help="The network through torch.compile."),
+    click.option("--device", metavar="DEVICE", help="cpu, cuda or cuda:N.  [default: cuda where there is one]"),
+)
+
+
+def model_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command these options, as one argument ``step_options``; a function that makes StepOptions of them."""
+
+    @wraps(command)
+    def with_options(
+        *args: Any, amp: Amp, tf32: bool, channels_last: bool, compiled: bool, device: str | None, **rest: Any
+    ) -> None:
+        def step_options() -> StepOptions:
+            from fastio.trainer import StepOptions
+            from fastio.trainer.distributed import local_device
+
+            return StepOptions(
+                device=local_device(device), amp=amp, tf32=tf32, channels_last=channels_last, compiled=compiled
+            )
+
+        command(*args, step_options=step_options, **rest)
+
+    for option in reversed(_OPTIONS):
+        with_options = option(with_options)
+    return with_options
+
+
+def refuse_model_options() -> None:
+    """UsageError for one of these options where no model is trained."""
+    context = click.get_current_context()
+    for name in ("amp", "tf32", "channels_last", "compiled", "device"):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            option = "compile" if name == "compiled" else name.replace("_", "-")
+            raise click.UsageError(f"--{option} is about a model: it has no effect without --model")
+
+
+def for_model(workload: Workload, data: str, options: DataOptions) -> DataOptions:
+    """The options with the model's own batch size, where none is asked for and the loader is not the user's."""
+    from dataclasses import replace
+
+    from fastio.measure.data import is_function
+
+    asked = click.get_current_context().get_parameter_source("batch_size")
+    if is_function(data) or asked is not ParameterSource.DEFAULT:
+        return options
+    return replace(options, batch_size=workload.batch_size)

@@ -1,0 +1,20 @@
+"""A verdict on the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from fastio.measure.verdict import Verdict
+
+__all__ = ["echo_verdict"]
+
+
+def echo_verdict(said: Verdict) -> None:
+    """The limit's name, why, and what to do next."""
+    click.echo(f"\n{said.bound}" + ("" if said.headroom is None else f", headroom of loading {said.headroom:+.0%}"))
+    for line in said.evidence:
+        click.echo(f"  {line}")
+    click.echo(f"next: {said.next_step}")

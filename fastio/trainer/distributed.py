@@ -1,0 +1,113 @@
+"""Training on several ranks: the process group of torchrun or SLURM, and what is brought together from all ranks."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+from torch import distributed
+
+from fastio.device.lane import lane_to
+from fastio.errors import FastioError
+from fastio.machine import rank_and_world
+
+__all__ = ["every_rank", "local_device", "mean_over_ranks", "process_group", "rendezvous"]
+
+_TIMEOUT = timedelta(minutes=5)  # of any wait for the other ranks
+_PORT = 29500  # torchrun's own
+_Each = TypeVar("_Each")
+
+
+def local_device(name: str | None, *, environ: Mapping[str, str] = os.environ) -> torch.device:
+    """
+    The device that a user has named; None: a GPU where there is one.
+
+    "cuda" is the GPU of this process on its node, by LOCAL_RANK or SLURM_LOCALID, where it may see several.
+    FastioError where there is no such device.
+    """
+    chosen = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    if chosen == "cuda" and torch.cuda.is_available():
+        place = int(environ.get("LOCAL_RANK", environ.get("SLURM_LOCALID", "0")))
+        return torch.device("cuda", place % torch.cuda.device_count())
+    try:
+        return lane_to(chosen).device
+    except ValueError as exc:
+        raise FastioError(f"--device {chosen}: {exc}") from exc
+
+
+@contextmanager
+def process_group(device: torch.device, *, timeout: timedelta = _TIMEOUT) -> Iterator[tuple[int, int]]:
+    """
+    Rank and world size, in a process group of torch.distributed where the environment names more than one rank.
+
+    Over NCCL for a CUDA device, gloo otherwise; one that the program has begun itself is used as it is. FastioError
+    where the others do not come within ``timeout``, which also ends any later wait for them.
+    """
+    rank, world_size = rank_and_world()
+    if world_size == 1 or distributed.is_initialized():
+        yield rank, world_size
+        return
+    address = rendezvous(os.environ)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    try:
+        distributed.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            init_method=f"tcp://{address}",
+            rank=rank,
+            world_size=world_size,
+            timeout=timeout,
+        )
+    except (distributed.DistError, RuntimeError, ValueError) as exc:
+        raise FastioError(
+            f"rank {rank} of {world_size}: cannot meet the others at {address} ({_first_line(exc)}); start all of them "
+            f"with torchrun or srun, or set MASTER_ADDR and MASTER_PORT"
+        ) from exc
+    try:
+        yield rank, world_size
+    finally:
+        distributed.destroy_process_group()
+
+
+def rendezvous(environ: Mapping[str, str]) -> str:
+    """
+    Where ranks meet, host:port: MASTER_ADDR and MASTER_PORT, else the first node of the SLURM job, else this one.
+
+    Jobs of SLURM that share a node get ports of their own.
+
+    >>> rendezvous({"SLURM_JOB_NODELIST": "gpu[007-010,12],login", "SLURM_JOB_ID": "41"})
+    'gpu007:29541'
+    """
+    first = re.match(r"([^,\[]+)(?:\[(\w+))?", environ.get("SLURM_JOB_NODELIST", "localhost"))
+    assert first is not None
+    host = environ.get("MASTER_ADDR", first[1] + (first[2] or ""))
+    job = int(environ.get("SLURM_JOB_ID", "0"))
+    return f"{host}:{environ.get('MASTER_PORT', _PORT + job % 1000)}"
+
+
+def mean_over_ranks(values: list[float], device: torch.device) -> list[float]:
+    """The mean of each value over all ranks; as they are where there is one."""
+    if not distributed.is_initialized():
+        return values
+    sums = torch.tensor(values, dtype=torch.float64, device=device)
+    distributed.all_reduce(sums)
+    found: list[float] = (sums / distributed.get_world_size()).tolist()
+    return found
+
+
+def every_rank(value: _Each) -> list[_Each]:
+    """What each rank has brought, in their order."""
+    if not distributed.is_initialized():
+        return [value]
+    brought: list[_Each] = [value] * distributed.get_world_size()
+    distributed.all_gather_object(brought, value)
+    return brought
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

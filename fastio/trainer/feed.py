@@ -1,0 +1,104 @@
+"""Batches for a workload: a store's, a folder's or a user's, brought to the device, or random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from fastio.dataset import FastDataset
+from fastio.errors import FastioError
+from fastio.measure.data import Data, DataOptions, open_data, refuse_options
+from fastio.measure.folder import FolderDataset
+from fastio.measure.mock import MockLoader
+from fastio.prefetch import DevicePrefetcher
+from fastio.producer.choose import Layout
+from fastio.schema import TOKENS
+from fastio.trainer.pictures import Classification
+from fastio.trainer.step import StepOptions
+from fastio.trainer.text import NextToken
+from fastio.trainer.workload import Workload
+
+__all__ = ["SYNTHETIC", "feed", "fitted", "open_training", "synthetic"]
+
+SYNTHETIC = "synthetic"
+
+
+@contextmanager
+def open_training(
+    name: str, workload: Workload, options: DataOptions, *, settings: StepOptions
+) -> Iterator[tuple[Data, Workload]]:
+    """
+    Data as ``open_data`` opens them, on their way to the device, or "synthetic" ones; and the workload for them.
+
+    FastioError where the data are nothing for the model, or an option has no effect.
+    """
+    if name == SYNTHETIC:
+        unfit = ("threads", "workers", "shuffle", "crop", "augment")
+        refuse_options(name, "random data are made as the model takes them", options, unfit)
+        yield synthetic(workload, options.batch_size, settings), workload
+        return
+    layout: Layout = "channels_last" if settings.channels_last else "contiguous"
+    with open_data(name, replace(options, layout=layout)) as data:
+        fit = fitted(workload, data)
+        feed(data, fit, settings)
+        yield data, fit
+
+
+def fitted(workload: Workload, data: Data) -> Workload:
+    """
+    The workload for these data: a model of text gets the vocabulary of the store.
+
+    FastioError where the data are known, before anything is read, to be nothing for the model.
+    """
+    source = getattr(data.loader, "dataset", None)
+    if isinstance(workload.task, Classification):
+        _check_classes(workload.task, source, f"{data.name}: {workload.name}")
+        return workload
+    if isinstance(workload.task, NextToken) and isinstance(source, FastDataset):
+        if source.token_reader is None:
+            raise FastioError(
+                f"{data.name}: {workload.name} takes token ids, the store has {source.reader.field.codec!r}; pack text "
+                f"with --tokenizer, or choose another --model"
+            )
+        vocabulary = source.token_reader.vocabulary
+        if not vocabulary:
+            raise FastioError(f"{data.name}: nothing says how many token ids there are; pack with --vocab-size")
+        return replace(workload, task=replace(workload.task, outputs=vocabulary))
+    if isinstance(source, FolderDataset):
+        raise FastioError(f"{data.name}: {workload.name} takes token ids, the folder has pictures")
+    return workload
+
+
+def feed(data: Data, workload: Workload, options: StepOptions) -> None:
+    """Let the batches of ``data`` come to the device ahead of the step, as the model takes them."""
+    # Of what a user's function returns nobody knows whether it is normalised already: the step looks at each batch.
+    known = data.kind in ("store", "folder")
+    task = workload.task
+    transforms = task.transforms(options.dtype, channels_last=options.channels_last) if known else ()
+    data.loader = DevicePrefetcher(data.loader, options.device, transforms=transforms)
+    data.device = options.device
+
+
+def synthetic(workload: Workload, batch_size: int, options: StepOptions) -> Data:
+    """One random batch on the device, for ever: the limit of training."""
+    batch = workload.task.random_batch(batch_size, torch.Generator().manual_seed(options.seed))
+    on_device = MockLoader(batch, options.device).batch
+    batches = MockLoader(workload.task.prepared(on_device, options.layout), options.device)
+    return Data(SYNTHETIC, "synthetic", batches, device=options.device)
+
+
+def _check_classes(task: Classification, source: object, where: str) -> None:
+    """FastioError where a store or a folder has no pictures, no classes, or more of them than the model."""
+    labels = source.labels if isinstance(source, (FastDataset, FolderDataset)) else None
+    if isinstance(source, FastDataset):
+        if not source.reader.is_picture:
+            kind = "token ids" if source.reader.field.codec == TOKENS else source.reader.field.codec
+            raise FastioError(f"{where} takes pictures, the store has {kind!r}; choose another --model")
+        if labels is None:
+            raise FastioError(f"{where} learns classes, the store has no labels; pack with --labels")
+    if labels is not None and labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer) and len(labels):
+        task.check_labels(int(labels.min()), int(labels.max()), where)
