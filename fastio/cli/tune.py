@@ -46,18 +46,23 @@ def tune(data: str, *, batch_size: int, shuffle: bool, crop: int | None, seconds
         grid_data.close()
     if as_json:
         tried = [
-            {"settings": dict(point.settings), "samples_per_s": seen.samples_per_s, "start_s": seen.start_s}
-            for point, seen in tuned.tried
+            {"settings": dict(each.point.settings), "samples_per_s": each.samples_per_s, "rounds": each.rounds}
+            for each in tuned.tried
         ]
         said = {"code": tuned.code, "settings": dict(tuned.point.settings), "samples_per_s": tuned.samples_per_s}
         more = {"seconds": tuned.seconds, "is_complete": tuned.is_complete, "tried": tried}
         echo_json("tune", {"data": data, **said, **more})
         return
     rows = [
-        (", ".join(f"{name}={value}" for name, value in point.settings), number(seen.samples_per_s // 1))
-        for point, seen in tuned.tried[:_SHOWN]
+        (
+            ", ".join(f"{name}={value}" for name, value in each.point.settings),
+            number(each.samples_per_s // 1),
+            str(each.rounds),
+            "chosen" if each.point == tuned.point else "",
+        )
+        for each in tuned.tried[:_SHOWN]
     ]
-    table(("setting", "samples/s"), rows, right=(1,))
-    cut = "" if tuned.is_complete else "; the time was over before the last round, --seconds gives more"
+    table(("setting", "samples/s", "rounds", ""), rows, right=(1, 2))
+    cut = "" if tuned.is_complete else "; too few rounds to be sure, --seconds gives more"
     click.echo(f"\n{counted(len(tuned.tried), 'setting')} tried in {tuned.seconds:.0f} s{cut}. Paste this:\n")
-    click.echo(f"loader = {tuned.code}")
+    click.echo(tuned.code)

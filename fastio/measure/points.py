@@ -150,16 +150,29 @@ class GridData:
             yield DataLoader(self.dataset, options.batch_size, shuffle=options.shuffle, **settings)
 
     def code(self, point: Point) -> str:
-        """The line of Python that builds the point's loader."""
+        """Python that builds the point's loader as ``loader``, imports included; run it where fastio was called."""
         said: dict[str, Any] = {"batch_size": self.options.batch_size}
         if self.options.shuffle and "shuffle" not in dict(point.settings):
             said["shuffle"] = True
         said |= {name: value for name, value in point.settings if name != "non_blocking"}
         arguments = ", ".join(f"{name}={value!r}" for name, value in said.items())
-        if self.kind != "store":
-            return f"DataLoader(dataset, {arguments})"
-        crop = f", transforms={self.options.transforms!r}" if self.options.transforms else ""
-        return f"FastLoader({self.name!r}, {arguments}{crop})"
+        names = sorted({type(step).__name__ for step in self.options.transforms})
+        crop = [f"from fastio.transforms import {', '.join((['Compose'] if self.kind == 'folder' else []) + names)}"]
+        crop = crop if names else []
+        if self.kind == "store":
+            steps = f", transforms={self.options.transforms!r}" if names else ""
+            lines = ["from fastio import FastLoader", *crop, ""]
+            return "\n".join([*lines, f"loader = FastLoader({self.name!r}, {arguments}{steps})"])
+        if self.kind == "folder":
+            steps = f", Compose({self.options.transforms!r})" if names else ""
+            ours = "from fastio.measure.folder import FolderDataset  # or your own dataset"
+            dataset, lines = f"FolderDataset({self.name!r}{steps})", [ours, *crop]
+        else:
+            module, _, function = self.name.rpartition(":")
+            module = module.removesuffix(".py").rpartition("/")[2]
+            dataset, lines = f"{function}()", [f"from {module} import {function}"]
+        lines = ["from torch.utils.data import DataLoader", *lines, ""]
+        return "\n".join([*lines, f"loader = DataLoader({dataset}, {arguments})"])
 
     def close(self) -> None:
         """Release the store; twice does no harm."""

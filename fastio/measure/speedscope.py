@@ -18,7 +18,7 @@ _FASTIO = Path(__file__).parents[1]
 # Code that makes batches: ours without what measures and prints, torch's, and the measured loop's call of any other.
 _TORCH = "/torch/utils/data/"
 _NO_LOADERS = (f"{_FASTIO / 'measure'}/", f"{_FASTIO / 'cli'}/")
-_NEXT_BATCH = ("next_batch", str(_FASTIO / "measure" / "training.py"))
+_NEXT_BATCH = ("next_batch", str(_FASTIO / "measure" / "batch.py"))
 
 
 class Frame(NamedTuple):

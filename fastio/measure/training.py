@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -15,10 +14,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import record_function
 
 from fastio.errors import FastioError
+from fastio.measure.batch import next_batch
 from fastio.measure.trace import LOADER_PREFIX
 from fastio.measure.user_code import is_function_name, load_function
 
-__all__ = ["Recorder", "Schedule", "next_batch", "run_training"]
+__all__ = ["Recorder", "Schedule", "run_training"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,3 @@ class _Run:
         self._steps += 1
         if self._recorder.step(self._steps):
             raise _Enough
-
-
-def next_batch(batches: Iterator[Any]) -> list[Any]:
-    """The next batch in a list, which is empty at the end; a function of its own, to be found in stacks."""
-    return list(islice(batches, 1))

@@ -1,35 +1,50 @@
-"""tune: the best setting of a loader on this machine, found in seconds by giving time to those that do well."""
+"""tune: the best setting of a loader on this machine, found in seconds by a race."""
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from fastio.measure.grid import Repeat, measure_point
+import torch
+
+from fastio.errors import FastioError
+from fastio.measure.batch import move, next_batch, sample_count
 from fastio.measure.points import GridData, Point, Value
+from fastio.measure.race import Race
 
-__all__ = ["Tuned", "candidates", "tune"]
+__all__ = ["Tried", "Tuned", "candidates", "loading_rate", "tune"]
 
 # Settings this close to the best one count as equal, and the cheapest of them is taken.
 _AS_GOOD = 0.03
-# Each round goes through its points so often, so that a busy moment of the machine does not decide.
-_PASSES = 3
+_MOST_ROUNDS = 15
+_ENOUGH_ROUNDS = 5
 _LONGEST_SLICE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A point, the median of its rates, and in how many rounds it was measured."""
+
+    point: Point
+    samples_per_s: float
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
     """
-    The point chosen, its code, and every point tried with its best measurement, fastest first.
+    The point chosen, code that builds its loader, and every point tried: those that stayed longest first.
 
-    ``is_complete`` is False where the time was over before the last rounds.
+    ``is_complete`` is False where the time was over before those that do well had run in five rounds.
     """
 
     point: Point
     code: str
     samples_per_s: float
-    tried: tuple[tuple[Point, Repeat], ...]
+    tried: tuple[Tried, ...]
     seconds: float
     is_complete: bool
 
@@ -47,45 +62,80 @@ def candidates(data: GridData) -> list[Point]:
 
 def tune(data: GridData, points: Sequence[Point], *, seconds: float, progress: Callable[[int, int], None]) -> Tuned:
     """
-    Measure all points, then the better half for longer, and so on until two are left; each round takes the same time.
+    Let all points run in rounds, to and fro, until ``seconds`` have passed or 15 rounds are done.
 
-    A point counts by its best measurement: others on the machine only make it slower. Begins nothing that would not
-    end within ``seconds``. ``progress`` is called with the measurements done, and those with what the round has left.
+    Those that fall behind leave, so that the best ones meet again and again. Of those within 3 % of the best one the
+    cheapest is taken. A round is not begun where it would not end in time; the first one always is. ``progress`` is
+    called with rounds done and rounds to do.
     """
     begun = time.perf_counter()
-    best: dict[Point, Repeat] = {}
-    left, done, is_complete = list(points), 0, True
-    rounds = _rounds(len(points))
-    for count in rounds:
-        left = left[:count]
-        slice_s = min(_LONGEST_SLICE_S, seconds / len(rounds) / (_PASSES * count))
-        for position, point in enumerate(left * _PASSES, 1):
-            if best and time.perf_counter() - begun + slice_s > seconds:
-                is_complete = False
-                break
-            seen = measure_point(data, point, seconds=slice_s, step=_discard)
-            best[point] = max(best.get(point, seen), seen, key=_rate)
-            done += 1
-            progress(done, done + _PASSES * count - position)
-        left = sorted((point for point in left if point in best), key=lambda point: -_rate(best[point]))
-    good = [point for point in left if _rate(best[point]) >= (1 - _AS_GOOD) * _rate(best[left[0]])]
+    race = Race(list(points))
+    round_s = 0.0
+    while race.rounds < _MOST_ROUNDS and len(race.left) > (1 if race.rounds else 0):
+        left_s = begun + seconds - time.perf_counter()
+        if race.rounds and left_s < round_s * len(race.left) / len(points):
+            break
+        slice_s = min(_LONGEST_SLICE_S, max(0.0, left_s) / (_MOST_ROUNDS - race.rounds) / len(race.left))
+        before = time.perf_counter()
+        rates = _round(data, race.left, slice_s, is_back=race.rounds % 2 == 1)
+        round_s = (time.perf_counter() - before) * len(points) / len(race.left)
+        race.add(rates)
+        progress(race.rounds, _MOST_ROUNDS)
+    good = [point for point, ratio in race.ratios().items() if ratio >= 1 - _AS_GOOD]
     chosen = min(good, key=lambda point: point.cost)
-    tried = sorted(best.items(), key=lambda pair: -_rate(pair[1]))
-    passed = time.perf_counter() - begun
-    return Tuned(chosen, data.code(chosen), _rate(best[chosen]), tuple(tried), passed, is_complete)
+    rates_of = race.rates()
+    tried = [Tried(point, statistics.median(rates), len(rates)) for point, rates in rates_of.items()]
+    tried.sort(key=lambda each: (-each.rounds, -each.samples_per_s))
+    return Tuned(
+        point=chosen,
+        code=data.code(chosen),
+        samples_per_s=statistics.median(rates_of[chosen]),
+        tried=tuple(tried),
+        seconds=time.perf_counter() - begun,
+        is_complete=len(race.left) == 1 or race.rounds >= _ENOUGH_ROUNDS,
+    )
 
 
-def _rounds(points: int) -> list[int]:
-    """How many points each round has: all, half of them, and so on to two."""
-    found = [points]
-    while found[-1] > 2:
-        found.append(max(2, found[-1] // 2))
-    return found
+def _round(data: GridData, points: Sequence[Point], slice_s: float, *, is_back: bool) -> list[float]:
+    """Everybody's rate, measured in this order or from the end: a slope of the machine's speed cancels out."""
+    rates = {point: loading_rate(data, point, seconds=slice_s) for point in (reversed(points) if is_back else points)}
+    return [rates[point] for point in points]
 
 
-def _rate(seen: Repeat) -> float:
-    return seen.samples_per_s
+def loading_rate(data: GridData, point: Point, *, seconds: float) -> float:
+    """
+    Samples per second of wall time that the point's loader gives to a loop that does nothing else.
+
+    Batches that were under way together when it began are not counted; from then on for ``seconds``, as many batches
+    as are under way at least, and on into the next epochs. FastioError where the data holds no batch.
+    """
+    together = max(1, min(point.cost[0], point.batches_ahead))
+    device = "cuda" if torch.cuda.is_available() else None
+    samples = 0
+    with data.loader(point) as loader:
+        begun, ends = 0.0, float("inf")
+        for number, batch in enumerate(_endless(loader, data.name)):
+            if number >= together:
+                samples += sample_count(batch)
+                if device is not None:
+                    move(batch, device, non_blocking=bool(point.get("non_blocking", False)))
+            # In whole turns of all workers: their batches come together.
+            if (number + 1) % together == 0:
+                now = time.perf_counter()
+                if number + 1 == together:
+                    begun, ends = now, now + seconds
+                elif now >= ends:
+                    break
+        return samples / (time.perf_counter() - begun)
 
 
-def _discard(batch: object) -> None:
-    """The step of a loader's limit: none."""
+def _endless(loader: Iterable[Any], name: str) -> Iterator[Any]:
+    """Epoch after epoch; no batch is kept here."""
+    while True:
+        batches = iter(loader)
+        held = next_batch(batches)
+        if not held:
+            raise FastioError(f"{name}: the loader gave no batch; there is nothing to measure")
+        while held:
+            yield held.pop()
+            held = next_batch(batches)

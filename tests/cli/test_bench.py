@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -165,6 +166,9 @@ def test_tune(png_stores: dict[str, Path]) -> None:
     arguments = ("tune", png_stores["lmdb"], "--seconds", 0.5, "--batch-size", 10, "--shuffle")
     said = json.loads(run(*arguments, "--json"))
 
-    assert said["code"].startswith("FastLoader(")
+    names: dict[str, Any] = {}
+    exec(said["code"], names)
+    with names["loader"] as loader:
+        assert len(next(iter(loader))[0]) == 10
     assert "shuffle=True" in said["code"]
     assert f"loader = FastLoader('{png_stores['lmdb']}', batch_size=10, shuffle=True, threads=" in run(*arguments)

@@ -1,4 +1,4 @@
-"""The grid: its points, their loaders, early stops, and the choice of tune."""
+"""The grid: its points, their loaders, early stops, code to paste."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from fastio import FastDataset, FastLoader
+from fastio import FastLoader
 from fastio.errors import FastioError
-from fastio.measure import grid, points, tune
+from fastio.measure import grid, points
 from fastio.measure.data import DataOptions
 from fastio.measure.grid import Repeat, measure_point, run_grid
 from fastio.measure.points import GridData, Point
-from fastio.measure.tune import candidates
 from tests.conftest import encode, pictures
 
 
@@ -93,22 +92,39 @@ def test_an_epoch_without_a_batch_is_no_point(folder: Path) -> None:
 
 
 def test_a_point_becomes_its_loader(store: GridData, folder: Path) -> None:
-    """The loader has the settings, and the line of code builds the same one."""
+    """The loader has the settings."""
     ours = Point(store.name, (("threads", 1), ("prefetch_batches", 2), ("shuffle", True)))
     with store.loader(ours) as loader:
         assert isinstance(loader, FastLoader)
         assert loader.state_dict()["shuffle"] is True
-    built = eval(store.code(ours), {"FastLoader": FastLoader})
-    with built:
-        state = built.state_dict()
-    assert (state["batch_size"], state["shuffle"]) == (10, True)
 
     files = GridData(str(folder), DataOptions(batch_size=4, shuffle=True))
-    torchs = Point(files.name, (("num_workers", 0), ("drop_last", True)))
-    with files.loader(torchs) as loader:
+    with files.loader(Point(files.name, (("num_workers", 0), ("drop_last", True)))) as loader:
         assert isinstance(loader, DataLoader)
         assert loader.drop_last
-    assert files.code(torchs) == "DataLoader(dataset, batch_size=4, shuffle=True, num_workers=0, drop_last=True)"
+
+
+def built(code: str) -> Any:
+    """What running the code calls ``loader``."""
+    names: dict[str, Any] = {}
+    exec(code, names)
+    return names["loader"]
+
+
+@pytest.mark.parametrize("crop", [None, 4])
+def test_the_code_runs_as_it_is(crop: int | None, png_stores: dict[str, Path], folder: Path) -> None:
+    """Imports and all, it makes a loader with the settings, which gives batches of that size."""
+    data = GridData(str(png_stores["lmdb"]), DataOptions(batch_size=10, shuffle=True, crop=crop))
+    with built(data.code(Point(data.name, (("threads", 1), ("prefetch_batches", 2))))) as loader:
+        state = loader.state_dict()
+        (images, _) = next(iter(loader))
+    data.close()
+    assert (state["batch_size"], state["shuffle"], len(images)) == (10, True, 10)
+    assert crop is None or images.shape[-2:] == (4, 4) or images.shape[1:3] == (4, 4)
+
+    files = GridData(str(folder), DataOptions(batch_size=3, crop=crop))
+    loader = built(files.code(Point(files.name, (("num_workers", 0), ("drop_last", True)))))
+    assert [3, 3] == [len(images) for images, _ in loader]
 
 
 def test_a_dataset_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, png_stores: dict[str, Path]) -> None:
@@ -123,6 +139,9 @@ def test_a_dataset_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     with data.loader(Point(data.name, (("num_workers", 0),))) as loader:
         assert [[0, 1, 2], [3, 4, 5], [6, 7]] == [batch.tolist() for batch in loader]
     assert data.batches == 3
+    for name in ("user_grid:made", f"{tmp_path}/user_grid.py:made"):
+        code = GridData(name, DataOptions(batch_size=3)).code(Point(name, (("num_workers", 0),)))
+        assert [3, 3, 2] == [len(batch) for batch in built(code)]
     with pytest.raises(FastioError, match="expected a dataset"):
         GridData("user_grid:dataset", DataOptions())
 
@@ -151,50 +170,6 @@ def test_rows_are_sorted_and_hopeless_ones_stop(store: GridData, monkeypatch: py
     assert [False, False, True] == [row.stopped_early for row in rows]
     assert done[-1] == (9, 9)
     assert rows[0].spread("loading_s") == (1.0, 1.0)
-
-
-@pytest.mark.parametrize("best", [1, 2, 4, 8])
-def test_tune_finds_the_best(best: int, store: GridData, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the fastest point is, it is found, with its code."""
-    chosen = [Point(store.name, (("threads", threads),)) for threads in (1, 2, 4, 8)]
-    monkeypatch.setattr(
-        tune, "measure_point", lambda data, point, **_: _repeat(1.0 if point.get("threads", 0) == best else 1.5)
-    )
-    tuned = tune.tune(store, chosen, seconds=60, progress=lambda *_: None)
-
-    assert tuned.point.get("threads", 0) == best
-    assert f"threads={best}" in tuned.code
-    assert len(tuned.tried) == 4
-    assert tuned.is_complete
-
-
-def test_tune_takes_the_cheapest_of_equals(store: GridData, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within 3 %, fewer CPUs are worth more."""
-    chosen = [Point(store.name, (("threads", threads),)) for threads in (2, 1)]
-    monkeypatch.setattr(
-        tune, "measure_point", lambda data, point, **_: _repeat(1.0 if point.get("threads", 0) == 2 else 1.02)
-    )
-
-    assert tune.tune(store, chosen, seconds=60, progress=lambda *_: None).point.get("threads", 0) == 1
-
-
-def test_tune_keeps_its_time(store: GridData, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the time is over, one point at least has been measured, and it is said that others were not."""
-    monkeypatch.setattr(tune, "measure_point", lambda data, point, **_: _repeat(1.0))
-    tuned = tune.tune(store, candidates(store), seconds=0.0, progress=lambda *_: None)
-
-    assert len(tuned.tried) == 1
-    assert not tuned.is_complete
-
-
-def test_candidates_change_no_sample(store: GridData, folder: Path) -> None:
-    """tune decides neither on shuffling nor on the last batch; workers stay alive."""
-    files = candidates(GridData(str(folder), DataOptions(batch_size=4)))
-
-    assert all("shuffle" not in dict(point.settings) for point in candidates(store))
-    assert all("drop_last" not in dict(point.settings) for point in files)
-    assert all(point.get("persistent_workers", False) for point in files if point.get("num_workers", 0))
-    assert isinstance(store.dataset, FastDataset)
 
 
 def _repeat(step_s: float) -> Repeat:
