@@ -46,7 +46,7 @@ def process_group(device: torch.device, *, timeout: timedelta = _TIMEOUT) -> Ite
     Rank and world size, in a process group of torch.distributed where the environment names more than one rank.
 
     Over NCCL for a CUDA device, gloo otherwise; one that the program has begun itself is used as it is. FastioError
-    where the others do not come within ``timeout``, which also ends any later wait for them.
+    where the others do not come within ``timeout``, or a later wait for one of them is in vain.
     """
     rank, world_size = rank_and_world()
     if world_size == 1 or distributed.is_initialized():
@@ -63,13 +63,20 @@ def process_group(device: torch.device, *, timeout: timedelta = _TIMEOUT) -> Ite
             world_size=world_size,
             timeout=timeout,
         )
-    except (distributed.DistError, RuntimeError, ValueError) as exc:
+    except (RuntimeError, ValueError) as exc:
         raise FastioError(
             f"rank {rank} of {world_size}: cannot meet the others at {address} ({_first_line(exc)}); start all of them "
             f"with torchrun or srun, or set MASTER_ADDR and MASTER_PORT"
         ) from exc
     try:
         yield rank, world_size
+    except RuntimeError as exc:
+        if not (isinstance(exc, distributed.DistError) or "gloo" in str(exc)):  # gloo has no exception of its own
+            raise
+        raise FastioError(
+            f"rank {rank} of {world_size}: another rank has ended or does not answer ({_first_line(exc)}); look for "
+            f"its own message"
+        ) from exc
     finally:
         distributed.destroy_process_group()
 
@@ -110,4 +117,5 @@ def every_rank(value: _Each) -> list[_Each]:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]
+    """The first sentence of what torch says, without the place in its sources."""
+    return re.split(r"\n|\. ", re.sub(r"^\[[^\]]*\] ", "", str(error).strip()))[0]

@@ -32,7 +32,7 @@ def open_training(
     name: str, workload: Workload, options: DataOptions, *, settings: StepOptions
 ) -> Iterator[tuple[Data, Workload]]:
     """
-    Data as ``open_data`` opens them, on their way to the device, or "synthetic" ones; and the workload for them.
+    Data as ``open_data`` opens them, for ``feed``, or "synthetic" ones; and the workload for them.
 
     FastioError where the data are nothing for the model, or an option has no effect.
     """
@@ -56,7 +56,8 @@ def fitted(workload: Workload, data: Data) -> Workload:
     """
     source = getattr(data.loader, "dataset", None)
     if isinstance(workload.task, Classification):
-        _check_classes(workload.task, source, f"{data.name}: {workload.name}")
+        if data.kind != "function":  # whose labels may be others than those of the dataset behind its loader
+            _check_classes(workload.task, source, f"{data.name}: {workload.name}")
         return workload
     if isinstance(workload.task, NextToken) and isinstance(source, FastDataset):
         if source.token_reader is None:
@@ -74,12 +75,14 @@ def fitted(workload: Workload, data: Data) -> Workload:
 
 
 def feed(data: Data, workload: Workload, options: StepOptions) -> None:
-    """Let the batches of ``data`` come to the device ahead of the step, as the model takes them."""
-    # Of what a user's function returns nobody knows whether it is normalised already: the step looks at each batch.
-    known = data.kind in ("store", "folder")
-    task = workload.task
-    transforms = task.transforms(options.dtype, channels_last=options.channels_last) if known else ()
-    data.loader = DevicePrefetcher(data.loader, options.device, transforms=transforms)
+    """
+    Let the batches of a store or a folder come to the device ahead of the step, as the model takes them.
+
+    A user's loader is left as it is: it may be on the device already, or normalised. The step sees to its batches.
+    """
+    if data.kind != "function":
+        transforms = workload.task.transforms(options.dtype, channels_last=options.channels_last)
+        data.loader = DevicePrefetcher(data.loader, options.device, transforms=transforms)
     data.device = options.device
 
 

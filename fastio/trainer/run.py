@@ -82,7 +82,7 @@ def train(data: Data, step: TrainStep, steps: int, *, on_step: Callable[[int, in
 
 
 def accuracy(step: TrainStep, batches: Iterable[Any]) -> float:
-    """The part, 0 to 1, of all pictures of ``batches``, on the step's device, whose class the network tells rightly."""
+    """The part, 0 to 1, of all pictures of ``batches`` whose class the network tells rightly."""
     network, task, options = step.network, step.workload.task, step.options
     if not isinstance(task, Classification):
         raise FastioError(f"{step.workload.name} learns no classes: there is nothing to tell rightly")
@@ -91,7 +91,7 @@ def accuracy(step: TrainStep, batches: Iterable[Any]) -> float:
     count = 0
     with torch.no_grad(), options.autocast():
         for batch in batches:
-            images, labels = task.prepared(batch, options.layout)
+            images, labels = step.prepared(batch)
             right += (network(images).argmax(1) == labels).sum()
             count += len(labels)
     network.train()

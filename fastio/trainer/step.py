@@ -10,6 +10,7 @@ import torch
 from torch import distributed
 
 from fastio.errors import FastioError
+from fastio.measure.batch import move
 from fastio.trainer.workload import Workload
 
 __all__ = ["Amp", "StepOptions", "TrainStep"]
@@ -55,9 +56,9 @@ class TrainStep:
     """
     ``loss = step(batch)``: forward, backward, optimizer; ``loss`` is a tensor, and nothing waits for the device.
 
-    The batch lies on the device of ``options``. The first one is checked: FastioError, naming ``where`` it comes from,
-    where the network cannot learn from it. In a process group the gradients are those of all ranks
-    (DistributedDataParallel). TF32 is torch's switch for the process: the latest TrainStep on CUDA sets it.
+    A batch that is not on the device of ``options`` is copied there. The first one is checked: FastioError, naming
+    ``where`` it comes from, where the network cannot learn from it. In a process group the gradients are those of all
+    ranks (DistributedDataParallel). TF32 is torch's switch for the process: the latest TrainStep on CUDA sets it.
     """
 
     def __init__(self, workload: Workload, options: StepOptions, *, where: str = "the batch") -> None:
@@ -86,7 +87,7 @@ class TrainStep:
             self.workload.task.check(batch, self.where)
             self._is_first = False
         options = self.options
-        batch = self.workload.task.prepared(batch, options.layout)
+        batch = self.prepared(batch)
         with options.autocast():
             loss = self._loss(batch)
         if self._scaler is None:
@@ -98,6 +99,11 @@ class TrainStep:
             self._scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         return loss.detach()
+
+    def prepared(self, batch: Any) -> Any:
+        """The batch on the device, as the network takes it; one that is so already as it is."""
+        on_device = move(batch, self.options.device, non_blocking=True)
+        return self.workload.task.prepared(on_device, self.options.layout)
 
     def _loss(self, batch: Any) -> torch.Tensor:
         if not self.options.compiled:

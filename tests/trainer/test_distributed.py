@@ -50,6 +50,19 @@ said = {
 }
 Path(out, f"{rank}.json").write_text(json.dumps(said))
 """
+# Rank 1 leaves the group, rank 0 goes on, and says in one line what it makes of that.
+ENDING = """
+import sys, torch
+from fastio.errors import FastioError
+from fastio.trainer.distributed import mean_over_ranks, process_group
+
+try:
+    with process_group(torch.device("cpu")) as (rank, _):
+        if rank == 0:
+            mean_over_ranks([1.0], torch.device("cpu"))
+except FastioError as exc:
+    sys.exit(str(exc))
+"""
 
 
 def free_port() -> int:
@@ -127,6 +140,25 @@ def test_a_rank_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
         process_group(torch.device("cpu"), timeout=timedelta(seconds=1)),
     ):
         pass
+
+
+def test_a_rank_that_ends() -> None:
+    """The others are told so in one line, and do not wait."""
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", ENDING], env=environment(**meeting, RANK=rank), stderr=subprocess.PIPE, text=True
+        )
+        for rank in "01"
+    ]
+    try:
+        said = [each.communicate(timeout=SECONDS)[1].strip() for each in ranks]
+    finally:
+        for each in ranks:
+            each.kill()
+    assert [1, 0] == [each.returncode for each in ranks]
+    assert said[0].startswith("rank 0 of 2: another rank has ended or does not answer (Connection closed by peer")
+    assert "\n" not in said[0]
 
 
 def test_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:

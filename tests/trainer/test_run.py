@@ -245,7 +245,7 @@ def test_options_of_random_data() -> None:
 
 
 def test_a_users_loader_is_taken_as_it_comes() -> None:
-    """Whatever its labels: the first batch is looked at by the step."""
+    """Whatever the dataset behind it: the first batch is looked at by the step."""
     data = Data("mine", "function", [1])
 
     assert fitted(CIFAR, data) is CIFAR
