@@ -109,9 +109,8 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
         "fastio.text_collate",
         "fastio.token_reader",
     }
-    measuring = {
-        f"fastio.measure.{name}" for name in ("batch", "bus", "folder", "grid", "points", "profiler", "training")
-    }
+    tools = ("batch", "bus", "folder", "grid", "points", "profiler", "training", "tune")
+    measuring = {f"fastio.measure.{name}" for name in tools}
     assert users <= {"fastio.dataset", "fastio.iterable", "fastio.loader", *tensors, *measuring}
 
 
