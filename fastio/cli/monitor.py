@@ -171,14 +171,19 @@ def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
     found["network received"] = (sample.network_received_bytes_per_s, rate)
     found["network sent"] = (sample.network_sent_bytes_per_s, rate)
     for gpu in sample.gpus:
+        place = f"GPU {gpu.index}" + ("" if gpu.mig_index is None else f" slice {gpu.mig_index}")
         known: tuple[tuple[str, float | None, Callable[[float], str]], ...] = (
             ("utilisation", gpu.utilization_percent, percent),
+            ("SM active", gpu.sm_active_percent, percent),
+            ("SM occupancy", gpu.sm_occupancy_percent, percent),
+            ("Tensor cores", gpu.tensor_active_percent, percent),
+            ("DRAM active", gpu.dram_active_percent, percent),
             ("memory", gpu.memory_used_bytes, size),
             ("temperature", gpu.temperature_c, lambda value: f"{value:.0f} C"),
             ("PCIe received", gpu.pcie_received_bytes_per_s, rate),
             ("PCIe sent", gpu.pcie_sent_bytes_per_s, rate),
         )
-        found |= {f"GPU {gpu.index} {name}": (value, show) for name, value, show in known if value is not None}
+        found |= {f"{place} {name}": (value, show) for name, value, show in known if value is not None}
     found["this monitor, CPU of one"] = (sample.own_cpu_percent, percent)
     return found
 

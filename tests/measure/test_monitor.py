@@ -1,20 +1,16 @@
-"""The monitor: its figures make sense, a process is followed with its children, GPUs are what NVML says."""
+"""The monitor: its figures make sense, a process is followed with its children."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import types
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from fastio.errors import FastioError
-from fastio.measure import gpus
-from fastio.measure.gpus import Gpus
 from fastio.measure.monitor import Monitor
 
 
@@ -106,74 +102,3 @@ def test_the_end_of_a_process_is_the_end() -> None:
         assert monitor.sample() is None
     with pytest.raises(FastioError, match="no such process"):
         Monitor(child.pid)
-
-
-class FakeNvml(types.ModuleType):
-    """A driver with one GPU that tells all but its PCIe rates."""
-
-    NVML_PCIE_UTIL_RX_BYTES, NVML_PCIE_UTIL_TX_BYTES, NVML_TEMPERATURE_GPU = 1, 0, 0
-
-    class NVMLError(Exception):
-        """What NVML raises."""
-
-    def __init__(self, *, broken: bool = False) -> None:
-        super().__init__("pynvml")
-        self.broken = broken
-        self.is_open = False
-
-    def nvmlInit(self) -> None:
-        if self.broken:
-            raise self.NVMLError("Driver Not Loaded")
-        self.is_open = True
-
-    def nvmlShutdown(self) -> None:
-        self.is_open = False
-
-    def nvmlDeviceGetCount(self) -> int:
-        return 1
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlDeviceGetName(self, handle: int) -> bytes:
-        return b"H200"
-
-    def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
-        return types.SimpleNamespace(gpu=87)
-
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
-        return types.SimpleNamespace(used=1, total=2)
-
-    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
-        return 40
-
-    def nvmlDeviceGetPcieThroughput(self, handle: int, counter: int) -> int:
-        if counter == 0:
-            raise self.NVMLError("Not Supported")
-        return 5
-
-
-def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the driver says, in our units; None for what it does not; the source is named."""
-    nvml = FakeNvml()
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    reader = Gpus()
-    (seen,) = reader.sample()
-
-    assert (seen.name, seen.utilization_percent, seen.temperature_c) == ("H200", 87.0, 40)
-    assert (seen.memory_used_bytes, seen.memory_total_bytes) == (1, 2)
-    assert (seen.pcie_received_bytes_per_s, seen.pcie_sent_bytes_per_s) == (5000.0, None)
-    assert "NVML" in reader.source
-    reader.close()
-    reader.close()
-    assert not nvml.is_open
-
-
-def test_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No driver or no package: no figures, and the reason."""
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(broken=True))
-    assert "Driver Not Loaded" in Gpus().source
-
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert "fastio[monitor]" in Gpus().source
-    assert gpus.Gpus().sample() == ()
