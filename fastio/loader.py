@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import operator
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -13,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, get_args
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 import torch
@@ -25,7 +24,9 @@ from fastio.batches import Batches, BatchSampler, OrderSampler
 from fastio.dataset import FastDataset
 from fastio.device import Delivery, Numbered
 from fastio.device.lane import lane_to
+from fastio.epoch_sampler import ClosedBatchSampler, EpochSampler
 from fastio.errors import SampleError
+from fastio.loader_options import check_choices, check_sampler, check_subclass, whole, whole_epoch
 from fastio.machine import available_cpus, rank_and_world
 from fastio.metrics import LoaderStats
 from fastio.mixing import warn_if_sorted
@@ -83,8 +84,8 @@ class FastLoader:
     * ``batch_sampler``: LengthBucketSampler, PackSampler or another ``BatchSampler``, in the place of ``batch_size``,
       ``shuffle``, ``drop_last``, ``uneven``, ``rank`` and ``world_size``.
     * ``shuffle``: False, True (see ``sampler.block_order``) or "full"; ``seed`` and epoch name the order.
-    * Each iteration is an epoch of its own: the counter moves on when an iteration begins, ``set_epoch``
-      sets it. Several iterators may run at once, each in its own epoch.
+    * Each iteration is an epoch of its own: the counter moves on when its first batch is asked for, ``set_epoch``
+      (or ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
     * ``rank`` and ``world_size`` as in ``rank_and_world``; ``uneven`` as in ``Division``: all ranks get equal batches.
     * ``threads=0``: as many as ``available_cpus``, or after a second the fewer that the loop needs (``stats.threads``,
       see ``thread_tuner``); a number is kept. ``prefetch_batches`` are decoded ahead; memory is that of
@@ -113,6 +114,10 @@ class FastLoader:
     kills daemon threads inside native calls, and C++ ends the process ("terminate called").
     """
 
+    # As of a DataLoader without worker processes, for those who ask.
+    num_workers: ClassVar[int] = 0
+    prefetch_factor: ClassVar[int | None] = None
+
     def __init__(  # noqa: PLR0913 - torch's DataLoader is called like this, and its users are ours
         self,
         dataset: FastDataset | str | Path,
@@ -137,27 +142,31 @@ class FastLoader:
         device: torch.device | str | int | None = None,
         cache: Cache | None = None,
     ) -> None:
-        _check_choices(dataset, shuffle=shuffle, on_error=on_error)
-        threads = _whole("threads", threads, "0 (as many as available) or more", least=0)
-        prefetch_batches = _whole("prefetch_batches", prefetch_batches, "1 or more", least=1)
+        check_choices(dataset, shuffle=shuffle, on_error=on_error)
+        threads = whole("threads", threads, "0 (as many as available) or more", least=0)
+        prefetch_batches = whole("prefetch_batches", prefetch_batches, "1 or more", least=1)
         self._owns_dataset = not isinstance(dataset, FastDataset)
         self.dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
         self._store = self.dataset.store.identity  # kept, for a state is asked for after close() too
-        seed = _whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
+        seed = whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
         self.division: Division | None = None
         if batch_sampler is None:
-            self.batch_size = _whole("batch_size", batch_size, "a whole number from 1", least=1)
+            batch_size = whole("batch_size", batch_size, "a whole number from 1", least=1)
+            self.batch_size: int | None = batch_size  # None where the batch_sampler decides
             self.rank, self.world_size = rank_and_world(rank, world_size)
-            self.division = Division(len(self.dataset), self.batch_size, self.world_size, uneven, drop_last)
+            self.division = Division(len(self.dataset), batch_size, self.world_size, uneven, drop_last)
             self._sampler: BatchSampler = OrderSampler(
                 self.division, rank=self.rank, shuffle=shuffle, seed=seed, sizes=partial(_sample_bytes, self.dataset)
             )
         else:
-            given = {"batch_size": batch_size, "rank": rank, "world_size": world_size, "shuffle": shuffle or None}
-            _check_sampler(self.dataset, batch_sampler, {**given, "drop_last": drop_last or None})
+            given = {"batch_size": batch_size, "shuffle": shuffle or None, "drop_last": drop_last or None}
+            check_sampler(self.dataset, batch_sampler, given, rank=rank, world_size=world_size)
             self._sampler = batch_sampler
+            self.batch_size = None
             self.rank, self.world_size = batch_sampler.rank, batch_sampler.world_size
-        _check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
+        check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
+        self.drop_last = drop_last
+        self.pin_memory = torch.cuda.is_available() if pin_memory is None else pin_memory
         self._depth = prefetch_batches
         self._on_error = on_error
         check_cache(self.dataset, cache, device=device, on_error=on_error, is_native=is_native(self.dataset))
@@ -181,7 +190,7 @@ class FastLoader:
                 depth=prefetch_batches,
                 on_error=on_error,
                 verify=verify,
-                pin_memory=torch.cuda.is_available() if pin_memory is None else pin_memory,
+                pin_memory=self.pin_memory,
             ),
         )
         self._tuner = ThreadTuner() if threads == 0 and isinstance(self._producer, NativeProducer) else None
@@ -214,7 +223,7 @@ class FastLoader:
         if self._delivery is None:
             return self._batches(position, is_numbered=False)
         ahead = replace(position)  # of the copies; the consumer's own moves when a batch reaches it
-        numbered = self._batches(ahead, is_numbered=True)
+        numbered = self._batches(ahead, is_numbered=True, consumer=position)
         return self._delivery.run(numbered, place=lambda: ahead.place, arrive=position.move)
 
     def numbered(self) -> Iterator[Numbered]:
@@ -222,19 +231,27 @@ class FastLoader:
         return self._batches(self._begin(), is_numbered=True)
 
     def _begin(self) -> _Position:
-        """The position of a new iteration; the one after it will be the next epoch."""
+        """The position of a new iteration, which counts as an epoch when its first batch is asked for."""
         self._check_open()
         if self.dataset.transform is not None and isinstance(self._producer, NativeProducer):
             raise ValueError(
                 f"{self.dataset.store.path}: the dataset got its transform after this FastLoader was built, which "
                 f"decodes without one; set it before, or build the loader anew"
             )
-        position = self._seen = self._next
-        self._next = _Position(position.epoch + 1, 0)
-        return position
+        self._seen = replace(self._next)
+        return self._seen
 
-    def _batches(self, position: _Position, *, is_numbered: bool) -> Iterator[Any]:
+    def _start(self, position: _Position, consumer: _Position) -> None:
+        """Take the next epoch, whatever has been set or loaded since ``iter``; the one after it is next then."""
+        for each in (position, consumer):
+            each.move(self._next.place)
+        self._seen = consumer
+        self._next = _Position(position.epoch + 1, 0)
+
+    def _batches(self, position: _Position, *, is_numbered: bool, consumer: _Position | None = None) -> Iterator[Any]:
         """One epoch from ``position`` on, which moves with the consumer; each batch alone, or as Numbered."""
+        self._check_open()
+        self._start(position, consumer or position)
         left = self._left(position)
         self._look_at_mixing(left)
         parts = left.slices()
@@ -298,6 +315,7 @@ class FastLoader:
         """Let rank 0 say, once, that the block shuffle of this store mixes its classes badly."""
         if self._looks_at_mixing and self.dataset.labels is not None:
             self._looks_at_mixing = False
+            assert self.batch_size is not None
             warn_if_sorted(self.dataset.store.path, self.dataset.labels, batches, batch_size=self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
@@ -307,7 +325,7 @@ class FastLoader:
         After ``load_state_dict``, naming the epoch of the state keeps the position within it, so that the usual
         ``for epoch in range(...): loader.set_epoch(epoch)`` resumes too; another epoch begins at its beginning.
         """
-        epoch = _whole_epoch(epoch)
+        epoch = whole_epoch(epoch)
         if epoch != self._next.epoch:
             self._next = self._seen = _Position(epoch, 0)
 
@@ -336,9 +354,9 @@ class FastLoader:
             raise ValueError(
                 f"the state belongs to another loader: {'; '.join(differences)}; build the loader as it was"
             )
-        epoch = _whole_epoch(state.get("epoch", -1))
+        epoch = whole_epoch(state.get("epoch", -1))
         count = self._sampler.count(epoch)
-        batch = _whole("batch", state.get("batch", -1), f"0 to {count} in the state", least=0, below=count + 1)
+        batch = whole("batch", state.get("batch", -1), f"0 to {count} in the state", least=0, below=count + 1)
         self._next = self._seen = _Position(epoch, batch)
 
     def _configuration(self) -> dict[str, Any]:
@@ -349,6 +367,16 @@ class FastLoader:
             "transforms": repr(self._fused.transforms) if self._fused and self._fused.transforms.transforms else None,
             "quality": self.quality,
         }
+
+    @property
+    def sampler(self) -> EpochSampler:
+        """For ``loader.sampler.set_epoch(epoch)``, as loops written for a DistributedSampler have it."""
+        return EpochSampler(lambda: self._sampler.plan(self._next.epoch), self.set_epoch)
+
+    @property
+    def batch_sampler(self) -> ClosedBatchSampler:
+        """For trainers that look for one; TypeError where it is iterated."""
+        return ClosedBatchSampler(self.sampler)
 
     @property
     def stats(self) -> LoaderStats:
@@ -397,63 +425,3 @@ def _numbered(made: Made, indices: NDArray[np.int64], epoch: int) -> Numbered:
     if made.samples < len(indices):
         indices = indices[~np.isin(indices, [error.index for error in made.errors])]
     return Numbered(made.batch, epoch, indices)
-
-
-def _check_choices(dataset: object, *, shuffle: object, on_error: object) -> None:
-    """TypeError or ValueError for an argument that would only fail later, and elsewhere."""
-    if not isinstance(dataset, (FastDataset, str, Path)):
-        raise TypeError(
-            f"FastLoader needs a FastDataset or the path of a store, got {type(dataset).__name__}; for a part of "
-            f"one, pass a subclass of FastDataset with its own __len__ and __getitem__, or use torch's DataLoader"
-        )
-    # By identity: 1 and numpy's True equal True and would be another configuration in a saved state.
-    if not (shuffle is False or shuffle is True or (isinstance(shuffle, str) and shuffle == "full")):
-        raise ValueError(f"shuffle={shuffle!r}: expected False, True (block shuffle) or 'full'")
-    if on_error not in get_args(OnError):
-        raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))}")
-
-
-def _check_sampler(dataset: FastDataset, sampler: BatchSampler, given: Mapping[str, object]) -> None:
-    """TypeError or ValueError for no BatchSampler, one of another dataset, or what it decides given beside it."""
-    if not isinstance(sampler, BatchSampler):
-        raise TypeError(
-            f"batch_sampler={type(sampler).__name__}: expected LengthBucketSampler, PackSampler or another with "
-            f"plan(epoch), count(epoch) and configuration(), see fastio.batches.BatchSampler"
-        )
-    twice = [name for name, value in given.items() if value is not None]
-    if twice:
-        raise ValueError(f"{', '.join(twice)}: the batch_sampler decides that; leave it out here")
-    samples = sampler.configuration().get("samples", len(dataset))
-    if samples != len(dataset):
-        raise ValueError(f"{dataset.store.path}: {len(dataset)} samples, but the batch_sampler plans {samples}")
-
-
-def _whole(name: str, number: int | None, expected: str, *, least: int, below: int = 1 << 63) -> int:
-    """The number as Python's int, of numpy's integers too; ValueError for any other number."""
-    try:
-        whole = least - 1 if number is None else operator.index(number)
-    except TypeError:
-        whole = least - 1
-    if not least <= whole < below:
-        raise ValueError(f"{name}={number!r}: expected {expected}")
-    return whole
-
-
-def _check_subclass(dataset: FastDataset, *, shuffle: Shuffle, on_error: OnError) -> None:
-    """ValueError where the loader would take the store's samples for those that a subclass makes of them."""
-    path, kind = dataset.store.path, type(dataset)
-    overrides = kind.__getitem__ is not FastDataset.__getitem__ or kind.__getitems__ is not FastDataset.__getitems__
-    if on_error == "zero" and overrides and kind.blank is FastDataset.blank:
-        raise ValueError(
-            f"{path}: on_error='zero' cannot know the label of a sample that {kind.__name__} makes itself; "
-            f"use on_error='skip' or 'raise', or give {kind.__name__} a blank(index) of its own"
-        )
-    if shuffle is True and len(dataset) != len(dataset.store):
-        raise ValueError(
-            f"{path}: shuffle=True goes by the places of the store's {len(dataset.store)} samples, but "
-            f"{kind.__name__} has {len(dataset)}; use shuffle='full'"
-        )
-
-
-def _whole_epoch(epoch: int) -> int:
-    return _whole("epoch", epoch, "0 <= epoch < 2**32", least=0, below=1 << 32)

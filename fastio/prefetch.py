@@ -79,7 +79,13 @@ class DevicePrefetcher:
             place = partial(_place, self.batches, counted)
             self._epoch, self._done = self._epoch + 1, 0
         self._seen = seen = _Seen(place())
-        return self._delivery.run(source, place=place, arrive=seen.arrive)
+        return self._delivery.run(source, place=place, arrive=partial(self._arrive, seen))
+
+    def _arrive(self, seen: _Seen, place: dict[str, Any] | None) -> None:
+        """The consumer has had what is before ``place``; with its first batch, its iteration is the latest."""
+        if not seen.has_begun:
+            self._seen, seen.has_begun = seen, True
+        seen.place = place
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch, in the loader (or its samplers) and for random numbers."""
@@ -154,10 +160,7 @@ class _Seen:
     """Where an iteration stands, as its consumer sees it."""
 
     place: Any
-
-    def arrive(self, place: Any) -> None:
-        """The consumer has had what is before it."""
-        self.place = place
+    has_begun: bool = False
 
 
 def _place(loader: Any, counted: _Counted) -> dict[str, Any] | None:

@@ -14,14 +14,15 @@ LAYERS = (
     {"__main__"},
     {"cli"},
     {"trainer"},
-    {"converters", "measure"},
+    {"converters", "integrations", "measure"},
     {"loader", "prefetch"},
+    {"loader_options"},
     {"device", "producer"},
     {"dataset", "transforms", "text_collate"},
     {"token_reader"},
     {"bucket_sampler", "pack_sampler"},
     {"planned_sampler"},
-    {"iterable", "mixing"},
+    {"epoch_sampler", "iterable", "mixing"},
     {"batches"},
     {"collate", "sampler", "reading"},
     {"store", "codec"},
@@ -111,7 +112,9 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
     }
     tools = ("batch", "bus", "folder", "grid", "points", "profiler", "training", "tune")
     measuring = {f"fastio.measure.{name}" for name in tools}
-    assert users <= {"fastio.dataset", "fastio.iterable", "fastio.loader", *tensors, *measuring}
+    loading = {"fastio.dataset", "fastio.epoch_sampler", "fastio.iterable", "fastio.loader"}
+    adapters = {f"fastio.integrations.{name}" for name in ("factory", "lightning", "prepared", "transformers")}
+    assert users <= {*loading, *adapters, *tensors, *measuring}
 
 
 def test_the_map_names_every_module() -> None:

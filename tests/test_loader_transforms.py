@@ -358,16 +358,16 @@ def test_a_chain_or_one(stores: dict[str, Path]) -> None:
     assert torch.equal(got[0], got[2])
 
 
-def test_the_recipes_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The README's lines run as they stand there."""
-    text = (Path(__file__).parent.parent / "README.md").read_text()
+def test_the_recipes_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guide's lines run as they stand there."""
+    text = (Path(__file__).parent.parent / "fastio" / "guide" / "transforms.md").read_text()
     lines = next(block for block in text.split("```python\n") if "import CenterCrop" in block).split("```")[0]
     for name in ("train.lmdb", "val.lmdb", "cifar.h5"):
         side = 32 if name == "cifar.h5" else 300
         write_store(tmp_path / name, [encode(smooth(side, side, index)) for index in range(3)], np.arange(3))
     monkeypatch.chdir(tmp_path)
     found: dict[str, Any] = {}
-    exec(compile(lines, "README.md", "exec"), found)
+    exec(compile(lines, "transforms.md", "exec"), found)
 
     for name, size in (("train", 224), ("val", 224), ("cifar", 32)):
         with found[name] as loader:

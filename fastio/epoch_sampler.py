@@ -1,0 +1,51 @@
+"""A loader's order as torch's loops know it: ``loader.sampler.set_epoch(epoch)``, and the indices of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+from torch.utils.data import Sampler
+
+from fastio.batches import Batches
+
+__all__ = ["ClosedBatchSampler", "EpochSampler"]
+
+
+class EpochSampler(Sampler[int]):
+    """
+    The samples of the epoch that comes next, of one rank; ``set_epoch`` is the loader's own.
+
+    A subclass of torch's ``Sampler``, for Lightning and others look for one. Iterating it moves nothing on.
+    """
+
+    def __init__(self, plan: Callable[[], Batches], set_epoch: Callable[[int], None]) -> None:
+        self._plan = plan
+        self._set_epoch = set_epoch
+
+    def __len__(self) -> int:
+        return len(self._plan().indices)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._plan().indices.tolist())
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the loader's next iteration be this epoch."""
+        self._set_epoch(epoch)
+
+
+class ClosedBatchSampler:
+    """
+    What Lightning wants to see beside a ``sampler``, and nobody may build another DataLoader around.
+
+    accelerate's ``skip_first_batches`` does that: its batches would have no transforms.
+    """
+
+    def __init__(self, sampler: EpochSampler) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            "a FastLoader's batch_sampler cannot be iterated, and no other loader be built around it; to skip batches "
+            "use load_state_dict, or take the loader from fastio.integrations.accelerate.prepare_loader"
+        )
