@@ -1,0 +1,1 @@
+"""FastLoader under the trainers of others: Lightning, accelerate, transformers, each imported by its adapter."""

@@ -1,0 +1,114 @@
+"""FastDataModule: the loaders of a Lightning Trainer, each built when its process knows rank and device."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fastio.integrations.factory import LoaderFactory, check_ranks
+from fastio.integrations.packages import imported
+from fastio.loader import FastLoader
+from fastio.machine import rank_and_world
+
+if TYPE_CHECKING:
+    from pytorch_lightning import LightningDataModule
+
+__all__ = ["FastDataModule"]
+
+
+def _package() -> str:
+    """The one of Lightning's two packages that the program uses; their classes do not know each other."""
+    loaded = [name for name in ("pytorch_lightning", "lightning.pytorch") if name in sys.modules]
+    installed = [name for name in ("pytorch_lightning", "lightning") if find_spec(name) is not None]
+    if loaded:
+        return loaded[0]
+    return "lightning.pytorch" if installed == ["lightning"] else "pytorch_lightning"
+
+
+if not TYPE_CHECKING:
+    LightningDataModule = imported(_package(), extra="lightning").LightningDataModule
+
+
+class FastDataModule(LightningDataModule):
+    """
+    ``trainer.fit(model, FastDataModule(train=partial(FastLoader, "train.lmdb", 256, shuffle=True)))``.
+
+    * ``train``, ``val``, ``test``, ``predict``: see ``LoaderFactory``; several of the last three as a list.
+    * Rank and world size are those of the trainer's strategy, so ``use_distributed_sampler`` has nothing to do here.
+    * Batches arrive on the trainer's device, and Lightning's own transfer finds nothing to copy. On devices other than
+      CPU and CUDA it does the copying.
+    * Lightning sets the epoch, saves the training loaders' position in its checkpoints, and loads it: training that
+      was interrupted within an epoch goes on with the next batch, on every rank.
+    * ``loaders[stage]`` are the loaders built last, for ``stats`` and ``skipped``; they are closed when the stage ends.
+
+    The base class is that of ``pytorch_lightning``, or of ``lightning.pytorch`` where the program has imported that one
+    alone, or only that one is installed: import your Trainer first.
+    """
+
+    def __init__(
+        self,
+        train: LoaderFactory | None = None,
+        val: LoaderFactory | Sequence[LoaderFactory] | None = None,
+        test: LoaderFactory | Sequence[LoaderFactory] | None = None,
+        predict: LoaderFactory | Sequence[LoaderFactory] | None = None,
+    ) -> None:
+        super().__init__()
+        given = {"train": train, "val": val, "test": test, "predict": predict}
+        self._factories = {stage: made for stage, made in given.items() if made is not None}
+        self.loaders: dict[str, list[FastLoader]] = {}
+        for stage in self._factories:
+            # On the instance: Lightning takes a method of the class for data that is there, and warns without a step.
+            setattr(self, f"{stage}_dataloader", partial(self._built, stage))
+
+    def teardown(self, stage: str) -> None:
+        """Close the loaders; called by Lightning when a stage ends."""
+        for loaders in self.loaders.values():
+            for loader in loaders:
+                loader.close()
+
+    def on_exception(self, exception: BaseException) -> None:
+        """Close the loaders; called by Lightning when training ends by an exception."""
+        self.teardown("fit")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What spawned processes get: the factories, from which each builds loaders of its own."""
+        return {**self.__dict__, "loaders": {}}
+
+    def _built(self, stage: str) -> FastLoader | list[FastLoader]:
+        """New loaders of a stage, in the place of those it had; several where there are several factories."""
+        factories = self._factories[stage]
+        part = getattr(self.trainer, "overfit_batches", 0)
+        if part:
+            raise ValueError(
+                f"overfit_batches={part}: Lightning would rebuild the loader; for the same batches in every epoch use "
+                f"limit_train_batches={part} and a loader without shuffle"
+            )
+        for loader in self.loaders.pop(stage, []):
+            loader.close()
+        rank, world_size = self._ranks()
+        device = self._device()
+        self.loaders[stage] = built = []
+        for factory in factories if isinstance(factories, Sequence) else [factories]:
+            built.append(factory(rank=rank, world_size=world_size, device=device))
+            check_ranks(built[-1], rank=rank, world_size=world_size)
+        return built if isinstance(factories, Sequence) else built[0]
+
+    def _ranks(self) -> tuple[int, int]:
+        """Of the processes that have data of their own: with tensor parallelism they are fewer than all."""
+        if self.trainer is None:
+            return rank_and_world()
+        parts = self.trainer.distributed_sampler_kwargs
+        if parts is None:
+            return self.trainer.global_rank, self.trainer.world_size
+        return int(parts["rank"]), int(parts["num_replicas"])
+
+    def _device(self) -> torch.device | None:
+        if self.trainer is None:
+            return None
+        device = self.trainer.strategy.root_device
+        return device if device.type in ("cpu", "cuda") else None

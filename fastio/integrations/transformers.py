@@ -1,0 +1,109 @@
+"""FastLoader under the Trainer of Hugging Face transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fastio.integrations.accelerate import prepare_loader
+from fastio.integrations.factory import LoaderFactory
+from fastio.integrations.packages import imported
+from fastio.integrations.prepared import PreparedLoader
+
+if TYPE_CHECKING:
+    from transformers import Trainer
+else:
+    imported("transformers", extra="transformers")
+
+__all__ = ["as_inputs", "language_model_inputs", "use_loaders"]
+
+Inputs = Callable[[Any], Mapping[str, Any]]
+
+
+def as_inputs(batch: Any) -> Mapping[str, Any]:
+    """
+    A batch by the names of models' arguments.
+
+    Pairs become ``pixel_values`` and ``labels``; dicts of tokens stay, but for ``lengths``, which no model takes.
+    """
+    if isinstance(batch, Mapping):
+        return {name: value for name, value in batch.items() if name != "lengths"}
+    if isinstance(batch, (tuple, list)) and len(batch) == 2:
+        return {"pixel_values": batch[0], "labels": batch[1]}
+    raise TypeError(
+        f"a batch is a {type(batch).__name__}, and a Trainer needs a dict of the model's arguments: pass "
+        f"inputs=, a function that makes one, to use_loaders"
+    )
+
+
+def language_model_inputs(batch: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+    """``input_ids``, ``attention_mask``, and ``labels``: the same ids, -100 (which the loss passes over) at padding."""
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(~mask, -100)}
+
+
+def use_loaders(
+    trainer: Trainer,
+    *,
+    train: LoaderFactory | None = None,
+    evaluate: LoaderFactory | None = None,
+    inputs: Inputs = as_inputs,
+) -> None:
+    """
+    Let a Trainer, or any subclass of it, take its batches from FastLoaders.
+
+        trainer = Trainer(model, args, eval_dataset=FastDataset("val.lmdb"))
+        use_loaders(trainer, train=partial(FastLoader, "train.lmdb", 32, shuffle=True),
+                    evaluate=partial(FastLoader, "val.lmdb", 32))
+
+    ``inputs`` makes the dict of the model's arguments from a batch. Order, transforms and seed are the loaders' own;
+    the batch sizes must be those of the TrainingArguments, which count by them. ``train(resume_from_checkpoint=...)``
+    goes on with the next batch of the epoch and reads nothing that it skips.
+
+    A Trainer wants to see an ``eval_dataset`` where it is to evaluate. ``evaluate()`` without a data set of its own
+    takes the loader, ``evaluate(other)`` the Trainer's usual way. Evaluation is always epoch 0: the same numbers for
+    random transforms each time.
+    """
+    if train is not None:
+        trainer.get_train_dataloader = partial(_train_loader, trainer, train, inputs)
+    if evaluate is not None:
+        trainer.get_eval_dataloader = _Evaluation(trainer, evaluate, inputs)
+
+
+def _train_loader(trainer: Trainer, factory: LoaderFactory, inputs: Inputs) -> PreparedLoader:
+    return _prepared(trainer, factory, inputs, name="train_batch_size", expected=trainer.args.train_batch_size)
+
+
+class _Evaluation:
+    """``get_eval_dataloader``: one loader, built at the first call and used for every evaluation."""
+
+    def __init__(self, trainer: Trainer, factory: LoaderFactory, inputs: Inputs) -> None:
+        self._trainer = trainer
+        self._factory = factory
+        self._inputs = inputs
+        self._usual = trainer.get_eval_dataloader
+        self._loader: PreparedLoader | None = None
+
+    def __call__(self, eval_dataset: Any = None) -> Any:
+        trainer = self._trainer
+        if eval_dataset is not None and eval_dataset is not trainer.eval_dataset:
+            return self._usual(eval_dataset)
+        if self._loader is None:
+            expected = trainer.args.eval_batch_size
+            self._loader = _prepared(trainer, self._factory, self._inputs, name="eval_batch_size", expected=expected)
+        self._loader.set_epoch(0)
+        return self._loader
+
+
+def _prepared(trainer: Trainer, factory: LoaderFactory, inputs: Inputs, *, name: str, expected: int) -> PreparedLoader:
+    prepared = prepare_loader(trainer.accelerator, factory, form=inputs)
+    batch_size = prepared.loader.batch_size
+    if batch_size not in (None, expected):
+        raise ValueError(
+            f"{prepared.loader.dataset.store.path}: batches of {batch_size}, but the TrainingArguments count "
+            f"{expected} (per_device_{name} x n_gpu): make them equal"
+        )
+    return prepared

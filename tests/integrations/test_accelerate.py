@@ -1,0 +1,162 @@
+"""FastLoader under a real Accelerator: shared out once, not twice, and accelerate knows where an epoch ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from accelerate import Accelerator, skip_first_batches
+from accelerate.state import AcceleratorState, GradientState, PartialState
+
+from fastio import FastLoader
+from fastio.integrations.accelerate import prepare_loader
+from fastio.integrations.factory import LoaderFactory
+from fastio.integrations.prepared import PreparedLoader
+from tests.integrations.conftest import COUNT
+
+
+@pytest.fixture
+def accelerator() -> Iterator[Accelerator]:
+    """One process on the CPU; what accelerate keeps for the whole process is forgotten afterwards."""
+    yield Accelerator(cpu=True)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    PartialState._reset_state()
+
+
+def factory(store: Path, **options: Any) -> LoaderFactory:
+    """Batches of 4, the last of 3."""
+    return partial(FastLoader, store, 4, **{"shuffle": "full", "threads": 1, **options})
+
+
+def taken(batches: Any) -> list[list[int]]:
+    """The indices of each batch."""
+    return [labels.tolist() for _, labels in batches]
+
+
+def test_epochs_are_those_of_the_loader(store: Path, accelerator: Accelerator) -> None:
+    """Each epoch has every sample once, in FastLoader's own order; set_epoch names one."""
+    loader = prepare_loader(accelerator, factory(store))
+    with FastLoader(store, 4, shuffle="full") as plain:
+        expected = [taken(plain) for _ in range(3)]
+
+    assert expected == [taken(loader), taken(loader), taken(loader)]
+    loader.set_epoch(1)
+    assert expected[1:] == [taken(loader), taken(loader)]
+    assert len(loader) == 6
+    assert len(loader.dataset) == COUNT
+
+
+def test_prepare_lets_it_pass(store: Path, accelerator: Accelerator) -> None:
+    """``prepare`` neither shares it out nor wraps it, a FastLoader alone neither."""
+    loader = prepare_loader(accelerator, factory(store))
+    model = torch.nn.Linear(1, 1)
+    _, same = accelerator.prepare(model, loader)
+    assert same is loader
+    assert accelerator._dataloaders == [loader]
+    assert list(range(COUNT)) == sorted(chain(*taken(same)))
+    with FastLoader(store, 4) as alone:
+        assert accelerator.prepare(alone) is alone
+
+
+def test_the_end_of_an_epoch_ends_an_accumulation(store: Path, accelerator: Accelerator) -> None:
+    """Of 6 batches, 4 accumulated: steps behind the 4th and behind the last."""
+    accelerator.gradient_accumulation_steps = 4
+    loader = prepare_loader(accelerator, factory(store))
+    model = accelerator.prepare(torch.nn.Linear(1, 1))
+    for _ in range(2):
+        steps = []
+        for number, _ in enumerate(loader):
+            with accelerator.accumulate(model):
+                if accelerator.sync_gradients:
+                    steps.append(number)
+        assert [3, 5] == steps
+    assert not accelerator.gradient_state.in_dataloader
+
+
+def test_a_loop_left_early_leaves_nothing_behind(store: Path, accelerator: Accelerator) -> None:
+    """accelerate does not take the loop for running any more; the next one is the next epoch."""
+    loader = prepare_loader(accelerator, factory(store))
+    for _ in loader:
+        assert accelerator.gradient_state.in_dataloader
+        break
+    assert not accelerator.gradient_state.in_dataloader
+    with FastLoader(store, 4, shuffle="full") as plain:
+        plain.set_epoch(1)
+        assert taken(plain) == taken(loader)
+
+
+@pytest.mark.parametrize("had", [0, 1, 5, 6])
+def test_save_state_keeps_the_position(store: Path, accelerator: Accelerator, tmp_path: Path, had: int) -> None:
+    """After load_state the next loop has what the saved one had not had."""
+    loader = prepare_loader(accelerator, factory(store))
+    taken(loader)
+    batches = iter(loader)
+    for _ in range(had):
+        next(batches)
+    accelerator.save_state(tmp_path)
+    rest, following = taken(batches), taken(loader)
+    other = prepare_loader(accelerator, factory(store))
+    accelerator._dataloaders = [other]
+    accelerator.load_state(tmp_path)
+
+    assert [rest, following] == [taken(other), taken(other)]
+
+
+def test_a_finished_epoch_resumes_at_the_next(store: Path, accelerator: Accelerator) -> None:
+    """After the loop nothing of the epoch is left."""
+    loader = prepare_loader(accelerator, factory(store))
+    taken(loader)
+    state, following = loader.state_dict(), taken(loader)
+    assert (1, 0) == (state["epoch"], state["batch"])
+    loader.load_state_dict(state)
+    assert following == taken(loader)
+
+
+@pytest.mark.parametrize("skip", [0, 1, 5, 6])
+def test_skipped_batches_are_not_read(store: Path, accelerator: Accelerator, skip: int) -> None:
+    """``skip_first_batches`` gives exactly the rest, and the loader decodes no more than that."""
+    loader = prepare_loader(accelerator, factory(store, prefetch_batches=1))
+    expected = taken(loader)[skip:]
+    before = loader.loader.stats.samples
+    loader.set_epoch(0)
+
+    assert expected == taken(skip_first_batches(loader, skip))
+    assert sum(map(len, expected)) == loader.loader.stats.samples - before
+
+
+def test_skipping_batches_of_a_bare_loader_is_refused(store: Path, accelerator: Accelerator) -> None:
+    """accelerate would build a DataLoader without transforms around it."""
+    with FastLoader(store, 4) as alone, pytest.raises(TypeError, match="use load_state_dict"):
+        taken(skip_first_batches(alone, 1))
+
+
+def test_metrics_leave_out_what_was_repeated(store: Path, accelerator: Accelerator) -> None:
+    """Behind the last step, of two ranks with 4 samples each, 7 of 8 gathered ones are new."""
+    for uneven, batch_size, expected in (("pad", 4, 7), ("repeat", 8, 7), ("drop", 4, 0)):
+        loader = FastLoader(store, batch_size, rank=0, world_size=2, uneven=uneven, threads=1)
+        prepared = PreparedLoader(loader, lambda batch: batch)
+        remainders = [accelerator.gradient_state.remainder for _ in prepared]
+        assert expected == remainders[-1]
+        loader.close()
+
+
+def test_a_factory_that_keeps_the_ranks_to_itself_is_refused(store: Path, accelerator: Accelerator) -> None:
+    """Its samples would come on every process."""
+    two = SimpleNamespace(process_index=1, num_processes=2, device=torch.device("cpu"))
+    with pytest.raises(ValueError, match="for rank 0 of 1, but this process is rank 1 of 2"):
+        prepare_loader(two, lambda **_: FastLoader(store, 4, rank=0, world_size=1))  # type: ignore[arg-type]
+
+
+def test_processes_that_share_data_are_refused(store: Path) -> None:
+    """With tensor parallelism the number of processes is not that of shares."""
+    mesh = SimpleNamespace(tp_size=2, cp_size=1, sp_size=1)
+    accelerator = SimpleNamespace(parallelism_config=mesh, process_index=1, num_processes=2)
+    with pytest.raises(ValueError, match="tp_size=2: several processes take the same batches"):
+        prepare_loader(accelerator, factory(store))  # type: ignore[arg-type]

@@ -1,0 +1,174 @@
+"""use_loaders under a real Trainer: each sample once an epoch, resumed at the next batch, all samples evaluated."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
+
+from fastio import FastDataset, FastLoader, LengthBucketSampler
+from fastio.integrations.transformers import as_inputs, language_model_inputs, use_loaders
+from fastio.schema import TOKENS, Field
+from tests.conftest import write_store
+from tests.integrations.conftest import COUNT
+
+BATCHES = 6  # of 4 samples in an epoch
+
+
+class Model(torch.nn.Module):
+    """Notes the labels of each batch; its logits are the samples themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.seen: list[list[int]] = []
+
+    def forward(self, pixel_values: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+        if self.training:
+            self.seen.append(labels.tolist())
+        return {"loss": self.layer(pixel_values).square().mean() * 1e-4, "logits": pixel_values}
+
+
+class Interrupted(Exception):  # noqa: N818 - nothing went wrong
+    """What ends a training in the middle."""
+
+
+class StopAfter(TrainerCallback):
+    """Ends training behind the checkpoint of a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.step:
+            raise Interrupted
+
+
+def arguments(folder: Path, **options: Any) -> TrainingArguments:
+    """A quiet training on the CPU."""
+    quiet = {"report_to": "none", "disable_tqdm": True, "use_cpu": True, "logging_strategy": "no"}
+    return TrainingArguments(
+        **{
+            "output_dir": str(folder),
+            "per_device_train_batch_size": 4,
+            "per_device_eval_batch_size": 8,
+            "num_train_epochs": 3,
+            "save_strategy": "no",
+            **quiet,
+            **options,
+        }
+    )
+
+
+def trainer_of(store: Path, folder: Path, callbacks: Any = (), **options: Any) -> Trainer:
+    """A Trainer over the store, shuffled."""
+    trainer = Trainer(Model(), arguments(folder, **options), eval_dataset=FastDataset(store), callbacks=list(callbacks))
+    use_loaders(
+        trainer,
+        train=partial(FastLoader, store, 4, shuffle="full", threads=1),
+        evaluate=partial(FastLoader, store, 8, threads=1),
+    )
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def expected(store: Path) -> list[list[int]]:
+    """The batches of three epochs, from FastLoader alone."""
+    with FastLoader(store, 4, shuffle="full") as loader:
+        return [labels.tolist() for _ in range(3) for _, labels in loader]
+
+
+def test_each_sample_once_an_epoch(store: Path, tmp_path: Path, expected: list[list[int]]) -> None:
+    """Epochs are those of FastLoader, with the Trainer's counts of steps and epochs."""
+    trainer = trainer_of(store, tmp_path)
+    trainer.train()
+
+    assert expected == trainer.model.seen
+    assert (3 * BATCHES, 3.0) == (trainer.state.global_step, trainer.state.epoch)
+    for epoch in range(3):
+        part = expected[epoch * BATCHES : (epoch + 1) * BATCHES]
+        assert list(range(COUNT)) == sorted(chain(*part))
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+@pytest.mark.parametrize("step", [1, 3, 6, 8])
+def test_resumed_at_the_next_batch(
+    store: Path, tmp_path: Path, expected: list[list[int]], step: int, accumulated: int
+) -> None:
+    """Training from a checkpoint has what was left, and decodes nothing that it skips."""
+    options = {"save_strategy": "steps", "save_steps": step, "gradient_accumulation_steps": accumulated}
+    first = trainer_of(store, tmp_path, [StopAfter(step)], **options)
+    with pytest.raises(Interrupted):
+        first.train()
+    second = trainer_of(store, tmp_path, **options)
+    second.train(resume_from_checkpoint=True)
+
+    assert expected == first.model.seen + second.model.seen
+    loader = second.callback_handler.train_dataloader.loader
+    assert sum(map(len, second.model.seen)) == loader.stats.samples
+
+
+def test_evaluation_has_every_sample_once(store: Path, tmp_path: Path) -> None:
+    """Predictions are those of all samples in order, at each evaluation; another data set goes the Trainer's way."""
+    trainer = trainer_of(store, tmp_path, num_train_epochs=2, eval_strategy="epoch")
+    results = []
+    trainer.compute_metrics = lambda found: results.append(found) or {}  # type: ignore[func-returns-value]
+    trainer.train()
+
+    assert len(results) == 2
+    for found in results:
+        assert list(range(COUNT)) == found.label_ids.tolist() == found.predictions[:, 0].tolist()
+    other = [{"pixel_values": torch.ones(1), "labels": 7}] * 3
+    trainer.evaluate(other)
+    assert [7, 7, 7] == results[-1].label_ids.tolist()
+
+
+def test_batch_sizes_must_agree(store: Path, tmp_path: Path) -> None:
+    """The Trainer counts samples by its arguments."""
+    trainer = trainer_of(store, tmp_path, per_device_train_batch_size=8, per_device_eval_batch_size=4)
+    with pytest.raises(ValueError, match=r"batches of 4, but .* count 8 \(per_device_train_batch_size"):
+        trainer.train()
+    with pytest.raises(ValueError, match=r"batches of 8, but .* count 4 \(per_device_eval_batch_size"):
+        trainer.evaluate()
+
+
+def test_a_language_model_from_buckets(tmp_path: Path) -> None:
+    """Sequences of many lengths, padded in buckets, each once an epoch; the loss passes over padding."""
+    field = Field("tokens", codec=TOKENS, dtype="<u2", shape=(None,))
+    texts = [np.full(1 + index % 7, 1 + index, "<u2").tobytes() for index in range(COUNT)]
+    path = write_store(tmp_path / "a.h5", texts, field=field)
+    seen: list[list[int]] = []
+
+    def train(*, rank: int, world_size: int, device: torch.device | None) -> FastLoader:
+        dataset = FastDataset(path)
+        sampler = LengthBucketSampler(dataset.lengths, batch_size=4, rank=rank, world_size=world_size)
+        return FastLoader(dataset, batch_sampler=sampler, device=device)
+
+    class Noted(GPT2LMHeadModel):
+        def forward(self, input_ids: Any = None, labels: Any = None, **options: Any) -> Any:
+            seen.append(input_ids[:, 0].tolist())
+            assert torch.equal(labels, input_ids.masked_fill(~options["attention_mask"], -100))
+            return super().forward(input_ids=input_ids, labels=labels, **options)
+
+    model = Noted(GPT2Config(vocab_size=32, n_positions=8, n_embd=8, n_layer=1, n_head=1))
+    trainer = Trainer(model, arguments(tmp_path / "out", num_train_epochs=2))
+    use_loaders(trainer, train=train, inputs=language_model_inputs)
+    trainer.train()
+
+    epochs = [list(chain(*seen[:BATCHES])), list(chain(*seen[BATCHES:]))]
+    assert all(list(range(1, COUNT + 1)) == sorted(epoch) for epoch in epochs)
+    assert epochs[0] != epochs[1]
+
+
+def test_inputs_of_a_batch() -> None:
+    """Pairs get names, tokens lose their lengths, anything else is named."""
+    assert {"pixel_values": 1, "labels": 2} == as_inputs((1, 2))
+    assert {"input_ids": 1} == as_inputs({"input_ids": 1, "lengths": 2})
+    with pytest.raises(TypeError, match=r"a batch is a Tensor, .* pass inputs="):
+        as_inputs(torch.zeros(3))

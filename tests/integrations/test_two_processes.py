@@ -1,0 +1,70 @@
+"""Two real processes with gloo under each trainer: together they have each sample once an epoch."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integrations.conftest import COUNT
+
+TOP = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def seen(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of the two processes saw, started as torchrun starts them."""
+    folder = tmp_path_factory.mktemp("two")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = []
+    for rank in range(2):
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(TOP),
+            "OMP_NUM_THREADS": "1",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "LOCAL_WORLD_SIZE": "2",
+            "TORCHELASTIC_RUN_ID": "test",
+        }
+        command = [sys.executable, "-m", "tests.integrations.one_of_two", store, folder / "out", folder / str(rank)]
+        log = (folder / f"{rank}.log").open("wb")
+        with log:
+            processes.append(subprocess.Popen(command, env=environment, cwd=TOP, stdout=log, stderr=log))
+    try:
+        for rank, process in enumerate(processes):
+            assert process.wait(timeout=100) == 0, (folder / f"{rank}.log").read_text()
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [json.loads((folder / str(rank)).read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("trainer", ["lightning", "accelerate", "transformers"])
+def test_each_sample_once_an_epoch(seen: list[dict[str, Any]], trainer: str) -> None:
+    """No sample comes on both, none is lost but the one of 23 that two ranks cannot share."""
+    first, second = ([process[trainer]["epochs"][epoch] for process in seen] for epoch in range(2))
+    for epoch in (first, second):
+        assert len(epoch[0]) == len(epoch[1]) == COUNT // 2
+        assert len(set(chain(*epoch))) == COUNT - 1
+    assert first != second
+
+
+@pytest.mark.parametrize(("trainer", "what"), [("accelerate", "gathered"), ("transformers", "evaluated")])
+def test_what_is_gathered_has_every_sample_once(seen: list[dict[str, Any]], trainer: str, what: str) -> None:
+    """The sample that is repeated for even batches is left out again."""
+    for process in seen:
+        assert list(range(COUNT)) == sorted(process[trainer][what])
