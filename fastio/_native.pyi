@@ -106,23 +106,35 @@ class BufferRing:
     def allocated_bytes(self) -> int:
         """Bytes handed out and bytes free."""
 
-def bucket_steps(lengths: NDArray[np.int32], scratch: NDArray[np.uint64], order: NDArray[np.int64], *, window: int, batch_size: int, max_tokens: int, multiple: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
+def bucket_steps(lengths: NDArray[np.int32], order: NDArray[np.int64], *, window: int, batch_size: int, max_tokens: int, multiple: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
     """
     Write all indices to ``order``, windows sorted by length, longest first; step k is
     ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned: ``batch_size`` samples a rank, or,
     where that is 0, as many as ``max_tokens`` allows when padded. Windows are of samples
-    in random order, or, with ``epoch=None``, in storage order. ``scratch`` is overwritten.
+    in random order, or, with ``epoch=None``, in storage order.
     """
 
-def best_fit_bins(lengths: NDArray[np.int32], scratch: NDArray[np.uint64], order: NDArray[np.int64], *, window: int, capacity: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
+def best_fit_bins(lengths: NDArray[np.int32], order: NDArray[np.int64], *, window: int, capacity: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
     """
     Write all indices to ``order``, each window packed best fit decreasing into bins of
     ``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned.
     """
 
+def permute_steps(order: NDArray[np.int64], size: int, steps: NDArray[np.int64]) -> None:
+    """
+    Let the k-th ``size`` places of ``order`` hold what those of step ``steps[k]`` held.
+    """
+
 def deal_steps(order: NDArray[np.int64], cuts: NDArray[np.int64], steps: NDArray[np.int64], rank: int, world_size: int, out: NDArray[np.int64]) -> int:
     """
     Copy samples rank, rank + world_size, ... of these steps to ``out``; how many.
+    """
+
+def pick_spans(ends: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, indices: NDArray[np.int64], shard_out: NDArray[np.int32], starts_out: NDArray[np.int64], sizes_out: NDArray[np.int64], checksums_out: NDArray[np.uint32] | None) -> None:
+    """
+    Copy these samples' entries of an index whose shard k ends before sample ``ends[k]``;
+    IndexError for a sample that there is not. ``starts`` and ``sizes`` may be columns of one
+    array, which is faster: a sample's lie side by side then.
     """
 
 def checksum(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: NDArray[np.uint32], pool: ThreadPool | None = None) -> Job:
@@ -200,6 +212,12 @@ def fill_tokens(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.i
     ``at_end`` pads before the tokens. ``slots`` has one entry more than there are spans and
     must stay as it is until the job is done. A span longer than its slot is BAD_SHAPE, an
     id from ``vocabulary`` on CORRUPT (0: none is); such a slot is padding alone.
+    """
+
+def matrices(flat: NDArray[Any], cuts: NDArray[np.int64], shapes: NDArray[np.int64]) -> list[Any]:
+    """
+    For each k a DLPack capsule of ``flat[cuts[k]:cuts[k + 1]].reshape(shapes[k])``, which
+    from_dlpack makes a tensor of, once. ``shapes`` is (n, 2).
     """
 
 class PictureFunction:

@@ -101,10 +101,9 @@ class LengthBucketSampler(PlannedSampler):
     def _plan(self, epoch: int) -> Batches:
         if len(self._lengths) == 0:
             return Batches(np.empty(0, np.int64), np.zeros(1, np.int64))
-        scratch, order = self._scratch()
+        order = np.empty(len(self._lengths), np.int64)
         cuts = _native.bucket_steps(
             self._lengths,
-            scratch,
             order,
             window=self.window,
             batch_size=self.batch_size or 0,
@@ -119,13 +118,20 @@ class LengthBucketSampler(PlannedSampler):
         numbers = self._shuffled(steps, epoch) if self.shuffle else np.arange(steps, dtype=np.int64)
         sizes = np.append(np.diff(cuts)[numbers] // self.world_size, [len(last)] if len(last) else [])
         ends = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
-        total = int(ends[-1])
-        # One rank's share is as large as the scratch memory, whose pages are there already.
-        is_all = self.world_size == 1 and total <= len(scratch)
-        mine = scratch.view(np.int64)[:total] if is_all else np.empty(total, np.int64)
-        dealt = _native.deal_steps(order, cuts, numbers, self.rank, self.world_size, mine)
-        mine[dealt:] = last
-        return Batches(mine, ends, division.repeated, division.dropped)
+        return Batches(self._mine(order, cuts, numbers, last), ends, division.repeated, division.dropped)
+
+    def _mine(
+        self, order: NDArray[np.int64], cuts: NDArray[np.int64], steps: NDArray[np.int64], last: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """This rank's samples: those of the full steps in the order of ``steps``, then ``last``."""
+        rest = int(cuts[-2])
+        if self.world_size == 1 and self.batch_size is not None and len(last) <= len(order) - rest:
+            _native.permute_steps(order, self.batch_size, steps)  # in place: new memory takes longer than the plan
+            return order[: rest + len(last)]
+        mine = np.empty(rest // self.world_size + len(last), np.int64)
+        _native.deal_steps(order, cuts, steps, self.rank, self.world_size, mine)
+        mine[rest // self.world_size :] = last
+        return mine
 
     def _last_step(self, step: NDArray[np.int64]) -> tuple[NDArray[np.int64], Division]:
         """This rank's samples of the last step, which may be short, and how it was shared out."""

@@ -255,26 +255,28 @@ class FastLoader:
         left = self._left(position)
         self._look_at_mixing(left)
         parts = left.slices()
-        submitted = self._producer.submit(left, epoch=position.epoch)
+        submitted, stats = self._producer.submit(left, epoch=position.epoch), self._stats
         under_way = deque(islice(submitted, self._depth))
         first = True
         try:
             while under_way:
-                self._check_open()
+                if self._closed:
+                    self._check_open()
                 begun = perf_counter()
                 with record_function(_PROFILED_AS) if profiler_is_on() else _NOT_PROFILED:
                     under_way.extend(islice(submitted, 1))
                     made = under_way.popleft().result()
-                self._stats.count(made.samples, made.nbytes, waited_s=perf_counter() - begun, first=first)
+                stats.count(made.samples, made.nbytes, waited_s=perf_counter() - begun, first=first)
                 if made.slots:
-                    self._stats.count_tokens(made.tokens, made.slots)
+                    stats.count_tokens(made.tokens, made.slots)
                 if self._tuner is not None:
                     self._tune(self._tuner, first=first)
                 first = False
-                part = next(parts)
-                ready = self._checked(made)
-                if is_numbered and ready:
-                    ready = [_numbered(made, left.indices[part], position.epoch)]
+                ready = [made.batch] if made.samples and not made.errors else self._checked(made)
+                if is_numbered:
+                    part = next(parts)
+                    if ready:
+                        ready = [_numbered(made, left.indices[part], position.epoch)]
                 position.batch += 1
                 del made
                 if ready:

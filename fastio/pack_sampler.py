@@ -66,10 +66,9 @@ class PackSampler(PlannedSampler):
     def _plan(self, epoch: int) -> Batches:
         if len(self._lengths) == 0:
             return Batches(np.empty(0, np.int64), np.zeros(1, np.int64))
-        scratch, order = self._scratch()
+        order = np.empty(len(self._lengths), np.int64)
         cuts = _native.best_fit_bins(
             self._lengths,
-            scratch,
             order,
             window=self.window,
             capacity=self.max_tokens,

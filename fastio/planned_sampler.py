@@ -106,10 +106,6 @@ class PlannedSampler(ABC):
             **self._rules(),
         }
 
-    def _scratch(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Memory for planning, and for the order of all samples."""
-        return np.empty(len(self._lengths), np.uint64), np.empty(len(self._lengths), np.int64)
-
     def _shuffled(self, count: int, epoch: int) -> NDArray[np.int64]:
         """The numbers below ``count`` in the random order of an epoch."""
         numbers = np.arange(count, dtype=np.int64)

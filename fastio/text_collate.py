@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch._C import _from_dlpack as from_dlpack  # that of torch.utils.dlpack takes twice the time around it
 from torch.utils.data import default_collate
+
+from fastio import _native
 
 __all__ = [
     "Batch",
@@ -76,7 +79,8 @@ class TokenCollate(Protocol):
     How samples become a batch.
 
     ``__call__`` is a plain ``collate_fn`` for torch's DataLoader: samples are tensors of ids, or pairs of those and a
-    label. FastLoader asks for the ``layout`` of several batches, lets native threads fill it, and takes ``batches``.
+    label. FastLoader asks for the ``layout`` of several batches, lets native threads fill it, and takes ``batches``:
+    one by one, for a batch made before it is asked for only keeps Python's garbage collector busy.
     """
 
     @property
@@ -100,7 +104,7 @@ class TokenCollate(Protocol):
 
     def batches(
         self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
-    ) -> list[Batch]: ...
+    ) -> Iterator[Batch]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,29 +158,16 @@ class PadCollate:
         counts = cuts[1:] - cuts[:-1]
         return Layout(_sums(np.repeat(widths, counts)), _sums(widths * counts))
 
-    def batches(self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> list[Batch]:
+    def batches(
+        self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
+    ) -> Iterator[Batch]:
         """Views of the filled buffer."""
-        view, ids, mask = torch.as_strided, flat.ids, flat.mask
-        assert mask is not None
-        counts = (cuts[1:] - cuts[:-1]).tolist()
-        starts = layout.cuts.tolist()
-        ids_start, mask_start = (
-            ids.storage_offset(),
-            mask.storage_offset(),
-        )  # as_strided counts from the storage's begin
-        made = []
-        parts = torch.split_with_sizes(torch.from_numpy(lengths), counts)
-        for count, start, stop, part in zip(counts, starts[:-1], starts[1:], parts, strict=True):
-            width = (stop - start) // count
-            shape, strides = (count, width), (width, 1)
-            made.append(
-                {
-                    "input_ids": view(ids, shape, strides, ids_start + start),
-                    "attention_mask": view(mask, shape, strides, mask_start + start),
-                    "lengths": part,
-                }
-            )
-        return made
+        assert flat.mask is not None
+        counts, sizes = cuts[1:] - cuts[:-1], layout.cuts[1:] - layout.cuts[:-1]
+        shapes = np.stack((counts, sizes // counts), axis=1)
+        ids, mask = _matrices(flat.ids, layout.cuts, shapes), _matrices(flat.mask, layout.cuts, shapes)
+        for rows, is_token, part in zip(ids, mask, _split(lengths, counts), strict=True):
+            yield {"input_ids": rows, "attention_mask": is_token, "lengths": part}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,27 +213,16 @@ class PackCollate:
         widths[cuts[1:] - 1] += self.tokens - totals
         return Layout(_sums(widths), _sums(np.full(len(totals), self.tokens)))
 
-    def batches(self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> list[Batch]:
+    def batches(
+        self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
+    ) -> Iterator[Batch]:
         """Views of the filled buffer."""
         assert flat.positions is not None
-        split = torch.split_with_sizes
-        counts = cuts[1:] - cuts[:-1]
-        sizes = (layout.cuts[1:] - layout.cuts[:-1]).tolist()
-        numbers = np.repeat(np.arange(len(counts)), counts)
-        ends = np.zeros(len(lengths) + len(counts), np.int32)
-        sums = _sums(lengths)
-        ends[np.arange(len(lengths)) + numbers + 1] = sums[1:] - sums[cuts[:-1]][numbers]
-        parts = zip(
-            split(flat.ids, sizes),
-            split(flat.positions, sizes),
-            split(torch.from_numpy(ends), (counts + 1).tolist()),
-            split(torch.from_numpy(lengths), counts.tolist()),
-            strict=True,
-        )
-        return [
-            {"input_ids": ids, "position_ids": places, "cu_seqlens": sequence, "lengths": part}
-            for ids, places, sequence, part in parts
-        ]
+        counts, sizes = cuts[1:] - cuts[:-1], layout.cuts[1:] - layout.cuts[:-1]
+        ids, places = _split(flat.ids, sizes), _split(flat.positions, sizes)
+        sequences = _split(_sequences(lengths, cuts), counts + 1)
+        for tokens, place, sequence, part in zip(ids, places, sequences, _split(lengths, counts), strict=True):
+            yield {"input_ids": tokens, "position_ids": place, "cu_seqlens": sequence, "lengths": part}
 
     def _check(self, total: int) -> None:
         if self.tokens is not None and total > self.tokens:
@@ -292,16 +272,16 @@ class ChunkCollate:
         widths[cuts[1:] - 1] += wholes - totals
         return Layout(_sums(widths), _sums(wholes))
 
-    def batches(self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> list[Batch]:
+    def batches(
+        self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
+    ) -> Iterator[Batch]:
         """Views of the filled buffer."""
         assert flat.mask is not None
-        split = torch.split_with_sizes
-        sizes = (layout.cuts[1:] - layout.cuts[:-1]).tolist()
-        parts = zip(split(flat.ids, sizes), split(flat.mask, sizes), strict=True)
-        return [
-            {"input_ids": ids.view(-1, self.tokens), "attention_mask": mask.view(-1, self.tokens)}
-            for ids, mask in parts
-        ]
+        rows = (layout.cuts[1:] - layout.cuts[:-1]) // self.tokens
+        shapes = np.stack((rows, np.full_like(rows, self.tokens)), axis=1)
+        ids, mask = _matrices(flat.ids, layout.cuts, shapes), _matrices(flat.mask, layout.cuts, shapes)
+        for tokens, is_token in zip(ids, mask, strict=True):
+            yield {"input_ids": tokens, "attention_mask": is_token}
 
 
 def count_tokens(batch: Batch) -> tuple[int, int]:
@@ -327,6 +307,35 @@ def _sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
     sums = np.zeros(len(values) + 1, np.int64)
     np.cumsum(values, out=sums[1:])
     return sums
+
+
+def _matrices(flat: torch.Tensor, cuts: NDArray[np.int64], shapes: NDArray[np.int64]) -> Iterator[torch.Tensor]:
+    """
+    Views of the elements between two cuts in these shapes.
+
+    By DLPack: that takes less time than as_strided, and each matrix has a storage of its own, so that saving it does
+    not save its neighbours. Pinned memory stays torch's, whose allocator has to know it again behind a copy.
+    """
+    if flat.is_pinned():
+        parts = _split(flat, cuts[1:] - cuts[:-1])
+        return (part.view(shape) for part, shape in zip(parts, shapes.tolist(), strict=True))
+    return map(from_dlpack, _native.matrices(flat.numpy(), cuts, shapes))
+
+
+def _split(values: torch.Tensor | NDArray[Any], sizes: NDArray[np.int64]) -> Sequence[torch.Tensor]:
+    """Views of so many elements each."""
+    flat = values if isinstance(values, torch.Tensor) else torch.from_numpy(values)
+    return torch.split_with_sizes(flat, sizes.tolist())
+
+
+def _sequences(lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Where the samples of each batch begin within it, and the last ends: one number more than samples a batch."""
+    counts = cuts[1:] - cuts[:-1]
+    numbers = np.repeat(np.arange(len(counts)), counts)
+    sequences = np.zeros(len(lengths) + len(counts), np.int32)
+    sums = _sums(lengths)
+    sequences[np.arange(len(lengths)) + numbers + 1] = sums[1:] - sums[cuts[:-1]][numbers]
+    return sequences
 
 
 def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch]:

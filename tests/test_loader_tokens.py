@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
@@ -100,6 +100,9 @@ def test_native_batches_equal_the_plain_function(dataset: FastDataset, collate: 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 70), min_size=1, max_size=40), st.integers(1, 9), st.sampled_from(COLLATES))
+@example([0], 1, PadCollate())
+@example([0], 1, PackCollate())
+@example([0], 1, ChunkCollate(16))
 def test_any_lengths_equal_the_plain_function(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], batch_size: int, collate: TokenCollate
 ) -> None:

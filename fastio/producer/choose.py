@@ -117,7 +117,7 @@ def producer_of(
         return ResidentProducer(dataset, resident, threads=means.threads, verify=verify, is_planar=is_planar)
     is_own = dataset.transform is None and is_native(dataset)
     threads, on_error, pin_memory = means.threads, means.on_error, means.pin_memory
-    if collate is not None and is_own and dataset.files is None:
+    if collate is not None and is_own:
         verify = means.verify is True
         return TokenProducer(dataset, collate, threads=threads, verify=verify, on_error=on_error, pin_memory=pin_memory)
     if not is_own or not dataset.reader.has_rows:

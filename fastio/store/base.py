@@ -79,8 +79,8 @@ class SampleStore(Protocol):
         """Source paths of these samples."""
         ...
 
-    def spans(self, field: str, indices: NDArray[np.int64]) -> Spans:
-        """Where a payload field's bytes lie; IndexError for an index outside 0..len-1."""
+    def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
+        """Where a payload field's bytes lie; IndexError for an index outside 0..len-1. Faster without checksums."""
         ...
 
     def column(self, field: str) -> NDArray[Any]:

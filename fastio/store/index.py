@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import Buffers
+from fastio._native import Buffers, pick_spans
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.schema import Schema
 from fastio.spans import Spans
@@ -100,26 +100,19 @@ class SealedStore:
         local = chosen - begin[which]
         return [_key(shards[s], i) for s, i in zip(which.tolist(), local.tolist(), strict=True)]
 
-    def spans(self, field: str, indices: NDArray[np.int64]) -> Spans:
+    def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
         """Where a payload field's bytes lie; IndexError for an index outside 0..len-1."""
-        shards = self._opened()
+        self._opened()
         starts = self._starts.get(field)
         if starts is None:
             raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(self._starts)}")
-        chosen = self._checked(np.asarray(indices))
-        if len(shards) == 1:
-            shard = np.zeros(len(chosen), np.int32)
-        else:
-            shard = np.searchsorted(self._ends, chosen, side="right").astype(np.int32)
-        checksums = self._checksums.get(field)
-        return Spans(
-            buffers=self._buffers,
-            shard=shard,
-            starts=starts[chosen],
-            sizes=self._sizes[field][chosen],
-            checksums=None if checksums is None else checksums[chosen],
-            intervals=self._interval_spans(field, shard, chosen),
-        )
+        chosen = np.ascontiguousarray(self._checked(np.asarray(indices)))
+        count, known = len(chosen), self._checksums.get(field) if checksums else None
+        shard, placed, sized = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
+        picked = None if known is None else np.empty(count, np.uint32)
+        pick_spans(self._ends, starts, self._sizes[field], known, chosen, shard, placed, sized, picked)
+        intervals = self._interval_spans(field, shard, chosen)
+        return Spans(self._buffers, shard, placed, sized, picked, intervals)
 
     def _interval_spans(self, field: str, shard: NDArray[np.int32], chosen: NDArray[np.int64]) -> Spans | None:
         if field not in self._intervals:

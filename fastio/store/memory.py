@@ -63,7 +63,7 @@ class MemoryStore:
         """As SampleStore.keys."""
         return self._source.keys(indices)
 
-    def spans(self, field: str, indices: NDArray[np.int64]) -> Spans:
+    def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
         """As SampleStore.spans."""
         chosen = np.asarray(indices, np.int64)
         outside = (chosen < 0) | (chosen >= len(self))

@@ -114,13 +114,16 @@ def read_shard(
         raise StoreCorrupt(f"{path}: index array 'keys' is {keys.dtype} {keys.shape}; pack again")
     units = unit_bytes(header.schema)
     fields = list(units)
+    places = {
+        name: _places(arrays[f"{name}_starts"], arrays[f"{name}_sizes"], units[name], header.base) for name in fields
+    }
     shard = Shard(
         path=path,
         data=payload,
         schema=header.schema,
         count=seal.count,
-        starts={name: _in_bytes(arrays[f"{name}_starts"], units[name], header.base) for name in fields},
-        sizes={name: _in_bytes(arrays[f"{name}_sizes"], units[name], 0) for name in fields},
+        starts={name: starts for name, (starts, _) in places.items()},
+        sizes={name: sizes for name, (_, sizes) in places.items()},
         checksums={name: arrays[f"{name}_checksums"] for name in fields if f"{name}_checksums" in arrays},
         shapes={name: arrays[f"{name}_shapes"] for name in fields if f"{name}_shapes" in arrays},
         intervals=_intervals(path, arrays, fields),
@@ -204,15 +207,25 @@ def _check_array(path: str, arrays: Mapping[str, NDArray[Any]], name: str, expec
         raise StoreCorrupt(f"{path}: index array {name!r}: expected {dtype} {shape}, got {got}; pack again")
 
 
-def _in_bytes(values: NDArray[np.int64], unit: int, base: int) -> NDArray[np.int64]:
-    """Places as the file has them, in bytes from its beginning."""
+def _places(
+    starts: NDArray[np.int64], sizes: NDArray[np.int64], unit: int, base: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """
+    Starts and sizes in bytes from the file's beginning.
+
+    Where the file counts otherwise they are columns of one new array: a look-up anywhere touches one line of memory.
+    """
     if unit == 1 and base == 0:
-        return values
+        return starts, sizes
+    places = np.stack((_in_bytes(starts, unit, base), _in_bytes(sizes, unit, 0)), axis=1)
+    places.setflags(write=False)
+    return places[:, 0], places[:, 1]
+
+
+def _in_bytes(values: NDArray[np.int64], unit: int, base: int) -> NDArray[np.int64]:
     # What is damaged must not come back into the file by wrapping around: it stays far outside.
     limit = np.iinfo(np.int64).max // unit - base
-    placed = np.where((values < 0) | (values > limit), -1, values * unit + base)
-    placed.setflags(write=False)
-    return placed
+    return np.where((values < 0) | (values > limit), -1, values * unit + base)
 
 
 def _has_shape(array: NDArray[Any], shape: tuple[int | None, ...]) -> bool:

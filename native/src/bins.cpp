@@ -127,8 +127,7 @@ class Bins {
 
 }  // namespace
 
-std::vector<std::int64_t> best_fit_bins(std::span<std::uint64_t> samples, const BinRule& rule,
-                                        std::span<std::int64_t> order) {
+std::vector<std::int64_t> best_fit_bins(std::span<std::uint64_t> samples, const BinRule& rule) {
   LengthSorter sorter(longest_of(samples), rule.window);
   Bins bins(rule.capacity);
   std::vector<std::int64_t> cuts{0};
@@ -144,7 +143,7 @@ std::vector<std::int64_t> best_fit_bins(std::span<std::uint64_t> samples, const 
         is_last ? bins.size() : (bins.size() - 1) / rule.world_size * rule.world_size;
     std::size_t taken = 0;
     for (std::size_t bin = 0; bin < kept; ++bin) {
-      bins.samples(bin, [&](std::uint32_t i) { order[done + taken++] = index_of(sorted[i]); });
+      bins.samples(bin, [&](std::uint32_t i) { window[taken++] = index_of(sorted[i]); });
       cuts.push_back(static_cast<std::int64_t>(done + taken));
     }
     std::size_t left = taken;

@@ -16,8 +16,7 @@ std::size_t step_size(const StepRule& rule, std::size_t longest) noexcept {
 
 }  // namespace
 
-std::vector<std::int64_t> bucket_steps(std::span<std::uint64_t> samples, const StepRule& rule,
-                                       std::span<std::int64_t> order) {
+std::vector<std::int64_t> bucket_steps(std::span<std::uint64_t> samples, const StepRule& rule) {
   LengthSorter sorter(longest_of(samples), rule.window);
   std::vector<std::int64_t> cuts{0};
   std::vector<std::uint64_t> sorted;
@@ -33,7 +32,7 @@ std::vector<std::int64_t> bucket_steps(std::span<std::uint64_t> samples, const S
       const std::size_t size = step_size(rule, sorter.longest_like(sorted[taken]));
       if (size > window.size() - taken && !is_last) break;
       const std::size_t stop = taken + std::min(size, window.size() - taken);
-      for (; taken < stop; ++taken) order[done + taken] = index_of(sorted[taken]);
+      for (; taken < stop; ++taken) window[taken] = index_of(sorted[taken]);
       cuts.push_back(static_cast<std::int64_t>(done + taken));
     }
     std::copy_n(sorted.data() + taken, window.size() - taken, window.data() + taken);
@@ -41,6 +40,33 @@ std::vector<std::int64_t> bucket_steps(std::span<std::uint64_t> samples, const S
     done += taken;
   }
   return cuts;
+}
+
+bool permute_steps(std::span<std::int64_t> order, std::size_t size,
+                   std::span<const std::int64_t> from) {
+  std::vector<bool> is_named(from.size());
+  for (const std::int64_t step : from) {
+    if (step < 0 || static_cast<std::size_t>(step) >= from.size()) return false;
+    if (is_named[static_cast<std::size_t>(step)]) return false;
+    is_named[static_cast<std::size_t>(step)] = true;
+  }
+  if (size != 0 && from.size() > order.size() / size) return false;
+  std::vector<std::int64_t> first(size);
+  std::vector<bool> is_done(from.size());
+  for (std::size_t start = 0; start < from.size(); ++start) {
+    if (is_done[start]) continue;
+    std::copy_n(order.data() + start * size, size, first.data());
+    std::size_t step = start;
+    for (;;) {  // along the cycle: each step takes what the next one held
+      is_done[step] = true;
+      const auto next = static_cast<std::size_t>(from[step]);
+      if (next == start) break;
+      std::copy_n(order.data() + next * size, size, order.data() + step * size);
+      step = next;
+    }
+    std::copy_n(first.data(), size, order.data() + step * size);
+  }
+  return true;
 }
 
 std::size_t deal_steps(std::span<const std::int64_t> order, std::span<const std::int64_t> cuts,

@@ -182,5 +182,6 @@ void bind_lmdb_pages(nb::module_& m);
 void bind_transcode(nb::module_& m);
 void bind_tokens(nb::module_& m);
 void bind_transforms(nb::module_& m);
+void bind_views(nb::module_& m);
 
 }  // namespace fastio::python

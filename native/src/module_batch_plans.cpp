@@ -39,12 +39,14 @@ void expect_positive(const char* name, std::size_t number) {
   if (number == 0) throw nb::value_error((std::string(name) + " is 0, expected 1 or more").c_str());
 }
 
-using Scratch = Array<std::uint64_t, 1>;
+using Order = Array<std::int64_t, 1>;
 
-/// The samples in the order of the epoch, in `scratch`; without `epoch` in storage order.
-std::span<std::uint64_t> ordered(const Int32s& lengths, const Scratch& scratch, std::uint64_t seed,
+/// The samples in the order of the epoch, in the memory of `order`; without `epoch` in storage
+/// order.
+std::span<std::uint64_t> ordered(const Int32s& lengths, const Order& order, std::uint64_t seed,
                                  std::optional<std::uint32_t> epoch) {
-  const std::span<std::uint64_t> samples{scratch.data(), scratch.size()};
+  const std::span<std::uint64_t> samples{reinterpret_cast<std::uint64_t*>(order.data()),
+                                         order.size()};
   const std::span<const std::int32_t> from{lengths.data(), lengths.size()};
   if (epoch) {
     in_random_order(from, {seed, *epoch}, samples);
@@ -54,13 +56,11 @@ std::span<std::uint64_t> ordered(const Int32s& lengths, const Scratch& scratch, 
   return samples;
 }
 
-OwnedInt64s bucket_steps(const Int32s& lengths, const Scratch& scratch,
-                         const Array<std::int64_t, 1>& order, std::size_t window,
+OwnedInt64s bucket_steps(const Int32s& lengths, const Order& order, std::size_t window,
                          std::size_t batch_size, std::size_t max_tokens, std::size_t multiple,
                          std::size_t world_size, std::uint64_t seed,
                          std::optional<std::uint32_t> epoch) {
   constexpr std::size_t most = std::numeric_limits<std::int32_t>::max();
-  expect_length("scratch", scratch.size(), lengths.size());
   expect_length("order", order.size(), lengths.size());
   expect_positive("window", window);
   expect_positive("multiple", multiple);
@@ -71,17 +71,14 @@ OwnedInt64s bucket_steps(const Int32s& lengths, const Scratch& scratch,
   {
     const nb::gil_scoped_release released;
     expect_lengths(lengths, most);
-    const auto samples = ordered(lengths, scratch, seed, epoch);
-    cuts = fastio::bucket_steps(samples, rule, {order.data(), order.size()});
+    cuts = fastio::bucket_steps(ordered(lengths, order, seed, epoch), rule);
   }
   return owned(std::move(cuts));
 }
 
-OwnedInt64s best_fit_bins(const Int32s& lengths, const Scratch& scratch,
-                          const Array<std::int64_t, 1>& order, std::size_t window,
+OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, std::size_t window,
                           std::size_t capacity, std::size_t world_size, std::uint64_t seed,
                           std::optional<std::uint32_t> epoch) {
-  expect_length("scratch", scratch.size(), lengths.size());
   expect_length("order", order.size(), lengths.size());
   expect_positive("window", window);
   expect_positive("world_size", world_size);
@@ -92,11 +89,20 @@ OwnedInt64s best_fit_bins(const Int32s& lengths, const Scratch& scratch,
   {
     const nb::gil_scoped_release released;
     expect_lengths(lengths, capacity);
-    const auto samples = ordered(lengths, scratch, seed, epoch);
     const BinRule rule{std::min(window, lengths.size() + 1), capacity, world_size};
-    cuts = fastio::best_fit_bins(samples, rule, {order.data(), order.size()});
+    cuts = fastio::best_fit_bins(ordered(lengths, order, seed, epoch), rule);
   }
   return owned(std::move(cuts));
+}
+
+void permute_steps(const Order& order, std::size_t size, const Int64s& steps) {
+  bool is_done = false;
+  {
+    const nb::gil_scoped_release released;
+    is_done =
+        fastio::permute_steps({order.data(), order.size()}, size, {steps.data(), steps.size()});
+  }
+  if (!is_done) throw nb::value_error("steps do not name each step of order once");
 }
 
 std::size_t deal_steps(const Int64s& order, const Int64s& cuts, const Int64s& steps,
@@ -112,26 +118,27 @@ std::size_t deal_steps(const Int64s& order, const Int64s& cuts, const Int64s& st
 }  // namespace
 
 void bind_batch_plans(nb::module_& m) {
-  m.def("bucket_steps", &bucket_steps, "lengths"_a.noconvert(), "scratch"_a.noconvert(),
-        "order"_a.noconvert(), nb::kw_only(), "window"_a, "batch_size"_a, "max_tokens"_a,
-        "multiple"_a, "world_size"_a, "seed"_a, "epoch"_a.none(),
-        nb::sig("def bucket_steps(lengths: NDArray[np.int32], scratch: NDArray[np.uint64], order: "
-                "NDArray[np.int64], *, "
+  m.def("bucket_steps", &bucket_steps, "lengths"_a.noconvert(), "order"_a.noconvert(),
+        nb::kw_only(), "window"_a, "batch_size"_a, "max_tokens"_a, "multiple"_a, "world_size"_a,
+        "seed"_a, "epoch"_a.none(),
+        nb::sig("def bucket_steps(lengths: NDArray[np.int32], order: NDArray[np.int64], *, "
                 "window: int, batch_size: int, max_tokens: int, multiple: int, world_size: int, "
                 "seed: int, epoch: int | None) -> NDArray[np.int64]"),
         "Write all indices to ``order``, windows sorted by length, longest first; step k is\n"
         "``order[cuts[k]:cuts[k + 1]]`` of the cuts returned: ``batch_size`` samples a rank, or,\n"
         "where that is 0, as many as ``max_tokens`` allows when padded. Windows are of samples\n"
-        "in random order, or, with ``epoch=None``, in storage order. ``scratch`` is overwritten.");
-  m.def("best_fit_bins", &best_fit_bins, "lengths"_a.noconvert(), "scratch"_a.noconvert(),
-        "order"_a.noconvert(), nb::kw_only(), "window"_a, "capacity"_a, "world_size"_a, "seed"_a,
-        "epoch"_a.none(),
-        nb::sig("def best_fit_bins(lengths: NDArray[np.int32], scratch: NDArray[np.uint64], order: "
-                "NDArray[np.int64], *, "
+        "in random order, or, with ``epoch=None``, in storage order.");
+  m.def("best_fit_bins", &best_fit_bins, "lengths"_a.noconvert(), "order"_a.noconvert(),
+        nb::kw_only(), "window"_a, "capacity"_a, "world_size"_a, "seed"_a, "epoch"_a.none(),
+        nb::sig("def best_fit_bins(lengths: NDArray[np.int32], order: NDArray[np.int64], *, "
                 "window: int, capacity: int, world_size: int, seed: int, epoch: int | None) -> "
                 "NDArray[np.int64]"),
         "Write all indices to ``order``, each window packed best fit decreasing into bins of\n"
         "``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned.");
+  m.def("permute_steps", &permute_steps, "order"_a.noconvert(), "size"_a, "steps"_a.noconvert(),
+        nb::sig("def permute_steps(order: NDArray[np.int64], size: int, "
+                "steps: NDArray[np.int64]) -> None"),
+        "Let the k-th ``size`` places of ``order`` hold what those of step ``steps[k]`` held.");
   m.def("deal_steps", &deal_steps, "order"_a.noconvert(), "cuts"_a.noconvert(),
         "steps"_a.noconvert(), "rank"_a, "world_size"_a, "out"_a.noconvert(),
         nb::sig("def deal_steps(order: NDArray[np.int64], cuts: NDArray[np.int64], "

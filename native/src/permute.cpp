@@ -5,41 +5,63 @@
 #include <cstddef>
 #include <utility>
 
+#include "fastio/simd.h"
+
 namespace fastio {
 namespace {
 
 constexpr std::size_t one_bucket = 65536;
 
-using Words = std::array<std::uint32_t, 4>;
+/// The random words of a part, one after the other.
+class Words {
+ public:
+  Words(const Draws& draws, std::uint32_t part) noexcept
+      : from_{{static_cast<std::uint32_t>(draws.seed),
+               static_cast<std::uint32_t>(draws.seed >> 32) ^ other_than_shuffle},
+              0,
+              part,
+              draws.epoch} {}
 
-Words drawn(const Draws& draws, std::uint32_t part, std::uint64_t step) noexcept {
-  constexpr std::uint32_t other_than_shuffle = 0x70657261;
-  return philox(
-      {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32), part, draws.epoch},
-      {static_cast<std::uint32_t>(draws.seed),
-       static_cast<std::uint32_t>(draws.seed >> 32) ^ other_than_shuffle});
-}
+  /// At most 256 that come next, `count` where that is less, rounded up to whole steps.
+  [[nodiscard]] std::span<const std::uint32_t> next(std::size_t count) noexcept {
+    const std::size_t size = std::min((count + 3) / 4 * 4, words_.size());
+    philox_steps(from_, {words_.data(), size}, level_);
+    from_.first += static_cast<std::uint32_t>(size / 4);
+    return {words_.data(), size};
+  }
+
+ private:
+  static constexpr std::uint32_t other_than_shuffle = 0x70657261;
+
+  PhiloxSteps from_;
+  const SimdLevel level_ = simd_level();
+  std::array<std::uint32_t, 256> words_;
+};
 
 /// Calls `use(i, byte)` with a random byte for every i below `count`.
 template <typename Use>
 void bytes(const Draws& draws, std::size_t count, Use use) noexcept {
-  for (std::size_t first = 0; first < count; first += 16) {
-    const Words words = drawn(draws, 0, first / 16);
-    const std::size_t last = std::min(first + 16, count);
-    for (std::size_t i = first; i < last; ++i) {
-      use(i, words[(i - first) / 4] >> (i - first) % 4 * 8 & 0xFF);
+  Words words(draws, 0);
+  std::array<std::uint8_t, 1024> drawn;
+  for (std::size_t first = 0; first < count; first += drawn.size()) {
+    const std::size_t size = std::min(drawn.size(), count - first);
+    const auto next = words.next((size + 3) / 4);
+    for (std::size_t i = 0; i < size; ++i) {
+      drawn[i] = static_cast<std::uint8_t>(next[i / 4] >> i % 4 * 8);
     }
+    for (std::size_t i = 0; i < size; ++i) use(first + i, drawn[i]);
   }
 }
 
 void shuffle_bucket(std::span<std::uint64_t> values, const Draws& draws,
                     std::uint32_t part) noexcept {
-  Words words{};
-  std::uint64_t count = 0;
-  for (std::size_t i = values.size(); i-- > 1; ++count) {
-    if (count % 4 == 0) words = drawn(draws, part, count / 4);
-    const std::uint64_t random = words[count % 4];
-    std::swap(values[i], values[random * (i + 1) >> 32]);
+  Words words(draws, part);
+  for (std::size_t left = values.size(); left > 1;) {
+    for (const std::uint64_t random : words.next(left - 1)) {
+      if (left == 1) break;
+      std::swap(values[left - 1], values[random * left >> 32]);
+      --left;
+    }
   }
 }
 

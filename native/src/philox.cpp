@@ -1,7 +1,10 @@
 #include "fastio/philox.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
+
+#include "philox_steps.h"
 
 namespace fastio {
 
@@ -26,6 +29,22 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
     key[1] += 0xBB67AE85;
   }
   return counter;
+}
+
+void philox_steps(const PhiloxSteps& from, std::span<std::uint32_t> out,
+                  [[maybe_unused]] SimdLevel level) noexcept {
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  if (level >= SimdLevel::avx2) {
+    done = out.size() / 32 * 32;
+    avx2_philox_steps(from, done / 32, out.data());
+  }
+#endif
+  for (; done < out.size(); done += 4) {
+    const auto step = static_cast<std::uint32_t>(from.first + done / 4);
+    std::ranges::copy(philox({step, 0, from.part, from.epoch}, from.key),
+                      out.begin() + static_cast<std::ptrdiff_t>(done));
+  }
 }
 
 void uniform(const Draws& draws, std::span<const std::int64_t> indices,

@@ -12,6 +12,7 @@
 #include "fastio/buckets.h"
 #include "fastio/fill_tokens.h"
 #include "fastio/permute.h"
+#include "fastio/philox.h"
 #include "fastio/worker.h"
 
 namespace {
@@ -55,14 +56,14 @@ void test_steps_and_bins_hold_every_sample() {
     const auto lengths = lengths_of(3000, most);
     for (const std::size_t window : {1, 7, 500, 5000}) {
       std::vector<std::uint64_t> samples(lengths.size());
-      std::vector<std::int64_t> order(lengths.size());
       const auto budget = static_cast<std::size_t>(most) * 3 + 8;
       fastio::in_random_order(lengths, {7, 3}, samples);
-      const auto cuts = fastio::bucket_steps(samples, {window, 0, budget, 8, 3}, order);
-      EXPECT(is_every_sample_once(order));
+      const auto cuts = fastio::bucket_steps(samples, {window, 0, budget, 8, 3});
+      EXPECT(is_every_sample_once({samples.begin(), samples.end()}));
       EXPECT(cuts.back() == 3000 && std::is_sorted(cuts.begin(), cuts.end()));
       fastio::in_random_order(lengths, {7, 3}, samples);
-      const auto bins = fastio::best_fit_bins(samples, {window, budget, 3}, order);
+      const auto bins = fastio::best_fit_bins(samples, {window, budget, 3});
+      const std::vector<std::int64_t> order(samples.begin(), samples.end());
       EXPECT(is_every_sample_once(order));
       bool fits = true;
       for (std::size_t bin = 0; bin + 1 < bins.size(); ++bin) {
@@ -74,6 +75,33 @@ void test_steps_and_bins_hold_every_sample() {
         fits &= tokens <= budget;
       }
       EXPECT(fits);
+    }
+  }
+}
+
+void test_steps_change_places() {
+  std::vector<std::int64_t> order{0, 1, 10, 11, 20, 21, 30, 31, 40};
+  EXPECT(fastio::permute_steps(order, 2, std::vector<std::int64_t>{2, 1, 3, 0}));
+  EXPECT((order == std::vector<std::int64_t>{20, 21, 10, 11, 30, 31, 0, 1, 40}));
+  for (const auto& bad :
+       std::vector<std::vector<std::int64_t>>{{0, 0}, {0, 2}, {-1, 0}, {0, 1, 2, 3, 4}}) {
+    EXPECT(!fastio::permute_steps(order, 2, bad));
+  }
+  EXPECT(order[0] == 20 && order[8] == 40);
+}
+
+/// The same words by vectors and without, for any number of steps.
+void test_many_steps_of_philox() {
+  const fastio::PhiloxSteps from{{123, 456}, 7, 8, 9};
+  for (std::size_t steps = 0; steps < 40; ++steps) {
+    std::vector<std::uint32_t> plain(4 * steps), fast(4 * steps);
+    fastio::philox_steps(from, plain, fastio::SimdLevel::none);
+    fastio::philox_steps(from, fast, fastio::simd_level());
+    EXPECT(plain == fast);
+    if (steps > 0) {
+      const auto last =
+          fastio::philox({static_cast<std::uint32_t>(6 + steps), 0, 8, 9}, {123, 456});
+      EXPECT(std::equal(last.begin(), last.end(), plain.end() - 4));
     }
   }
 }
@@ -121,6 +149,8 @@ void test_slots_are_filled_and_nothing_else(fastio::SimdLevel level) {
 int main() {
   test_random_order_is_a_permutation();
   test_steps_and_bins_hold_every_sample();
+  test_steps_change_places();
+  test_many_steps_of_philox();
   test_dealing_stays_inside();
   test_slots_are_filled_and_nothing_else(fastio::SimdLevel::none);
   test_slots_are_filled_and_nothing_else(fastio::simd_level());

@@ -16,13 +16,12 @@ struct BinRule {
 };
 
 /// Packs each window of `samples` (see permute.h) into bins, the longest sample first, each into
-/// the bin that it leaves least free (best fit decreasing), writes the indices to `order` (as
-/// long), bin after bin, and returns where each bin begins, with the end of the last.
+/// the bin that it leaves least free (best fit decreasing), leaves their indices alone in their
+/// place, bin behind bin, and returns where each bin begins, with the end of the last.
 ///
 /// Bins of a window come fullest first; the samples of its emptiest ones, at least one bin, join
-/// the next window. `samples` is overwritten. Throws std::bad_alloc only.
+/// the next window. Throws std::bad_alloc only.
 [[nodiscard]] std::vector<std::int64_t> best_fit_bins(std::span<std::uint64_t> samples,
-                                                      const BinRule& rule,
-                                                      std::span<std::int64_t> order);
+                                                      const BinRule& rule);
 
 }  // namespace fastio

@@ -17,16 +17,22 @@ struct StepRule {
   std::size_t world_size;
 };
 
-/// Sorts each window of `samples` (see permute.h) by length, longest first, by counting, writes
-/// the indices to `order` (as long) and returns where each step begins, with the end of the last.
+/// Sorts each window of `samples` (see permute.h) by length, longest first, by counting, leaves
+/// their indices alone in their place, step behind step, and returns where each step begins, with
+/// the end of the last.
 ///
 /// All steps but the last hold equally many samples for every rank: `batch_size`, or as many as
 /// fit when all are padded to the longest of the step. What a window leaves over joins the
 /// next; the last step may be short. Lengths above 65,535 are sorted in classes, and counted
-/// by the longest of their class. `samples` is overwritten. Throws std::bad_alloc only.
+/// by the longest of their class. Throws std::bad_alloc only.
 [[nodiscard]] std::vector<std::int64_t> bucket_steps(std::span<std::uint64_t> samples,
-                                                     const StepRule& rule,
-                                                     std::span<std::int64_t> order);
+                                                     const StepRule& rule);
+
+/// Lets step k, `size` places of `order` from k * size on, hold what step `from[k]` held; `from`
+/// names each step once. Returns false, and changes nothing, where it does not or the steps
+/// leave `order`. Throws std::bad_alloc only.
+[[nodiscard]] bool permute_steps(std::span<std::int64_t> order, std::size_t size,
+                                 std::span<const std::int64_t> from);
 
 /// Writes one rank's samples of the steps named by `steps`, one after the other: of a step its
 /// samples `rank`, `rank + world_size`, ... Step k is `order[cuts[k]]` up to `cuts[k + 1]`.

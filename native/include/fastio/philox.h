@@ -5,11 +5,25 @@
 #include <cstdint>
 #include <span>
 
+#include "fastio/simd.h"
+
 namespace fastio {
 
 /// Ten rounds of Philox4x32 (Salmon et al., SC 2011); equal on every machine.
 [[nodiscard]] std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                                   std::array<std::uint32_t, 2> key) noexcept;
+
+/// Counters (first, 0, part, epoch), (first + 1, 0, part, epoch), ... under one key.
+struct PhiloxSteps {
+  std::array<std::uint32_t, 2> key;
+  std::uint32_t first;
+  std::uint32_t part;
+  std::uint32_t epoch;
+};
+
+/// Writes the four words of each counter, one after the other, as `philox` makes them: as many as
+/// `out`, a multiple of 4, holds. No counter may pass 2**32 - 1.
+void philox_steps(const PhiloxSteps& from, std::span<std::uint32_t> out, SimdLevel level) noexcept;
 
 /// Which numbers are drawn: they depend on nothing else than these and their place.
 struct Draws {
