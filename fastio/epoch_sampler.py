@@ -44,6 +44,10 @@ class ClosedBatchSampler:
     def __init__(self, sampler: EpochSampler) -> None:
         self.sampler = sampler
 
+    def set_epoch(self, epoch: int) -> None:
+        """Let the loader's next iteration be this epoch."""
+        self.sampler.set_epoch(epoch)
+
     def __iter__(self) -> NoReturn:
         raise TypeError(
             "a FastLoader's batch_sampler cannot be iterated, and no other loader be built around it; to skip batches "

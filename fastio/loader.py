@@ -52,10 +52,11 @@ _DEPTH = 2  # batches copied ahead to the device
 
 @dataclass(slots=True)
 class _Position:
-    """Where an iteration stands, as its consumer sees it: ``batch`` is the next one to come."""
+    """Where an iteration stands, as its consumer sees it: ``batch`` is the next one to come, once it has begun."""
 
     epoch: int
     batch: int
+    has_begun: bool = False
 
     @property
     def place(self) -> tuple[int, int]:
@@ -82,7 +83,7 @@ class FastLoader:
     ``ChunkCollate``; ``stats.padding`` is the share of their slots that holds no token.
 
     * ``batch_sampler``: LengthBucketSampler, PackSampler or another ``BatchSampler``, in the place of ``batch_size``,
-      ``shuffle``, ``drop_last``, ``uneven``, ``rank`` and ``world_size``.
+      ``shuffle``, ``drop_last`` and ``uneven``; ``rank`` and ``world_size`` are its own.
     * ``shuffle``: False, True (see ``sampler.block_order``) or "full"; ``seed`` and epoch name the order.
     * Each iteration is an epoch of its own: the counter moves on when its first batch is asked for, ``set_epoch``
       (or ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
@@ -146,13 +147,12 @@ class FastLoader:
         threads = whole("threads", threads, "0 (as many as available) or more", least=0)
         prefetch_batches = whole("prefetch_batches", prefetch_batches, "1 or more", least=1)
         self._owns_dataset = not isinstance(dataset, FastDataset)
-        self.dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
+        self._dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
         self._store = self.dataset.store.identity  # kept, for a state is asked for after close() too
         seed = whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
         self.division: Division | None = None
         if batch_sampler is None:
             batch_size = whole("batch_size", batch_size, "a whole number from 1", least=1)
-            self.batch_size: int | None = batch_size  # None where the batch_sampler decides
             self.rank, self.world_size = rank_and_world(rank, world_size)
             self.division = Division(len(self.dataset), batch_size, self.world_size, uneven, drop_last)
             self._sampler: BatchSampler = OrderSampler(
@@ -162,9 +162,9 @@ class FastLoader:
             given = {"batch_size": batch_size, "shuffle": shuffle or None, "drop_last": drop_last or None}
             check_sampler(self.dataset, batch_sampler, given, rank=rank, world_size=world_size)
             self._sampler = batch_sampler
-            self.batch_size = None
             self.rank, self.world_size = batch_sampler.rank, batch_sampler.world_size
         check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
+        self._batch_size = batch_size
         self.drop_last = drop_last
         self.pin_memory = torch.cuda.is_available() if pin_memory is None else pin_memory
         self._depth = prefetch_batches
@@ -199,7 +199,8 @@ class FastLoader:
         self._stats = LoaderStats()
         self._skipped: dict[int, SampleError] = {}
         self._next = _Position(0, 0)  # where the next iteration begins
-        self._seen = self._next  # where the consumer of the latest one stands
+        self._latest = self._next  # where the consumer of the latest one stands
+        self._seen = self._next  # the same, unless an epoch has been set or a state loaded since
         self._log_uneven()
 
     def _log_uneven(self) -> None:
@@ -238,14 +239,16 @@ class FastLoader:
                 f"{self.dataset.store.path}: the dataset got its transform after this FastLoader was built, which "
                 f"decodes without one; set it before, or build the loader anew"
             )
-        self._seen = replace(self._next)
+        self._seen = self._latest = replace(self._next)
         return self._seen
 
     def _start(self, position: _Position, consumer: _Position) -> None:
         """Take the next epoch, whatever has been set or loaded since ``iter``; the one after it is next then."""
         for each in (position, consumer):
             each.move(self._next.place)
-        self._seen = consumer
+        consumer.has_begun = True
+        if consumer is self._latest:
+            self._seen = consumer
         self._next = _Position(position.epoch + 1, 0)
 
     def _batches(self, position: _Position, *, is_numbered: bool, consumer: _Position | None = None) -> Iterator[Any]:
@@ -337,12 +340,8 @@ class FastLoader:
 
         What is decoded ahead does not count. The same on every rank.
         """
-        return {
-            "version": _STATE_VERSION,
-            "epoch": self._seen.epoch,
-            "batch": self._seen.batch,
-            **self._configuration(),
-        }
+        epoch, batch = (self._seen if self._seen.has_begun else self._next).place
+        return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self._configuration()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on at that batch. ValueError, naming what differs, for another configuration."""
@@ -369,6 +368,16 @@ class FastLoader:
             "transforms": repr(self._fused.transforms) if self._fused and self._fused.transforms.transforms else None,
             "quality": self.quality,
         }
+
+    @property
+    def dataset(self) -> FastDataset:
+        """What is read; another one needs another loader."""
+        return self._dataset
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples of a batch of one rank; None where the batch_sampler decides. As in torch, it cannot be set."""
+        return self._batch_size
 
     @property
     def sampler(self) -> EpochSampler:

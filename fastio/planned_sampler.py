@@ -37,7 +37,7 @@ class PlannedSampler(ABC):
         self._lengths = _as_lengths(lengths)
         self._checksum = _native.crc32(self._lengths)
         self._next = (0, 0)  # epoch and batch where the next iteration begins
-        self._seen = (0, 0)
+        self._seen: tuple[int, int] | None = None  # where the latest iteration stands, once it has begun
         self._planned: tuple[int, Batches] | None = None
 
     @abstractmethod
@@ -63,21 +63,26 @@ class PlannedSampler(ABC):
         return self.count(self._next[0])
 
     def __iter__(self) -> Iterator[list[int]]:
+        self._seen = None
+        return self._lists()
+
+    def _lists(self) -> Iterator[list[int]]:
         epoch, start = self._seen = self._next
         self._next = epoch + 1, 0
         batches = self.plan(epoch)
         for number, place in enumerate(batches.part(start, len(batches)).slices(), start):
             self._seen = epoch, number + 1
             yield batches.indices[batches.cuts[start] + place.start : batches.cuts[start] + place.stop].tolist()
+        self._seen = epoch + 1, 0
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; naming the epoch of a loaded state keeps the position within it."""
         if operator.index(epoch) != self._next[0]:
-            self._next = self._seen = _checked_epoch(epoch), 0
+            self._next, self._seen = (_checked_epoch(epoch), 0), None
 
     def state_dict(self) -> dict[str, Any]:
         """Where the latest iteration stands, in plain numbers: the next batch not yet handed out."""
-        epoch, batch = self._seen
+        epoch, batch = self._seen or self._next
         return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self.configuration()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -93,7 +98,7 @@ class PlannedSampler(ABC):
         epoch, batch = _checked_epoch(state.get("epoch", -1)), operator.index(state.get("batch", -1))
         if not 0 <= batch <= self.count(epoch):
             raise ValueError(f"batch={batch}: expected 0 to {self.count(epoch)} in the state")
-        self._next = self._seen = epoch, batch
+        self._next, self._seen = (epoch, batch), None
 
     def configuration(self) -> dict[str, Any]:
         """What must be equal for a batch's number to mean the same samples."""

@@ -116,6 +116,21 @@ def test_resume_is_exact(form: Callable[..., Any], store: Path, slow: SlowLane, 
 
 
 @FORMS
+def test_an_epoch_set_behind_iter(form: Callable[..., Any], store: Path, slow: SlowLane) -> None:
+    """An iteration takes the epoch that is set when its first batch is asked for, and its state is the consumer's."""
+    batches = form(store, shuffle="full")
+    batches.set_epoch(3)
+    expected = labels_of(batches, slow)
+    again = form(store, shuffle="full")
+    iterator = iter(again)
+    again.set_epoch(3)
+    before = labels_of(islice(iterator, 2), slow)
+
+    assert (3, 2) == (again.state_dict()["epoch"], again.state_dict()["batch"])
+    assert expected == before + labels_of(iterator, slow)
+
+
+@FORMS
 def test_the_position_at_the_end(form: Callable[..., Any], store: Path, slow: SlowLane) -> None:
     """After a whole epoch the position is the beginning of the next one, and before the first batch that of none."""
     batches = form(store)

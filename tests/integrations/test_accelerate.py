@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator, skip_first_batches
+from accelerate.data_loader import prepare_data_loader
 from accelerate.state import AcceleratorState, GradientState, PartialState
+from torch.utils.data import DataLoader
 
-from fastio import FastLoader
+from fastio import FastDataset, FastLoader, LengthBucketSampler
 from fastio.integrations.accelerate import prepare_loader
 from fastio.integrations.factory import LoaderFactory
 from fastio.integrations.prepared import PreparedLoader
@@ -145,6 +147,19 @@ def test_metrics_leave_out_what_was_repeated(store: Path, accelerator: Accelerat
         remainders = [accelerator.gradient_state.remainder for _ in prepared]
         assert expected == remainders[-1]
         loader.close()
+
+
+def test_a_sampler_of_one_rank_is_shared_out_by_accelerate(store: Path, accelerator: Accelerator) -> None:
+    """As the guide says of torch's DataLoader with a sampler of ours: accelerate gives each process its batches."""
+    taken_by = []
+    with FastDataset(store) as dataset:
+        for rank in range(2):
+            sampler = LengthBucketSampler(dataset.lengths, batch_size=4, rank=0, world_size=1)
+            loader = DataLoader(dataset, batch_sampler=sampler)
+            prepared = prepare_data_loader(loader, num_processes=2, process_index=rank, even_batches=False)
+            taken_by.append(set(chain(*taken(prepared))))
+    assert taken_by[0] | taken_by[1] == set(range(COUNT))
+    assert not taken_by[0] & taken_by[1]
 
 
 def test_a_factory_that_keeps_the_ranks_to_itself_is_refused(store: Path, accelerator: Accelerator) -> None:

@@ -1,0 +1,199 @@
+"""What training scripts do with a DataLoader, done with a FastLoader: it works, or one clear error says why not."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Sampler
+from tqdm import tqdm
+
+from fastio import FastDataset, FastLoader, LengthBucketSampler
+from fastio.schema import RAW, Field
+from tests.conftest import write_store
+
+COUNT = 23
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> FastDataset:
+    """Samples that are their own index, with the index as label too."""
+    path = tmp_path_factory.mktemp("dropin") / "a.h5"
+    values = [np.int32(index).tobytes() for index in range(COUNT)]
+    return FastDataset(write_store(path, values, np.arange(COUNT), field=Field("number", RAW, "<i4", ())))
+
+
+def loader_of(dataset: FastDataset, **options: Any) -> FastLoader:
+    """Six batches an epoch, in another order each time."""
+    return FastLoader(dataset, **{"batch_size": 4, "shuffle": "full", "threads": 1, **options})
+
+
+def taken(batches: Any) -> list[list[int]]:
+    """The indices of each batch."""
+    return [values.tolist() for values, _ in batches]
+
+
+def epochs_of(dataset: FastDataset, count: int) -> list[list[list[int]]]:
+    """The batches of the first epochs."""
+    with loader_of(dataset) as loader:
+        return [taken(loader) for _ in range(count)]
+
+
+def test_what_scripts_ask_a_loader(dataset: FastDataset) -> None:
+    """Lengths, data set and sizes, by torch's names."""
+    with loader_of(dataset, drop_last=True, pin_memory=False) as loader:
+        assert len(loader) == 5
+        assert loader.dataset is dataset
+        assert len(loader.dataset) == COUNT
+        assert (4, True, False, 0, None) == (
+            loader.batch_size,
+            loader.drop_last,
+            loader.pin_memory,
+            loader.num_workers,
+            loader.prefetch_factor,
+        )
+
+
+def test_what_cannot_be_changed_says_so(dataset: FastDataset) -> None:
+    """A size set later would change nothing."""
+    with loader_of(dataset) as loader:
+        with pytest.raises(AttributeError, match="batch_size"):
+            loader.batch_size = 8  # type: ignore[misc]
+        with pytest.raises(AttributeError, match="dataset"):
+            loader.dataset = dataset  # type: ignore[misc]
+
+
+def test_enumerate_and_a_progress_bar(dataset: FastDataset) -> None:
+    """Steps are numbered, and the bar knows its end."""
+    with loader_of(dataset) as loader:
+        bar = tqdm(loader, file=io.StringIO())
+        numbers = [number for number, _ in enumerate(bar, 1)]
+
+    assert list(range(1, 7)) == numbers
+    assert bar.total == 6
+
+
+def test_a_look_at_the_first_batch(dataset: FastDataset) -> None:
+    """``next(iter(loader))`` is a batch of the coming epoch, which then counts as begun."""
+    first, second, third = epochs_of(dataset, 3)
+    with loader_of(dataset) as loader:
+        assert next(iter(loader))[0].tolist() == first[0]
+        assert next(iter(loader))[0].tolist() == second[0]
+        assert taken(loader) == third
+
+
+def test_an_iterator_that_is_not_used_counts_for_nothing(dataset: FastDataset) -> None:
+    """``iter`` alone, to see whether it works, takes no epoch away, and the epoch may be set behind it."""
+    first, second, third = epochs_of(dataset, 3)
+    with loader_of(dataset) as loader:
+        iter(loader)
+        batches = iter(loader)
+        assert loader.state_dict()["epoch"] == 0
+        assert taken(batches) == first
+        batches = iter(loader)
+        loader.set_epoch(2)
+        assert taken(islice(batches, 2)) == third[:2]
+        assert (2, 2) == (loader.state_dict()["epoch"], loader.state_dict()["batch"])
+        loader.set_epoch(1)
+        assert taken(loader) == second
+
+
+def test_a_state_loaded_behind_iter(dataset: FastDataset) -> None:
+    """An iteration goes on where the state says, also if it was made before."""
+    (first,) = epochs_of(dataset, 1)
+    with loader_of(dataset) as loader:
+        batches = iter(loader)
+        loader.load_state_dict({**loader.state_dict(), "batch": 4})
+        assert taken(batches) == first[4:]
+
+
+def test_leaving_early(dataset: FastDataset) -> None:
+    """islice and break leave the rest; the next loop is the next epoch."""
+    first, second = epochs_of(dataset, 2)
+    with loader_of(dataset) as loader:
+        assert taken(islice(loader, 2)) == first[:2]
+        assert taken(loader) == second
+
+
+def test_nested_loops_and_zip(dataset: FastDataset) -> None:
+    """Each iteration goes through an epoch of its own."""
+    epochs = epochs_of(dataset, 7)
+    with loader_of(dataset) as loader:
+        inner = [taken(loader) for _ in loader]
+    assert epochs[1:] == inner
+    with loader_of(dataset) as one, loader_of(dataset, batch_size=8, shuffle=False) as other:
+        pairs = list(zip(one, other, strict=False))
+    assert epochs[0][:3] == taken(pair[0] for pair in pairs)
+    assert list(range(COUNT)) == list(chain(*taken(pair[1] for pair in pairs)))
+
+
+def test_endless_training(dataset: FastDataset) -> None:
+    """The loop by steps: a new iterator where one ends."""
+    expected = list(chain(*epochs_of(dataset, 3)))[:15]
+    seen = []
+    with loader_of(dataset) as loader:
+        batches = iter(loader)
+        while len(seen) < 15:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                batches = iter(loader)
+                batch = next(batches)
+            seen.append(batch[0].tolist())
+
+    assert expected == seen
+
+
+def test_batches_that_are_kept(dataset: FastDataset) -> None:
+    """A list of all batches holds all of them, beyond the loader's end too."""
+    loader = loader_of(dataset)
+    batches = list(loader)
+    del loader
+
+    assert list(range(COUNT)) == torch.cat([values for values, _ in batches]).sort().values.tolist()
+
+
+def test_the_epoch_by_the_sampler(dataset: FastDataset) -> None:
+    """``loader.sampler.set_epoch`` as with a DistributedSampler; the sampler tells the order without taking it."""
+    epochs = epochs_of(dataset, 3)
+    with loader_of(dataset) as loader:
+        assert isinstance(loader.sampler, Sampler)
+        for epoch in (2, 0, 1):
+            loader.sampler.set_epoch(epoch)
+            assert list(loader.sampler) == list(chain(*epochs[epoch]))
+            assert len(loader.sampler) == COUNT
+            assert taken(loader) == epochs[epoch]
+        loader.batch_sampler.set_epoch(2)
+        assert taken(loader) == epochs[2]
+        with pytest.raises(TypeError, match="no other loader be built around it"):
+            iter(loader.batch_sampler)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_loader_is_not_copied(dataset: FastDataset, duplicate: Any) -> None:
+    """Threads cannot be copied: one line says what can."""
+    with loader_of(dataset) as loader, pytest.raises(TypeError, match="pass the FastDataset and build it there"):
+        duplicate(loader)
+
+
+def test_ranks_beside_a_batch_sampler_are_compared(dataset: FastDataset) -> None:
+    """The same ones are welcome, others would lose samples."""
+    sampler = LengthBucketSampler(dataset.lengths, batch_size=4, rank=1, world_size=2)
+    with FastLoader(dataset, batch_sampler=sampler, rank=1, world_size=2) as loader:
+        assert loader.batch_size is None
+    for ranks in ({"rank": 0, "world_size": 2}, {"rank": 0, "world_size": 1}, {"rank": 1}):
+        with pytest.raises(ValueError, match="the batch_sampler plans for rank 1 of 2; give it the same"):
+            FastLoader(dataset, batch_sampler=sampler, **ranks)
+
+
+def test_a_store_is_opened_by_its_path(dataset: FastDataset) -> None:
+    """``FastLoader(path, 4)`` opens and closes it."""
+    with FastLoader(Path(dataset.store.path), 4) as loader:
+        assert len(loader.dataset.targets) == COUNT
