@@ -41,7 +41,7 @@ def bandwidth(amount: int, *, measured: bool, path: str, as_json: bool) -> None:
         echo_json("bandwidth", {"size_bytes": amount, "links": rows})
         return
     table(
-        ("link", "rate", "source", f"{size(amount)} take"),
+        ("link", "rate", "source", f"time for {size(amount)}"),
         [
             (
                 link.name,

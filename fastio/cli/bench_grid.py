@@ -110,8 +110,10 @@ def _as_dict(row: GridRow) -> dict[str, object]:
 def _print(rows: list[GridRow]) -> None:
     settings = list(dict.fromkeys(name for row in rows for name, _ in row.point.settings))
     several = len({row.point.data for row in rows}) > 1
-    titles = [*(["data"] if several else []), *settings]
-    figures = ["loading ms/step", "spread", "training ms/step", "start ms", "samples/s", "repeats"]
+    titles = [*(["data"] if several else []), *(name.replace("_", "_\n") for name in settings)]
+    is_spread = any(len(row.repeats) > 1 for row in rows)
+    spread = ["spread"] if is_spread else []
+    figures = ["loading\nms/step", *spread, "training\nms/step", "start\nms", "samples/s", "repeats"]
     lines = []
     for row in rows:
         have = {name: _value(value) for name, value in row.point.settings}
@@ -121,17 +123,17 @@ def _print(rows: list[GridRow]) -> None:
                 *([printable(row.point.data)] if several else []),
                 *(have.get(name, "-") for name in settings),
                 f"{row.median('loading_s') * 1e3:.2f}",
-                f"{least * 1e3:.2f} to {most * 1e3:.2f}",
+                *([f"{least * 1e3:.3g}-{most * 1e3:.3g}" if len(row.repeats) > 1 else "-"] if is_spread else []),
                 f"{row.median('training_s') * 1e3:.2f}",
                 f"{row.median('start_s') * 1e3:.1f}",
                 number(row.median("samples_per_s") // 1),
-                f"{len(row.repeats)}{', stopped' if row.stopped_early else ''}",
+                f"{len(row.repeats)}{'*' if row.stopped_early else ' '}",
             ]
         )
     table([*titles, *figures], lines, right=range(len(titles), len(titles) + len(figures)))
     stopped = sum(row.stopped_early for row in rows)
     if stopped:
-        click.echo(f"\n{counted(stopped, 'row')} stopped early: a step took more than 1.5 times the best row's")
+        click.echo(f"\n* {counted(stopped, 'row')} stopped early: a step took more than 1.5 times the best row's")
 
 
 def _value(value: Value) -> str:

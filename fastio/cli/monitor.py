@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["monitor"]
 
 _NOT_FOUND = 127  # what a shell says
+_SHOWN_CPUS = 8  # one by one; the log has all
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -157,7 +158,11 @@ def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
         return size(value) + "/s"
 
     found: dict[str, tuple[float, Callable[[float], str]]] = {"all CPUs": (sample.cpu_percent, percent)}
-    found |= {f"CPU {index}": (value, percent) for index, value in enumerate(sample.cpu_percents)}
+    if len(sample.cpu_percents) <= _SHOWN_CPUS:
+        found |= {f"CPU {index}": (value, percent) for index, value in enumerate(sample.cpu_percents)}
+    else:
+        found["busiest CPU"] = (max(sample.cpu_percents), percent)
+        found["CPUs above 90 %"] = (sum(value > 90 for value in sample.cpu_percents), number)
     if sample.process is not None:
         found["process, CPU of one"] = (sample.process.cpu_percent, percent)
         found["process, memory"] = (sample.process.rss_bytes, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -42,6 +43,8 @@ def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_options(
         *args: Any, record_shapes: bool, profile_memory: bool, with_stack: bool, with_flops: bool, **rest: Any
     ) -> None:
+        # Before torch is imported: with a memory curve it warns of each process's blocks from before the recording.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         from fastio.measure.profiler import Recording
 
         recording = Recording(

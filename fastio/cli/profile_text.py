@@ -92,6 +92,8 @@ def _function_row(function: FunctionTime, seen: CpuProfile) -> tuple[str, ...]:
 
 
 def _print_memory(found: StepBreakdown) -> None:
+    if found.memory:
+        click.echo()
     for curve in found.memory:
         reserved = "" if curve.peak_reserved_bytes is None else f", {size(curve.peak_reserved_bytes)} reserved"
         what = " since recording began" if curve.peak_reserved_bytes is None else ""

@@ -117,6 +117,8 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequen
         grid.add_column(title, justify="right" if i in right else "left", overflow="fold")
     for row in rows:
         grid.add_row(*(Text(printable(cell)) for cell in row))
+    if console.measure(grid).maximum > console.width:
+        grid.padding = (0, 1, 0, 0)
     with console.capture() as text:
         console.print(grid)
     click.echo(text.get(), nl=False)  # not by rich itself, for which a closed pipe is an error

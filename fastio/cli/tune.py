@@ -17,7 +17,7 @@ _SHOWN = 5
 @click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Samples a batch.")
 @click.option("--shuffle", is_flag=True, help="Shuffled, as in training.")
 @click.option("--crop", type=click.IntRange(min=1), help="Resize each picture and crop its centre to this size.")
-@click.option("--seconds", type=click.FloatRange(0.1, 55), default=30, show_default=True, help="Time for the search.")
+@click.option("--seconds", type=click.FloatRange(0.1, 55), default=40, show_default=True, help="Time for the search.")
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 def tune(data: str, *, batch_size: int, shuffle: bool, crop: int | None, seconds: float, as_json: bool) -> None:
     """

@@ -21,7 +21,7 @@ __all__ = ["Tried", "Tuned", "candidates", "loading_rate", "tune"]
 _AS_GOOD = 0.03
 _MOST_ROUNDS = 15
 _ENOUGH_ROUNDS = 5
-_LONGEST_SLICE_S = 1.0
+_SLICE_S = (0.25, 1.0)  # least and most: shorter ones are one burst of somebody else's
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ def tune(data: GridData, points: Sequence[Point], *, seconds: float, progress: C
         left_s = begun + seconds - time.perf_counter()
         if race.rounds and left_s < round_s * len(race.left) / len(points):
             break
-        slice_s = min(_LONGEST_SLICE_S, max(0.0, left_s) / (_MOST_ROUNDS - race.rounds) / len(race.left))
+        share_s = max(0.0, left_s) / (_MOST_ROUNDS - race.rounds) / len(race.left)
+        slice_s = min(max(share_s, min(_SLICE_S[0], seconds / len(race.left))), _SLICE_S[1])
         before = time.perf_counter()
         rates = _round(data, race.left, slice_s, is_back=race.rounds % 2 == 1)
         round_s = (time.perf_counter() - before) * len(points) / len(race.left)

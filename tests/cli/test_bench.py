@@ -146,7 +146,7 @@ def test_grid(png_stores: dict[str, Path], folder: Path) -> None:
         "rows"
     ]
 
-    assert "loading ms/step" in printed
+    assert "training" in printed
     assert printed.count("png.h5") == 6
     assert [row["settings"]["drop_last"] for row in rows].count(True) == 1
     assert [row["loading_s"] for row in rows] == sorted(row["loading_s"] for row in rows)

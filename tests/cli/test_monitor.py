@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -10,8 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from fastio.cli import cli
+from fastio.measure.gpus import GpuSample
+from fastio.measure.monitor import Sample
 
 SHORT = ("--interval", "0.05")
+GPU = GpuSample(1, 0, "H200 MIG 1g.18gb", None, 52.0, None, None, None, 3 * 10**9, None, None, None, None)
+monitor = importlib.import_module("fastio.cli.monitor")  # its command has the module's name
 
 
 def run(*args: object, code: int = 0) -> str:
@@ -57,3 +62,40 @@ def test_json_lines() -> None:
 def test_what_cannot_be_watched(arguments: tuple[object, ...], code: int, message: str) -> None:
     """One line says why."""
     assert message in run(*arguments, code=code)
+
+
+def test_many_cpus_are_not_listed() -> None:
+    """A machine of a hundred has the busiest one and how many are busy; the log has all."""
+    percents = tuple([95.0, 99.0] + [1.0] * 98)
+    few, many = (
+        Sample(
+            time_s=0.0,
+            seconds=1.0,
+            cpu_percents=percents[:count],
+            memory_used_bytes=1,
+            memory_total_bytes=2,
+            disk_read_bytes_per_s=0.0,
+            disk_written_bytes_per_s=0.0,
+            network_received_bytes_per_s=0.0,
+            network_sent_bytes_per_s=0.0,
+            own_cpu_percent=0.1,
+            process=None,
+            gpus=(GPU,),
+            gpu_source="NVML",
+            sm_source="DCGM",
+        )
+        for count in (3, 100)
+    )
+
+    assert {"CPU 0", "CPU 1", "CPU 2"} <= set(monitor._figures(few))
+    assert monitor._figures(many)["busiest CPU"][0] == 99.0
+    assert monitor._figures(many)["CPUs above 90 %"][0] == 2
+    assert "CPU 0" not in monitor._figures(many)
+
+
+def test_figures_of_a_slice() -> None:
+    """Those that are known, under the slice's name, in percent and bytes."""
+    sample = Sample(0.0, 1.0, (1.0,), 1, 2, 0.0, 0.0, 0.0, 0.0, 0.1, None, (GPU,), "NVML", "NVML GPM")
+    shown = {name: show(value) for name, (value, show) in monitor._figures(sample).items() if "GPU" in name}
+
+    assert shown == {"GPU 1 slice 0 SM active": "52.0 %", "GPU 1 slice 0 memory": "3.0 GB"}
