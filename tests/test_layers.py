@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     {"__main__"},
     {"cli"},
+    {"doctor"},
     {"trainer"},
     {"converters", "integrations", "measure"},
     {"loader", "prefetch"},
@@ -114,7 +115,8 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
     measuring = {f"fastio.measure.{name}" for name in tools}
     loading = {"fastio.dataset", "fastio.epoch_sampler", "fastio.iterable", "fastio.loader"}
     adapters = {f"fastio.integrations.{name}" for name in ("factory", "lightning", "prepared", "transformers")}
-    assert users <= {*loading, *adapters, *tensors, *measuring}
+    doctor = {f"fastio.doctor.{name}" for name in ("gather", "model", "probe", "session", "watch")}
+    assert users <= {*loading, *adapters, *tensors, *measuring, *doctor}
 
 
 def test_the_map_names_every_module() -> None:

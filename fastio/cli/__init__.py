@@ -14,6 +14,7 @@ import click
 
 from fastio.cli.bandwidth import bandwidth
 from fastio.cli.bench import bench
+from fastio.cli.doctor import doctor
 from fastio.cli.group import Group
 from fastio.cli.info import info
 from fastio.cli.ls import ls
@@ -103,7 +104,7 @@ def cli() -> None:
     """
 
 
-for _command in (pack, info, ls, show, unpack, verify, bench, bandwidth, tune, profile, monitor):
+for _command in (pack, info, ls, show, unpack, verify, doctor, bench, bandwidth, tune, profile, monitor):
     cli.add_command(_command)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from torch.profiler import record_function
 from fastio.errors import FastioError
 from fastio.measure.batch import next_batch
 from fastio.measure.trace import LOADER_PREFIX
-from fastio.measure.user_code import is_function_name, load_function
+from fastio.measure.user_code import is_function_name, load_function, run_script
 
 __all__ = ["Recorder", "Schedule", "run_training"]
 
@@ -88,14 +86,7 @@ class _Run:
         self._is_optimizer_counted = True
 
     def script(self, script: str, arguments: Sequence[str]) -> None:
-        if not Path(script).is_file() or not script.endswith(".py"):
-            raise FastioError(f"{script}: no such script; expected SCRIPT.py and its arguments, or MODULE:FUNCTION")
-        argv, path = sys.argv, sys.path[:]
-        sys.argv, sys.path[0] = [script, *arguments], str(Path(script).resolve().parent)
-        try:
-            self._watched(lambda: runpy.run_path(script, run_name="__main__"), script)
-        finally:
-            sys.argv, sys.path[:] = argv, path
+        self._watched(lambda: run_script(script, arguments), script)
 
     def function(self, name: str) -> None:
         function = load_function(name)

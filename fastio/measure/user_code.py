@@ -1,18 +1,19 @@
-"""Functions of the user, named on the command line as ``module:function`` or ``path/script.py:function``."""
+"""Code of the user: functions named as ``module:function`` or ``path/script.py:function``, and scripts."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from fastio.errors import FastioError
 
-__all__ = ["is_function_name", "load_function"]
+__all__ = ["is_function_name", "load_function", "run_script"]
 
 
 def is_function_name(text: str) -> bool:
@@ -39,6 +40,18 @@ def load_function(name: str) -> Callable[[], Any]:
         raise FastioError(f"{name}: {module_name} has no function {function_name!r}; give MODULE:FUNCTION")
     found: Callable[[], Any] = function
     return found
+
+
+def run_script(script: str, arguments: Sequence[str]) -> None:
+    """Run it as ``python script arguments`` would, in this process. FastioError where there is no such script.py."""
+    if not Path(script).is_file() or not script.endswith(".py"):
+        raise FastioError(f"{script}: no such script; expected SCRIPT.py and its arguments, or MODULE:FUNCTION")
+    argv, path = sys.argv, sys.path[:]
+    sys.argv, sys.path[0] = [script, *arguments], str(Path(script).resolve().parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = argv, path
 
 
 def _is_dotted(name: str) -> bool:

@@ -1,0 +1,192 @@
+"""``fastio doctor``: what limits a training, why, and what to do about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fastio.cli.json_form import echo_json
+from fastio.cli.screen import counted, duration, number, printable, size, table
+
+if TYPE_CHECKING:
+    from fastio.doctor.diagnosis import Diagnosis
+    from fastio.doctor.facts import Facts
+    from fastio.doctor.findings import Advice, Evidence
+    from fastio.doctor.session import Plan, Seen
+    from fastio.doctor.training import Failure
+    from fastio.measure.step_timer import Timeline
+
+__all__ = ["doctor"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Case:
+    """What is known of one training, and how it went."""
+
+    name: str
+    facts: Facts
+    timeline: Timeline | None = None
+    failure: Failure | None = None
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--from", "saved", multiple=True, metavar="FILE", help="Read FILE instead of running; may be repeated.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.1), default=10, show_default=True, help="How long steps are timed."
+)
+@click.option(
+    "--profiled", type=click.IntRange(min=0), default=5, show_default=True, help="Steps under torch.profiler, after it."
+)
+@click.option("--json", "as_json", is_flag=True, help="Diagnosis and figures for machines.")
+@click.pass_context
+def doctor(
+    ctx: click.Context,
+    command: tuple[str, ...],
+    *,
+    saved: tuple[str, ...],
+    seconds: float,
+    profiled: int,
+    as_json: bool,
+) -> None:
+    """
+    Name what limits a training, show why, say what to do.
+
+    COMMAND is a script with its arguments, after "--", as it is; or MODULE:FUNCTION, which trains, or returns a pair
+    of loader and step(batch). It is ended when enough was seen; Ctrl-C ends it earlier. --from takes what bench both,
+    bench disk, profile, monitor and doctor wrote with --json, StepTimer.write_json, and traces of torch.profiler.
+
+    \b
+    Example:
+      fastio doctor -- train.py --epochs 1
+      fastio doctor train.py:loader_and_step
+      fastio doctor --from both.json --from monitor.jsonl
+    """
+    from fastio.doctor.diagnosis import diagnose
+
+    if bool(command) == bool(saved):
+        raise click.UsageError("give a training (-- SCRIPT.py, or MODULE:FUNCTION) or --from FILE")
+    case = _read(saved) if saved else _run(command, seconds, profiled)
+    if case.failure is not None:
+        _print_failure(case.failure)
+    diagnosis = diagnose(case.facts)
+    if as_json:
+        echo_json("doctor", _as_dict(case, diagnosis))
+    else:
+        _print(case, diagnosis)
+    if case.failure is not None:
+        ctx.exit(case.failure.code)
+
+
+def _read(saved: tuple[str, ...]) -> _Case:
+    from fastio.doctor.saved import load_facts
+
+    return _Case(", ".join(saved), load_facts(saved))
+
+
+def _run(command: tuple[str, ...], seconds: float, profiled: int) -> _Case:
+    from fastio.doctor.session import Plan
+    from fastio.measure.user_code import is_function_name
+
+    first, arguments = command[0], command[1:]
+    is_function = is_function_name(first) and not Path(first).exists()
+    if arguments and not first.endswith(".py"):
+        raise click.UsageError(f"{first}: only a script.py takes arguments ({' '.join(arguments)})")
+    with redirect_stdout(sys.stderr):  # what the training prints is no part of the report
+        return _observed(first, arguments, Plan(seconds, profiled), is_function=is_function)
+
+
+def _observed(name: str, arguments: tuple[str, ...], plan: Plan, *, is_function: bool) -> _Case:
+    from fastio.doctor.gather import facts_of
+    from fastio.doctor.session import observe
+    from fastio.doctor.training import function_training
+    from fastio.doctor.watch import Watcher
+    from fastio.measure.user_code import run_script
+
+    def training(watcher: Watcher) -> None:
+        if is_function:
+            function_training(name, watcher.watched)()
+        else:
+            run_script(name, arguments)
+
+    def case(seen: Seen) -> _Case:
+        return _Case(name, facts_of(seen), seen.timeline, seen.failure)
+
+    return observe(name, training, plan, case)
+
+
+def _as_dict(case: _Case, diagnosis: Diagnosis) -> dict[str, object]:
+    return {
+        "command": case.name,
+        **dataclasses.asdict(diagnosis),
+        "failure": None if case.failure is None else dataclasses.asdict(case.failure),
+        "timeline": None if case.timeline is None else dataclasses.asdict(case.timeline),
+        "facts": dataclasses.asdict(case.facts),
+    }
+
+
+def _print_failure(failure: Failure) -> None:
+    """The training's own words, on stderr."""
+    if failure.text:
+        click.echo(failure.text.rstrip("\n"), err=True)
+    click.echo(f"\nthe training ended early: {failure.message}; what was seen until then:\n", err=True)
+
+
+def _print(case: _Case, diagnosis: Diagnosis) -> None:
+    step = case.facts.step
+    seen = "" if step is None or step.steps is None else f": {counted(step.steps, 'step')} without a profiler"
+    click.echo(f"{printable(case.name)}{seen}\n")
+    names = [name for name in (diagnosis.pattern, diagnosis.part) if name is not None]
+    click.secho(", ".join(names) or "no verdict", bold=True)
+    click.echo(f"  {diagnosis.summary}")
+    for reason in diagnosis.reasons:
+        click.echo(f"  {reason}")
+    _print_evidence(diagnosis.evidence)
+    if diagnosis.steps:
+        click.echo("\nnext, by expected gain")
+    for place, advice in enumerate(diagnosis.steps, 1):
+        _print_advice(place, advice)
+    if diagnosis.cautions:
+        click.echo("\nwarnings")
+    for caution in diagnosis.cautions:
+        click.echo(f"  {printable(caution.title)}\n    {printable(caution.reason)} [{caution.source}]")
+    if diagnosis.unknown:
+        click.echo("\nnot seen")
+    for line in diagnosis.unknown:
+        click.echo(f"  {printable(line)}")
+
+
+def _print_evidence(evidence: Iterable[Evidence]) -> None:
+    rows = []
+    group = ""
+    for each in evidence:
+        share = "" if each.share is None else f"{each.share:.1%}"
+        rows.append((each.group if each.group != group else "", each.name, _value(each.value, each.unit), share))
+        group = each.group
+    if rows:
+        click.echo()
+        table(("", "figure", "mean", "share"), rows, right=(2, 3))
+
+
+def _value(value: float, unit: str) -> str:
+    if unit == "s":
+        return duration(value) if value > 0 else "0 s"
+    if unit.startswith("bytes"):
+        return size(value) + unit.removeprefix("bytes")
+    return f"{number(value)} {unit}"
+
+
+def _print_advice(place: int, advice: Advice) -> None:
+    gain = "gain not told by these figures"
+    if advice.gain is not None:
+        gain = f"{'up to ' if advice.is_bound else 'about '}{advice.gain:.1f} times the rate"
+    click.echo(f"{place}. {advice.title} ({gain})")
+    click.echo(f"   {printable(advice.reason)}")
+    for line in advice.code.splitlines():
+        click.echo(f"     {printable(line)}")

@@ -1,0 +1,193 @@
+"""Warnings of what is near a limit, each a small rule with the source of its limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fastio.doctor.facts import Facts, GpuFacts, MachineFacts
+from fastio.doctor.findings import Caution
+from fastio.doctor.loading import SATURATED_PERCENT
+from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME
+
+__all__ = ["CAUTION_RULES"]
+
+_COURSE = "a course on training performance"
+_OURS = "our choice"
+_SMALL_SHM_BYTES = 64 << 20  # what Docker gives a container
+_SHM_PART = 0.5
+_MEMORY_PART = 0.90
+_NETWORK_PART = 0.90
+_GPU_PERCENT = 90.0
+_GPU_MEMORY_PART = 0.95
+_QUEUED = 0.25
+_IOWAIT_PERCENT = 20.0
+_FAULTS_PER_S = 100.0
+
+
+def small_shm(facts: Facts) -> Iterator[Caution]:
+    """Workers hand batches over in /dev/shm."""
+    machine, loader = facts.machine or MachineFacts(), facts.loader
+    if loader is None or not loader.workers or machine.shm_free_bytes is None or machine.shm_total_bytes is None:
+        return
+    free, total = _mb(machine.shm_free_bytes), _mb(machine.shm_total_bytes)
+    cure = "start the container with --shm-size=8g or --ipc=host, or read by FastLoader, which needs none"
+    if loader.batch_bytes is not None:
+        needed = loader.workers * (loader.prefetch_factor or 2) * loader.batch_bytes
+        if needed > _SHM_PART * machine.shm_free_bytes:
+            batches = f"{loader.workers} workers x {loader.prefetch_factor or 2} batches of {_mb(loader.batch_bytes)}"
+            yield Caution(
+                f"{free} of {total} are free in /dev/shm, and the loader may need {_mb(needed)}",
+                f"{batches} lie there; a full /dev/shm kills workers (bus error): {cure}",
+                "half of what is free, " + _OURS,
+            )
+            return
+    if machine.shm_total_bytes <= _SMALL_SHM_BYTES:
+        yield Caution(
+            f"only {total} in /dev/shm", f"a full /dev/shm kills workers (bus error): {cure}", "Docker's default"
+        )
+
+
+def too_many_workers(facts: Facts) -> Iterator[Caution]:
+    """More processes than CPUs."""
+    cpus, loader = (facts.machine or MachineFacts()).cpus, facts.loader
+    if cpus is not None and loader is not None and (loader.workers or 0) > cpus:
+        yield Caution(
+            f"{loader.workers} workers on {cpus} CPUs",
+            f"more cost memory and start time; set num_workers={cpus} at most",
+            "affinity, cgroup quota and SLURM_CPUS_PER_TASK of this process",
+        )
+
+
+def saturated_cpus(facts: Facts) -> Iterator[Caution]:
+    """All CPUs are taken, by us or by others."""
+    machine = facts.machine or MachineFacts()
+    if machine.cpu_percent is not None and machine.cpu_percent >= SATURATED_PERCENT:
+        own = "" if machine.process_cpus is None else f"; {machine.process_cpus:.1f} CPUs of it are this training's"
+        yield Caution(
+            f"the machine's CPUs are {machine.cpu_percent:.0f} % busy{own}",
+            "more workers or threads give nothing: decode natively (pack), transform on the device, or end others",
+            _COURSE + ": do not max out CPUs",
+        )
+
+
+def queueing(facts: Facts) -> Iterator[Caution]:
+    """Whoever makes batches waits for a CPU."""
+    making = None if facts.loader is None else facts.loader.making
+    if making is not None and making.batch_s > 0 and making.queued_s > _QUEUED * making.batch_s:
+        share = making.queued_s / making.batch_s
+        yield Caution(
+            f"making a batch waits for a CPU for {share:.0%} of its time",
+            "others are at work on the same CPUs; figures of this run are worse than those of a quiet machine",
+            "the kernel's schedstat; a quarter, " + _OURS,
+        )
+
+
+def full_memory(facts: Facts) -> Iterator[Caution]:
+    """The machine's memory."""
+    machine = facts.machine or MachineFacts()
+    if machine.memory_used_bytes is None or not machine.memory_total_bytes:
+        return
+    part = machine.memory_used_bytes / machine.memory_total_bytes
+    if part >= _MEMORY_PART:
+        yield Caution(
+            f"{part:.0%} of {_mb(machine.memory_total_bytes)} of memory are in use",
+            "what is left for the page cache is read again in every epoch; fewer workers, smaller prefetch",
+            _COURSE + ": do not max out memory",
+        )
+
+
+def full_network(facts: Facts) -> Iterator[Caution]:
+    """The fastest interface at its speed."""
+    machine = facts.machine or MachineFacts()
+    rate, limit = machine.network_bytes_per_s, machine.network_limit_bytes_per_s
+    if rate is not None and limit and rate >= _NETWORK_PART * limit:
+        yield Caution(
+            f"the network carries {_mb(rate)}/s of {_mb(limit)}/s",
+            "copy the data to a local disk, or pack it smaller (--short-side)",
+            _COURSE + ": do not max out the network",
+        )
+
+
+def waiting_for_disks(facts: Facts) -> Iterator[Caution]:
+    """Nothing runs because reads are awaited."""
+    machine = facts.machine or MachineFacts()
+    if machine.iowait_percent is not None and machine.iowait_percent >= _IOWAIT_PERCENT:
+        rate = machine.disk_read_bytes_per_s
+        read = "" if rate is None else f", while disks deliver {_mb(rate)}/s"
+        yield Caution(
+            f"CPUs stand still for disks for {machine.iowait_percent:.0f} % of the time{read}",
+            "disks should give 150 MB/s, NVMe drives 3,000 MB/s: `fastio bench disk` measures yours",
+            f"the kernel's iowait; {_COURSE}",
+        )
+
+
+def cold_cache(facts: Facts) -> Iterator[Caution]:
+    """Pages that are read one by one as they are touched."""
+    making = None if facts.loader is None else facts.loader.making
+    if making is not None and making.batch_s > 0 and making.major_faults / making.batch_s >= _FAULTS_PER_S:
+        yield Caution(
+            f"{making.major_faults:,.0f} page faults a batch are read from a disk",
+            "mapped data is not in memory yet (cold), or does not stay there; the second epoch may be faster",
+            "getrusage; 100 a second, " + _OURS,
+        )
+
+
+def slow_disks(facts: Facts) -> Iterator[Caution]:
+    """Sequential reads beside what the course asks for."""
+    for disk in facts.disks:
+        expected = EXPECTED_NVME if disk.is_nvme else EXPECTED_DISK
+        if disk.sequential_bytes_per_s < expected:
+            kind = "an NVMe drive" if disk.is_nvme else "a disk"
+            yield Caution(
+                f"{disk.path}: {_mb(disk.sequential_bytes_per_s)}/s sequentially",
+                f"{kind} should give {_mb(expected)}/s; keep the data on a faster one, or in memory",
+                _COURSE,
+            )
+
+
+def idle_gpus(facts: Facts) -> Iterator[Caution]:
+    """Utilisation below what the course asks for."""
+    for gpu in facts.gpus:
+        if gpu.utilization_percent is not None and gpu.utilization_percent < _GPU_PERCENT:
+            yield Caution(
+                f"{gpu.name}: {gpu.utilization_percent:.0f} % utilisation",
+                "expected 90 % or more; by NVML, where any running kernel counts, so the real use may be lower still",
+                _COURSE,
+            )
+
+
+def full_gpus(facts: Facts) -> Iterator[Caution]:
+    """Memory of a GPU."""
+    for gpu in facts.gpus:
+        part = _gpu_memory(gpu)
+        if part is not None and part >= _GPU_MEMORY_PART:
+            yield Caution(
+                f"{gpu.name}: {part:.0%} of its memory in use",
+                "one larger batch ends the run: a smaller batch, mixed precision, or activation checkpointing",
+                _COURSE + ": do not max out GPU memory",
+            )
+
+
+def _gpu_memory(gpu: GpuFacts) -> float | None:
+    if gpu.memory_used_bytes is None or not gpu.memory_total_bytes:
+        return None
+    return gpu.memory_used_bytes / gpu.memory_total_bytes
+
+
+def _mb(count: float) -> str:
+    return f"{count / 1e6:,.1f} MB" if count < 1e8 else f"{count / 1e6:,.0f} MB"
+
+
+CAUTION_RULES: tuple[Callable[[Facts], Iterator[Caution]], ...] = (
+    small_shm,
+    too_many_workers,
+    saturated_cpus,
+    queueing,
+    waiting_for_disks,
+    cold_cache,
+    slow_disks,
+    full_memory,
+    full_network,
+    idle_gpus,
+    full_gpus,
+)

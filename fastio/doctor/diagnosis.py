@@ -1,0 +1,191 @@
+"""From facts to a diagnosis: the pattern's name, the figures that show it, the steps to take, and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fastio.doctor.cautions import CAUTION_RULES
+from fastio.doctor.facts import Facts, MachineFacts, MakingFacts, StepFacts, TraceFacts
+from fastio.doctor.findings import Advice, Caution, Evidence, Part
+from fastio.doctor.loading import slow_part
+from fastio.doctor.loading_advice import LOADING_RULES
+from fastio.doctor.training_advice import COMPUTE_RULES, LAUNCH_RULES, SYNC_RULES
+from fastio.measure.verdict import Bound, Verdict, verdict
+
+__all__ = ["Diagnosis", "diagnose"]
+
+# What gives less than this is no step of its own.
+_LEAST_GAIN = 1.02
+
+_TRAINING_RULES = {"sync_bound": SYNC_RULES, "launch_bound": LAUNCH_RULES, "compute_bound": COMPUTE_RULES}
+
+_PARTS: dict[Part, str] = {
+    "slow_disk": "most of a batch is waiting for reads, without a CPU: disk, network or a lock",
+    "slow_decode": "most of a batch is reading and decoding on CPUs",
+    "slow_transform": "most of a batch is the dataset's transform, on CPUs",
+    "slow_collate": "most of a batch is putting its samples together",
+    "slow_handover": "workers stand idle while the loop waits: their batches are long on the way",
+    "too_few_workers": "training would take more batches than are made, and CPUs are left",
+    "too_few_cpus": "workers wait for CPUs, which others use or which there are fewer of than workers",
+}
+_BOUNDS: dict[Bound, str] = {
+    "io_bound": "the loop waits for data",
+    "compute_bound": "training itself is the limit",
+    "launch_bound": "the CPU cannot launch work as fast as the device does it",
+    "sync_bound": "the CPU waits for the device in every step, and then the device for the CPU",
+    "balanced": "loading and training take the same time",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """
+    What the figures say. ``pattern`` is None where they are not enough for a name, and ``summary`` then says so.
+
+    ``part`` names what is slow in loading, where loading is the limit and somebody looked inside. ``steps`` come in
+    the order of expected gain; those whose gain the figures do not tell follow, in the order of what usually helps.
+    """
+
+    pattern: Bound | None
+    part: Part | None
+    summary: str
+    evidence: tuple[Evidence, ...]
+    reasons: tuple[str, ...]
+    steps: tuple[Advice, ...]
+    cautions: tuple[Caution, ...]
+    unknown: tuple[str, ...]
+
+
+def diagnose(facts: Facts) -> Diagnosis:
+    """Apply every rule. Nothing is measured here."""
+    cautions = tuple(caution for rule in CAUTION_RULES for caution in rule(facts))
+    evidence = tuple(_evidence(facts))
+    said = _verdict(facts)
+    if said is None:
+        summary = "not enough figures for a verdict: neither waiting for data nor the device's part of a step is known"
+        return Diagnosis(None, None, summary, evidence, (), (), cautions, facts.unknown)
+    part = slow_part(facts) if said.bound == "io_bound" else None
+    summary = _BOUNDS[said.bound] + ("" if part is None else f": {_PARTS[part]}")
+    return Diagnosis(
+        pattern=said.bound,
+        part=part,
+        summary=summary,
+        evidence=evidence,
+        reasons=_beyond_figures(facts, said),
+        steps=_ordered(_steps(facts, said.bound, part)),
+        cautions=cautions,
+        unknown=facts.unknown,
+    )
+
+
+def _verdict(facts: Facts) -> Verdict | None:
+    step, shares = facts.step or StepFacts(), facts.shares
+    rates = (step.io_rate, step.train_rate)
+    if None in rates:
+        rates = (None, None)
+    if None in rates and shares.loading is None and shares.device is None:
+        return None
+    return verdict(*rates, shares=shares)
+
+
+def _beyond_figures(facts: Facts, said: Verdict) -> tuple[str, ...]:
+    """What the verdict adds in words: its sentences on rates and shares come first, and are rows of evidence here."""
+    step, shares = facts.step or StepFacts(), facts.shares
+    known = [shares.loading, shares.device, shares.cpu, shares.sync]
+    figures = len(known) - known.count(None) + (step.io_rate is not None and step.train_rate is not None)
+    return said.evidence[figures:]
+
+
+def _steps(facts: Facts, bound: Bound, part: Part | None) -> Iterator[Advice]:
+    found: list[Advice | None] = []
+    if bound in ("io_bound", "balanced") and facts.loader is not None:
+        found += [rule(facts, facts.loader, part) for rule in LOADING_RULES]
+    found += [rule(facts) for rule in _TRAINING_RULES.get(bound, ())]
+    for advice in found:
+        if advice is not None and (advice.gain is None or advice.gain >= _LEAST_GAIN):
+            yield advice
+
+
+def _ordered(steps: Iterator[Advice]) -> tuple[Advice, ...]:
+    """By gain; sorting is stable, so that equals and unknowns keep the order of their rules."""
+    return tuple(sorted(steps, key=lambda advice: -1.0 if advice.gain is None else -advice.gain))
+
+
+def _evidence(facts: Facts) -> Iterator[Evidence]:
+    yield from _of_step(facts)
+    if facts.loader is not None and facts.loader.making is not None:
+        yield from _of_making(facts.loader.making)
+    yield from _of_trace(facts.trace or TraceFacts())
+    yield from _of_machine(facts)
+
+
+def _of_step(facts: Facts) -> Iterator[Evidence]:
+    step = facts.step or StepFacts()
+    if step.loading_s is not None and step.training_s is not None and step.step_s:
+        yield Evidence("step", "waiting for data", step.loading_s, "s", step.loading_s / step.step_s)
+        yield Evidence("step", "training", step.training_s, "s", step.training_s / step.step_s)
+        if step.samples_per_step:
+            yield Evidence("step", "rate", step.samples_per_step / step.step_s, "samples/s")
+    if step.epoch_start_s is not None:
+        yield Evidence("step", "first batch of an epoch", step.epoch_start_s, "s")
+    if step.io_rate is not None:
+        yield Evidence("step", "loading alone", step.io_rate, "samples/s")
+    if step.train_rate is not None:
+        yield Evidence("step", "training alone", step.train_rate, "samples/s")
+
+
+def _of_making(making: MakingFacts) -> Iterator[Evidence]:
+    if making.batch_s <= 0:
+        return
+    parts = (
+        ("waiting without a CPU (reads, locks)", making.blocked_s),
+        ("waiting for a CPU", min(making.queued_s, making.samples_s)),
+        ("reading and decoding, on a CPU", making.decode_s),
+        ("transform", making.transform_s),
+        ("collate", making.collate_s),
+    )
+    for name, seconds in parts:
+        if seconds is not None:
+            yield Evidence("batch", name, seconds, "s", min(1.0, seconds / making.batch_s))
+    if making.busy is not None:
+        yield Evidence("batch", "workers at work", 100 * making.busy, "%")
+    if making.read_bytes:
+        yield Evidence("batch", "read from disks", making.read_bytes, "bytes")
+
+
+def _of_trace(trace: TraceFacts) -> Iterator[Evidence]:
+    parts = (
+        ("device busy", trace.device),
+        ("device only copies", trace.memcpy),
+        ("CPU executes and launches", trace.cpu),
+        ("CPU waits for the device", trace.sync),
+        ("kernel time on Tensor cores", trace.tensor_core_share),
+    )
+    for name, share in parts:
+        if share is not None:
+            yield Evidence("profiled step", name, 100 * share, "%")
+    if trace.kernels_per_step is not None:
+        yield Evidence("profiled step", "kernels", trace.kernels_per_step, "a step")
+    if trace.kernel_s is not None:
+        yield Evidence("profiled step", "mean kernel", trace.kernel_s, "s")
+
+
+def _of_machine(facts: Facts) -> Iterator[Evidence]:
+    machine = facts.machine or MachineFacts()
+    figures = (
+        ("all CPUs", machine.cpu_percent, "%"),
+        ("CPUs stand still for disks", machine.iowait_percent, "%"),
+        ("CPUs used by this training", machine.process_cpus, f"of {machine.cpus}"),
+        ("memory", machine.memory_used_bytes, "bytes"),
+        ("disks read", machine.disk_read_bytes_per_s, "bytes/s"),
+        ("network", machine.network_bytes_per_s, "bytes/s"),
+    )
+    for name, value, unit in figures:
+        if value is not None:
+            yield Evidence("machine", name, value, unit)
+    for gpu in facts.gpus:
+        if gpu.utilization_percent is not None:
+            yield Evidence("machine", f"{gpu.name}, utilisation", gpu.utilization_percent, "%")
+        if gpu.memory_used_bytes is not None:
+            yield Evidence("machine", f"{gpu.name}, memory", gpu.memory_used_bytes, "bytes")

@@ -1,0 +1,240 @@
+"""What is known of a training: figures only, each with its unit, None where nobody looked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from fastio.measure.verdict import StepShares
+
+__all__ = [
+    "DiskFacts",
+    "Facts",
+    "GpuFacts",
+    "LoaderFacts",
+    "MachineFacts",
+    "MakingFacts",
+    "ModelFacts",
+    "StepFacts",
+    "TraceFacts",
+    "merged",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFacts:
+    """
+    The loop, step by step: means of ``steps`` steps, in seconds.
+
+    ``loading_s`` is waiting for the batch, ``training_s`` the rest of the step. ``epoch_start_s`` is the mean wait for
+    the first batch of an epoch, which has ``steps_per_epoch`` steps. ``io_rate`` and ``train_rate`` are samples/s of
+    loading alone and of training alone, which only `fastio bench both` measures.
+    """
+
+    steps: int | None = None
+    samples_per_step: float | None = None
+    loading_s: float | None = None
+    training_s: float | None = None
+    epoch_start_s: float | None = None
+    steps_per_epoch: int | None = None
+    io_rate: float | None = None
+    train_rate: float | None = None
+
+    @property
+    def step_s(self) -> float | None:
+        """Loading and training together."""
+        if self.loading_s is None or self.training_s is None:
+            return None
+        return self.loading_s + self.training_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFacts:
+    """
+    A profiled step: parts of it from 0 to 1, as in StepShares, and what ran on the device.
+
+    ``memcpy`` is the part in which the device copies and does nothing else. ``kernel_s`` is a kernel's mean length.
+    """
+
+    loading: float | None = None
+    device: float | None = None
+    cpu: float | None = None
+    sync: float | None = None
+    memcpy: float | None = None
+    kernels_per_step: float | None = None
+    kernel_s: float | None = None
+    tensor_core_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakingFacts:
+    """
+    How one batch is made where it is made, in a worker or in the loop: means of ``batches`` batches, in seconds.
+
+    ``samples_s`` is getting all its samples, of which ``cpu_s`` is work on a CPU, ``queued_s`` waiting for a CPU, and
+    the rest waiting for something else: reads, the network, a lock. ``transform_s`` is the part of ``cpu_s`` in the
+    dataset's ``transform``, None where it has none that could be timed. ``collate_s`` puts the samples together,
+    without waiting for a CPU. ``read_bytes`` came from disks, ``major_faults`` are pages that had to be read. ``busy``
+    is the part of the time in which workers made batches.
+    """
+
+    batches: int
+    samples: float
+    samples_s: float
+    cpu_s: float
+    queued_s: float
+    collate_s: float
+    transform_s: float | None = None
+    read_bytes: float = 0.0
+    major_faults: float = 0.0
+    busy: float | None = None
+
+    @property
+    def batch_s(self) -> float:
+        """All of it."""
+        return self.samples_s + self.collate_s
+
+    @property
+    def blocked_s(self) -> float:
+        """Neither on a CPU nor in the queue for one."""
+        return max(0.0, self.samples_s - self.cpu_s - self.queued_s)
+
+    @property
+    def decode_s(self) -> float:
+        """Work on a CPU for the samples, without their transform."""
+        return max(0.0, min(self.cpu_s, self.samples_s) - (self.transform_s or 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderFacts:
+    """
+    The loader of the loop and its settings; ``own_cpu`` is the part of the waiting in which the loop's thread worked,
+    time in the queue for a CPU left out.
+
+    ``threads`` are native ones, of a FastLoader. ``data_path`` is a file or folder that the dataset names.
+    """
+
+    kind: Literal["DataLoader", "FastLoader", "other"]
+    name: str
+    dataset: str | None = None
+    data_path: str | None = None
+    workers: int | None = None
+    threads: int | None = None
+    prefetch_factor: int | None = None
+    persistent_workers: bool | None = None
+    pin_memory: bool | None = None
+    batch_bytes: int | None = None
+    own_cpu: float | None = None
+    making: MakingFacts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What trains: the device and type of the parameters, and which of the usual means are in use already."""
+
+    device: str
+    dtype: str
+    has_convolutions: bool
+    is_channels_last: bool
+    is_autocast: bool
+    is_compiled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFacts:
+    """
+    The machine meanwhile: means, in percent of all it has, bytes and bytes per second.
+
+    ``cpus`` are those that this process may use, ``process_cpus`` those that it and its children did use.
+    ``iowait_percent`` is CPU time in which nothing ran because reads or writes were awaited.
+    """
+
+    cpus: int | None = None
+    cpu_percent: float | None = None
+    iowait_percent: float | None = None
+    process_cpus: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    shm_free_bytes: int | None = None
+    shm_total_bytes: int | None = None
+    disk_read_bytes_per_s: float | None = None
+    network_bytes_per_s: float | None = None
+    network_limit_bytes_per_s: float | None = None
+    major_faults_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFacts:
+    """One GPU meanwhile: mean utilisation by NVML (any kernel running), most memory in use."""
+
+    name: str
+    utilization_percent: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFacts:
+    """A disk as `fastio bench disk` saw it: sequential reads with a cold cache."""
+
+    path: str
+    sequential_bytes_per_s: float
+    is_nvme: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything that rules may look at; ``unknown`` says, in sentences, what could not be measured and why."""
+
+    step: StepFacts | None = None
+    trace: TraceFacts | None = None
+    loader: LoaderFacts | None = None
+    model: ModelFacts | None = None
+    machine: MachineFacts | None = None
+    gpus: tuple[GpuFacts, ...] = ()
+    disks: tuple[DiskFacts, ...] = ()
+    sources: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def shares(self) -> StepShares:
+        """
+        The parts of a step. Waiting is the loop's own figure, without a profiler, where there is one.
+
+        The device's part is the trace's, or else the utilisation of the busiest GPU.
+        """
+        trace, step = self.trace or TraceFacts(), self.step or StepFacts()
+        loading = trace.loading
+        if step.loading_s is not None and step.step_s:
+            loading = step.loading_s / step.step_s
+        device = trace.device
+        used = [gpu.utilization_percent for gpu in self.gpus if gpu.utilization_percent is not None]
+        if device is None and used:
+            device = max(used) / 100
+        return StepShares(loading=loading, device=device, cpu=trace.cpu, sync=trace.sync)
+
+
+def merged(*every: Facts) -> Facts:
+    """All that is known together; of a figure that is known twice the first counts."""
+    found = Facts()
+    for facts in every:
+        found = Facts(
+            step=_filled(found.step, facts.step),
+            trace=_filled(found.trace, facts.trace),
+            loader=_filled(found.loader, facts.loader),
+            model=_filled(found.model, facts.model),
+            machine=_filled(found.machine, facts.machine),
+            gpus=found.gpus or facts.gpus,
+            disks=(*found.disks, *facts.disks),
+            sources=(*found.sources, *facts.sources),
+            unknown=(*found.unknown, *facts.unknown),
+        )
+    return found
+
+
+def _filled(known: Any, more: Any) -> Any:
+    """``known``, with what it lacks from ``more``."""
+    if known is None or more is None:
+        return more if known is None else known
+    lacking = [name for name in known.__slots__ if getattr(known, name) is None]
+    return replace(known, **{name: getattr(more, name) for name in lacking})

@@ -1,0 +1,56 @@
+"""What rules say: rows of evidence, steps to take, warnings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Advice", "Caution", "Evidence", "Part"]
+
+# Which part of loading is the slow one.
+Part = Literal[
+    "slow_disk",
+    "slow_decode",
+    "slow_transform",
+    "slow_collate",
+    "slow_handover",
+    "too_few_workers",
+    "too_few_cpus",
+    "slow_loader",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One figure: of what, how much, in which unit; ``share`` is its part of the step or of the batch, 0 to 1."""
+
+    group: str
+    name: str
+    value: float
+    unit: str
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """
+    A step to take: why, what it would give, and the line or command to paste.
+
+    ``gain`` is the rate afterwards over the rate now, computed from measured figures, None where they do not tell.
+    ``is_bound``: the gain is at most so much; otherwise it is what the figures predict.
+    """
+
+    title: str
+    reason: str
+    code: str
+    gain: float | None = None
+    is_bound: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """Something that is near a limit: what it is, why that matters and what to do, and who says so."""
+
+    title: str
+    reason: str
+    source: str

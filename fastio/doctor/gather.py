@@ -1,0 +1,211 @@
+"""From what a run has shown to facts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from fastio.doctor.facts import (
+    Facts,
+    GpuFacts,
+    LoaderFacts,
+    MakingFacts,
+    ModelFacts,
+    StepFacts,
+    TraceFacts,
+)
+from fastio.doctor.probe import CAN_WATCH, BatchCost, read_costs
+from fastio.doctor.session import Seen
+from fastio.doctor.watch import LoaderWatch
+from fastio.loader import FastLoader
+from fastio.measure.trace import StepBreakdown
+from fastio.prefetch import DevicePrefetcher
+
+__all__ = ["facts_of", "trace_facts"]
+
+
+def facts_of(seen: Seen) -> Facts:
+    """Everything that was seen; what was not is said in ``unknown``."""
+    model = seen.model.facts
+    trace = None if seen.trace is None else trace_facts(seen.trace, has_loader=seen.watch is not None)
+    surroundings = seen.surroundings
+    return Facts(
+        step=_step(seen),
+        trace=trace,
+        loader=None if seen.watch is None else _loader(seen, seen.watch),
+        model=model,
+        machine=None if surroundings is None else surroundings.machine,
+        gpus=() if surroundings is None else _own(surroundings.gpus, model),
+        sources=("times from StepTimer", *(() if surroundings is None else surroundings.sources)),
+        unknown=tuple(_unknown(seen)),
+    )
+
+
+def trace_facts(found: StepBreakdown, *, has_loader: bool = True) -> TraceFacts:
+    """The parts of a profiled step. Without a loader that marks its waits, a wait of none was seen."""
+    shares = found.shares
+    kernels = sum(kernel.calls for kernel in found.kernels)
+    has_device = shares.device is not None
+    return TraceFacts(
+        loading=shares.loading if has_loader else None,
+        device=shares.device,
+        cpu=shares.cpu,
+        sync=shares.sync,
+        memcpy=found.rows_us["Memcpy"] / found.total_us if has_device else None,
+        kernels_per_step=kernels / found.steps if has_device else None,
+        kernel_s=sum(kernel.total_us for kernel in found.kernels) / kernels / 1e6 if kernels else None,
+        tensor_core_share=found.tensor_core_share,
+    )
+
+
+def _step(seen: Seen) -> StepFacts | None:
+    summary = seen.summary
+    if summary is None or summary.steps < 2:
+        return None
+    epochs = summary.epochs - 1 if seen.is_warm else summary.epochs  # timing begins amid an epoch
+    watch = seen.watch
+    return StepFacts(
+        steps=summary.steps,
+        samples_per_step=summary.samples / summary.steps,
+        loading_s=summary.loading.mean_s,
+        training_s=summary.training.mean_s,
+        epoch_start_s=summary.first_batches_s / epochs if epochs > 0 else None,
+        steps_per_epoch=None if watch is None else _length(watch.loader),
+    )
+
+
+def _length(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _loader(seen: Seen, watch: LoaderWatch) -> LoaderFacts:
+    inner = (watch.inner or watch).loader
+    source = inner.batches if isinstance(inner, DevicePrefetcher) else inner
+    name = type(watch.loader).__name__
+    own_cpu = seen.own_cpu_s / seen.waited_s if seen.waited_s > 0 else None
+    if isinstance(source, FastLoader):
+        return LoaderFacts(
+            kind="FastLoader",
+            name=name,
+            dataset=type(source.dataset).__name__,
+            data_path=str(source.dataset.store.path),
+            threads=source.stats.threads,
+            batch_bytes=watch.batch_bytes,
+            own_cpu=own_cpu,
+        )
+    if not isinstance(source, DataLoader):
+        return LoaderFacts(kind="other", name=name, batch_bytes=watch.batch_bytes, own_cpu=own_cpu)
+    return LoaderFacts(
+        kind="DataLoader",
+        name=name,
+        dataset=type(_innermost(source.dataset)).__name__,
+        data_path=_data_path(_innermost(source.dataset)),
+        workers=source.num_workers,
+        prefetch_factor=source.prefetch_factor,
+        persistent_workers=source.persistent_workers,
+        pin_memory=source.pin_memory,
+        batch_bytes=watch.batch_bytes,
+        own_cpu=own_cpu,
+        making=_making(seen, (watch.inner or watch).number, source.num_workers),
+    )
+
+
+def _innermost(dataset: Any) -> Any:
+    """What a Subset is of."""
+    while hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
+        dataset = dataset.dataset
+    return dataset
+
+
+def _data_path(dataset: Any) -> str | None:
+    """The first attribute of a dataset that is an existing folder or file, or a list of existing files."""
+    store = getattr(dataset, "store", None)
+    values = [getattr(store, "path", None), *(vars(dataset).values() if hasattr(dataset, "__dict__") else ())]
+    for value in values:
+        if isinstance(value, (str, os.PathLike)) and str(value) and Path(value).exists():
+            return str(value)
+    for value in values:
+        first = value[0] if isinstance(value, (list, tuple)) and value else None
+        first = first[0] if isinstance(first, (list, tuple)) and first else first  # ImageFolder's (path, class)
+        if isinstance(first, (str, os.PathLike)) and Path(first).is_file():
+            return str(Path(first).parent)
+    return None
+
+
+def _making(seen: Seen, number: int, workers: int) -> MakingFacts | None:
+    """Means of the batches that were begun while steps were timed."""
+    costs = read_costs(seen.folder, number)
+    begun, ended = seen.window or (0.0, float("inf"))
+    costs = [cost for cost in costs if begun <= cost.begun_s < ended]
+    if not costs:
+        return None
+
+    def mean(name: str) -> float:
+        return float(sum(getattr(cost, name) for cost in costs) / len(costs))
+
+    return MakingFacts(
+        batches=len(costs),
+        samples=mean("samples"),
+        samples_s=mean("samples_s"),
+        cpu_s=mean("cpu_s"),
+        queued_s=mean("queued_s"),
+        collate_s=mean("collate_s"),
+        transform_s=None if costs[0].transform_s is None else mean("transform_s"),
+        read_bytes=mean("read_bytes"),
+        major_faults=mean("major_faults"),
+        busy=_busy(costs, workers, seen),
+    )
+
+
+def _busy(costs: list[BatchCost], workers: int, seen: Seen) -> float | None:
+    """The part of the workers' time in which they made batches; the starts of epochs are not counted as time."""
+    summary = seen.summary
+    steady_s = 0.0 if summary is None else summary.loading.total_s + summary.training.total_s
+    if workers == 0 or steady_s <= 0:
+        return None
+    return min(1.0, sum(cost.total_s for cost in costs) / (workers * steady_s))
+
+
+def _own(gpus: tuple[GpuFacts, ...], model: ModelFacts | None) -> tuple[GpuFacts, ...]:
+    """The GPU that is trained on, where NVML's number of it is known; all of them elsewhere."""
+    if model is not None and not model.device.startswith("cuda"):
+        return ()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    named = [name.strip() for name in visible.split(",") if name.strip()]
+    place = 0 if model is None or ":" not in model.device else int(model.device.rpartition(":")[2])
+    if named and not all(name.isdecimal() for name in named):
+        return gpus
+    number = named[place] if place < len(named) else str(place)
+    return tuple(gpu for gpu in gpus if gpu.name.startswith((f"GPU {number} ", f"GPU {number},"))) or gpus
+
+
+def _unknown(seen: Seen) -> list[str]:
+    said = []
+    watch = seen.watch
+    if watch is None:
+        said.append(
+            "waiting for data: the loop takes its batches from no DataLoader or FastLoader of this thread; name a "
+            "MODULE:FUNCTION that returns your loader and step(batch)"
+            if seen.optimizer_steps
+            else "any step: no optimizer worked, and no loader of this thread gave batches"
+        )
+    elif not seen.optimizer_steps and not watch.is_training:
+        said.append(
+            f"training: no optimizer worked; the figures are of the loop over the {type(watch.loader).__name__}"
+        )
+    steps = 0 if seen.summary is None else seen.summary.steps
+    if watch is not None and not seen.is_warm:
+        said.append(f"a steady loop: it ended after {steps} steps, which are those of the start")
+    if seen.trace is None and seen.optimizer_steps:
+        said.append("what the step consists of: the training ended before steps were profiled")
+    if watch is not None and not CAN_WATCH:
+        said.append("how batches are made: this torch keeps its fetchers in another place than fastio knows")
+    if seen.trace is not None and seen.trace.idle_us is None:
+        said.append("launching and synchronising: nothing ran on a GPU")
+    return said

@@ -1,0 +1,120 @@
+"""What loading costs: which part of it is the slow one, and how long a step would take if a part went away."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fastio.doctor.facts import Facts, LoaderFacts, MachineFacts, MakingFacts, StepFacts
+from fastio.doctor.findings import Part
+
+__all__ = ["Pace", "pace", "slow_part"]
+
+# A part that takes more than half of a batch is the one to name.
+_MOST = 0.5
+# Workers that make batches for less than half of the time, while the loop waits, are not what it waits for.
+_IDLE_WORKERS = 0.5
+# Native threads that compute for this part of the time are busy; the rest goes to starting and ending a batch.
+_BUSY_THREADS = 0.6
+# Above this part, all CPUs of the machine are taken.
+SATURATED_PERCENT = 95.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A loop whose batches are made by ``workers`` processes on ``cpus``: times in seconds, for one batch and step."""
+
+    training_s: float
+    step_s: float
+    making: MakingFacts
+    workers: int
+    cpus: int
+
+    @property
+    def needed_workers(self) -> int:
+        """So many workers make batches as fast as training takes them; the work on CPUs and the waiting of each."""
+        return math.ceil(self.making.batch_s / self.training_s) if self.training_s > 0 else self.cpus + 1
+
+    @property
+    def needed_cpus(self) -> float:
+        """So many CPUs are busy making batches at the pace of training, however many workers there are."""
+        work_s = min(self.making.cpu_s, self.making.samples_s) + self.making.collate_s
+        return work_s / self.training_s if self.training_s > 0 else math.inf
+
+    def gain(self, *, batch_s: float, workers: int | None = None) -> float:
+        """The rate over that of now, if a batch took ``batch_s`` to make; waiting is not predicted below zero."""
+        workers = self.workers if workers is None else workers
+        step_s = batch_s + self.training_s if workers == 0 else max(self.training_s, batch_s / workers)
+        return self.step_s / step_s if step_s > 0 else 1.0
+
+
+def pace(facts: Facts) -> Pace | None:
+    """The figures that predictions are computed from, None where one is missing."""
+    step, loader, machine = facts.step or StepFacts(), facts.loader, facts.machine or MachineFacts()
+    if loader is None or loader.making is None or loader.workers is None:
+        return None
+    if step.training_s is None or step.step_s is None or machine.cpus is None:
+        return None
+    return Pace(step.training_s, step.step_s, loader.making, loader.workers, machine.cpus)
+
+
+def slow_part(facts: Facts) -> Part | None:
+    """
+    The part of loading that takes most, of a loop that waits for data. None where nobody looked inside the loader.
+
+    In this order: queueing for a CPU, where batches would come fast enough without it or workers are more than CPUs;
+    workers that stand idle; what takes more than half of a batch, of collating and of waiting without a CPU (disk,
+    network); more workers, where CPUs are left for them; the transform, or else decoding.
+    """
+    loader = facts.loader
+    if loader is None:
+        return None
+    if loader.making is None:
+        return _seen_from_outside(loader, facts.machine or MachineFacts())
+    making = loader.making
+    if making.queued_s > making.batch_s * _MOST and _keeps_up_without_queueing(facts, loader):
+        return "too_few_cpus"
+    if loader.workers and making.busy is not None and making.busy < _IDLE_WORKERS:
+        return "slow_handover"
+    # Time in the queue for a CPU says who else is at work, not what a batch costs.
+    most = (making.batch_s - min(making.queued_s, making.samples_s)) * _MOST
+    if making.collate_s > most:
+        return "slow_collate"
+    if making.blocked_s > most:
+        return "slow_disk"
+    if _has_room_for_workers(facts):
+        return "too_few_workers"
+    return "slow_transform" if (making.transform_s or 0.0) > most else "slow_decode"
+
+
+def _keeps_up_without_queueing(facts: Facts, loader: LoaderFacts) -> bool:
+    """Whether it is CPUs that batches lack, by the figures or by how many workers share them."""
+    found, cpus = pace(facts), (facts.machine or MachineFacts()).cpus
+    if not loader.workers:
+        return False
+    if cpus is not None and loader.workers > cpus:
+        return True
+    return found is not None and found.making.batch_s - found.making.queued_s <= found.workers * found.training_s
+
+
+def _has_room_for_workers(facts: Facts) -> bool:
+    found = pace(facts)
+    machine = facts.machine or MachineFacts()
+    if found is None or (machine.cpu_percent or 0.0) >= SATURATED_PERCENT:
+        return False
+    return found.workers < found.needed_workers <= found.cpus
+
+
+def _seen_from_outside(loader: LoaderFacts, machine: MachineFacts) -> Part | None:
+    """By the CPUs that the process used: threads that compute decode, threads that do not wait for reads."""
+    if loader.own_cpu is not None and loader.own_cpu > _MOST:
+        return "slow_decode"
+    if machine.process_cpus is None or machine.cpus is None:
+        return None
+    if loader.kind != "FastLoader" or loader.threads is None:
+        return "slow_disk" if machine.process_cpus < _MOST else None
+    if (machine.cpu_percent or 0.0) >= SATURATED_PERCENT:
+        return "slow_decode"
+    if machine.process_cpus < _BUSY_THREADS * min(loader.threads, machine.cpus):
+        return "slow_disk"
+    return "too_few_workers" if loader.threads < machine.cpus else "slow_decode"

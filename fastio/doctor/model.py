@@ -1,0 +1,68 @@
+"""What a training trains, as its optimizer and torch tell without a change to it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from fastio.doctor.facts import ModelFacts
+
+__all__ = ["ModelWatch"]
+
+
+class ModelWatch:
+    """While it is entered, notes whether autocast is used; ``look_at`` an optimizer to see its parameters."""
+
+    def __init__(self) -> None:
+        self._parameters: list[torch.Tensor] | None = None
+        self._is_autocast = False
+        self._patches = ExitStack()
+
+    def __enter__(self) -> ModelWatch:
+        original: Any = torch.autocast.__enter__
+        self._patches.callback(setattr, torch.autocast, "__enter__", original)
+
+        def enter(autocast: Any) -> Any:
+            self._is_autocast = self._is_autocast or bool(autocast._enabled)
+            return original(autocast)
+
+        torch.autocast.__enter__ = enter  # type: ignore[method-assign] # until this is left
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patches.close()
+        self._parameters = None
+
+    def look_at(self, optimizer: Any) -> None:
+        """Note its parameters, the first time."""
+        if self._parameters is None:
+            self._parameters = [part for group in optimizer.param_groups for part in group["params"]]
+
+    @property
+    def facts(self) -> ModelFacts | None:
+        """None where no optimizer has worked. The type is that of most parameters."""
+        if not self._parameters:
+            return None
+        kernels = [part for part in self._parameters if part.dim() == 4 and max(part.shape[2:]) > 1]
+        sizes: dict[str, int] = {}
+        for part in self._parameters:
+            name = str(part.dtype).removeprefix("torch.")
+            sizes[name] = sizes.get(name, 0) + part.numel()
+        return ModelFacts(
+            device=str(self._parameters[0].device),
+            dtype=max(sizes, key=lambda name: sizes[name]),
+            has_convolutions=bool(kernels),
+            is_channels_last=bool(kernels)
+            and all(part.is_contiguous(memory_format=torch.channels_last) for part in kernels),
+            is_autocast=self._is_autocast,
+            is_compiled=_is_compiled(),
+        )
+
+
+def _is_compiled() -> bool:
+    """Whether torch.compile has made anything in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and dynamo.counters["stats"]["unique_graphs"] > 0

@@ -1,0 +1,78 @@
+"""The user's training: a function that trains, and how a training failed."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastio.measure.user_code import load_function
+
+__all__ = ["Failure", "failure_of", "function_training"]
+
+_INTERRUPTED = 130  # what a shell makes of SIGINT
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a training ended before we had enough: its last line, its traceback without our frames, its exit code."""
+
+    message: str
+    text: str
+    code: int
+
+
+def function_training(name: str, watched: Callable[[Iterable[Any]], Iterable[Any]]) -> Callable[[], None]:
+    """
+    ``module:function``, which trains, or returns a pair of loader and ``step(batch)``, trained with for ever.
+
+    ``watched`` is what is iterated over in the place of the loader. FastioError where there is no such function.
+    """
+    function = load_function(name)
+
+    def train() -> None:
+        made = function()
+        if isinstance(made, tuple) and len(made) == 2 and hasattr(made[0], "__iter__") and callable(made[1]):
+            _epochs(watched(made[0]), made[1])
+
+    return train
+
+
+def _epochs(loader: Iterable[Any], step: Callable[[Any], object]) -> None:
+    """The loop that the user would write; it ends with an epoch that is empty."""
+    is_empty = False
+    while not is_empty:
+        is_empty = True
+        for batch in loader:
+            step(batch)
+            is_empty = False
+
+
+def failure_of(error: BaseException, name: str) -> Failure | None:
+    """
+    What a training that raised this says for itself; None where it ended itself as it should, by ``sys.exit(0)``.
+
+    ``name`` is the script or ``module:function``. Frames above its own first one are ours, and left out.
+    """
+    if isinstance(error, SystemExit):
+        if error.code in (None, 0):
+            return None
+        code = error.code if isinstance(error.code, int) else 1
+        said = f"sys.exit({error.code!r})"
+        return Failure(said, "" if isinstance(error.code, int) else str(error.code), code)
+    if isinstance(error, KeyboardInterrupt):
+        return Failure("interrupted", "", _INTERRUPTED)
+    text = "".join(traceback.format_exception(type(error), error, _below(error, name)))
+    return Failure("".join(traceback.format_exception_only(error)).strip().splitlines()[-1], text, 1)
+
+
+def _below(error: BaseException, name: str) -> Any:
+    """The traceback from the user's own first frame on; all of it where that is not there (a syntax error)."""
+    script = name.rpartition(":")[0] if ":" in name else name
+    wanted = Path(script if script.endswith(".py") else script.replace(".", "/") + ".py").name
+    frames = error.__traceback__
+    while frames is not None and Path(frames.tb_frame.f_code.co_filename).name != wanted:
+        frames = frames.tb_next
+    return frames if frames is not None else error.__traceback__

@@ -1,0 +1,226 @@
+"""Watches the loaders of a training that knows nothing of it: each wait for a batch is timed, and marks a step."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from torch.profiler import record_function
+from torch.utils.data import DataLoader, dataloader
+
+from fastio.doctor.probe import WorkerStart, fetchers_write_to, leave_transforms
+from fastio.doctor.run_queue import RunQueue
+from fastio.loader import FastLoader
+from fastio.measure.batch import next_batch, sample_count, size_bytes
+from fastio.measure.step_timer import StepTimer
+from fastio.measure.trace import LOADER_PREFIX
+from fastio.prefetch import DevicePrefetcher
+
+__all__ = ["Listener", "LoaderWatch", "Watcher"]
+
+_ITERATOR: Any = (
+    dataloader._BaseDataLoaderIter
+)  # the base of all iterators of torch's DataLoader; it has no public name
+
+
+@dataclass(eq=False)
+class LoaderWatch:
+    """
+    One loader of the training. ``timer`` counts its steps, and may be replaced by a fresh one between two of them.
+
+    ``is_training``: an optimizer has worked in one of its steps. ``waited_s`` are all waits so far; of these the
+    loop's own thread worked for ``own_cpu_s`` and waited for a CPU for ``queued_s``. ``batch_bytes`` is the size of its
+    first batch. ``inner`` is the DataLoader that this one takes its batches from.
+    """
+
+    loader: Any
+    number: int
+    timer: StepTimer = field(default_factory=StepTimer)
+    is_training: bool = False
+    waited_s: float = 0.0
+    own_cpu_s: float = 0.0
+    queued_s: float = 0.0
+    batch_bytes: int | None = None
+    inner: LoaderWatch | None = None
+    is_in_step: bool = False
+
+
+class Listener(Protocol):
+    """Whoever wants to know."""
+
+    def step_ended(self, watch: LoaderWatch) -> None:
+        """A step of the loop over this loader has ended, the next wait not begun. What it raises ends the loop."""
+
+
+class Watcher:
+    """
+    While it is entered, iterating over a DataLoader, a FastLoader or a DevicePrefetcher tells the listener.
+
+    Only in the thread that made it: what others wait for, the loop does not.
+    """
+
+    def __init__(self, listener: Listener, folder: Path) -> None:
+        self.current: LoaderWatch | None = None  # whose batch the loop works with
+        self.watches: list[LoaderWatch] = []
+        self._listener = listener
+        self._folder = folder
+        self._known: WeakKeyDictionary[Any, LoaderWatch] = WeakKeyDictionary()
+        self._of_iterator: WeakKeyDictionary[Any, LoaderWatch] = WeakKeyDictionary()
+        self._waiting: LoaderWatch | None = None  # for a batch of this one
+        self._thread = threading.get_ident()
+        self._queue = RunQueue()
+        self._patches = ExitStack()
+
+    def __enter__(self) -> Watcher:
+        self._patches.callback(leave_transforms)
+        self._replace(DataLoader, "__iter__", self._iterated)
+        self._replace(_ITERATOR, "__next__", self._advanced)
+        for kind in (FastLoader, DevicePrefetcher):
+            self._replace(kind, "__iter__", self._wrapped)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patches.close()
+
+    def watched(self, loader: Iterable[Any]) -> Iterable[Any]:
+        """Any iterable, so that iterating over it is watched; those that are watched anyhow as they are."""
+        if isinstance(loader, (DataLoader, FastLoader, DevicePrefetcher)):
+            return loader
+        return _Watched(self, loader)
+
+    def _replace(self, kind: Any, name: str, put: Callable[[Any], Any]) -> None:
+        """Put another method in the place of a class's own, until this is left."""
+        original = getattr(kind, name)
+        self._patches.callback(setattr, kind, name, original)
+        setattr(kind, name, put(original))
+
+    def _iterated(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """DataLoader.__iter__: what its iterator does is put down to this loader."""
+
+        def iterate(loader: Any) -> Any:
+            watch = self.watch(loader)
+            is_outermost = self._is_outermost(watch)
+            if is_outermost:
+                self.begin(watch)
+            with fetchers_write_to(self._folder, watch.number), self._starting(loader, watch):
+                iterator = original(loader)
+            if is_outermost:
+                self._of_iterator[iterator] = watch
+            return iterator
+
+        return iterate
+
+    @contextmanager
+    def _starting(self, loader: Any, watch: LoaderWatch) -> Iterator[None]:
+        """Workers that start meanwhile are watched; the loader's own worker_init_fn comes back."""
+        own = loader.worker_init_fn
+        if loader.num_workers > 0:
+            loader.worker_init_fn = WorkerStart(self._folder, watch.number, own)
+        try:
+            yield
+        finally:
+            loader.worker_init_fn = own
+
+    def _advanced(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The __next__ of DataLoader's iterators."""
+
+        def advance(iterator: Any) -> Any:
+            watch = self._of_iterator.get(iterator)
+            if watch is None or not self._is_outermost(watch):
+                return original(iterator)
+            return self.advance(watch, lambda: original(iterator))
+
+        return advance
+
+    def _wrapped(self, original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+        """__iter__ of our own loaders, whose iterators are generators."""
+
+        def iterate(loader: Any) -> Iterator[Any]:
+            watch = self.watch(loader)
+            return _Advanced(self, watch, original(loader)) if self._is_outermost(watch) else original(loader)
+
+        return iterate
+
+    def _is_outermost(self, watch: LoaderWatch) -> bool:
+        """Whether the loop itself takes batches from this one, not another loader does for it."""
+        if self._waiting is not None and threading.get_ident() == self._thread:
+            self._waiting.inner = watch
+        return self._waiting is None and threading.get_ident() == self._thread
+
+    def watch(self, loader: Any) -> LoaderWatch:
+        """The one of this loader."""
+        if loader not in self._known:
+            self._known[loader] = LoaderWatch(loader, len(self.watches))
+            self.watches.append(self._known[loader])
+        return self._known[loader]
+
+    def begin(self, watch: LoaderWatch) -> None:
+        """An epoch of this loader begins."""
+        watch.is_in_step = False
+        watch.timer.begin()
+
+    def advance(self, watch: LoaderWatch, following: Callable[[], Any]) -> Any:
+        """The next batch: the step before it is over, and the wait for it is timed."""
+        if watch.is_in_step:
+            watch.is_in_step = False
+            watch.timer.trained()
+            self._listener.step_ended(watch)
+        self.current, self._waiting = None, watch
+        begun, begun_cpu, begun_queue = time.perf_counter(), time.thread_time(), self._queue.waited_s
+        try:
+            batch = following()
+        finally:
+            self._waiting = None
+            watch.waited_s += time.perf_counter() - begun
+            watch.own_cpu_s += time.thread_time() - begun_cpu
+            watch.queued_s += self._queue.waited_s - begun_queue
+        watch.timer.loaded(sample_count(batch))
+        if watch.batch_bytes is None:
+            watch.batch_bytes = size_bytes(batch)
+        watch.is_in_step, self.current = True, watch
+        return batch
+
+
+class _Advanced:
+    """An iterator under a watcher."""
+
+    def __init__(self, watcher: Watcher, watch: LoaderWatch, iterator: Iterator[Any]) -> None:
+        self._watcher = watcher
+        self._watch = watch
+        self._iterator = iterator
+        watcher.begin(watch)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self._watcher.advance(self._watch, lambda: next(self._iterator))
+
+
+class _Watched:
+    """Somebody's own loader under a watcher."""
+
+    def __init__(self, watcher: Watcher, loader: Iterable[Any]) -> None:
+        self._watcher = watcher
+        self._loader = loader
+        self._watch = LoaderWatch(loader, len(watcher.watches))
+        watcher.watches.append(self._watch)
+
+    def __iter__(self) -> Iterator[Any]:
+        return _Advanced(self._watcher, self._watch, _profiled(iter(self._loader), type(self._loader).__name__))
+
+
+def _profiled(iterator: Iterator[Any], name: str) -> Iterator[Any]:
+    """Waits under the name by which profilers know those of a DataLoader."""
+    while True:
+        with record_function(f"{LOADER_PREFIX}{name}"):
+            held = next_batch(iterator)
+        if not held:
+            return
+        yield held.pop()

@@ -1,0 +1,126 @@
+"""`fastio doctor` on scripts, functions and saved files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fastio.cli import cli
+
+SCRIPT = """
+import sys
+import time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 1000
+    def __getitem__(self, index):
+        time.sleep(0.02)
+        return torch.ones(2)
+
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters())
+
+def step(batch):
+    model(batch).sum().backward()
+    optimizer.step()
+
+def pair():
+    return DataLoader(Slow(), batch_size=2), step
+
+def trains():
+    for batch in DataLoader(Slow(), batch_size=2):
+        step(batch)
+
+if __name__ == "__main__":
+    print("arguments", sys.argv[1:])
+    for number, batch in enumerate(DataLoader(Slow(), batch_size=2)):
+        step(batch)
+        if number == int(sys.argv[1]):
+            raise RuntimeError("out of luck")
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with the user's script."""
+    (tmp_path / "user_doctor.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    return tmp_path
+
+
+def run(*args: str) -> Result:
+    """The command's result, output and error apart."""
+    return CliRunner().invoke(cli, ["doctor", "--seconds", "0.1", "--profiled", "0", *args])
+
+
+@pytest.mark.parametrize(
+    "command", [("--", "user_doctor.py", "900"), ("user_doctor.py:pair",), ("user_doctor.py:trains",)]
+)
+def test_a_training_is_examined(command: tuple[str, ...]) -> None:
+    """Script, loader with step, function that trains: pattern, part, and JSON on stdout alone."""
+    result = run("--json", *command)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+
+    assert ("fastio.doctor/1", "io_bound", "slow_disk") == (said["format"], said["pattern"], said["part"])
+    assert said["steps"][0]["gain"] > 2
+    assert len(said["timeline"]["loading_s"]) > 0
+    assert said["failure"] is None
+
+
+def test_what_people_see(folder: Path) -> None:
+    """The name, the figures, what to do with lines to paste; the same again from the saved JSON."""
+    (folder / "saved.json").write_text(run("--json", "user_doctor.py:pair").stdout)
+    result = run("--from", "saved.json")
+    assert result.exit_code == 0, result.output
+
+    for words in (
+        "io_bound, slow_disk",
+        "waiting for data",
+        "next, by expected gain",
+        "$ fastio bench disk",
+        "not seen",
+    ):
+        assert words in result.stdout
+
+
+def test_a_script_that_fails() -> None:
+    """Its own traceback without our frames, its exit code, and what was seen until then."""
+    result = run("--", "user_doctor.py", "4")
+
+    assert result.exit_code == 1
+    assert "RuntimeError: out of luck" in result.stderr
+    assert 'user_doctor.py", line' in result.stderr
+    assert "fastio" not in result.stderr.partition("Traceback")[2].partition("RuntimeError")[0]
+    assert "io_bound" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give a training"),
+        (("--from", "a.json", "--", "user_doctor.py"), "give a training"),
+        (("--", "nothing.py"), "no such script"),
+        (("data.lmdb",), "no such script"),
+        (("--", "user_doctor.py:pair", "3"), "only a script.py takes arguments"),
+        (("user_doctor.py:nothing",), "has no function"),
+        (("--from", "nothing.json"), "nothing.json"),
+        (("--seconds", "0", "user_doctor.py:pair"), "--seconds"),
+    ],
+)
+def test_what_cannot_be_examined(arguments: tuple[str, ...], message: str) -> None:
+    """One line says why."""
+    result = run(*arguments)
+
+    assert result.exit_code != 0
+    assert message in result.output
+    assert "Traceback" not in result.output
+    assert isinstance(result.exception, SystemExit)

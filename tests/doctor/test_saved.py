@@ -1,0 +1,192 @@
+"""Facts from files that other commands have written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastio import StepTimer
+from fastio.cli.json_form import form
+from fastio.doctor.diagnosis import diagnose
+from fastio.doctor.facts import Facts
+from fastio.doctor.saved import load_facts
+from fastio.errors import FastioError
+from tests.doctor.test_diagnosis import CAUTIONS, LOADER, MAKING, MODEL, PUBLISHED, replace
+
+STEPS = {
+    "epochs": 2,
+    "steps": 10,
+    "samples": 80,
+    "loading": {"mean_s": 0.3},
+    "training": {"mean_s": 0.1},
+    "first_batches_s": 4.0,
+}
+SAMPLE = {
+    "time_s": 1.0,
+    "seconds": 1.0,
+    "cpu_percents": [100.0, 50.0],
+    "memory_used_bytes": 95,
+    "memory_total_bytes": 100,
+    "disk_read_bytes_per_s": 10.0,
+    "disk_written_bytes_per_s": 0.0,
+    "network_received_bytes_per_s": 5.0,
+    "network_sent_bytes_per_s": 7.0,
+    "own_cpu_percent": 0.1,
+    "process": None,
+    "gpus": [
+        {
+            "index": 0,
+            "mig_index": None,
+            "name": "H",
+            "utilization_percent": 40.0,
+            "sm_active_percent": None,
+            "sm_occupancy_percent": None,
+            "tensor_active_percent": None,
+            "dram_active_percent": None,
+            "memory_used_bytes": 10,
+            "memory_total_bytes": 100,
+            "temperature_c": 40,
+            "pcie_received_bytes_per_s": None,
+            "pcie_sent_bytes_per_s": None,
+        }
+    ],
+    "gpu_source": "NVML",
+    "sm_source": None,
+    "of a later fastio": 1,
+}
+KERNEL = {"name": "sgemm", "calls": 30, "self_us": 300.0, "total_us": 300.0, "flops": None}
+TRACE = {
+    "path": "t.json",
+    "rank": 0,
+    "steps": 3,
+    "total_us": 3000.0,
+    "rows_us": {"DataLoader": 0.0, "Memcpy": 30.0},
+    "idle_us": 2700.0,
+    "compute_us": 300.0,
+    "non_compute_us": 0.0,
+    "sync_us": 0.0,
+    "host_us": 2500.0,
+    "tensor_core_share": 0.0,
+    "operators": [],
+    "kernels": [KERNEL],
+    "per_step": [],
+    "memory": [],
+}
+
+
+def saved(path: Path, command: str, said: dict[str, Any]) -> Path:
+    """A file as ``--json`` writes it."""
+    path.write_text(json.dumps(form(command, said)))
+    return path
+
+
+def test_bench_both(tmp_path: Path) -> None:
+    """Rates of the halves, steps of the loop."""
+    said = {"io_samples_per_s": 100.0, "training_samples_per_s": 400.0, "loop": STEPS}
+    facts = load_facts([saved(tmp_path / "both.json", "bench.both", said)])
+    assert facts.step is not None
+
+    assert (100.0, 400.0) == (facts.step.io_rate, facts.step.train_rate)
+    assert (0.3, 0.1, 2.0, 8.0) == (
+        facts.step.loading_s,
+        facts.step.training_s,
+        facts.step.epoch_start_s,
+        facts.step.samples_per_step,
+    )
+    assert diagnose(facts).pattern == "io_bound"
+
+
+def test_monitor_and_profile_together(tmp_path: Path) -> None:
+    """JSON lines and one object; each says what it knows."""
+    lines = "".join(json.dumps(form("monitor", SAMPLE)) + "\n" for _ in range(3))
+    (tmp_path / "log.jsonl").write_text(lines)
+    profile = saved(tmp_path / "profile.json", "profile", {"traces": [TRACE], "cpu": None})
+    facts = load_facts([tmp_path / "log.jsonl", profile])
+    said = diagnose(facts)
+
+    assert said.pattern == "launch_bound"
+    assert {"40 % utilisation", "of memory are in use"} == {
+        words for words in ("40 % utilisation", "of memory are in use") if words in str(said.cautions)
+    }
+    assert facts.machine is not None
+    assert (75.0, 7.0) == (facts.machine.cpu_percent, facts.machine.network_bytes_per_s)
+    assert facts.trace is not None
+    assert (10, 1e-5) == (facts.trace.kernels_per_step, facts.trace.kernel_s)
+
+
+def test_one_sample_of_monitor(tmp_path: Path) -> None:
+    """A single line is a JSON object too."""
+    assert load_facts([saved(tmp_path / "one.jsonl", "monitor", SAMPLE)]).machine is not None
+
+
+def test_bench_disk(tmp_path: Path) -> None:
+    """A slow disk is warned of; one that could not be read cold says nothing."""
+    slow = saved(tmp_path / "slow.json", "bench.disk", {"path": "/d", "sequential_bytes_per_s": 9e7})
+    warm = saved(tmp_path / "warm.json", "bench.disk", {"path": "/d", "sequential_bytes_per_s": None})
+
+    assert ["/d: 90.0 MB/s sequentially"] == [each.title for each in diagnose(load_facts([slow, warm])).cautions]
+
+
+def test_step_timer(tmp_path: Path) -> None:
+    """What a StepTimer in the user's own script has written."""
+    timer = StepTimer()
+    for _ in timer([[1, 2], [3, 4], [5, 6]]):
+        pass
+    timer.write_json(tmp_path / "steps.json")
+    facts = load_facts([tmp_path / "steps.json"])
+    assert facts.step is not None
+
+    assert (3, 2.0) == (facts.step.steps, facts.step.samples_per_step)
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
+def test_traces(tmp_path: Path, name: str) -> None:
+    """As torch.profiler exports them."""
+    events = [
+        {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "ts": 0, "dur": 100},
+        {"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#x", "ts": 0, "dur": 50},
+    ]
+    data = json.dumps({"traceEvents": events}).encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+
+    assert diagnose(load_facts([tmp_path / name])).pattern == "io_bound"
+
+
+FACTS = [facts for *_, facts in PUBLISHED + [("", None, each) for _, each in CAUTIONS]]
+
+
+@pytest.mark.parametrize("facts", [*FACTS, Facts(loader=replace(LOADER, making=MAKING), model=MODEL, unknown=("a",))])
+def test_the_doctors_own(tmp_path: Path, facts: Facts) -> None:
+    """Facts come back as they went, and so does the diagnosis."""
+    again = load_facts([saved(tmp_path / "doctor.json", "doctor", {"facts": asdict(facts)})])
+
+    assert facts == replace(again, sources=again.sources[1:])
+    assert diagnose(facts) == diagnose(again)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("not json", "neither JSON nor JSON lines"),
+        ("", "neither JSON nor JSON lines|format is None"),
+        ("[1]", "its format is None"),
+        ('{"format": "fastio.monitor/2"}', "its format is 'fastio.monitor/2'"),
+        ('{"format": "fastio.tune/1"}', "expected a trace"),
+        ('{"format": "fastio.bench.both/1"}', "is no complete fastio.bench.both/1"),
+        ('{"format": "fastio.profile/1", "traces": []}', "no trace in it"),
+        ('{"traceEvents": []}', "no step is marked"),
+        ('{"format": "fastio.steps/1"}\n{"format": "fastio.monitor/1"}', "its format is None"),
+    ],
+)
+def test_what_is_no_file_of_ours(tmp_path: Path, text: str, message: str) -> None:
+    """One line names the file and what is wrong with it."""
+    (tmp_path / "a.json").write_text(text)
+
+    with pytest.raises(FastioError, match=message) as caught:
+        load_facts([tmp_path / "a.json"])
+    assert str(tmp_path / "a.json") in str(caught.value)

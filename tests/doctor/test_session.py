@@ -1,0 +1,252 @@
+"""Running a training: which loop is looked at, how it ends, and that it is left as it was."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, dataloader
+
+from fastio.doctor.gather import facts_of
+from fastio.doctor.session import Plan, Seen, observe
+from fastio.doctor.watch import Watcher
+from fastio.errors import FastioError
+from tests.doctor.planted import PLAN, Burn, Samples, Training, examine
+
+PROFILED = Plan(seconds=0.05, profiled=2)
+
+
+def batches(**settings: Any) -> DataLoader[torch.Tensor]:
+    """Two samples each, made in no time."""
+    return DataLoader(Samples(), batch_size=2, **settings)
+
+
+def seen_of(training: Any, plan: Plan = PLAN) -> Seen:
+    """What a run has shown."""
+    return observe("planted", training, plan, lambda seen: seen)
+
+
+def test_steps_are_timed_and_profiled() -> None:
+    """The training ends by itself when both are done."""
+    training = Training(batches(), step_s=0.001)
+    facts = examine(training, PROFILED)
+    assert facts.step is not None
+    assert facts.step.steps is not None
+    assert facts.trace is not None
+    assert facts.trace.loading is not None
+
+    assert 5 <= facts.step.steps < len(training.seen)
+    assert facts.step.samples_per_step == 2
+    assert facts.unknown == ("launching and synchronising: nothing ran on a GPU",)
+    assert facts.model is not None
+    assert ("cpu", "float32") == (facts.model.device, facts.model.dtype)
+
+
+def test_batches_are_those_of_the_loader() -> None:
+    """Neither values nor order change under the doctor."""
+    training = Training(batches(num_workers=2))
+    seen_of(training)
+
+    expected = [torch.full((4,), float(2 * n)) for n in range(len(training.seen))]
+    assert all(torch.equal(batch[0], first) for batch, first in zip(training.seen, expected, strict=True))
+
+
+def test_everything_is_left_as_it_was() -> None:
+    """Classes of torch and of the user, and the loader, after a run that was ended."""
+    kinds = (DataLoader, dataloader._BaseDataLoaderIter, dataloader._DatasetKind, Burn, torch.autocast)
+    before = [str(sorted(vars(kind).items())) for kind in kinds]
+    loader: DataLoader[torch.Tensor] = DataLoader(Samples(transform=Burn(0)), batch_size=2, num_workers=1)
+    own = dict(vars(loader))
+    seen_of(Training(loader))
+    seen_of(Training(DataLoader(Samples(transform=Burn(0)), batch_size=2)))
+
+    assert before == [str(sorted(vars(kind).items())) for kind in kinds]
+    assert own == dict(vars(loader))
+
+
+def test_the_loop_with_an_optimizer_is_the_training() -> None:
+    """A pass over another loader before, for statistics, and one in between, for validation, are not."""
+    train, other = batches(), DataLoader(TensorDataset(torch.zeros(6, 4)), batch_size=2)
+
+    def training(watcher: Watcher) -> None:
+        for _ in other:
+            pass
+        Training(train)(watcher)
+
+    found = seen_of(training)
+    assert found.watch is not None
+
+    assert found.watch.loader is train
+    assert [0, 1] == [watch.number for watch in found.watcher.watches]
+
+
+def test_epochs() -> None:
+    """Waits for first batches are told apart, and an epoch's length is known."""
+    loader = DataLoader(TensorDataset(torch.zeros(6, 4)), batch_size=2)
+
+    def training(watcher: Watcher) -> None:
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters())
+        while True:
+            for (batch,) in loader:
+                model(batch).sum().backward()
+                optimizer.step()
+
+    facts = examine(training)
+    assert facts.step is not None
+
+    assert facts.step.steps_per_epoch == 3
+    assert facts.step.epoch_start_s is not None
+    assert facts.step.epoch_start_s > 0
+
+
+def test_a_loop_without_a_loader() -> None:
+    """Steps are then those of the optimizer, and waiting is not known."""
+
+    def training(watcher: Watcher) -> None:
+        del watcher
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters())
+        batch = next(iter(batches()))
+        while True:
+            model(batch).sum().backward()
+            optimizer.step()
+
+    facts = examine(training, PROFILED)
+
+    assert facts.step is None
+    assert facts.trace is not None
+    assert facts.trace.loading is None
+    assert "DataLoader" in facts.unknown[0]
+
+
+def test_a_loop_without_an_optimizer() -> None:
+    """Of inference, the loop over the loader is told of when it has ended."""
+
+    def training(watcher: Watcher) -> None:
+        del watcher
+        for number, _ in enumerate(batches()):
+            if number == 9:
+                return
+
+    facts = examine(training)
+    assert facts.step is not None
+
+    assert facts.step.steps == 9
+    assert "no optimizer" in facts.unknown[0]
+
+
+def test_a_training_that_ends_early() -> None:
+    """What could be seen is told, and what could not."""
+    facts = examine(Training(batches(num_workers=1), steps=3))
+    assert facts.step is not None
+
+    assert facts.step.steps == 3
+    assert "it ended after 3 steps" in facts.unknown[0]
+
+
+class Stumble(Training):
+    """Fails in the middle."""
+
+    def __init__(self, error: BaseException, *, after: int) -> None:
+        super().__init__(batches(), steps=after)
+        self.error = error
+
+    def __call__(self, watcher: Watcher) -> None:
+        """What the doctor runs."""
+        super().__call__(watcher)
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (RuntimeError("out of memory"), 1, "RuntimeError: out of memory"),
+        (SystemExit(3), 3, "sys.exit(3)"),
+        (SystemExit("no data"), 1, "sys.exit('no data')"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (FastioError("a.lmdb: damaged"), 1, "fastio.errors.FastioError: a.lmdb: damaged"),
+    ],
+)
+def test_failures_are_the_users(error: BaseException, code: int, message: str) -> None:
+    """Exit code and message of the training, with what was seen before."""
+    found = seen_of(Stumble(error, after=4))
+    assert found.failure is not None
+    facts = facts_of(found)
+
+    assert (code, message) == (found.failure.code, found.failure.message)
+    assert facts.step is not None
+    assert facts.step.steps is not None
+    assert facts.step.steps >= 2
+
+
+def test_ending_well_is_no_failure() -> None:
+    """sys.exit() and sys.exit(0) at the end of a script."""
+    assert seen_of(Stumble(SystemExit(0), after=2)).failure is None
+    assert seen_of(Stumble(SystemExit(None), after=2)).failure is None
+
+
+def test_our_own_errors_before_a_loop_go_on() -> None:
+    """A script that is not there is one line, no failure of a training."""
+
+    def training(watcher: Watcher) -> None:
+        del watcher
+        raise FastioError("no such script")
+
+    with pytest.raises(FastioError, match="no such script"):
+        seen_of(training)
+
+
+def test_except_exception_does_not_stop_the_end() -> None:
+    """A training loop that survives every error is ended all the same."""
+
+    def training(watcher: Watcher) -> None:
+        while True:
+            try:
+                Training(batches())(watcher)
+            except Exception:
+                sys.exit("the doctor's end was caught")
+
+    assert seen_of(training).failure is None
+
+
+def test_what_is_in_use_already() -> None:
+    """Autocast, channels_last and half precision are seen without a hook on the model."""
+
+    def training(watcher: Watcher) -> None:
+        del watcher
+        model = nn.Conv2d(1, 1, 2).to(memory_format=torch.channels_last)
+        optimizer = torch.optim.SGD(model.parameters())
+        for batch in batches():
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = model(batch.reshape(2, 1, 2, 2)).sum()
+            loss.backward()
+            optimizer.step()
+
+    facts = examine(training)
+    assert facts.model is not None
+
+    assert facts.model.is_autocast
+    assert facts.model.has_convolutions
+    assert facts.model.is_channels_last
+    assert not facts.model.is_compiled
+
+
+def test_where_the_data_lies(tmp_path: Path) -> None:
+    """A folder or files that the dataset names are what there is to pack."""
+
+    class Files(Samples):
+        def __init__(self, paths: list[tuple[str, int]]) -> None:
+            super().__init__()
+            self.samples = paths
+
+    (tmp_path / "a.png").touch()
+    subset = torch.utils.data.Subset(Files([(str(tmp_path / "a.png"), 0)]), range(1000))
+    facts = examine(Training(DataLoader(subset, batch_size=2)))
+    assert facts.loader is not None
+
+    assert ("Files", str(tmp_path)) == (facts.loader.dataset, facts.loader.data_path)
