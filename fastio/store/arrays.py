@@ -14,12 +14,10 @@ from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.schema import IMAGE, Field, Schema
 from fastio.store.format import Place
 
-__all__ = ["Header", "check_names", "expected_arrays", "join_keys", "split_keys", "unit_bytes"]
+__all__ = ["Header", "byte_view", "check_names", "expected_arrays", "split_keys", "unit_bytes"]
 
 VERSION = 2  # 2: the starts and sizes of a flat field count ids, see ``unit_bytes``; written only where there is one
 _PARTS = ("starts", "sizes", "checksums", "shapes", "interval_counts", "intervals")
-# Keys of fixed width may take this much more than the same keys joined by NUL.
-_FIXED_FACTOR, _FIXED_BYTES = 4, 1 << 20
 
 Expected = tuple[str, tuple[int | None, ...]]  # dtype and shape; None: of any length
 
@@ -101,13 +99,9 @@ def check_names(schema: Schema) -> None:
             taken.add(name)
 
 
-def join_keys(keys: list[bytes], *, fixed: bool) -> NDArray[Any]:
-    """All keys as one array: UTF-8 joined by NUL, or, if ``fixed`` and not wasteful, strings of one width."""
-    joined = b"\0".join(keys)
-    width = max(map(len, keys), default=0)
-    if fixed and width and width * len(keys) <= _FIXED_FACTOR * len(joined) + _FIXED_BYTES:
-        return np.array(keys, dtype=f"S{width}")
-    return np.frombuffer(joined, np.uint8)
+def byte_view(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of an array in C order, without a copy where it has that order already."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def split_keys(array: NDArray[Any], count: int, *, path: str) -> NDArray[np.int64] | None:

@@ -14,9 +14,10 @@ from typing import Any
 from fastio._native import crc32
 from fastio.errors import StoreError
 
-__all__ = ["PartialFile", "exists", "publish", "remove_stale", "writing"]
+__all__ = ["PartialFile", "exists", "publish", "remove_stale", "write_all", "writing"]
 
 _BUFFER_BYTES = 2 << 20
+_LONG_BYTES = 16 << 20  # a part of this is too long to be copied beside the others
 _MARK = ".partial-"
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _KEPT = "nothing of the new store was kept, one that lay there is untouched"
@@ -83,18 +84,20 @@ class PartialFile:
         """Append zeros that ``crc`` does not see: the place of something known later."""
         self.flush()
         with writing(self.path):
-            _write_all(self.fd, bytes(size))
+            write_all(self.fd, bytes(size))
         self._size += size
 
     def flush(self) -> None:
         """Hand the buffer to the kernel."""
         if not self._pending:
             return
-        data = b"".join(self._pending) if len(self._pending) > 1 else self._pending[0]
-        self._pending, self._pending_bytes = [], 0
-        self.crc = crc32(data, self.crc)
-        with writing(self.path):
-            _write_all(self.fd, data)
+        parts, self._pending = self._pending, []
+        is_long = self._pending_bytes > _LONG_BYTES
+        self._pending_bytes = 0
+        for data in parts if is_long else [b"".join(parts) if len(parts) > 1 else parts[0]]:
+            self.crc = crc32(data, self.crc)
+            with writing(self.path):
+                write_all(self.fd, data)
 
     def overwrite(self, start: int, data: bytes) -> None:
         """Fill bytes that were skipped."""
@@ -270,7 +273,8 @@ def _rename_to_free(partial: str, path: str) -> None:
         raise exists(path) from exc
 
 
-def _write_all(fd: int, data: Any) -> None:
+def write_all(fd: int, data: Any) -> None:
+    """Write the whole of a contiguous buffer."""
     view = memoryview(data).cast("B")
     while len(view):
         view = view[os.write(fd, view) :]

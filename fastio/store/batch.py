@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,20 +23,21 @@ class CheckedBatch:
     """A batch that fits: spans that lie in their buffers, and its part of the index arrays."""
 
     keys: Sequence[str]
-    encoded_keys: list[bytes]
+    joined_keys: bytes  # UTF-8, joined by NUL
+    key_sizes: NDArray[np.int64]  # in bytes
     values: dict[str, Spans]
     arrays: dict[str, NDArray[Any]]  # sizes, checksums, shapes, columns
 
 
-def check_batch(schema: Schema, batch: SampleBatch, *, seen: Set[str], path: str) -> CheckedBatch:
+def check_batch(schema: Schema, batch: SampleBatch, *, path: str) -> CheckedBatch:
     """
-    Refuse with SchemaError whatever does not fit the schema or was ``seen`` before.
+    Refuse with SchemaError whatever does not fit the schema.
 
     Values that come with a checksum (from another store) are compared with it: SampleError
     where they differ. ``path`` is for messages.
     """
     count = len(batch.keys)
-    encoded = _check_keys(batch.keys, seen)
+    joined, key_sizes = _check_keys(batch.keys)
     _same_names("payload", {f.name for f in schema.payload}, set(batch.spans))
     _same_names("columns", {f.name for f in schema.columns}, set(batch.columns))
     images = {f.name for f in schema.payload if f.codec == IMAGE}
@@ -56,27 +57,25 @@ def check_batch(schema: Schema, batch: SampleBatch, *, seen: Set[str], path: str
         shape = (count, *field.shape)
         arrays[field.name] = _exact(field.name, batch.columns[field.name], dtype=field.dtype, shape=shape)
     values = {field.name: batch.spans[field.name] for field in schema.payload}
-    return CheckedBatch(batch.keys, encoded, values, arrays)
+    return CheckedBatch(batch.keys, joined, key_sizes, values, arrays)
 
 
-def _check_keys(keys: Sequence[str], seen: Set[str]) -> list[bytes]:
-    """The keys in UTF-8: unique, not empty, without NUL."""
-    new = set(keys)
-    if len(new) < len(keys) or not seen.isdisjoint(new):
-        twice = next(key for i, key in enumerate(keys) if key in seen or key in keys[:i])
-        raise SchemaError(f"key {twice!r} comes twice; keys must be unique")
+def _check_keys(keys: Sequence[str]) -> tuple[bytes, NDArray[np.int64]]:
+    """The keys in UTF-8, joined by NUL, and their sizes: not empty, without NUL."""
     if not keys:
-        return []
+        return b"", np.empty(0, np.int64)
     try:
         # Names of files that are not UTF-8 reach us with surrogates (os.fsdecode) and leave as they came.
-        encoded = "\0".join(keys).encode("utf-8", "surrogateescape").split(b"\0")
+        joined = "\0".join(keys).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as exc:
         bad = next(key for key in keys if not _is_encodable(key))
         raise SchemaError(f"key {bad!r} cannot be written as UTF-8; rename it") from exc
-    if len(encoded) != len(keys) or b"" in encoded:
+    ends = np.append(np.flatnonzero(np.frombuffer(joined, np.uint8) == 0), len(joined))
+    sizes = np.diff(ends, prepend=-1) - 1
+    if len(sizes) != len(keys) or not sizes.all():
         bad = next(key for key in keys if not key or "\0" in key)
         raise SchemaError(f"key {bad!r}: expected at least one character and no NUL")
-    return encoded
+    return joined, sizes
 
 
 def _is_encodable(key: str) -> bool:

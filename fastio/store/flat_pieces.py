@@ -30,7 +30,7 @@ class FlatPieces:
         self._page, self._header = page, header
         self._pending = bytearray()
         self._offsets: list[NDArray[np.int64]] = []  # of the samples in ``_pending``, from its begin
-        self._starts: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+        self._starts: list[NDArray[np.int64]] = []
         self._first = self._count = 0
 
     def append(self, spans: Spans) -> None:
@@ -52,11 +52,15 @@ class FlatPieces:
             if start < len(spans):
                 self._flush()
 
-    def finish(self) -> NDArray[np.int64]:
-        """Write the last piece; where each sample lies in the file."""
+    def take_starts(self) -> NDArray[np.int64]:
+        """Where the samples lie in the file whose pieces were written since the last call."""
+        taken, self._starts = self._starts, []
+        return np.concatenate(taken) if taken else np.empty(0, np.int64)
+
+    def finish(self) -> None:
+        """Write the last piece."""
         if self._count > self._first:
             self._flush()
-        return np.concatenate(self._starts)
 
     def _flush(self) -> None:
         size = len(self._pending)

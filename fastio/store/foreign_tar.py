@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fastio._native import crc32
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.schema import BYTES, COLUMN, IMAGE, Field, Schema
-from fastio.store.arrays import Header, join_keys, split_keys
+from fastio.store.arrays import Header, split_keys
 from fastio.store.atomic import PartialFile, publish, remove_stale
 from fastio.store.format import Place
 from fastio.store.mapping import map_file
@@ -135,7 +135,8 @@ def _build(path: str, data: NDArray[np.uint8]) -> Shard:
     ]
     if _LABEL in names:
         fields.append(Field(_LABEL, COLUMN, "<i8", ()))
-    keys = join_keys([group.key.encode("utf-8", "surrogateescape") for group in samples], fixed=False)
+    joined = b"\0".join(group.key.encode("utf-8", "surrogateescape") for group in samples)
+    keys = np.frombuffer(joined, np.uint8)
     metadata = {"classes": None, "skipped": skipped, "left_out": _left_out(samples, names)}
     return Shard(
         path=path,

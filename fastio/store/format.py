@@ -55,8 +55,12 @@ class Layout(Protocol):
         """Write samples: one value per key of every payload field; ``columns`` for formats that repeat them."""
         ...
 
-    def starts(self) -> dict[str, NDArray[np.int64]]:
-        """End the payload; where each sample's value lies, from ``base`` on."""
+    def take_starts(self) -> dict[str, NDArray[np.int64]]:
+        """Where values lie, from ``base`` on, as far as their place became known since the last call."""
+        ...
+
+    def end_payload(self) -> None:
+        """Write what was gathered; now ``take_starts`` gives the rest."""
         ...
 
     @property

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,7 @@ from numpy.typing import NDArray
 from fastio._native import crc32
 from fastio.errors import StoreError
 from fastio.schema import RAW, Schema
+from fastio.store.arrays import byte_view
 from fastio.store.atomic import PartialFile
 from fastio.store.format import Columns, Ending, Format, Place, Values
 from fastio.store.seal import SEAL_SIZE, unsealed_regions
@@ -64,6 +65,7 @@ __all__ = ["FORMAT", "Hdf5Layout"]
 USER_BLOCK = 4096
 _ALIGNMENT = 8
 _READ_BYTES = 4 << 20
+_WRITE_BYTES = 4 << 20
 
 
 class Hdf5Layout:
@@ -79,7 +81,7 @@ class Hdf5Layout:
         self._shape = tuple(int(size or 0) for size in raw.shape) if raw else ()
         self._is_flat = raw is None
         self._fields = [f.name for f in payload]
-        self._starts: dict[str, list[NDArray[np.int64]]] = {name: [np.zeros(0, np.int64)] for name in self._fields}
+        self._starts: dict[str, list[NDArray[np.int64]]] = {name: [] for name in self._fields}
         self._count = 0
         self._base = _rehearse(self._name, self._dtype.str, self._shape)
         file.skip(self._base)
@@ -106,9 +108,15 @@ class Hdf5Layout:
         for value in views:
             self._file.write(value)
 
-    def starts(self) -> dict[str, NDArray[np.int64]]:
-        """Where each sample's value lies within ``data``."""
-        return {name: np.concatenate(starts) for name, starts in self._starts.items()}
+    def take_starts(self) -> dict[str, NDArray[np.int64]]:
+        """Where values lie within ``data``: known when they are appended."""
+        none = np.empty(0, np.int64)
+        taken = {name: np.concatenate([none, *starts]) for name, starts in self._starts.items()}
+        self._starts = {name: [] for name in taken}
+        return taken
+
+    def end_payload(self) -> None:
+        """Nothing is gathered."""
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Let h5py write its metadata and the index around the payload."""
@@ -123,7 +131,7 @@ class Hdf5Layout:
                 self._describe(h5, shape, size)
                 for name, each in arrays.items():
                     start = _dataset(h5, name, each)
-                    places[name] = Place(start, each.dtype.str, each.shape, crc32(each.tobytes()))
+                    places[name] = Place(start, each.dtype.str, each.shape, crc32(byte_view(each)))
                 encoded = header(places)
                 header_start = _dataset(h5, "header", np.frombuffer(encoded, np.uint8))
         except (RuntimeError, ValueError) as exc:  # what h5py makes of libhdf5's failures
@@ -132,8 +140,9 @@ class Hdf5Layout:
         regions = unsealed_regions(file_size=file_size, seal_start=0, head_size=self._base)
         file_crc = self._file.crc
         for start, stop_ in ((max(start, stop), stop_) for start, stop_ in regions if start >= self._base):
-            file_crc = crc32(_read(self._file.fd, start, stop_), file_crc)
-        head = _read(self._file.fd, SEAL_SIZE, self._base)
+            for part in _read(self._file.fd, start, stop_):
+                file_crc = crc32(part, file_crc)
+        head = b"".join(_read(self._file.fd, SEAL_SIZE, self._base))
         return Ending(
             file_size=file_size,
             seal_start=0,
@@ -253,10 +262,15 @@ def _dataset(h5: h5py.File, name: str, values: NDArray[Any]) -> int:
     kind = h5t.py_create(values.dtype)
     if name == "keys" and values.dtype.kind == "S":
         kind.set_cset(h5t.CSET_UTF8)
-    dataset = h5d.create(h5.id, name.encode("ascii"), kind, h5s.create_simple(values.shape), _contiguous())
+    space = h5s.create_simple(values.shape)
+    dataset = h5d.create(h5.id, name.encode("ascii"), kind, space, _contiguous())
     if values.size == 0:
         return 0
-    dataset.write(h5s.ALL, h5s.ALL, np.ascontiguousarray(values), mtype=kind)
+    step = max(1, _WRITE_BYTES // (values.nbytes // len(values)))
+    for first in range(0, len(values), step):  # h5py copies what it hands to a file object
+        part = np.ascontiguousarray(values[first : first + step])
+        space.select_hyperslab((first, *(0 for _ in values.shape[1:])), part.shape)
+        dataset.write(h5s.create_simple(part.shape), space, part, mtype=kind)
     return int(dataset.get_offset())
 
 
@@ -271,15 +285,13 @@ def _contiguous() -> h5p.PropDCID:
     return creation
 
 
-def _read(fd: int, start: int, stop: int) -> bytes:
-    parts = []
+def _read(fd: int, start: int, stop: int) -> Iterator[bytes]:
     while start < stop:
         part = os.pread(fd, min(_READ_BYTES, stop - start), start)
         if not part:
             raise OSError(f"file ends at {start}, expected {stop}")
-        parts.append(part)
+        yield part
         start += len(part)
-    return b"".join(parts)
 
 
 FORMAT = Format(name="hdf5", suffixes=(".h5", ".hdf5"), seal_start=0, layout=Hdf5Layout, fixed_keys=True)

@@ -72,6 +72,7 @@ from fastio._native import LmdbPages, crc32
 from fastio.errors import SchemaError
 from fastio.schema import Schema
 from fastio.spans import Spans
+from fastio.store.arrays import byte_view
 from fastio.store.atomic import PartialFile
 from fastio.store.flat_pieces import FlatPieces
 from fastio.store.format import Columns, Ending, Format, Place, Values
@@ -123,6 +124,7 @@ class LmdbLayout:
         self._pages = LmdbPages(self._suffixes)
         self._count = self._overflow_pages = 0
         self._leaves: list[tuple[bytes, int]] = []  # first key and page of each
+        self._starts: dict[str, NDArray[np.int64]] = {}
         file.skip(2 * PAGE)
 
     def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
@@ -139,17 +141,25 @@ class LmdbLayout:
             self._file.write(self._pages.append([(p.buffers, p.shard, p.starts, p.sizes) for p in parts]))
         self._count += len(keys)
 
-    def starts(self) -> dict[str, NDArray[np.int64]]:
-        """End the payload; where each sample's value lies."""
+    def take_starts(self) -> dict[str, NDArray[np.int64]]:
+        """Where values lie: of flat pieces when they are written, of others at the end."""
+        if self._flat is not None:
+            return {self._flat.name: self._flat.take_starts()}
+        taken, self._starts = self._starts, {}
+        return taken
+
+    def end_payload(self) -> None:
+        """Write the last page and the last piece."""
         last, starts, leaves = self._pages.finish()
         self._file.write(last)
         for entry, page in leaves.tolist():
             number, field = divmod(entry, len(self._suffixes))
             self._leaves.append((b"%010d" % number + self._suffixes[field], page))
         if self._flat is not None:
-            return {self._flat.name: self._flat.finish()}
-        self._overflow_pages = self._pages.overflow_pages
-        return {name: np.ascontiguousarray(starts[:, i]) for i, name in enumerate(self._names)}
+            self._flat.finish()
+        else:
+            self._overflow_pages = self._pages.overflow_pages
+            self._starts = {name: np.ascontiguousarray(starts[:, i]) for i, name in enumerate(self._names)}
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Write the index behind the payload, the branch pages, the seal's page and the meta pages."""
@@ -157,7 +167,7 @@ class LmdbLayout:
         # Page and size of each value: all on overflow pages, so aligned.
         nodes: dict[bytes, tuple[int, int]] = {} if self._flat is None else dict(self._flat.nodes)
         for name, each in arrays.items():
-            raw = each.tobytes()
+            raw = byte_view(each)
             page = self._write_run(raw, len(raw))
             nodes[b"_" + name.encode("ascii")] = page, len(raw)
             places[name] = Place(page * PAGE + PAGE_HEADER, each.dtype.str, each.shape, crc32(raw))

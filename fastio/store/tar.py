@@ -59,6 +59,7 @@ from numpy.typing import NDArray
 from fastio._native import crc32
 from fastio.errors import SchemaError
 from fastio.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
+from fastio.store.arrays import byte_view
 from fastio.store.atomic import PartialFile
 from fastio.store.format import Columns, Ending, Format, Place, Sizes, Values
 from fastio.store.seal import SEAL_SIZE
@@ -116,15 +117,20 @@ class TarLayout:
             for suffix, column in texts:
                 self._member(f"{stem}.{suffix}", column[i], len(column[i]))
 
-    def starts(self) -> dict[str, NDArray[np.int64]]:
-        """Where each sample's value lies."""
-        return {name: np.array(starts, np.int64) for name, starts in self._starts.items()}
+    def take_starts(self) -> dict[str, NDArray[np.int64]]:
+        """Where values lie: known when they are appended."""
+        taken = {name: np.array(starts, np.int64) for name, starts in self._starts.items()}
+        self._starts = {name: array("q") for name in taken}
+        return taken
+
+    def end_payload(self) -> None:
+        """Nothing is gathered."""
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Write the index members and the end of the archive."""
         places: dict[str, Place] = {}
         for name, each in arrays.items():
-            raw, prefix = each.tobytes(), _npy_header(each.dtype.str, each.shape)
+            raw, prefix = byte_view(each), _npy_header(each.dtype.str, each.shape)
             start = self._member(f"{INDEX_FOLDER}{name}.npy", raw, len(raw), prefix=prefix) + len(prefix)
             places[name] = Place(start, each.dtype.str, each.shape, crc32(raw))
         encoded = header(places)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError, StoreError
 from fastio.schema import Schema
-from fastio.store.arrays import Header, check_names, expected_arrays, join_keys, unit_bytes
+from fastio.store.arrays import Header, check_names, expected_arrays, unit_bytes
 from fastio.store.atomic import PartialFile, publish, writing
 from fastio.store.base import SampleBatch
 from fastio.store.batch import CheckedBatch, check_batch
 from fastio.store.format import Ending, Layout, Place
+from fastio.store.key_ledger import KeyLedger, KeyRange
 from fastio.store.seal import Seal, set_checksum
+from fastio.store.spool import Spool
 from fastio.store.target import Target
 
 __all__ = ["SealedWriter"]
@@ -30,8 +32,8 @@ class _Shard:
 
     file: PartialFile
     layout: Layout
-    arrays: dict[str, list[NDArray[Any]]]
-    keys: list[bytes] = field(default_factory=list)
+    first: dict[str, int]  # row of each index array
+    keys: KeyRange
     size_bytes: int = 0  # by Format.sample_bytes
 
 
@@ -49,7 +51,15 @@ class SealedWriter:
         self.schema = schema
         self._target = target
         self._shard_bytes = shard_bytes
-        self._seen: set[str] = set()
+        required, optional = expected_arrays(schema, 0)
+        self._arrays = {
+            name: Spool(dtype, tuple(n or 0 for n in shape[1:]), beside=target.path)
+            for name, (dtype, shape) in {**required, **optional}.items()
+        }
+        self._required = frozenset(required)
+        self._units = unit_bytes(schema)
+        self._starts: list[str] = []  # arrays that come first in a file, in the layout's order
+        self._keys = KeyLedger(beside=target.path)
         self._shards: list[_Shard] = []
         self._open = True
         target.prepare()
@@ -58,7 +68,17 @@ class SealedWriter:
     def append(self, batch: SampleBatch) -> None:
         """Add samples in order. SchemaError where the batch does not fit the schema."""
         self._require_open()
-        checked = check_batch(self.schema, batch, seen=self._seen, path=self._target.path)
+        checked = check_batch(self.schema, batch, path=self._target.path)
+        if not checked.keys:
+            return
+        try:
+            with writing(self._target.path):
+                twice = self._keys.add(checked.joined_keys)
+        except BaseException:
+            self.abort()
+            raise
+        if twice is not None:
+            raise SchemaError(f"key {checked.keys[twice]!r} comes twice; keys must be unique")
         try:
             with writing(self._target.path):
                 for start, stop in self._cut(checked):
@@ -67,7 +87,6 @@ class SealedWriter:
         except BaseException:
             self.abort()
             raise
-        self._seen.update(checked.keys)
 
     def close(self, metadata: Mapping[str, Any] | None = None) -> None:
         """Write index and seal, fsync, rename. ``metadata`` is JSON kept in the store."""
@@ -76,7 +95,12 @@ class SealedWriter:
         try:
             encoded = _encode_metadata(metadata)
             with writing(self._target.path):
-                endings = [self._finish(s, encoded if i == 0 else b"{}") for i, s in enumerate(self._shards)]
+                self._end_shard()
+                stops = [shard.first for shard in self._shards[1:]] + [self._rows()]
+                endings = [
+                    self._finish(shard, stop, encoded if i == 0 else b"{}")
+                    for i, (shard, stop) in enumerate(zip(self._shards, stops, strict=True))
+                ]
                 self._seal(endings)
                 self._target.check_free()
                 publish(
@@ -88,6 +112,7 @@ class SealedWriter:
             self.abort()
             raise
         self._open = False
+        self._release()
 
     def abort(self) -> None:
         """Remove everything written so far; without effect after close."""
@@ -95,6 +120,12 @@ class SealedWriter:
             self._open = False
             for shard in self._shards:
                 shard.file.discard()
+            self._release()
+
+    def _release(self) -> None:
+        self._keys.close()
+        for spool in self._arrays.values():
+            spool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -124,6 +155,7 @@ class SealedWriter:
             if filled and filled + cost > self._shard_bytes:
                 yield start, i
                 start = i
+                self._end_shard()
                 self._shards[-1].file.rest()
                 self._add_shard()
             self._shards[-1].size_bytes += cost
@@ -134,12 +166,23 @@ class SealedWriter:
         columns = {f.name: batch.arrays[f.name][start:stop] for f in self.schema.columns}
         values = {name: spans.part(start, stop) for name, spans in batch.values.items()}
         shard.layout.append(batch.keys[start:stop], values, columns)
-        shard.keys += batch.encoded_keys[start:stop]
+        shard.keys.count += stop - start
+        shard.keys.stop += int(batch.key_sizes[start:stop].sum()) + stop - start
+        shard.keys.longest = max(shard.keys.longest, int(batch.key_sizes[start:stop].max(initial=0)))
         for name, array in batch.arrays.items():
-            shard.arrays[name].append(array[start:stop])
+            unit = self._units.get(name.removesuffix("_sizes"), 1) if name.endswith("_sizes") else 1
+            self._arrays[name].append(array[start:stop] // unit if unit > 1 else array[start:stop])
         for name, spans in values.items():
             if spans.intervals is not None:
-                shard.arrays[f"{name}_intervals"] += [view.view("<u4") for view in spans.intervals.views()]
+                for view in spans.intervals.views():
+                    self._arrays[f"{name}_intervals"].append(view.view("<u4"))
+        self._take_starts(shard)
+
+    def _take_starts(self, shard: _Shard) -> None:
+        taken = shard.layout.take_starts()
+        self._starts = [f"{name}_starts" for name in taken]
+        for name, starts in taken.items():
+            self._arrays[f"{name}_starts"].append(starts // self._units[name] if self._units[name] > 1 else starts)
 
     def _add_shard(self) -> None:
         first = self._shards[0].file if self._shards else None
@@ -149,26 +192,23 @@ class SealedWriter:
         except BaseException:
             file.discard()
             raise
-        required, optional = expected_arrays(self.schema, 0)
-        starts = {f"{f.name}_starts" for f in self.schema.payload}
-        expected = {name: e for name, e in {**required, **optional}.items() if name not in starts}
-        empty = {name: [np.empty([n or 0 for n in shape], dtype)] for name, (dtype, shape) in expected.items()}
-        self._shards.append(_Shard(file, layout, empty))
+        keys = self._shards[-1].keys.stop if self._shards else 0
+        self._shards.append(_Shard(file, layout, self._rows(), KeyRange(keys, keys)))
 
-    def _finish(self, shard: _Shard, metadata: bytes) -> Ending:
+    def _end_shard(self) -> None:
+        self._shards[-1].layout.end_payload()
+        self._take_starts(self._shards[-1])
+
+    def _rows(self) -> dict[str, int]:
+        return {name: len(spool) for name, spool in self._arrays.items()}
+
+    def _finish(self, shard: _Shard, stop: Mapping[str, int], metadata: bytes) -> Ending:
         arrays: dict[str, NDArray[Any]] = {}
-        for name, starts in shard.layout.starts().items():
-            arrays[f"{name}_starts"] = starts
-        required, _ = expected_arrays(self.schema, 0)
-        for name, parts in shard.arrays.items():
-            array = np.concatenate(parts)
-            if name in required or name.endswith("_checksums") or array.any():  # zeros: unknown, not worth bytes
+        for name in [*self._starts, *(other for other in self._arrays if other not in self._starts)]:
+            array = self._arrays[name].rows(shard.first[name], stop[name])
+            if name in self._required or name.endswith("_checksums") or array.any():  # zeros: unknown, not worth bytes
                 arrays[name] = array
-        for name, unit in unit_bytes(self.schema).items():
-            if unit > 1:
-                arrays[f"{name}_starts"] //= unit
-                arrays[f"{name}_sizes"] //= unit
-        arrays["keys"] = join_keys(shard.keys, fixed=self._target.format.fixed_keys)
+        arrays["keys"] = self._keys.array(shard.keys, fixed=self._target.format.fixed_keys)
         arrays["metadata"] = np.frombuffer(metadata, np.uint8)
 
         def header(places: Mapping[str, Place]) -> bytes:
@@ -179,7 +219,7 @@ class SealedWriter:
         return ending
 
     def _seal(self, endings: list[Ending]) -> None:
-        counts = [len(shard.keys) for shard in self._shards]
+        counts = [shard.keys.count for shard in self._shards]
         set_crc = set_checksum((n, e.file_size, e.file_crc) for n, e in zip(counts, endings, strict=True))
         for i, (shard, ending) in enumerate(zip(self._shards, endings, strict=True)):
             seal = Seal(

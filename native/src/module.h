@@ -178,6 +178,7 @@ ByteArray acquire(BufferRing& ring, std::size_t nbytes);
 void bind_batch_plans(nb::module_& m);
 void bind_batches(nb::module_& m);
 void bind_files(nb::module_& m);
+void bind_key_set(nb::module_& m);
 void bind_lmdb_pages(nb::module_& m);
 void bind_transcode(nb::module_& m);
 void bind_tokens(nb::module_& m);

@@ -70,9 +70,8 @@ def test_counts_that_do_not_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """StoreCorrupt on opening where the index contradicts itself."""
     finish = store_writer.SealedWriter._finish
 
-    def lose_a_place(self, shard, metadata):  # type: ignore[no-untyped-def]
-        shard.arrays["image_intervals"].pop()
-        return finish(self, shard, metadata)
+    def lose_a_place(self, shard, stop, metadata):  # type: ignore[no-untyped-def]
+        return finish(self, shard, {**stop, "image_intervals": stop["image_intervals"] - 1}, metadata)
 
     monkeypatch.setattr(store_writer.SealedWriter, "_finish", lose_a_place)
     with create_store(tmp_path / "s.lmdb", LABELLED) as writer:

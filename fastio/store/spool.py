@@ -1,0 +1,95 @@
+"""Rows of the index on their way into a store: a little in memory, the rest in a file without a name."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from fastio.store.arrays import byte_view
+from fastio.store.atomic import write_all
+
+__all__ = ["Spool"]
+
+SPOOL_BYTES = 8 << 20
+_PARTS = 4096
+
+
+class Spool:
+    """
+    An array that grows at its end, ``(n, *row)``.
+
+    Up to ``SPOOL_BYTES`` of it are in memory; whenever there are more they go to a temporary file beside the store,
+    where room is needed anyway, and which nobody sees: it has no name, and is gone with the process. Nothing can be
+    appended any more once rows were asked for. Everything may raise OSError.
+    """
+
+    def __init__(self, dtype: DTypeLike, row: tuple[int, ...] = (), *, beside: str) -> None:
+        self._dtype, self._row = np.dtype(dtype), row
+        self._beside = beside
+        self._parts: list[NDArray[Any]] = []
+        self._pending_bytes = 0
+        self._count = 0
+        self._file: IO[bytes] | None = None
+        self._whole: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Copy rows of this dtype and shape to the end."""
+        assert self._whole is None
+        assert rows.dtype == self._dtype, (rows.dtype, self._dtype)
+        assert rows.shape[1:] == self._row, (rows.shape, self._row)
+        self._parts.append(np.array(rows))
+        self._count += len(rows)
+        self._pending_bytes += rows.nbytes
+        if len(self._parts) >= _PARTS:  # samples that come one by one
+            self._parts = [np.concatenate(self._parts)]
+        if self._pending_bytes > SPOOL_BYTES:
+            self._spill()
+
+    def rows(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """These rows, read-only; where they are many, a mapping of the file."""
+        if self._whole is None:
+            self._whole = self._gathered()
+            self._whole.flags.writeable = False
+        return self._whole[start:stop]
+
+    def pieces(self) -> list[NDArray[Any]]:
+        """All rows so far, in pieces; more may be appended later."""
+        if self._whole is not None:
+            return [self._whole]
+        parts: list[NDArray[Any]] = [] if self._file is None else [self._mapped()]
+        return parts + self._parts
+
+    def close(self) -> None:
+        """Let go of file and memory; arrays handed out stay valid."""
+        if self._file is not None:
+            self._file.close()
+        self._parts, self._whole, self._file = [], None, None
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=Path(self._beside).parent, buffering=0)  # noqa: SIM115 - see close
+        for part in self._parts:
+            write_all(self._file.fileno(), byte_view(part))
+        self._parts, self._pending_bytes = [], 0
+
+    def _gathered(self) -> NDArray[Any]:
+        if self._file is not None:
+            self._spill()
+            return self._mapped()
+        parts, self._parts = self._parts, []
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts) if parts else np.empty((0, *self._row), self._dtype)
+
+    def _mapped(self) -> NDArray[Any]:
+        assert self._file is not None
+        size = os.fstat(self._file.fileno()).st_size // (self._dtype.itemsize * max(1, int(np.prod(self._row))))
+        return np.asarray(np.memmap(self._file, self._dtype, mode="r", shape=(size, *self._row)))
