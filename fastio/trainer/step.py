@@ -114,7 +114,9 @@ class TrainStep:
             return self.workload.task.loss(self._run, batch)
         except TorchDynamoException as exc:
             said = str(exc).partition("\n")[0]
-            raise FastioError(f"--compile: torch.compile failed ({said}); it takes a C++ compiler, and Triton") from exc
+            raise FastioError(
+                f"--compile: torch.compile failed ({said}); it takes a C++ compiler, on a GPU Triton"
+            ) from exc
 
 
 def _wrapped(network: torch.nn.Module, options: StepOptions) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -157,7 +157,8 @@ def test_a_rank_that_ends() -> None:
         for each in ranks:
             each.kill()
     assert [1, 0] == [each.returncode for each in ranks]
-    assert said[0].startswith("rank 0 of 2: another rank has ended or does not answer (Connection closed by peer")
+    assert said[0].startswith("rank 0 of 2: another rank has ended or does not answer (")
+    assert "by peer" in said[0]
     assert "\n" not in said[0]
 
 

@@ -40,7 +40,6 @@ def test_parameters(name: str, expected: int) -> None:
     [
         ("cifar10cnn", (2, 3, 32, 32), (2, 10)),
         ("resnet50", (2, 3, 64, 96), (2, 1000)),
-        ("resnet50", (1, 3, 224, 224), (1, 1000)),
     ],
 )
 def test_pictures_to_classes(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
@@ -60,7 +59,7 @@ def test_float64_and_float32_agree(name: str) -> None:
             loss, exact = task.loss(network, batch), task.loss(network.double(), batch)
         else:
             images, labels = task.prepared(batch, torch.contiguous_format)
-            images = images[..., :64, :64]
+            images = images[..., :48, :48]
             loss = task.loss(network, (images, labels))
             exact = task.loss(network.double(), (images.double(), labels))
 

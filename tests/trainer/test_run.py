@@ -33,15 +33,6 @@ CIFAR = MODELS["cifar10cnn"]
 SIZE = 8
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """torch computes in one thread: small batches are faster so, and the same on any machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Class folders of 40 PNGs."""
