@@ -75,6 +75,27 @@ def test_cycles_and_recorded_traces() -> None:
     assert all(title in again.stdout for title in ("Communication", "CPU Exec", "operator", "next: "))
 
 
+def test_functions_of_python() -> None:
+    """cProfile's table and file, the same for machines, without a trace."""
+    arguments = ("--cpu", "cprofile", "--seconds", "0", "user_profile.py:pair")
+    said = json.loads(run(*arguments, "--json").stdout)
+    printed = run(*arguments, "--top", "100").stdout
+
+    assert (said["cpu"]["tool"], said["cpu"]["steps"], said["traces"]) == ("cprofile", 5, [])
+    assert any(each["name"] == "step" and each["calls"] == 5 for each in said["cpu"]["functions"])
+    assert "user_profile.py" in printed
+    assert "python -m pstats" in printed
+
+
+def test_ranks_side_by_side() -> None:
+    """Several traces have a table of the device's parts; shapes give a rate of operations."""
+    assert "GFLOP/s" in run("--record-shapes", "--schedule", "0/1/1/2", "-o", "t.json", "user_profile.py:pair").stdout
+    printed = run("t-1.json", "t-2.json").stdout
+
+    assert printed.count("step time") == 2
+    assert "non-compute" in printed.splitlines()[-3]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -85,6 +106,7 @@ def test_cycles_and_recorded_traces() -> None:
         (("data.lmdb",), "no such script"),
         (("-o", "trace.txt", "user_profile.py:pair"), "choose a name"),
         (("--", "user_profile.py:pair", "3"), "only a script.py takes arguments"),
+        (("--cpu", "cprofile", "--", "user_profile.py", "1"), "ended after 3 steps"),
         (("nothing.json",), "nothing.json"),
     ],
 )
