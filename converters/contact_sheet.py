@@ -1,10 +1,11 @@
-"""One picture of many: samples of a store in rows and columns, each with its label below."""
+"""Samples of a store to look at: as pictures with labels, or as one picture of rows and columns."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -16,54 +17,78 @@ from fastio.errors import FastioError
 from fastio.schema import IMAGE
 from fastio.store import SampleStore
 
-__all__ = ["contact_sheet"]
+__all__ = ["ShownSample", "contact_sheet", "shown_samples"]
 
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 _GAP = 8
+_DAMAGED = "damaged: differs from its checksum"
 _BACKGROUND, _INK, _FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSample:
+    """A sample's picture, fitted into a square, or in words why there is none."""
+
+    key: str
+    label: str
+    picture: Image.Image | str
+
+
+def shown_samples(store: SampleStore, *, count: int, size: int, seed: int | None = None) -> list[ShownSample]:
+    """
+    ``count`` samples, each fitted into ``size`` x ``size`` pixels. FastioError where the store has no images.
+
+    Without a ``seed`` the samples are spread evenly over the store, so that every class of a sorted one has its
+    chance; with one they are drawn at random. A sample whose bytes differ from their checksum, or that cannot be
+    decoded, comes with the reason.
+    """
+    field = next((f.name for f in store.schema.payload if f.codec == IMAGE), None)
+    if field is None or len(store) == 0:
+        raise FastioError(f"{store.path}: has no images to show")
+    indices = _chosen(len(store), count, seed)
+    spans, keys, labels = store.spans(field, indices), store.keys(indices), _labels(store, indices)
+    changed = set(damaged(spans).tolist())
+    return [
+        ShownSample(key, label, _DAMAGED if i in changed else _picture(spans.view(i).tobytes(), size))
+        for i, (label, key) in enumerate(zip(labels, keys, strict=True))
+    ]
 
 
 def contact_sheet(
     store: SampleStore, *, count: int = 40, columns: int = 8, size: int = 128, seed: int | None = None
 ) -> tuple[Image.Image, list[Problem]]:
     """
-    A sheet of ``count`` samples, ``columns`` in a row, each fitted into ``size`` x ``size`` pixels.
+    A sheet of ``shown_samples``, ``columns`` in a row, each with its label and key below.
 
-    Without a ``seed`` the samples are spread evenly over the store, so that every class of a sorted one has its
-    chance; with one they are drawn at random. A sample whose bytes differ from their checksum, or that
-    cannot be decoded, is shown as a crossed box with the reason, and is among the problems given back.
+    A sample without a picture is a crossed box with the reason, and is among the problems given back.
     """
-    field = next((f.name for f in store.schema.payload if f.codec == IMAGE), None)
-    if field is None or len(store) == 0:
-        raise FastioError(f"{store.path}: has no images to show")
-    indices = _chosen(len(store), count, seed)
-    columns = min(columns, len(indices))
-    spans, keys, labels = store.spans(field, indices), store.keys(indices), _labels(store, indices)
-    heading = f"{store.path}: {len(indices):,} of {len(store):,} samples"
-    fonts = [_font(pixels, (heading, *keys, *labels)) for pixels in (max(11, size // 9), max(10, size // 12))]
+    samples = shown_samples(store, count=count, size=size, seed=seed)
+    columns = min(columns, len(samples))
+    heading = f"{store.path}: {len(samples):,} of {len(store):,} samples"
+    texts = (heading, *(text for sample in samples for text in (sample.key, sample.label)))
+    fonts = [_font(pixels, texts) for pixels in (max(11, size // 9), max(10, size // 12))]
     line = max(14, size // 8)
     cell = size + _GAP
     title = 2 * line
-    rows = -(-len(indices) // columns)
+    rows = -(-len(samples) // columns)
     sheet = Image.new("RGB", (columns * cell + _GAP, title + rows * (cell + 2 * line) + _GAP), _BACKGROUND)
     draw = ImageDraw.Draw(sheet)
     draw.text((_GAP, line // 2), _fitted(heading, fonts[0], sheet.width - 2 * _GAP), _INK, fonts[0])
     problems: list[Problem] = []
-    changed = set(damaged(spans).tolist())
-    for i, (label, key) in enumerate(zip(labels, keys, strict=True)):
+    for i, sample in enumerate(samples):
         x, y = _GAP + i % columns * cell, title + i // columns * (cell + 2 * line)
-        picture = "damaged: differs from its checksum" if i in changed else _picture(spans.view(i).tobytes(), size)
-        if isinstance(picture, str):
+        if isinstance(sample.picture, str):
             draw.rectangle((x, y, x + size - 1, y + size - 1), outline=_FAINT)
             draw.line((x, y, x + size - 1, y + size - 1), _FAINT)
-            problems.append(Problem(key, picture))
-            below = picture
+            problems.append(Problem(sample.key, sample.picture))
+            below = sample.picture
         else:
-            below = label
+            below = sample.label
+            picture = sample.picture
             sheet.paste(picture, (x + (size - picture.width) // 2, y + (size - picture.height) // 2))
         draw.text((x, y + size + 1), _fitted(below, fonts[0], size), _INK, fonts[0])
-        draw.text((x, y + size + line), _fitted(key.rpartition("/")[2], fonts[1], size), _FAINT, fonts[1])
+        draw.text((x, y + size + line), _fitted(sample.key.rpartition("/")[2], fonts[1], size), _FAINT, fonts[1])
     return sheet, problems
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     {"__main__"},
     {"cli"},
-    {"doctor"},
+    {"doctor", "report"},
     {"trainer"},
     {"converters", "integrations", "measure"},
     {"loader", "prefetch"},
@@ -28,7 +28,7 @@ LAYERS = (
     {"collate", "sampler", "reading"},
     {"store", "codec"},
     {"schema", "spans", "metrics", "machine", "thread_tuner"},
-    {"errors", "_native"},
+    {"errors", "units", "_native"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastio.cli.data_options import data_options
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.model_options import MODEL_NAMES, for_model, model_options, refuse_model_options
 from fastio.cli.screen import number, printable, table
@@ -17,6 +18,7 @@ from fastio.cli.verdict_text import echo_verdict
 if TYPE_CHECKING:
     from fastio.measure.data import Data, DataOptions, Step
     from fastio.measure.halves import Halves
+    from fastio.report import Page
     from fastio.trainer import StepOptions
 
 __all__ = ["both"]
@@ -33,6 +35,7 @@ __all__ = ["both"]
     "--seconds", type=click.FloatRange(min=0.1), default=5, show_default=True, help="How long each half is measured."
 )
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@html_option
 def both(
     data: str,
     *,
@@ -71,10 +74,18 @@ def both(
         refuse_model_options()
         with open_data(data, options) as opened:
             halves = measure_halves(opened, _step(opened, step, step_ms), seconds=seconds)
+    said = _as_dict(data, halves)
     if as_json:
-        echo_json("bench.both", _as_dict(data, halves))
+        echo_json("bench.both", said)
     else:
         _print(data, halves)
+    write_html(lambda: _page(said))
+
+
+def _page(said: dict[str, object]) -> Page:
+    from fastio.report.halves import halves_page
+
+    return halves_page(said)
 
 
 def _with_model(name: str, model: str, options: DataOptions, *, settings: StepOptions, seconds: float) -> Halves:

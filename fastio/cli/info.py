@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastio.cli.html_option import html_option, wants_html, write_html
 from fastio.cli.info_text import print_lengths, print_tokenizer
 from fastio.cli.screen import counted, number, printable, problem_table, size, table
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from fastio.report.page import Page, Pictures
+    from fastio.store import SampleStore
 
 __all__ = ["info"]
 
 _CLASSES_SHOWN = 20
+_PICTURES, _PICTURE_SIZE = 36, 128  # of a report
 _LEDGERS = {
     "skipped": "skipped",
     "left_out": "left out of samples that are there",
@@ -25,6 +34,7 @@ _LEDGERS = {
 @click.option("--json", "as_json", is_flag=True, help="Everything, for machines.")
 @click.option("--skipped", "only_skipped", is_flag=True, help="List what was left out when it was packed, and why.")
 @click.option("--build", is_flag=True, help="How the native core was built, instead of a store.")
+@html_option
 def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) -> None:
     """
     Say what is in the store PATH. Its fields, classes, sizes, and how to read it without fastio.
@@ -35,6 +45,8 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
       fastio info train.lmdb --skipped
       fastio info train.lmdb --json | jq .samples
     """
+    if build and wants_html():
+        raise click.UsageError("--html is about a store: leave --build away")
     if build:
         from fastio import _native
 
@@ -48,12 +60,43 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
 
     with open_store(path) as store:
         described = describe(store)
+        write_html(lambda: _page(described, store))
     if as_json:
         click.echo(json.dumps(described["ledger"] if only_skipped else described, indent=2))
     elif only_skipped:
         _print_ledger(described)
     else:
         _print(described)
+
+
+def _page(described: dict[str, Any], store: SampleStore) -> Page:
+    from fastio.report.store import store_page
+
+    return store_page(described, _pictures(store))
+
+
+def _pictures(store: SampleStore) -> Pictures | None:
+    """Samples of a store with pictures."""
+    from fastio.converters.contact_sheet import shown_samples
+    from fastio.report.page import Picture, Pictures
+    from fastio.schema import IMAGE
+
+    if len(store) == 0 or all(field.codec != IMAGE for field in store.schema.payload):
+        return None
+    samples = shown_samples(store, count=_PICTURES, size=_PICTURE_SIZE)
+    shown = [
+        Picture(None, sample.picture, sample.key)
+        if isinstance(sample.picture, str)
+        else Picture(_jpeg(sample.picture), sample.label, sample.key)
+        for sample in samples
+    ]
+    return Pictures(shown, _PICTURE_SIZE)
+
+
+def _jpeg(picture: Image) -> bytes:
+    coded = io.BytesIO()
+    picture.save(coded, "JPEG", quality=90, subsampling=0)
+    return coded.getvalue()
 
 
 def _print(said: dict[str, Any]) -> None:

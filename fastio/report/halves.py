@@ -1,0 +1,38 @@
+"""The page of ``bench both``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastio.report.page import Bar, Bars, Mark, Page, Section, verdict_of
+from fastio.report.steps import ms, rate, timeline_plot, times_table
+
+__all__ = ["halves_page"]
+
+
+def halves_page(said: Mapping[str, Any]) -> Page:
+    """From the form ``fastio.bench.both``."""
+    io, training, loop = (said[f"{name}_samples_per_s"] for name in ("io", "training", "loop"))
+    bars = Bars(
+        "Samples per second; the dashed line is what training could take:",
+        (
+            Bar("loading alone", io, rate(io), "loading"),
+            Bar("training alone", training, rate(training), "training"),
+            Bar("both, the real loop", loop, rate(loop), "both"),
+        ),
+        Mark(training, rate(training)),
+    )
+    plot = timeline_plot(said["timeline"])
+    sections = [
+        Section("Rates", [bars]),
+        *([Section("Step by step", [plot])] if plot else []),
+        Section("Times", [times_table([("real loop", said["loop"]), ("training alone", said["training"])])]),
+    ]
+    figures = (
+        ("waits for data", f"{said['loop']['loading_share']:.1%}"),
+        ("loading a step", ms(said["loop"]["loading"]["mean_s"])),
+        ("training a step", ms(said["loop"]["training"]["mean_s"])),
+        ("first batch after", ms(said["io"]["first_batch_s"])),
+    )
+    return Page("Loading or training?", said["data"], sections, verdict_of(said["verdict"]), figures)

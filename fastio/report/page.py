@@ -1,0 +1,253 @@
+"""What a report is made of: a page of sections, each a heading with prose, tables, charts and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+__all__ = [
+    "Bar",
+    "Bars",
+    "Cell",
+    "Code",
+    "HeatMap",
+    "Mark",
+    "Page",
+    "Part",
+    "Picture",
+    "Pictures",
+    "Plot",
+    "Prose",
+    "Section",
+    "Series",
+    "Share",
+    "Shares",
+    "Table",
+    "Verdict",
+    "verdict_of",
+]
+
+# A role has a colour in style.css, the same for the same thing on every page.
+Role = Literal["loading", "training", "both", "device", "memory", "plain"]
+
+_HEADLINES = {
+    "io_bound": "Loading is the limit",
+    "compute_bound": "Training is the limit",
+    "launch_bound": "The host launches too slowly",
+    "sync_bound": "The host waits for the device in every step",
+    "balanced": "Loading and training are level",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """A line of text."""
+
+    text: str
+    kind: ClassVar[str] = "prose"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Lines of a program."""
+
+    text: str
+    kind: ClassVar[str] = "code"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under titles; columns in ``right`` are numbers. ``folded``: shown when the reader asks for it."""
+
+    titles: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Sequence[int] = ()
+    caption: str = ""
+    folded: bool = False
+    kind: ClassVar[str] = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar: its length is ``value``, ``text`` says it with its unit; ``spread`` has the least and the greatest."""
+
+    name: str
+    value: float
+    text: str
+    role: Role = "plain"
+    spread: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A line across all bars, as for the rate that is wanted."""
+
+    value: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Bars from a common zero. ``caption`` says what is measured, and in what unit."""
+
+    caption: str
+    bars: Sequence[Bar]
+    mark: Mark | None = None
+    kind: ClassVar[str] = "bars"
+
+    @property
+    def limit(self) -> float:
+        """The value at the right end."""
+        values = [max((bar.value, *(bar.spread or ()))) for bar in self.bars]
+        return max([*values, 0.0 if self.mark is None else self.mark.value]) * 1.02 or 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One part of a whole."""
+
+    name: str
+    value: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Parts that make up a whole, as one divided bar with a table below; ``unit`` is the title of the texts."""
+
+    caption: str
+    unit: str
+    parts: Sequence[Share]
+    kind: ClassVar[str] = "shares"
+
+    @property
+    def whole(self) -> float:
+        """The sum of the parts."""
+        return sum(part.value for part in self.parts) or 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A field of a heat map: its colour is ``value`` between the least and the greatest, ``text`` says it."""
+
+    value: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """A table whose cells are coloured by value; None where nothing was measured. ``corner`` names rows and columns."""
+
+    caption: str
+    corner: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Cell | None]]]
+    less_is_better: bool = False
+    kind: ClassVar[str] = "heat"
+
+    def strength(self, cell: Cell) -> float:
+        """From 0 for the worst cell to 1 for the best one."""
+        values = [each.value for _, cells in self.rows for each in cells if each is not None]
+        low, high = min(values), max(values)
+        part = (cell.value - low) / (high - low) if high > low else 1.0
+        return 1 - part if self.less_is_better else part
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A curve; None where nothing was measured."""
+
+    name: str
+    values: Sequence[float | None]
+    role: Role = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """
+    Curves over ``xs``, ascending, which a reader can zoom into.
+
+    ``look`` is ``lines``, or ``stack``: filled steps, each series on top of those before it. ``unit`` is one of ms, s,
+    %, bytes, bytes/s and "" for plain numbers; ``x_unit`` one of s, ms and step. ``summary`` says in words what is to
+    be seen, for those who do not see it.
+    """
+
+    caption: str
+    summary: str
+    x_unit: Literal["s", "ms", "step"]
+    xs: Sequence[float]
+    unit: Literal["ms", "s", "%", "bytes", "bytes/s", ""]
+    series: Sequence[Series]
+    look: Literal["lines", "stack"] = "lines"
+    limit: float | None = None
+    kind: ClassVar[str] = "plot"
+
+    def as_data(self) -> dict[str, Any]:
+        """What the script in the page draws."""
+        return {
+            "xUnit": self.x_unit,
+            "xs": self.xs,
+            "unit": self.unit,
+            "look": self.look,
+            "limit": self.limit,
+            "series": [{"name": each.name, "role": each.role, "values": each.values} for each in self.series],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture as JPEG, None where it cannot be shown; its caption, and a fainter line below."""
+
+    jpeg: bytes | None
+    caption: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Small pictures in as many columns as there is room for, ``size`` pixels wide at most."""
+
+    pictures: Sequence[Picture]
+    size: int
+    kind: ClassVar[str] = "pictures"
+
+
+Part = Prose | Code | Table | Bars | Shares | HeatMap | Plot | Pictures
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and what stands under it."""
+
+    title: str
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What dominates a page: the answer, how the command calls it, why, and what to do next."""
+
+    headline: str
+    name: str
+    evidence: Sequence[str] = ()
+    next_step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A report. ``subject`` is what was looked at, as a path; ``figures`` are a few pairs of name and value."""
+
+    title: str
+    subject: str
+    sections: Sequence[Section]
+    verdict: Verdict | None = None
+    figures: Sequence[tuple[str, str]] = ()
+
+
+def verdict_of(said: Mapping[str, Any]) -> Verdict:
+    """The verdict that a JSON form has, in words."""
+    evidence = list(said["evidence"])
+    if said["headroom"] is not None:
+        evidence.insert(0, f"headroom of loading {said['headroom']:+.0%}")
+    return Verdict(_HEADLINES[said["bound"]], said["bound"], evidence, said["next_step"])

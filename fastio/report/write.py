@@ -1,0 +1,101 @@
+"""A page as one HTML file that needs nothing else: styles, scripts, figures and pictures are inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from fastio.errors import FastioError
+from fastio.report.page import Page
+
+__all__ = ["check_target", "html_of", "write_page"]
+
+_HERE = Path(__file__).parent
+
+
+def html_of(page: Page, setting: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """
+    The whole file as text; ``setting`` has pairs of name and value under each title, as of the machine.
+
+    Everything that is no template is escaped. The page forbids itself the network, and all scripts but its own two.
+    """
+    files = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    files.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    files.filters["base64"] = lambda data: base64.b64encode(data).decode()
+    files.filters["finite"] = _finite
+    scripts = [_read("uplot/uPlot.iife.min.js"), _read("page.js")]
+    return files.get_template("page.html").render(
+        page=page,
+        setting=setting,
+        styles=Markup(_read("uplot/uPlot.min.css") + _read("style.css")),  # noqa: S704 - files of this folder
+        scripts=[Markup(script) for script in scripts],  # noqa: S704 - files of this folder
+        script_hashes=[_hash(script) for script in scripts],
+    )
+
+
+def write_page(path: str | Path, page: Page, setting: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    """Write the page beside ``path`` and give it that name when it is whole; replaces an older one. FastioError."""
+    target = check_target(path)
+    text = html_of(page, setting)
+    try:
+        descriptor, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.partial-")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+            Path(partial).chmod(0o666 & ~_umask())
+            Path(partial).replace(target)
+        except BaseException:
+            Path(partial).unlink()
+            raise
+    except OSError as exc:
+        raise FastioError(f"{path}: cannot be written ({exc.strerror or exc}); choose another place") from exc
+
+
+def check_target(path: str | Path) -> Path:
+    """The path, where a file may be made there; FastioError otherwise, so that nobody measures for nothing."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FastioError(f"{path}: the folder {target.parent} does not exist; make it, or choose another place")
+    if target.is_dir():
+        raise FastioError(f"{path}: is a folder; expected the name of a file, as report.html")
+    if not os.access(target.parent, os.W_OK):
+        raise FastioError(f"{path}: the folder {target.parent} cannot be written to; choose another place")
+    return target
+
+
+def _read(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """How a Content-Security-Policy names a script."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for what JSON has no number for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(each) for each in value]
+    return value
+
+
+def _umask() -> int:
+    """What this process takes from new files' permissions; there is no way to only look."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
