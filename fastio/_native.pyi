@@ -214,10 +214,10 @@ def fill_tokens(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.i
     id from ``vocabulary`` on CORRUPT (0: none is); such a slot is padding alone.
     """
 
-def matrices(flat: NDArray[Any], cuts: NDArray[np.int64], shapes: NDArray[np.int64]) -> list[Any]:
+def views(flat: NDArray[Any], cuts: NDArray[np.int64], shapes: NDArray[np.int64]) -> list[Any]:
     """
     For each k a DLPack capsule of ``flat[cuts[k]:cuts[k + 1]].reshape(shapes[k])``, which
-    from_dlpack makes a tensor of, once. ``shapes`` is (n, 2).
+    from_dlpack makes a tensor of, once. ``shapes`` is (n, 1) or (n, 2).
     """
 
 class PictureFunction:

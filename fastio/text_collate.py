@@ -29,6 +29,7 @@ __all__ = [
 Batch = dict[str, Any]
 Side = Literal["right", "left"]
 
+_MOST_TOKENS = (1 << 31) - 1  # of a packed batch: variable-length attention takes places as int32
 _MULTIPLES = {
     torch.float16: 8,
     torch.bfloat16: 8,
@@ -165,9 +166,14 @@ class PadCollate:
         assert flat.mask is not None
         counts, sizes = cuts[1:] - cuts[:-1], layout.cuts[1:] - layout.cuts[:-1]
         shapes = np.stack((counts, sizes // counts), axis=1)
-        ids, mask = _matrices(flat.ids, layout.cuts, shapes), _matrices(flat.mask, layout.cuts, shapes)
-        for rows, is_token, part in zip(ids, mask, _split(lengths, counts), strict=True):
-            yield {"input_ids": rows, "attention_mask": is_token, "lengths": part}
+        parts = zip(
+            _views(flat.ids, layout.cuts, shapes),
+            _views(flat.mask, layout.cuts, shapes),
+            _views(torch.from_numpy(lengths), cuts, counts[:, None]),
+            strict=True,
+        )
+        for ids, mask, own in parts:
+            yield {"input_ids": ids, "attention_mask": mask, "lengths": own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +198,10 @@ class PackCollate:
     tokens: int | None = None
     pad_id: int = 0
 
+    def __post_init__(self) -> None:
+        if self.tokens is not None and not 1 <= self.tokens <= _MOST_TOKENS:
+            raise ValueError(f"tokens={self.tokens}: expected 1 to {_MOST_TOKENS}, or None")
+
     def __call__(self, samples: Sequence[Any]) -> Batch:
         tokens, labels = _apart(samples)
         lengths = torch.tensor([len(each) for each in tokens])
@@ -206,9 +216,9 @@ class PackCollate:
     def layout(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> Layout:
         """A slot is as long as its sample, and the last of a batch goes to the batch's end."""
         totals = np.add.reduceat(lengths, cuts[:-1])
+        self._check(int(totals.max()))
         if self.tokens is None:
             return Layout(_sums(lengths), _sums(totals))
-        self._check(int(totals.max()))
         widths = lengths.copy()
         widths[cuts[1:] - 1] += self.tokens - totals
         return Layout(_sums(widths), _sums(np.full(len(totals), self.tokens)))
@@ -218,13 +228,21 @@ class PackCollate:
     ) -> Iterator[Batch]:
         """Views of the filled buffer."""
         assert flat.positions is not None
-        counts, sizes = cuts[1:] - cuts[:-1], layout.cuts[1:] - layout.cuts[:-1]
-        ids, places = _split(flat.ids, sizes), _split(flat.positions, sizes)
-        sequences = _split(_sequences(lengths, cuts), counts + 1)
-        for tokens, place, sequence, part in zip(ids, places, sequences, _split(lengths, counts), strict=True):
-            yield {"input_ids": tokens, "position_ids": place, "cu_seqlens": sequence, "lengths": part}
+        counts, sizes = (cuts[1:] - cuts[:-1])[:, None], (layout.cuts[1:] - layout.cuts[:-1])[:, None]
+        ends = torch.from_numpy(_sequences(lengths, cuts))
+        parts = zip(
+            _views(flat.ids, layout.cuts, sizes),
+            _views(flat.positions, layout.cuts, sizes),
+            _views(ends, cuts + np.arange(len(cuts)), counts + 1),
+            _views(torch.from_numpy(lengths), cuts, counts),
+            strict=True,
+        )
+        for ids, places, sequences, own in parts:
+            yield {"input_ids": ids, "position_ids": places, "cu_seqlens": sequences, "lengths": own}
 
     def _check(self, total: int) -> None:
+        if total > _MOST_TOKENS:
+            raise ValueError(f"a batch of {total} tokens: cu_seqlens is int32, and holds up to {_MOST_TOKENS}")
         if self.tokens is not None and total > self.tokens:
             raise ValueError(
                 f"a batch of {total} tokens does not fit into tokens={self.tokens}: plan batches by "
@@ -279,9 +297,10 @@ class ChunkCollate:
         assert flat.mask is not None
         rows = (layout.cuts[1:] - layout.cuts[:-1]) // self.tokens
         shapes = np.stack((rows, np.full_like(rows, self.tokens)), axis=1)
-        ids, mask = _matrices(flat.ids, layout.cuts, shapes), _matrices(flat.mask, layout.cuts, shapes)
-        for tokens, is_token in zip(ids, mask, strict=True):
-            yield {"input_ids": tokens, "attention_mask": is_token}
+        for ids, mask in zip(
+            _views(flat.ids, layout.cuts, shapes), _views(flat.mask, layout.cuts, shapes), strict=True
+        ):
+            yield {"input_ids": ids, "attention_mask": mask}
 
 
 def count_tokens(batch: Batch) -> tuple[int, int]:
@@ -309,23 +328,17 @@ def _sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return sums
 
 
-def _matrices(flat: torch.Tensor, cuts: NDArray[np.int64], shapes: NDArray[np.int64]) -> Iterator[torch.Tensor]:
+def _views(flat: torch.Tensor, cuts: NDArray[np.int64], shapes: NDArray[np.int64]) -> Iterator[torch.Tensor]:
     """
     Views of the elements between two cuts in these shapes.
 
-    By DLPack: that takes less time than as_strided, and each matrix has a storage of its own, so that saving it does
+    By DLPack: that takes less time than as_strided, and each view has a storage of its own, so that saving it does
     not save its neighbours. Pinned memory stays torch's, whose allocator has to know it again behind a copy.
     """
     if flat.is_pinned():
-        parts = _split(flat, cuts[1:] - cuts[:-1])
+        parts = torch.split_with_sizes(flat, (cuts[1:] - cuts[:-1]).tolist())
         return (part.view(shape) for part, shape in zip(parts, shapes.tolist(), strict=True))
-    return map(from_dlpack, _native.matrices(flat.numpy(), cuts, shapes))
-
-
-def _split(values: torch.Tensor | NDArray[Any], sizes: NDArray[np.int64]) -> Sequence[torch.Tensor]:
-    """Views of so many elements each."""
-    flat = values if isinstance(values, torch.Tensor) else torch.from_numpy(values)
-    return torch.split_with_sizes(flat, sizes.tolist())
+    return map(from_dlpack, _native.views(flat.numpy(), cuts, shapes))
 
 
 def _sequences(lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.int32]:

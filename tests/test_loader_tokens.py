@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import weakref
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from torch.utils.data import DataLoader
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
 from fastio.errors import SampleError, SchemaError
+from fastio.producer.choose import CollateName
+from fastio.sampler import Uneven
 from fastio.schema import TEXT, TOKENS, Field
 from fastio.text_collate import ChunkCollate, PackCollate, PadCollate, TokenCollate, tensor_core_multiple
 from tests.conftest import SUFFIXES, write_store
@@ -138,6 +142,49 @@ def test_padding_is_counted(one: FastDataset) -> None:
         assert loader.stats.tokens == int(one.lengths.sum())
 
 
+@pytest.mark.parametrize("collate", COLLATES, ids=repr)
+def test_bytes_are_counted(one: FastDataset, collate: TokenCollate) -> None:
+    """stats.batch_bytes is what the largest batch takes for its tokens, whatever its collate makes of them."""
+    with FastLoader(one, batch_sampler=sampler_of(one), collate=collate, threads=1) as loader:
+        names = ("input_ids", "attention_mask", "position_ids")
+        expected = max(sum(batch[name].nbytes for name in names if name in batch) for batch in loader)
+        assert expected == loader.stats.batch_bytes
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
+def test_a_batch_that_does_not_fit(one: FastDataset, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is raised where its turn is; the batches before it come, however few are filled at a time."""
+    monkeypatch.setattr("fastio.producer.tokens.CHUNK_BYTES", chunk_bytes)
+    most = int(one.lengths.max())
+    first = int(one.lengths.argmax())
+    with FastLoader(one, 1, collate=PackCollate(most - 1), threads=1) as loader:
+        batches = iter(loader)
+        assert [*range(first)] == [label for batch in islice(batches, first) for label in batch["labels"].tolist()]
+        with pytest.raises(ValueError, match=f"a batch of {most} tokens does not fit"):
+            next(batches)
+
+
+def test_buffers_go_back_without_the_garbage_collector(one: FastDataset, tmp_path: Path) -> None:
+    """Batches with and without bad samples die when the loop lets go of them."""
+    values = [np.array(ids).astype("<u2").tobytes() for ids in samples_of(20)]
+    values[13] = np.array([VOCABULARY], "<u2").tobytes()
+    field, said = Field("tokens", TOKENS, "<u2", (None,)), {"tokenizer": {"vocab_size": VOCABULARY}}
+    bad = FastDataset(write_store(tmp_path / "a.tar", values, field=field, metadata=said))
+    gc.collect()
+    gc.disable()
+    try:
+        for dataset in (one, bad):
+            with FastLoader(dataset, 4, on_error="skip", threads=1) as loader:
+                batches = iter(loader)
+                next(batches)
+                chunks = [weakref.ref(each) for each in gc.get_objects() if type(each).__name__ == "_Chunk"]
+                assert chunks
+                list(batches)
+            assert all(reference() is None for reference in chunks)
+    finally:
+        gc.enable()
+
+
 def test_names_of_collates(one: FastDataset) -> None:
     """The names take the pad id of the store, the multiple of the bucket sampler and the budget of the pack sampler."""
     with FastLoader(one, batch_sampler=sampler_of(one, pad_to_multiple=8), collate="pad", threads=1) as loader:
@@ -149,42 +196,72 @@ def test_names_of_collates(one: FastDataset) -> None:
         assert {batch["input_ids"].shape for batch in loader} == {(100,)}
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 25), st.sampled_from([1, 2, 3, 8]), st.booleans(), st.integers(0, 2))
-def test_resume_at_every_batch(one: FastDataset, step: int, world_size: int, packed: bool, epoch: int) -> None:
-    """What is left after a state is loaded is what was left when it was taken, on the first and the last rank."""
+kinds = st.sampled_from(["batch_size", "max_tokens", "packed"])
+collates: dict[str, CollateName] = {"batch_size": "pad", "max_tokens": "pad", "packed": "pack"}
+
+
+def planned(dataset: FastDataset, kind: str, **share: Any) -> LengthBucketSampler | PackSampler:
+    """A sampler of each kind, with several windows an epoch."""
+    if kind == "packed":
+        return PackSampler(dataset.lengths, max_tokens=120, window=30, **share)
+    size = {"batch_size": 4} if kind == "batch_size" else {"max_tokens": 200}
+    return LengthBucketSampler(dataset.lengths, window=30, **size, **share)
+
+
+def samples_in(batch: dict[str, Any]) -> list[tuple[int, list[int]]]:
+    """The label and ids of each sample of a padded or packed batch."""
+    if "cu_seqlens" in batch:
+        bounds = batch["cu_seqlens"].tolist()
+        ids = [batch["input_ids"][start:stop].tolist() for start, stop in pairwise(bounds)]
+    else:
+        ids = [row[mask].tolist() for row, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
+    return list(zip(batch["labels"].tolist(), ids, strict=True))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 25), st.sampled_from([1, 2, 3, 8]), kinds, st.integers(0, 2))
+@example(0, 1, "batch_size", 0)
+@example(1, 2, "packed", 1)
+@example(25, 8, "max_tokens", 2)
+def test_resume_at_every_batch(one: FastDataset, step: int, world_size: int, kind: str, epoch: int) -> None:
+    """What is left after a state is loaded is what was left when it was taken, on every rank."""
 
     def loader_of(rank: int) -> FastLoader:
-        share = {"rank": rank, "world_size": world_size}
-        if packed:
-            sampler: Any = PackSampler(one.lengths, max_tokens=120, window=30, **share)
-        else:
-            sampler = sampler_of(one, **share)
-        return FastLoader(one, batch_sampler=sampler, collate="pack" if packed else "pad", threads=1)
+        sampler = planned(one, kind, rank=rank, world_size=world_size)
+        return FastLoader(one, batch_sampler=sampler, collate=collates[kind], threads=1)
 
-    for rank in {0, world_size - 1}:
+    for rank in range(world_size):
         with loader_of(rank) as loader, loader_of(rank) as resumed:
             loader.set_epoch(epoch)
             steps = min(step, len(loader))
             batches = iter(loader)
             assert len(list(islice(batches, steps))) == steps
             resumed.load_state_dict(json.loads(json.dumps(loader.state_dict())))
-            rest = [batch["labels"].tolist() for batch in batches]
-            assert rest == [batch["labels"].tolist() for batch in resumed]
+            assert [samples_in(batch) for batch in batches] == [samples_in(batch) for batch in resumed]
+            assert [samples_in(batch) for batch in loader] == [samples_in(batch) for batch in resumed]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
-def test_every_sample_once_over_ranks(one: FastDataset, world_size: int) -> None:
-    """Over all ranks each sample comes once, but for those that the sampler says it repeats."""
-    labels = []
+@settings(max_examples=25, deadline=None)
+@given(kinds, st.sampled_from([1, 2, 3, 8]), st.sampled_from(get_args(Uneven)), st.integers(0, 3))
+@example("batch_size", 1, "pad", 0)
+@example("packed", 8, "repeat", 1)
+@example("max_tokens", 3, "drop", 0)
+def test_every_sample_once_over_ranks(one: FastDataset, kind: str, world_size: int, uneven: Uneven, epoch: int) -> None:
+    """All ranks get equally many batches; over them each sample comes once, whole, but for those the plan names."""
+    ranks = []
     for rank in range(world_size):
-        sampler = sampler_of(one, rank=rank, world_size=world_size)
-        repeated = sampler.plan(0).repeated
-        with FastLoader(one, batch_sampler=sampler, threads=1) as loader:
-            labels += [label for batch in loader for label in batch["labels"].tolist()]
+        sampler = planned(one, kind, rank=rank, world_size=world_size, uneven=uneven)
+        repeated, dropped = sampler.plan(epoch).repeated, sampler.plan(epoch).dropped
+        with FastLoader(one, batch_sampler=sampler, collate=collates[kind], threads=1) as loader:
+            loader.set_epoch(epoch)
+            ranks.append(list(loader))
 
-    assert sorted(set(labels)) == list(range(COUNT))
-    assert len(labels) == COUNT + repeated
+    assert len({len(batches) for batches in ranks}) == 1
+    found = [each for batches in ranks for batch in batches for each in samples_in(batch)]
+    counts = np.bincount([label for label, _ in found], minlength=COUNT)
+    assert (repeated, dropped) == (int((counts - 1).clip(0).sum()), int((counts == 0).sum()))
+    samples = [each.tolist() for each in samples_of()]
+    assert all(ids == samples[label] for label, ids in found)
 
 
 def test_a_forked_child_goes_on(one: FastDataset) -> None:
@@ -340,6 +417,8 @@ def test_multiples_for_tensor_cores(dtype: torch.dtype, multiple: int) -> None:
         lambda: PadCollate(pad_to_multiple=0),
         lambda: PadCollate(pad_to_multiple=torch.bool),
         lambda: ChunkCollate(0),
+        lambda: PackCollate(0),
+        lambda: PackCollate(1 << 31),
     ],
 )
 def test_nonsense_collates_are_refused(make: Callable[[], Any]) -> None:

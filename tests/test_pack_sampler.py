@@ -53,20 +53,22 @@ def test_batches_are_nearly_full(max_tokens: int, world_size: int) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 40), st.sampled_from(WORLDS))
-def test_resume_at_every_batch(step: int, world_size: int) -> None:
-    """What is left after a state is loaded is what was left when it was taken."""
-    options = {"max_tokens": 600, "window": 50, "rank": world_size - 1, "world_size": world_size}
-    sampler = PackSampler(long_tailed(120), **options)
-    batches = iter(sampler)
-    list(islice(batches, min(step, len(sampler))))
-    state = json.loads(json.dumps(sampler.state_dict()))
-    resumed = PackSampler(long_tailed(120), **options)
-    resumed.load_state_dict(state)
+@given(st.integers(0, 40), st.sampled_from(WORLDS), st.integers(0, 3))
+def test_resume_at_every_batch(step: int, world_size: int, epoch: int) -> None:
+    """What is left after a state is loaded is what was left when it was taken, on each rank, and the next epoch too."""
+    for rank in range(world_size):
+        options = {"max_tokens": 600, "window": 50, "rank": rank, "world_size": world_size}
+        sampler = PackSampler(long_tailed(120), **options)
+        sampler.set_epoch(epoch)
+        batches = iter(sampler)
+        list(islice(batches, min(step, len(sampler))))
+        state = json.loads(json.dumps(sampler.state_dict()))
+        resumed = PackSampler(long_tailed(120), **options)
+        resumed.load_state_dict(state)
 
-    assert list(batches) == list(resumed)
-    resumed.load_state_dict(sampler.state_dict())
-    assert list(sampler) == list(resumed)  # a finished epoch resumes at the next
+        assert list(batches) == list(resumed)
+        resumed.load_state_dict(sampler.state_dict())
+        assert list(sampler) == list(resumed)  # a finished epoch resumes at the next
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,20 @@ from fastio.dataset import FastDataset
 from fastio.reading import Fetched
 from fastio.spans import Spans
 
-__all__ = ["Coming", "TokenSource"]
+__all__ = ["Coming", "Located", "TokenSource"]
 
 # What the kernel is asked for by one call when it reads a whole store ahead.
 _READ_AHEAD_BYTES = 64 << 20
 _PREAD_THREADS = 4  # a server answers several questions at once
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Samples of some batches where they can be looked at; ``unread``: the status of each, where some could not."""
+
+    batches: Batches
+    spans: Spans
+    unread: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +40,11 @@ class Coming:
     fetched: Fetched | None  # None: they are looked at where they are mapped
     pid: int
 
-    def wait(self) -> tuple[Spans, NDArray[np.int32] | None]:
-        """Where they lie then, and the status of each where some could not be read."""
-        return (self.spans, None) if self.fetched is None else self.fetched.wait()
+    def wait(self) -> Located:
+        """Where they lie then."""
+        if self.fetched is None:
+            return Located(self.batches, self.spans)
+        return Located(self.batches, *self.fetched.wait())
 
 
 class TokenSource:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise, repeat
 from typing import Any
 
@@ -19,7 +21,7 @@ from fastio.collate import one_by_one
 from fastio.dataset import FastDataset
 from fastio.errors import SampleError
 from fastio.producer.base import Made, OnError
-from fastio.producer.token_source import Coming, TokenSource
+from fastio.producer.token_source import Coming, Located, TokenSource
 from fastio.spans import Spans
 from fastio.text_collate import Batch, Flat, Layout, TokenCollate
 
@@ -98,7 +100,7 @@ class TokenProducer:
         """Batches in a chunk, by the mean length of the store's samples."""
         tokens = float(self._dataset.lengths.mean()) * len(batches.indices) / len(batches)
         size = CHUNK_BYTES if self._dataset.files is None else _PREAD_CHUNK_BYTES
-        return int(max(1, size // (9 * tokens + 1)))
+        return int(max(1, size // (_slot_bytes(self._collate) * tokens + 1)))
 
     def look_up(self, batches: Batches) -> Coming:
         """Begin to read these samples; a forked child gets threads and memory of its own first."""
@@ -130,13 +132,13 @@ class TokenProducer:
             vocabulary=tokens.vocabulary,
             at_end=collate.pads_before,
         )
-        return _Filling(job, status, flat, layout, lengths, cuts)
+        return _Filling(job, status, flat, layout, lengths, cuts, _slot_bytes(collate))
 
     def _flat(self, total: int) -> Flat:
         """Uninitialised memory for so many tokens."""
         collate = self._collate
         words = 2 * total if collate.has_positions else total
-        nbytes = 8 * words + (total if collate.has_mask else 0)
+        nbytes = _slot_bytes(collate) * total
         if self._pin_memory:
             memory = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
             self._pinned_bytes = max(self._pinned_bytes, nbytes)
@@ -200,6 +202,7 @@ class _Filling:
     layout: Layout
     lengths: NDArray[np.int64]
     cuts: NDArray[np.int64]
+    slot_bytes: int
 
     def made(self, batches: Iterator[Batch], errors: Sequence[SampleError] = ()) -> Iterator[Made]:
         """The batches one by one, each with what is counted of it."""
@@ -208,7 +211,7 @@ class _Filling:
         numbers = zip((cuts[1:] - cuts[:-1]).tolist(), (slots[1:] - slots[:-1]).tolist(), tokens, strict=True)
         for samples, size, filled in numbers:
             # Not kept in a variable: nothing here may hold what the loop works with.
-            yield Made(next(batches), samples, 9 * size, errors, filled, size)
+            yield Made(next(batches), samples, self.slot_bytes * size, errors, filled, size)
 
 
 class _Chunk:
@@ -223,19 +226,15 @@ class _Chunk:
         if self._coming.pid != os.getpid():
             self._coming = self._producer.look_up(self._coming.batches)
         self._pid = os.getpid()
-        self._spans, self._unread = self._coming.wait()
-        self._filling: _Filling | None = None
+        self._here = self._coming.wait()
         self._made: Iterator[Made] | None = None
-        cuts = self._coming.batches.cuts
-        try:
-            self._filling = self._producer.fill(self._spans, cuts, verify=self._producer.verify)
-        except ValueError:
-            if len(cuts) == 2:
-                raise
+        self._filling: _Filling | None = None
+        with suppress(ValueError):  # one of the batches does not fit: raised where that one is asked for
+            self._filling = self._producer.fill(self._here.spans, self._here.batches.cuts, verify=self._producer.verify)
 
     def batches(self) -> Iterator[_Chunk]:
         """Itself, once for each of its batches: they come in order, so that the next one is always meant."""
-        return repeat(self, len(self._coming.batches))
+        return repeat(self, len(self._here.batches))
 
     def cancel(self) -> None:
         """Nobody will ask for a batch; nor for the others, then: samples not yet begun are skipped."""
@@ -247,33 +246,45 @@ class _Chunk:
         if self._made is None:
             if self._pid != os.getpid():
                 self._begin()
-            self._made = self._alone() if self._filling is None else self._finished(self._filling)
+            made = _one_by_one if self._filling is None else partial(_finished, filling=self._filling)
+            self._made = made(self._producer, self._here)
         return next(self._made)
 
-    def _alone(self) -> Iterator[Made]:
-        """One of the batches does not fit: each on its own."""
-        batches = self._coming.batches
-        for number in range(len(batches)):
-            yield _Chunk(self._producer, self._producer.look_up(batches.part(number, number + 1))).result()
 
-    def _finished(self, filling: _Filling) -> Iterator[Made]:
-        filling.job.wait()
-        status = filling.status
-        if self._unread is not None:
-            np.copyto(status, self._unread, where=self._unread != _native.OK)
-        made = filling.made(self._producer.batches(filling, self._coming.batches.indices))
-        return self._repaired(made, status) if status.any() else made
+# Functions and not methods: a generator that holds its chunk, which holds it, would wait for the garbage collector.
 
-    def _repaired(self, made: Iterator[Made], status: NDArray[np.int32]) -> Iterator[Made]:
-        """The batches, those with bad samples after the policy for them was applied."""
-        batches = self._coming.batches
-        for number, place in enumerate(batches.slices()):
-            if status[place].any():
-                next(made)
-                part = batches.part(number, number + 1)
-                yield self._producer.repaired(part, self._spans.at(place), status[place])
-            else:
-                yield next(made)
+
+def _one_by_one(producer: TokenProducer, here: Located) -> Iterator[Made]:
+    """Batches of which one does not fit, ValueError for that one."""
+    for number in range(len(here.batches)):
+        one = producer.look_up(here.batches.part(number, number + 1)).wait()
+        yield from _finished(producer, one, producer.fill(one.spans, one.batches.cuts, verify=producer.verify))
+
+
+def _finished(producer: TokenProducer, here: Located, filling: _Filling) -> Iterator[Made]:
+    """The batches of a buffer, when it is filled."""
+    filling.job.wait()
+    if here.unread is not None:
+        np.copyto(filling.status, here.unread, where=here.unread != _native.OK)
+    made = filling.made(producer.batches(filling, here.batches.indices))
+    return _repaired(producer, here, made, filling.status) if filling.status.any() else made
+
+
+def _repaired(
+    producer: TokenProducer, here: Located, made: Iterator[Made], status: NDArray[np.int32]
+) -> Iterator[Made]:
+    """The batches, those with bad samples after the policy for them was applied."""
+    for number, place in enumerate(here.batches.slices()):
+        if status[place].any():
+            next(made)
+            yield producer.repaired(here.batches.part(number, number + 1), here.spans.at(place), status[place])
+        else:
+            yield next(made)
+
+
+def _slot_bytes(collate: TokenCollate) -> int:
+    """Memory for one token: its id, its place, whether it is one."""
+    return 8 + 8 * collate.has_positions + collate.has_mask
 
 
 def _pinned(batch: Batch) -> Batch:

@@ -44,6 +44,7 @@ std::vector<std::int64_t> bucket_steps(std::span<std::uint64_t> samples, const S
 
 bool permute_steps(std::span<std::int64_t> order, std::size_t size,
                    std::span<const std::int64_t> from) {
+  if (from.empty()) return true;
   std::vector<bool> is_named(from.size());
   for (const std::int64_t step : from) {
     if (step < 0 || static_cast<std::size_t>(step) >= from.size()) return false;

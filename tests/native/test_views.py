@@ -1,4 +1,4 @@
-"""Matrices over one flat array, handed over by DLPack: values, lifetimes, and what is refused."""
+"""Views of one flat array, handed over by DLPack: values, lifetimes, and what is refused."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from fastio import _native
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=12),
     st.sampled_from(["<i8", "|b1", "<i4", "<f4"]),
 )
-def test_matrices_are_the_reshaped_slices(shapes: list[tuple[int, int]], dtype: str) -> None:
+def test_views_are_the_reshaped_slices(shapes: list[tuple[int, int]], dtype: str) -> None:
     """Each has the values, dtype and rows that a slice of the array reshaped has, also without any column."""
     cuts = np.concatenate(([0], np.cumsum([count * width for count, width in shapes]))).astype(np.int64)
     flat = (np.arange(int(cuts[-1])) % 3).astype(dtype)
+    flats = _native.views(flat, cuts, (cuts[1:] - cuts[:-1])[:, None])
 
-    for k, tensor in enumerate(
-        map(from_dlpack, _native.matrices(flat, cuts, np.array(shapes, np.int64).reshape(-1, 2)))
-    ):
+    for k, tensor in enumerate(map(from_dlpack, _native.views(flat, cuts, np.array(shapes, np.int64).reshape(-1, 2)))):
         expected = torch.from_numpy(flat[cuts[k] : cuts[k + 1]].reshape(shapes[k]))
         assert (tensor.dtype, tensor.shape, tensor.is_contiguous()) == (expected.dtype, expected.shape, True)
         assert torch.equal(tensor, expected)
+        assert torch.equal(from_dlpack(flats[k]), expected.flatten())
 
 
-def test_the_memory_lives_as_long_as_a_matrix() -> None:
+def test_the_memory_lives_as_long_as_a_view() -> None:
     """Buffers go back when the last matrix over them dies, those that nobody made a tensor of included."""
     ring = _native.BufferRing(0)
     flat = ring.acquire(80).view(np.int64)
     size = ring.allocated_bytes
-    capsules = _native.matrices(flat[:6], np.array([0, 2, 6]), np.array([[1, 2], [2, 2]]))
+    capsules = _native.views(flat[:6], np.array([0, 2, 6]), np.array([[1, 2], [2, 2]]))
     flat[:6] = range(6)
     tensor = from_dlpack(capsules[1])
     del flat
@@ -59,15 +59,16 @@ def test_the_memory_lives_as_long_as_a_matrix() -> None:
         ([0, 9], [(1, 9)], "elements 0 to 9 of 8"),
         ([-1, 3], [(1, 4)], "elements -1 to 3"),
         ([4, 2], [(1, -2)], "elements 4 to 2"),
-        ([0, 4], [(3, 1)], "no matrix of 3 x 1"),
-        ([0, 4], [(-1, -4)], "no matrix of -1 x -4"),
-        ([0, 0], [(2**62, 4)], "no matrix of"),
+        ([0, 4], [(3, 1)], "another shape"),
+        ([0, 4], [(-1, -4)], "another shape"),
+        ([0, 0], [(2**62, 4)], "another shape"),
+        ([0, 8], [(2, 2, 2)], "1 or 2 numbers"),
     ],
 )
-def test_what_is_no_matrix_is_refused(cuts: list[int], shapes: list[tuple[int, int]], words: str) -> None:
+def test_what_is_no_view_is_refused(cuts: list[int], shapes: list[tuple[int, ...]], words: str) -> None:
     """Cuts that leave the array, and shapes of another size than lies between them, are refused."""
     with pytest.raises(ValueError, match=words):
-        _native.matrices(np.arange(8), np.array(cuts), np.array(shapes))
+        _native.views(np.arange(8), np.array(cuts), np.array(shapes))
 
 
 def index_of(count: int) -> dict[str, Any]:
