@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -17,8 +16,6 @@ from typing import Any, ClassVar, Literal, NoReturn, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.autograd import _profiler_enabled as profiler_is_on  # type: ignore[attr-defined] # it has no public name
-from torch.profiler import record_function
 
 from fastio.batches import Batches, BatchSampler, OrderSampler
 from fastio.dataset import FastDataset
@@ -26,12 +23,13 @@ from fastio.device import Delivery, Numbered
 from fastio.device.lane import lane_to
 from fastio.epoch_sampler import ClosedBatchSampler, EpochSampler
 from fastio.errors import SampleError
-from fastio.loader_options import check_choices, check_sampler, check_subclass, whole, whole_epoch
+from fastio.loader_options import check_choices, check_decode, check_sampler, check_subclass, whole, whole_epoch
 from fastio.machine import available_cpus, rank_and_world
 from fastio.metrics import LoaderStats
 from fastio.mixing import warn_if_sorted
-from fastio.producer import Cache, Made, NativeProducer, OnError, check_cache, in_ram
-from fastio.producer.choose import CollateName, Layout, Means, Quality, collate_of, fused_of, is_native, producer_of
+from fastio.producer import Cache, Made, Means, NativeProducer, OnError, check_cache, in_ram
+from fastio.producer.choose import CollateName, Decode, Layout, Quality, collate_of, fused_of, is_native, producer_of
+from fastio.ranges import WAIT, named_range
 from fastio.sampler import Division, Shuffle, Uneven
 from fastio.text_collate import TokenCollate
 from fastio.thread_tuner import ThreadTuner
@@ -41,11 +39,6 @@ __all__ = ["FastLoader"]
 
 log = logging.getLogger(__name__)
 
-
-# The name of the wait in a profile, as torch's own DataLoader has it: profilers know its beginning. Entered only where
-# a profiler runs: for nobody, torch would take 6 us a batch.
-_PROFILED_AS = "enumerate(DataLoader)#FastLoader.__next__"
-_NOT_PROFILED = nullcontext()
 _STATE_VERSION = 1
 _DEPTH = 2  # batches copied ahead to the device
 
@@ -107,6 +100,9 @@ class FastLoader:
     * ``device``: batches are copied there ahead, as by ``DevicePrefetcher(loader, device)``; None: left on the CPU.
       ``transforms`` may then go on with those of batches (Normalize, ColorJitter, ...): what stands before the first of
       these is done by the native threads, the rest on the device.
+    * ``decode``: "device" lets a GPU (``device="cuda"``, ``fastio[gpu-decode]``) decode, crop and resize JPEGs; those
+      that it cannot do, and other pictures, are decoded here (``stats.decoded_on_device``). Same samples, same crops,
+      other pixels by little: see fastio/guide/loading.md.
     * ``cache``: "ram" keeps all samples decoded in memory, "device" on the device, and does all ``transforms`` there.
       They are read when the loader is built, before which MemoryError says if they do not fit; each rank keeps all.
 
@@ -142,6 +138,7 @@ class FastLoader:
         layout: Layout = "channels_last",
         device: torch.device | str | int | None = None,
         cache: Cache | None = None,
+        decode: Decode = "cpu",
     ) -> None:
         check_choices(dataset, shuffle=shuffle, on_error=on_error)
         threads = whole("threads", threads, "0 (as many as available) or more", least=0)
@@ -169,29 +166,36 @@ class FastLoader:
         self.pin_memory = torch.cuda.is_available() if pin_memory is None else pin_memory
         self._depth = prefetch_batches
         self._on_error = on_error
+        check_decode(decode, device=device, cache=cache)
         check_cache(self.dataset, cache, device=device, on_error=on_error, is_native=is_native(self.dataset))
         native, behind = split(as_list(transforms), on_device=device is not None, resident=cache == "device")
         self._delivery = None
         if device is not None:
-            self._delivery = Delivery(lane_to(device), depth=_DEPTH, transforms=behind, seed=seed)
+            is_made_there = cache == "device" or decode == "device"
+            self._delivery = Delivery(
+                lane_to(device), depth=_DEPTH, transforms=behind, seed=seed, is_made_there=is_made_there
+            )
         source = self.dataset
         if cache == "ram":
             source = in_ram(source, threads=threads or available_cpus(), verify=verify is not False)
         self._fused = fused_of(source, native, quality=quality, layout=layout, seed=seed)
         self.quality = quality
+        means = Means(
+            threads=threads or available_cpus(),
+            depth=prefetch_batches,
+            on_error=on_error,
+            verify=verify,
+            pin_memory=self.pin_memory,
+        )
+        where = None if self._delivery is None else self._delivery.device
         self._producer = producer_of(
             source,
-            resident=self._delivery.device if self._delivery is not None and cache == "device" else None,
+            resident=where if cache == "device" else None,
+            decodes_on=where if decode == "device" else None,
             fused=self._fused,
             collate=collate_of(self.dataset, collate, batch_sampler),
             is_planar=layout == "contiguous",
-            means=Means(
-                threads=threads or available_cpus(),
-                depth=prefetch_batches,
-                on_error=on_error,
-                verify=verify,
-                pin_memory=self.pin_memory,
-            ),
+            means=means,
         )
         self._tuner = ThreadTuner() if threads == 0 and isinstance(self._producer, NativeProducer) else None
         self._closed = False
@@ -266,10 +270,11 @@ class FastLoader:
                 if self._closed:
                     self._check_open()
                 begun = perf_counter()
-                with record_function(_PROFILED_AS) if profiler_is_on() else _NOT_PROFILED:
+                with named_range(WAIT):
                     under_way.extend(islice(submitted, 1))
                     made = under_way.popleft().result()
                 stats.count(made.samples, made.nbytes, waited_s=perf_counter() - begun, first=first)
+                stats.decoded_on_device += made.on_device
                 if made.slots:
                     stats.count_tokens(made.tokens, made.slots)
                 if self._tuner is not None:

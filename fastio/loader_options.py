@@ -12,7 +12,7 @@ from fastio.dataset import FastDataset
 from fastio.producer import OnError
 from fastio.sampler import Shuffle
 
-__all__ = ["check_choices", "check_sampler", "check_subclass", "whole", "whole_epoch"]
+__all__ = ["check_choices", "check_decode", "check_sampler", "check_subclass", "whole", "whole_epoch"]
 
 
 def check_choices(dataset: object, *, shuffle: object, on_error: object) -> None:
@@ -27,6 +27,16 @@ def check_choices(dataset: object, *, shuffle: object, on_error: object) -> None
         raise ValueError(f"shuffle={shuffle!r}: expected False, True (block shuffle) or 'full'")
     if on_error not in get_args(OnError):
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))}")
+
+
+def check_decode(decode: object, *, device: object, cache: object) -> None:
+    """ValueError for a place to decode that is none, or that another option takes the sense of."""
+    if decode not in ("cpu", "device"):
+        raise ValueError(f"decode={decode!r}: expected 'cpu' or 'device'")
+    if decode == "device" and device is None:
+        raise ValueError("decode='device': pass device='cuda' too, to say which")
+    if decode == "device" and cache is not None:
+        raise ValueError(f"decode='device' with cache={cache!r}: a cache is decoded once, by the CPU; leave one out")
 
 
 def check_sampler(

@@ -20,7 +20,8 @@ class LoaderStats:
     of ``loading_s`` but not of ``stalls``. ``batch_bytes`` is the largest batch so far, ``buffer_bytes`` the
     memory of batch buffers now (under way, handed out and free), ``estimated_bytes`` what they take where the
     loop keeps one batch. ``threads`` decode now (see ``thread_tuner``). Of token ids, ``tokens`` and the ``slots`` of
-    the batches that hold them are counted.
+    the batches that hold them are counted. With ``decode="device"`` a GPU decoded ``decoded_on_device`` of the
+    samples, and the CPU the others.
     """
 
     batches: int = 0
@@ -33,6 +34,7 @@ class LoaderStats:
     threads: int = 0
     tokens: int = 0
     slots: int = 0
+    decoded_on_device: int = 0
     _waits: list[int] = field(default_factory=lambda: [0] * _BUCKETS, repr=False)
 
     def count(self, samples: int, nbytes: int, *, waited_s: float, first: bool) -> None:

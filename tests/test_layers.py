@@ -27,7 +27,7 @@ LAYERS = (
     {"batches"},
     {"collate", "sampler", "reading"},
     {"store", "codec"},
-    {"schema", "spans", "metrics", "machine", "thread_tuner"},
+    {"schema", "spans", "metrics", "machine", "ranges", "thread_tuner"},
     {"errors", "units", "_native"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -100,6 +100,7 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
     device = {name for name in MODULES if name.startswith(folders)}
     tensors = {
         "fastio.prefetch",
+        "fastio.ranges",
         *device,
         "fastio.transforms.base",
         "fastio.transforms.plain",
@@ -107,6 +108,8 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
         "fastio.producer.plain",
         "fastio.producer.resident",
         "fastio.producer.choose",
+        "fastio.producer.device_decode",
+        "fastio.producer.gpu_decoder",
         "fastio.producer.tokens",
         "fastio.text_collate",
         "fastio.token_reader",

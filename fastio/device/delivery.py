@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fastio.device.lane import Lane, Mark
 from fastio.device.nested import map_tensors, tensors
 from fastio.device.staging import Staging
+from fastio.ranges import COPY, TRANSFORM, named_range
 from fastio.transforms.batch.recipe import AnyTransform, Recipe
 
 __all__ = ["Delivery", "Numbered", "NumberedBatches"]
@@ -83,11 +84,21 @@ class Delivery:
 
     Pinned tensors are copied as they are, pageable ones by way of pinned staging. The consumer may run ahead of
     its own stream by ``depth + 1`` steps: so the device holds at most ``2 * depth + 3`` batches, and those that the
-    consumer keeps. On the CPU nothing is to be copied, and nothing is asked for ahead.
+    consumer keeps. On the CPU nothing is to be copied, and nothing is asked for ahead. A source whose batches
+    are made on the device (``is_made_there``) is asked for them on the side stream.
     """
 
-    def __init__(self, lane: Lane, *, depth: int, transforms: Sequence[AnyTransform] = (), seed: int = 0) -> None:
+    def __init__(
+        self,
+        lane: Lane,
+        *,
+        depth: int,
+        transforms: Sequence[AnyTransform] = (),
+        seed: int = 0,
+        is_made_there: bool = False,
+    ) -> None:
         self._lane = lane
+        self._is_made_there = is_made_there
         self._depth = 0 if lane.is_immediate else depth
         self._recipe = Recipe(transforms, seed=seed)
         self._staging = Staging(lane, self._depth + 1)
@@ -112,7 +123,8 @@ class Delivery:
             while True:
                 self._keep_step(run)
                 while len(ahead) <= self._depth and not (ahead and isinstance(ahead[-1], _End)):
-                    ahead.append(self._sent(source, run, place))
+                    with self._lane.side() if self._is_made_there else nullcontext():
+                        ahead.append(self._sent(source, run, place))
                 latest = ahead.popleft()
                 if isinstance(latest, _End):
                     if latest.error is not None:
@@ -152,9 +164,10 @@ class Delivery:
     def _send(self, numbered: Numbered, run: _Run, place: Place) -> _Sent[Place]:
         host = tensors(numbered.batch)
         drawn = self._recipe.draw(host, numbered.indices, numbered.epoch)
-        copies = self._copied([*host, *tensors(drawn)], run)
+        with named_range(COPY):
+            copies = self._copied([*host, *tensors(drawn)], run)
         parts, numbers = copies[: len(host)], iter(copies[len(host) :])
-        with self._lane.side() if self._recipe else nullcontext():
+        with named_range(TRANSFORM), self._lane.side() if self._recipe else nullcontext():
             parts = self._recipe.run(parts, map_tensors(lambda _: next(numbers), drawn))
             arrived = iter(parts)
             batch = self._recipe.finish(map_tensors(lambda _: next(arrived), numbered.batch))

@@ -149,7 +149,7 @@ class CudaLane:
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         """As Lane.copy; strides are kept, so that channels_last stays channels_last."""
-        if tensor.device == self.device:  # made on the consumer's stream
+        if tensor.device == self.device:  # made on the current stream: the consumer's, or the side stream itself
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
             tensor.record_stream(self._stream)
             return tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastio.producer.base import Made, OnError, Producer, UnderWay
+from fastio.producer.base import Made, Means, OnError, Producer, UnderWay
 from fastio.producer.native import NativeProducer
 from fastio.producer.plain import PlainProducer
 from fastio.producer.resident import Cache, ResidentProducer, check_cache, in_ram
@@ -10,6 +10,7 @@ from fastio.producer.resident import Cache, ResidentProducer, check_cache, in_ra
 __all__ = [
     "Cache",
     "Made",
+    "Means",
     "NativeProducer",
     "OnError",
     "PlainProducer",

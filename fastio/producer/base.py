@@ -13,16 +13,28 @@ from typing import Any, Literal, Protocol
 from fastio.batches import Batches
 from fastio.errors import SampleError
 
-__all__ = ["Made", "OnError", "Producer", "UnderWay"]
+__all__ = ["Made", "Means", "OnError", "Producer", "UnderWay"]
 
 OnError = Literal["raise", "skip", "zero"]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a producer works with, and how carefully; see FastLoader."""
+
+    threads: int
+    depth: int
+    on_error: OnError
+    verify: bool | Literal["auto"]
+    pin_memory: bool
 
 
 @dataclass(slots=True)
 class Made:
     """
     A finished batch: what the training loop gets, its samples and bytes, the bad ones by name, and of token ids how
-    many there are, and slots for them. (Not frozen: that would take a third of the time of a batch of tokens.)
+    many there are, and slots for them. A GPU decoded ``on_device`` of its samples. (Not frozen: that would take a third
+    of the time of a batch of tokens.)
     """
 
     batch: Any
@@ -31,6 +43,7 @@ class Made:
     errors: Sequence[SampleError] = ()
     tokens: int = 0
     slots: int = 0
+    on_device: int = 0
 
 
 class UnderWay(Protocol):

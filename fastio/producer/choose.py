@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
@@ -13,7 +12,9 @@ from fastio.bucket_sampler import LengthBucketSampler
 from fastio.dataset import FastDataset
 from fastio.errors import SchemaError
 from fastio.pack_sampler import PackSampler
-from fastio.producer.base import OnError, Producer
+from fastio.producer.base import Means, Producer
+from fastio.producer.device_decode import DeviceDecodeProducer
+from fastio.producer.gpu_decoder import decoder_on
 from fastio.producer.native import NativeProducer
 from fastio.producer.plain import PlainProducer
 from fastio.producer.resident import ResidentProducer
@@ -22,22 +23,22 @@ from fastio.schema import IMAGE, RAW
 from fastio.text_collate import PackCollate, PadCollate, TokenCollate
 from fastio.transforms.fused import Fused
 
-__all__ = ["CollateName", "Layout", "Means", "Quality", "collate_of", "fused_of", "is_native", "producer_of"]
+__all__ = [
+    "CollateName",
+    "Decode",
+    "Layout",
+    "Means",
+    "Quality",
+    "collate_of",
+    "fused_of",
+    "is_native",
+    "producer_of",
+]
 
 Layout = Literal["channels_last", "contiguous"]
 Quality = Literal["exact", "fast"]
 CollateName = Literal["pad", "pack"]
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What a producer works with, and how carefully; see FastLoader."""
-
-    threads: int
-    depth: int
-    on_error: OnError
-    verify: bool | Literal["auto"]
-    pin_memory: bool
+Decode = Literal["cpu", "device"]
 
 
 def collate_of(
@@ -106,6 +107,7 @@ def producer_of(
     dataset: FastDataset,
     *,
     resident: torch.device | None,
+    decodes_on: torch.device | None,
     fused: Fused | None,
     collate: TokenCollate | None,
     is_planar: bool,
@@ -116,6 +118,13 @@ def producer_of(
         verify = means.verify is not False
         return ResidentProducer(dataset, resident, threads=means.threads, verify=verify, is_planar=is_planar)
     is_own = dataset.transform is None and is_native(dataset)
+    if decodes_on is not None:
+        if not is_own:
+            raise ValueError(
+                f"{dataset.store.path}: decode='device' is for a FastDataset without a transform or methods of its own"
+            )
+        decoder = decoder_on(decodes_on, threads=means.threads)
+        return DeviceDecodeProducer(dataset, decoder, decodes_on, fused=fused, is_planar=is_planar, means=means)
     threads, on_error, pin_memory = means.threads, means.on_error, means.pin_memory
     if collate is not None and is_own:
         verify = means.verify is True

@@ -23,7 +23,7 @@ from fastio.reading import Fetched
 from fastio.spans import Spans
 from fastio.transforms.fused import Fused, Planned
 
-__all__ = ["NativeProducer"]
+__all__ = ["NativeProducer", "PillowFinish"]
 
 # Samples looked up at a time, and read ahead of the batches under way. Of the page cache that takes the chunk under way
 # and the one ahead: of whole blocks at most 8 times their bytes (see readahead.h), 2 windows = 64 MiB when shuffled.
@@ -64,7 +64,7 @@ class _Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class _Finish:
+class PillowFinish:
     """What is left to do for pictures that Pillow decodes: the transforms, by Pillow too."""
 
     fused: Fused
@@ -326,7 +326,7 @@ class _NativeBatch:
         finish = None
         if self._planned is not None:
             assert producer._fused is not None
-            finish = _Finish(producer._fused, self._planned, self._chunk.epoch, producer._is_planar)
+            finish = PillowFinish(producer._fused, self._planned, self._chunk.epoch, producer._is_planar)
         bad = producer._reader.settle(indices, self._spans, self._rows, self._status, finish=finish)
         errors = list(bad.values())
         if errors and producer._on_error == "raise":

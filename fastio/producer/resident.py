@@ -79,6 +79,8 @@ class ResidentProducer:
             self._rows[part] = decoded.to(device)
         has_tensor = dataset.labels is not None and dataset.target_transform is None
         self._labels = torch.from_numpy(np.array(dataset.labels)).to(device) if has_tensor else None
+        if device.type == "cuda":  # batches are made on another stream than these copies
+            torch.cuda.current_stream(device).synchronize()
 
     @property
     def threads(self) -> int:
@@ -103,6 +105,9 @@ class ResidentProducer:
         chosen = torch.from_numpy(np.ascontiguousarray(indices))
         if self._device.type == "cuda":
             chosen = chosen.pin_memory().to(self._device, non_blocking=True)
+            for kept in (self._rows, self._labels):
+                if kept is not None:  # this stream may still read it when the loader is dropped
+                    kept.record_stream(torch.cuda.current_stream(self._device))
         rows = self._rows.index_select(0, chosen)
         images = rows.permute(0, 3, 1, 2) if self._dataset.reader.is_picture else rows
         images = images.contiguous() if self._is_planar else images

@@ -14,6 +14,7 @@ from fastio.collate import is_uniform
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill
 from fastio.transforms.base import Transform
+from fastio.transforms.batch.geometry import Target
 from fastio.transforms.compiled import native_function
 from fastio.transforms.compose import Compose
 from fastio.transforms.plain import colour_of
@@ -40,8 +41,8 @@ class Planned:
     fill: Fill
     numbers: NDArray[np.float64] | None = None  # (n, k), for a function that is called with each picture
 
-    def part(self, part: slice) -> Planned:
-        """Some of them."""
+    def part(self, part: slice | NDArray[np.int64]) -> Planned:
+        """Some of them, by their places."""
         numbers = None if self.numbers is None else self.numbers[part]
         return Planned(self.indices[part], self.stored[part], self.rows[part], self.shapes[part], self.fill, numbers)
 
@@ -142,6 +143,30 @@ class Fused:
             function=self._function,
             numbers=planned.numbers,
         )
+
+    def target(self, planned: Planned) -> Target:
+        """What torch must know to make rows of pictures, beside the plan."""
+        height, width, _ = planned.shapes[0].tolist()
+        return Target(height, width, planned.fill, self._kernel)
+
+    @property
+    def grey(self) -> int | None:
+        """The channels that a Grayscale leaves behind the plan; None without one."""
+        return self._channels
+
+    def check_on_device(self) -> None:
+        """SchemaError or ValueError for what torch cannot do by a plan on a device."""
+        if self._is_fast:
+            raise ValueError("quality='fast' is a matter of the CPU's decoder; leave it out, or decode='device'")
+        if self._function is not None:
+            raise SchemaError(
+                f"{self.transforms}: a compiled function runs in native threads only; leave decode='device' out"
+            )
+        if self._is_grey_first:
+            raise SchemaError(
+                f"{self.transforms}: with decode='device' Grayscale comes behind resampling; put it last, or leave "
+                f"decode='device' out"
+            )
 
     def _is_grey_last(self) -> bool:
         """Whether luma is to be computed from rows of colour; otherwise pictures are decoded to the row's channels."""
