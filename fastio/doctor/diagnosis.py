@@ -23,7 +23,7 @@ _TRAINING_RULES = {"sync_bound": SYNC_RULES, "launch_bound": LAUNCH_RULES, "comp
 _PARTS: dict[Part, str] = {
     "slow_disk": "most of a batch is waiting for reads, without a CPU: disk, network or a lock",
     "slow_decode": "most of a batch is reading and decoding on CPUs",
-    "slow_transform": "most of a batch is the dataset's transform, on CPUs",
+    "slow_transform": "most of a batch is transforms, on CPUs",
     "slow_collate": "most of a batch is putting its samples together",
     "slow_handover": "workers stand idle while the loop waits: their batches are long on the way",
     "too_few_workers": "training would take more batches than are made, and CPUs are left",
@@ -116,6 +116,10 @@ def _evidence(facts: Facts) -> Iterator[Evidence]:
     yield from _of_step(facts)
     if facts.loader is not None and facts.loader.making is not None:
         yield from _of_making(facts.loader.making)
+    elif facts.loader is not None and facts.loader.own_cpu is not None:
+        yield Evidence("waiting", "the loop's own thread works", 100 * facts.loader.own_cpu, "%")
+    if facts.loader is not None and facts.loader.threads is not None:
+        yield Evidence("waiting", "native threads", facts.loader.threads, "")
     yield from _of_trace(facts.trace or TraceFacts())
     yield from _of_machine(facts)
 

@@ -16,7 +16,6 @@ Part = Literal[
     "slow_handover",
     "too_few_workers",
     "too_few_cpus",
-    "slow_loader",
 ]
 
 

@@ -106,9 +106,10 @@ def _has_room_for_workers(facts: Facts) -> bool:
 
 
 def _seen_from_outside(loader: LoaderFacts, machine: MachineFacts) -> Part | None:
-    """By the CPUs that the process used: threads that compute decode, threads that do not wait for reads."""
+    """By who works while the loop waits: its own thread, others of its process, or nobody."""
     if loader.own_cpu is not None and loader.own_cpu > _MOST:
-        return "slow_decode"
+        # Our own loader decodes in native threads: what is left for the loop's thread are transforms of batches.
+        return "slow_transform" if loader.kind == "FastLoader" else "slow_decode"
     if machine.process_cpus is None or machine.cpus is None:
         return None
     if loader.kind != "FastLoader" or loader.threads is None:

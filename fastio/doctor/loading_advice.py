@@ -99,9 +99,9 @@ def smaller_pictures(facts: Facts, loader: LoaderFacts, part: Part | None) -> Ad
     source = "DIR" if loader.data_path is None else shlex.quote(loader.data_path)
     return Advice(
         "less to decode: smaller pictures, or none",
-        "decoding is the limit; JPEGs larger than training needs can be shrunk once while packing, or while they are "
-        "decoded, and samples that fit into memory are decoded once",
-        f"$ fastio pack {source} small.lmdb --short-side 256\n"
+        "decoding is the limit; pictures of one size can be packed as pixels, larger ones shrunk once while packing or "
+        "while they are decoded, and samples that fit into memory are decoded once",
+        f"$ fastio pack {source} raw.lmdb --raw\n$ fastio pack {source} small.lmdb --short-side 256\n"
         'FastLoader(..., quality="fast")\nFastLoader(..., cache="ram")',
     )
 
@@ -114,12 +114,28 @@ def transform_on_device(facts: Facts, loader: LoaderFacts, part: Part | None) ->
     found = pace(facts)
     share = making.transform_s / making.batch_s
     gain = None if found is None else found.gain(batch_s=making.batch_s - making.transform_s)
+    reason = f"the dataset's transform takes {share:.0%} of a batch, on the CPU, picture by picture"
+    imports = "from fastio.transforms import Normalize, RandomHorizontalFlip, ToDtype\n"
+    recipe = "[RandomHorizontalFlip(), Normalize(MEAN, STD), ToDtype(torch.float32)]"
+    if facts.model is not None and facts.model.device == "cpu":
+        code = f'loader = FastLoader("train.lmdb", batch_size={_batch(facts)}, transforms={recipe}, device="cpu")'
+        return Advice("transform batches, not pictures", reason, imports + code, gain)
+    code = f'loader = DevicePrefetcher(loader, "cuda", transforms={recipe})    # the dataset then gives uint8'
+    return Advice("normalise and augment batches on the device", reason, imports + code, gain)
+
+
+def transforms_off_the_loop(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
+    """Transforms of batches that the loop's own thread does on a CPU."""
+    if loader.kind != "FastLoader" or part != "slow_transform" or loader.own_cpu is None:
+        return None
+    waiting = facts.shares.loading or 0.0
     return Advice(
-        "normalise and augment batches on the device",
-        f"the dataset's transform takes {share:.0%} of a batch, on the CPU, picture by picture",
-        "from fastio.transforms import Normalize, RandomHorizontalFlip, ToDtype\n"
-        "loader = DevicePrefetcher(loader, transforms=[RandomHorizontalFlip(), Normalize(MEAN, STD)])",
-        gain,
+        "let native threads or the model transform, not the loop",
+        f"the loop's own thread works for {loader.own_cpu:.0%} of the wait: transforms of batches on a CPU run there, "
+        "while crops, resizes and flips run in native threads, and what the model does is training on any device",
+        "FastLoader(..., transforms=[RandomCrop(32, padding=4), RandomHorizontalFlip()])    # uint8 comes out\n"
+        "images = (images.float() - MEAN) / STD    # in the model",
+        1 / (1 - waiting * loader.own_cpu) if waiting * loader.own_cpu < 1 else None,
     )
 
 
@@ -232,6 +248,7 @@ LOADING_RULES: tuple[LoadingRule, ...] = (
     smaller_pictures,
     local_disk,
     transform_on_device,
+    transforms_off_the_loop,
     deeper_prefetch,
     keep_workers,
     pinned_copies,

@@ -22,14 +22,16 @@ class ModelWatch:
         self._patches = ExitStack()
 
     def __enter__(self) -> ModelWatch:
-        original: Any = torch.autocast.__enter__
-        self._patches.callback(setattr, torch.autocast, "__enter__", original)
+        # What the end of every autocast region calls. The class itself is left alone: torch.compile looks at it.
+        original: Any = torch.clear_autocast_cache
+        self._patches.callback(setattr, torch, "clear_autocast_cache", original)
 
-        def enter(autocast: Any) -> Any:
-            self._is_autocast = self._is_autocast or bool(autocast._enabled)
-            return original(autocast)
+        def clear() -> None:
+            # Still as inside the region: enabled=False is a region too.
+            self._is_autocast |= torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
+            original()
 
-        torch.autocast.__enter__ = enter  # type: ignore[method-assign] # until this is left
+        torch.clear_autocast_cache = clear
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -28,6 +28,7 @@ __all__ = ["Plan", "Seen", "observe"]
 _LEAST_STEPS = 5  # timed, however long they take
 _STEPS_OF_RANKS = 30  # timed in each of several processes, which must all end at the same step
 _MOST_WARMUP = 32
+_WARMUP_PART = 0.2  # of the seconds that are timed, at least
 _SLOW_STEP_S = 2.0  # of steps above this, two are profiled
 _NO_BATCHES = 20  # an optimizer's steps without a new batch: the loop has stopped asking the loader
 
@@ -108,6 +109,7 @@ class _Session:
         self.seen = Seen(Watcher(self, folder), ModelWatch(), folder)
         self._phase: Literal["warming", "timing", "profiling", "over"] = "warming"
         self._steps = 0  # of this phase
+        self._warm_from = 0.0
         self._first: Any = None  # optimizer
         self._without_batch = 0
         self._marks = (0.0, 0.0)
@@ -139,8 +141,11 @@ class _Session:
 
     def _step_ended(self) -> None:
         self._steps += 1
-        if self._phase == "warming" and self._steps >= self._warmup():
-            self._begin_timing()
+        if self._phase == "warming":
+            if self._steps == 1:
+                self._warm_from = time.perf_counter()
+            if self._steps >= self._warmup() and self._is_warm():
+                self._begin_timing()
         elif self._phase == "timing" and self._is_timed():
             self._end_timing()
             self._begin_profiling()
@@ -157,10 +162,18 @@ class _Session:
         ahead = getattr(loader, "num_workers", 0) * (getattr(loader, "prefetch_factor", None) or 0)
         return min(2 + ahead, _MOST_WARMUP)
 
+    def _is_warm(self) -> bool:
+        """What compiles kernels, or tries them, is slow for longer than the first step."""
+        return self._are_ranks() or time.perf_counter() - self._warm_from >= _WARMUP_PART * self._plan.seconds
+
+    def _are_ranks(self) -> bool:
+        """Several processes train together, and must all end at the same step."""
+        distributed = torch.distributed
+        return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
     def _is_timed(self) -> bool:
         assert self.seen.window is not None
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        if self._are_ranks():
             return self._steps >= _STEPS_OF_RANKS
         return self._steps >= _LEAST_STEPS and time.perf_counter() - self.seen.window[0] >= self._plan.seconds
 
@@ -168,9 +181,8 @@ class _Session:
         """Steps to profile, after one that is thrown away."""
         assert self.seen.window is not None
         begun, ended = self.seen.window
-        is_slow = ended - begun > _SLOW_STEP_S * _LEAST_STEPS and self.seen.summary is not None
-        if is_slow and self.seen.summary is not None:
-            is_slow = (ended - begun) / max(1, self.seen.summary.steps) > _SLOW_STEP_S
+        steps = _LEAST_STEPS if self.seen.summary is None else max(1, self.seen.summary.steps)
+        is_slow = not self._are_ranks() and (ended - begun) / steps > _SLOW_STEP_S
         return min(self._plan.profiled, 2) if is_slow else self._plan.profiled
 
     def _begin_timing(self) -> None:

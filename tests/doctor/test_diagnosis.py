@@ -121,6 +121,16 @@ def test_the_slow_part_of_our_own_loader(part: Part, threads: int, used: float, 
     assert part == diagnose(Facts(step=STEP, loader=loader, machine=machine)).part
 
 
+def test_transforms_in_the_loops_thread() -> None:
+    """Native threads decode, so a loop's thread that works while it waits transforms batches."""
+    loader = LoaderFacts(kind="FastLoader", name="FastLoader", dataset="FastDataset", threads=2, own_cpu=0.8)
+    said = diagnose(Facts(step=STEP, loader=loader, machine=MachineFacts(cpus=2, process_cpus=1.0)))
+
+    assert said.part == "slow_transform"
+    assert said.steps[0].gain == pytest.approx(1 / (1 - 0.8 * 0.0978 / 0.134))
+    assert {each.name: each.value for each in said.evidence}["native threads"] == 2
+
+
 def test_the_course_with_one_worker() -> None:
     """134 ms with one worker, 36 ms of training: four workers are predicted, and packing at most the same gain."""
     facts = Facts(step=STEP, loader=replace(LOADER, making=MAKING), machine=MachineFacts(cpus=8, cpu_percent=20.0))

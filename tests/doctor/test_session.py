@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, dataloader
 
+from fastio import FastLoader
 from fastio.doctor.gather import facts_of
 from fastio.doctor.session import Plan, Seen, observe
 from fastio.doctor.watch import Watcher
@@ -57,15 +58,15 @@ def test_batches_are_those_of_the_loader() -> None:
 
 def test_everything_is_left_as_it_was() -> None:
     """Classes of torch and of the user, and the loader, after a run that was ended."""
-    kinds = (DataLoader, dataloader._BaseDataLoaderIter, dataloader._DatasetKind, Burn, torch.autocast)
+    kinds = (DataLoader, dataloader._BaseDataLoaderIter, dataloader._DatasetKind, FastLoader, Burn)
     before = [str(sorted(vars(kind).items())) for kind in kinds]
     loader: DataLoader[torch.Tensor] = DataLoader(Samples(transform=Burn(0)), batch_size=2, num_workers=1)
-    own = dict(vars(loader))
+    own, clear = dict(vars(loader)), torch.clear_autocast_cache
     seen_of(Training(loader))
     seen_of(Training(DataLoader(Samples(transform=Burn(0)), batch_size=2)))
 
     assert before == [str(sorted(vars(kind).items())) for kind in kinds]
-    assert own == dict(vars(loader))
+    assert (own, clear) == (dict(vars(loader)), torch.clear_autocast_cache)
 
 
 def test_the_loop_with_an_optimizer_is_the_training() -> None:
@@ -214,7 +215,8 @@ def test_except_exception_does_not_stop_the_end() -> None:
     assert seen_of(training).failure is None
 
 
-def test_what_is_in_use_already() -> None:
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_what_is_in_use_already(is_enabled: bool) -> None:
     """Autocast, channels_last and half precision are seen without a hook on the model."""
 
     def training(watcher: Watcher) -> None:
@@ -222,7 +224,7 @@ def test_what_is_in_use_already() -> None:
         model = nn.Conv2d(1, 1, 2).to(memory_format=torch.channels_last)
         optimizer = torch.optim.SGD(model.parameters())
         for batch in batches():
-            with torch.autocast("cpu", dtype=torch.bfloat16):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_enabled):
                 loss = model(batch.reshape(2, 1, 2, 2)).sum()
             loss.backward()
             optimizer.step()
@@ -230,7 +232,7 @@ def test_what_is_in_use_already() -> None:
     facts = examine(training)
     assert facts.model is not None
 
-    assert facts.model.is_autocast
+    assert is_enabled == facts.model.is_autocast
     assert facts.model.has_convolutions
     assert facts.model.is_channels_last
     assert not facts.model.is_compiled
