@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["counted", "duration", "number", "size"]
+__all__ = ["counted", "duration", "gain", "number", "quantity", "size"]
 
 
 def size(count: float) -> str:
@@ -46,3 +46,29 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     ('1 file', '2,000 files')
     """
     return f"{number(count)} {noun if count == 1 else plural or noun + 's'}"
+
+
+def quantity(value: float, unit: str) -> str:
+    """
+    A figure in its unit: seconds and bytes in the largest that fits, others as they are.
+
+    >>> quantity(0.0042, "s"), quantity(2e6, "bytes/s"), quantity(3, "%")
+    ('4.2 ms', '2.0 MB/s', '3 %')
+    """
+    if unit == "s":
+        return duration(value) if value > 0 else "0 s"
+    if unit.startswith("bytes"):
+        return size(value) + unit.removeprefix("bytes")
+    return f"{number(value)} {unit}".rstrip()
+
+
+def gain(times: float | None, *, is_bound: bool) -> str:
+    """
+    What a change gives, as a multiple of the rate.
+
+    >>> gain(1.84, is_bound=True), gain(None, is_bound=True)
+    ('up to 1.8 times the rate', 'gain not told by these figures')
+    """
+    if times is None:
+        return "gain not told by these figures"
+    return f"{'up to' if is_bound else 'about'} {times:.1f} times the rate"

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import counted, duration, number, printable, size, table
+from fastio.cli.screen import counted, printable, table
+from fastio.units import gain, quantity
 
 if TYPE_CHECKING:
     from fastio.doctor.diagnosis import Diagnosis
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from fastio.doctor.findings import Advice, Evidence
     from fastio.doctor.session import Plan, Seen
     from fastio.doctor.training import Failure
+    from fastio.measure.monitor import Sample
     from fastio.measure.step_timer import Timeline
+    from fastio.report import Page
 
 __all__ = ["doctor"]
 
@@ -32,6 +36,7 @@ class _Case:
     name: str
     facts: Facts
     timeline: Timeline | None = None
+    samples: tuple[Sample, ...] = ()
     failure: Failure | None = None
 
 
@@ -45,6 +50,7 @@ class _Case:
     "--profiled", type=click.IntRange(min=0), default=5, show_default=True, help="Steps under torch.profiler, after it."
 )
 @click.option("--json", "as_json", is_flag=True, help="Diagnosis and figures for machines.")
+@html_option
 @click.pass_context
 def doctor(
     ctx: click.Context,
@@ -76,10 +82,12 @@ def doctor(
     if case.failure is not None:
         _print_failure(case.failure)
     diagnosis = diagnose(case.facts)
+    said = _as_dict(case, diagnosis)
     if as_json:
-        echo_json("doctor", _as_dict(case, diagnosis))
+        echo_json("doctor", said)
     else:
         _print(case, diagnosis)
+    write_html(lambda: _page(said))
     if case.failure is not None:
         ctx.exit(case.failure.code)
 
@@ -116,9 +124,16 @@ def _observed(name: str, arguments: tuple[str, ...], plan: Plan, *, is_function:
             run_script(name, arguments)
 
     def case(seen: Seen) -> _Case:
-        return _Case(name, facts_of(seen), seen.timeline, seen.failure)
+        samples = () if seen.surroundings is None else tuple(seen.surroundings.samples)
+        return _Case(name, facts_of(seen), seen.timeline, samples, seen.failure)
 
     return observe(name, training, plan, case)
+
+
+def _page(said: dict[str, object]) -> Page:
+    from fastio.report.doctor import doctor_page
+
+    return doctor_page(said)
 
 
 def _as_dict(case: _Case, diagnosis: Diagnosis) -> dict[str, object]:
@@ -127,6 +142,7 @@ def _as_dict(case: _Case, diagnosis: Diagnosis) -> dict[str, object]:
         **dataclasses.asdict(diagnosis),
         "failure": None if case.failure is None else dataclasses.asdict(case.failure),
         "timeline": None if case.timeline is None else dataclasses.asdict(case.timeline),
+        "samples": [dataclasses.asdict(sample) for sample in case.samples],
         "facts": dataclasses.asdict(case.facts),
     }
 
@@ -167,26 +183,15 @@ def _print_evidence(evidence: Iterable[Evidence]) -> None:
     group = ""
     for each in evidence:
         share = "" if each.share is None else f"{each.share:.1%}"
-        rows.append((each.group if each.group != group else "", each.name, _value(each.value, each.unit), share))
+        rows.append((each.group if each.group != group else "", each.name, quantity(each.value, each.unit), share))
         group = each.group
     if rows:
         click.echo()
         table(("", "figure", "mean", "share"), rows, right=(2, 3))
 
 
-def _value(value: float, unit: str) -> str:
-    if unit == "s":
-        return duration(value) if value > 0 else "0 s"
-    if unit.startswith("bytes"):
-        return size(value) + unit.removeprefix("bytes")
-    return f"{number(value)} {unit}"
-
-
 def _print_advice(place: int, advice: Advice) -> None:
-    gain = "gain not told by these figures"
-    if advice.gain is not None:
-        gain = f"{'up to ' if advice.is_bound else 'about '}{advice.gain:.1f} times the rate"
-    click.echo(f"{place}. {advice.title} ({gain})")
+    click.echo(f"{place}. {advice.title} ({gain(advice.gain, is_bound=advice.is_bound)})")
     click.echo(f"   {printable(advice.reason)}")
     for line in advice.code.splitlines():
         click.echo(f"     {printable(line)}")

@@ -34,7 +34,7 @@ _BOUNDS: dict[Bound, str] = {
     "compute_bound": "training itself is the limit",
     "launch_bound": "the CPU cannot launch work as fast as the device does it",
     "sync_bound": "the CPU waits for the device in every step, and then the device for the CPU",
-    "balanced": "loading and training take the same time",
+    "balanced": "neither loading nor training stands out; a little waiting is left",
 }
 
 

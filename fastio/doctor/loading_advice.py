@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fastio.doctor.facts import Facts, LoaderFacts, MachineFacts, StepFacts, TraceFacts
 from fastio.doctor.findings import Advice, Part
 from fastio.doctor.loading import SATURATED_PERCENT, pace
+from fastio.units import counted
 
 __all__ = ["LOADING_RULES", "LoadingRule"]
 
@@ -217,7 +218,8 @@ def deeper_prefetch(facts: Facts, loader: LoaderFacts, part: Part | None) -> Adv
     factor = 2 * (loader.prefetch_factor or 2)
     return Advice(
         f"prefetch_factor={factor}",
-        f"{found.workers} workers keep up on average, and the loop waits all the same: batches come unevenly",
+        f"{counted(found.workers, 'worker')} would keep up on average, and the loop waits all the same: batches come "
+        "unevenly",
         f"DataLoader(..., prefetch_factor={factor})",
         found.step_s / found.training_s if found.training_s > 0 else None,
     )

@@ -23,10 +23,10 @@ _MEGABIT = 1e6 / 8
 
 
 class Surroundings:
-    """Samples the machine and this process with its children, from ``with`` to its end."""
+    """Takes ``samples`` of the machine and of this process with its children, from ``with`` to its end."""
 
     def __init__(self) -> None:
-        self._samples: list[Sample] = []
+        self.samples: list[Sample] = []
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="fastio-doctor", daemon=True)
         self._iowait_percent: float | None = None
@@ -58,14 +58,14 @@ class Surroundings:
     def _take(self) -> None:
         sample = self._monitor.sample()
         if sample is not None:
-            self._samples.append(sample)
+            self.samples.append(sample)
 
     @property
     def machine(self) -> MachineFacts:
         """What was seen; once it has ended."""
         shm = shutil.disk_usage(_SHM) if _SHM.is_dir() else None
         return machine_facts(
-            self._samples,
+            self.samples,
             MachineFacts(
                 cpus=available_cpus(),
                 iowait_percent=self._iowait_percent,
@@ -78,7 +78,7 @@ class Surroundings:
     @property
     def gpus(self) -> tuple[GpuFacts, ...]:
         """The same of the GPUs."""
-        return gpu_facts(self._samples)
+        return gpu_facts(self.samples)
 
 
 def machine_facts(samples: list[Sample], known: MachineFacts | None = None) -> MachineFacts:
