@@ -18,7 +18,6 @@ from fastio.cli.verdict_text import echo_verdict
 if TYPE_CHECKING:
     from fastio.measure.data import Data, DataOptions, Step
     from fastio.measure.halves import Halves
-    from fastio.report import Page
     from fastio.trainer import StepOptions
 
 __all__ = ["both"]
@@ -63,6 +62,7 @@ def both(
     """
     from fastio.measure.data import open_data
     from fastio.measure.halves import measure_halves
+    from fastio.report.halves import halves_page
 
     answers = {"--model": model, "--step": step, "--step-ms": step_ms}
     given = [name for name, answer in answers.items() if answer is not None]
@@ -79,13 +79,7 @@ def both(
         echo_json("bench.both", said)
     else:
         _print(data, halves)
-    write_html(lambda: _page(said))
-
-
-def _page(said: dict[str, object]) -> Page:
-    from fastio.report.halves import halves_page
-
-    return halves_page(said)
+    write_html(lambda: halves_page(said))
 
 
 def _with_model(name: str, model: str, options: DataOptions, *, settings: StepOptions, seconds: float) -> Halves:

@@ -6,6 +6,7 @@ import dataclasses
 
 import click
 
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, number, printable, table
 
@@ -18,6 +19,7 @@ __all__ = ["decode"]
 @click.option("--count", type=click.IntRange(min=1), default=200, show_default=True, help="Pictures, spread over DATA.")
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Interleaved rounds.")
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@html_option
 def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: bool) -> None:
     """
     Decode pictures of DATA by several libraries. DATA is a store or a folder; they are Pillow (or Pillow-SIMD), OpenCV
@@ -32,12 +34,15 @@ def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: boo
       fastio bench decode ./pngs --json
     """
     from fastio.measure.decode import compare_decoders, sample_pictures
+    from fastio.report.decode import decode_page
 
     pictures = sample_pictures(data, count)
     rates = compare_decoders(pictures, crop=crop, rounds=rounds)
+    about = {"data": data, "pictures": len(pictures), "crop": crop, "rounds": rounds}
+    said = {**about, "decoders": [dataclasses.asdict(rate) for rate in rates]}
+    write_html(lambda: decode_page(said))
     if as_json:
-        said = {"data": data, "pictures": len(pictures), "crop": crop, "rounds": rounds}
-        echo_json("bench.decode", {**said, "decoders": [dataclasses.asdict(rate) for rate in rates]})
+        echo_json("bench.decode", said)
         return
     click.echo(f"{printable(data)}: {counted(len(pictures), 'picture')}, one thread\n")
     rows = [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.screen import SIZE, number, printable, size, table
 
@@ -21,6 +22,7 @@ __all__ = ["disk"]
 @click.option("--size", "size_bytes", type=SIZE, default="1GiB", show_default=True, help="How much to write and read.")
 @click.option("--files", type=click.IntRange(min=16), default=2000, show_default=True, help="How many small files.")
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@html_option
 def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
     """
     Read a disk in order, at random, and many small files. Cold (from the disk) and warm (from memory).
@@ -34,11 +36,13 @@ def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
       fastio bench disk --path /scratch --size 4GiB
     """
     from fastio.measure.disk import measure_disk
+    from fastio.report.disk import disk_page
 
     report = measure_disk(path, size_bytes=size_bytes, files=files)
+    said = {**dataclasses.asdict(report), "sequential_bytes_per_s": report.sequential_bytes_per_s}
+    write_html(lambda: disk_page(said))
     if as_json:
-        sequential = {"sequential_bytes_per_s": report.sequential_bytes_per_s}
-        echo_json("bench.disk", {**dataclasses.asdict(report), **sequential})
+        echo_json("bench.disk", said)
     else:
         _print(report)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, number, printable, steps, table
 
@@ -29,6 +30,7 @@ __all__ = ["grid"]
     "--seconds", type=click.FloatRange(min=0.01), default=1, show_default=True, help="Time for a row in a round."
 )
 @click.option("--json", "as_json", is_flag=True, help="The table for machines.")
+@html_option
 def grid(
     data: tuple[str, ...],
     *,
@@ -56,6 +58,7 @@ def grid(
     from fastio.measure.data import DataOptions
     from fastio.measure.grid import run_grid
     from fastio.measure.points import GridData
+    from fastio.report.grid import grid_page
 
     options = DataOptions(batch_size=batch_size, crop=crop)
     with ExitStack() as opened:
@@ -72,8 +75,10 @@ def grid(
                 step=lambda _: time.sleep(step_ms / 1e3) if step_ms else None,
                 progress=progress,
             )
+    said = {"step_ms": step_ms, "seconds": seconds, "rows": [_as_dict(row) for row in rows]}
+    write_html(lambda: grid_page(said))
     if as_json:
-        echo_json("bench.grid", {"step_ms": step_ms, "seconds": seconds, "rows": [_as_dict(row) for row in rows]})
+        echo_json("bench.grid", said)
     else:
         _print(rows)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastio.cli.data_options import data_options
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, number, printable, size
 
@@ -24,6 +25,7 @@ __all__ = ["io"]
 @click.option("--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="Passes over the data.")
 @click.option("--seconds", type=click.FloatRange(min=0), default=10, show_default=True, help="Stop after so long.")
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@html_option
 def io(data: str, *, options: DataOptions, epochs: int, seconds: float, as_json: bool) -> None:
     """
     Load DATA in batches and throw them away. The limit that I/O and decoding set.
@@ -41,14 +43,17 @@ def io(data: str, *, options: DataOptions, epochs: int, seconds: float, as_json:
     """
     from fastio.measure.data import open_data
     from fastio.measure.mock import MockTrainer
+    from fastio.report.loading import loading_page
 
     with open_data(data, options) as opened:
         result = MockTrainer().run(opened.loader, epochs=epochs, seconds=seconds)
+        rates = {"samples_per_s": result.samples_per_s, "steady_samples_per_s": result.steady_samples_per_s}
+        said = {"data": data, "kind": opened.kind, **dataclasses.asdict(result), **rates}
         if as_json:
-            rates = {"samples_per_s": result.samples_per_s, "steady_samples_per_s": result.steady_samples_per_s}
-            echo_json("bench.io", {"data": data, "kind": opened.kind, **dataclasses.asdict(result), **rates})
+            echo_json("bench.io", said)
         else:
             click.echo(_line(opened, result))
+    write_html(lambda: loading_page(said))
 
 
 def _line(data: Data, result: MockResult) -> str:

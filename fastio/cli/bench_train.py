@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastio.cli.data_options import data_options
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.model_options import MODEL_NAMES, for_model, model_options
 from fastio.cli.screen import counted, number, printable, size, steps, table
@@ -31,6 +32,7 @@ __all__ = ["train"]
 @click.option("--steps", "count", type=click.IntRange(min=1), default=100, show_default=True, help="Steps of training.")
 @click.option("--test", metavar="DATA", help="A store or folder: the part of its pictures that is told rightly after.")
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@html_option
 def train(
     *,
     model: str,
@@ -56,6 +58,7 @@ def train(
       fastio bench train --model transformer --data text.h5 --compile
       torchrun --nproc-per-node 2 -m fastio bench train --model cifar10cnn --data train.lmdb
     """
+    from fastio.report.training import training_page
     from fastio.trainer import MODELS, SYNTHETIC, TrainStep, open_training
     from fastio.trainer.distributed import every_rank, process_group
 
@@ -72,10 +75,12 @@ def train(
         return
     said = None if data == SYNTHETIC else _verdict(ranks)
     right = None if test is None else _tested(test, step, options)
+    verdict = None if said is None else dataclasses.asdict(said)
+    about = {"data": data, "model": model, **_settings(step)}
+    form = about | _figures(result, ranks) | {"test_accuracy": right, "verdict": verdict}
+    write_html(lambda: training_page(form))
     if as_json:
-        verdict = None if said is None else dataclasses.asdict(said)
-        about = {"data": data, "model": model, **_settings(step)}
-        echo_json("bench.train", about | _figures(result, ranks) | {"test_accuracy": right, "verdict": verdict})
+        echo_json("bench.train", form)
         return
     _print(data, step, result, ranks)
     if right is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fastio.doctor.training import Failure
     from fastio.measure.monitor import Sample
     from fastio.measure.step_timer import Timeline
-    from fastio.report import Page
+    from fastio.report.page import Page
 
 __all__ = ["doctor"]
 

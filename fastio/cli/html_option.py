@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from fastio.report import Page
+    from fastio.report.page import Page
 
 __all__ = ["html_option", "wants_html", "write_html"]
 
 _NAME = "html"
+_NOT_SETTINGS = (_NAME, "as_json")
 
 
 def html_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -24,7 +25,7 @@ def html_option(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_option(*args: Any, html: str | None, **rest: Any) -> None:
         if html is not None:
-            from fastio.report import check_target
+            from fastio.report.write import check_target
 
             check_target(html)
         command(*args, **rest)
@@ -48,11 +49,12 @@ def write_html(page: Callable[[], Page]) -> None:
     params = click.get_current_context().params
     if params[_NAME] is None:
         return
-    from fastio.report import write_page
     from fastio.report.setting import machine, versions
+    from fastio.report.write import write_page
 
-    declared = [each.name for each in click.get_current_context().command.params if each.name not in (None, _NAME)]
-    settings = [(str(name), _value(params[name])) for name in declared if params.get(name) is not None]
+    declared = [each for each in click.get_current_context().command.params if each.name not in _NOT_SETTINGS]
+    given = [(max(each.opts, key=len), params.get(str(each.name))) for each in declared]
+    settings = [(name, _value(value)) for name, value in given if value is not None and value != ()]
     command = ("command", shlex.join(["fastio", *sys.argv[1:]]))
     write_page(params[_NAME], page(), {"Settings": [command, *settings], "Machine": machine(), "Versions": versions()})
     click.echo(f"report: {params[_NAME]}", err=True)

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import form
 from fastio.cli.screen import counted, number, size, table
 
@@ -35,6 +36,7 @@ _SHOWN_CPUS = 8  # one by one; the log has all
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so long.  [default: Ctrl-C, or the end]")
 @click.option("-o", "--out", metavar="FILE", help="Also write every sample to FILE, as JSON lines.")
 @click.option("--json", "as_json", is_flag=True, help="Samples as JSON lines instead of tables.")
+@html_option
 @click.pass_context
 def monitor(
     ctx: click.Context,
@@ -59,6 +61,7 @@ def monitor(
       fastio monitor --out log.jsonl -- python train.py
     """
     from fastio.measure.monitor import Monitor
+    from fastio.report.monitor import monitor_page
 
     if command and pid is not None:
         raise click.UsageError("give --pid or a command, not both")
@@ -81,6 +84,8 @@ def monitor(
                 _watch(watching, started, interval, seconds, take)
         if not as_json:
             _summarise(samples, watching.sources)
+        subject = " ".join(command) or ("this machine" if pid is None else f"process {pid}")
+        write_html(lambda: monitor_page(subject, [dataclasses.asdict(sample) for sample in samples]))
         if started is not None:
             code = started.wait()
             ctx.exit(code if code >= 0 else 128 - code)  # as a shell says that a signal ended it

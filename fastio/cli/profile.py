@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.profile_text import print_cpu, print_ranks, print_trace
 from fastio.cli.screen import counted
@@ -68,6 +69,7 @@ def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--cpu", type=click.Choice(["cprofile", "py-spy"]), help="Python's functions instead, by this tool.")
 @click.option("--seconds", type=click.FloatRange(min=0), default=10, show_default=True, help="With --cpu: at least.")
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@html_option
 def profile(
     command: tuple[str, ...],
     *,
@@ -108,11 +110,14 @@ def profile(
             else:
                 seen = _watched(command, _schedule(plan), path, (cpu, seconds))
     from fastio.measure.trace import read_trace
+    from fastio.report.profile import profile_page
 
     found = [read_trace(trace) for trace in traces]
+    functions = None if seen is None else dataclasses.asdict(seen)
+    said = {"command": command, "traces": [_as_dict(each) for each in found], "cpu": functions}
+    write_html(lambda: profile_page(said))
     if as_json:
-        said = {"traces": [_as_dict(each) for each in found], "cpu": None if seen is None else dataclasses.asdict(seen)}
-        echo_json("profile", {"command": command, **said})
+        echo_json("profile", said)
         return
     for each in found:
         print_trace(each, top)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fastio.report.page import Code, Page, Part, Plot, Prose, Section, Series, Share, Shares, Table, verdict_of
+from fastio.report.page import Code, Heading, Page, Part, Plot, Prose, Section, Series, Share, Shares, Table, verdict_of
 from fastio.report.steps import ms, rate, timeline_plot
 from fastio.units import counted, gain, quantity
 
@@ -57,7 +57,7 @@ def _sections(said: Mapping[str, Any]) -> Iterator[Section]:
 
 def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
     for place, step in enumerate(steps, 1):
-        yield Prose(f"{place}. {step['title']} ({gain(step['gain'], is_bound=step['is_bound'])})")
+        yield Heading(f"{place}. {step['title']} ({gain(step['gain'], is_bound=step['is_bound'])})")
         yield Prose(step["reason"])
         yield Code(step["code"])
 

@@ -40,7 +40,7 @@
         stroke: colour,
         width: isStack ? 0.5 : 1.75,
         fill: isStack ? colour : undefined,
-        paths: isStack ? uPlot.paths.stepped({ align: 1 }) : undefined,
+        paths: plot.look !== "lines" ? uPlot.paths.stepped({ align: 1 }) : undefined,
         points: { show: !isStack && plot.xs.length < 3 },
         value: (u, _, si, at) => text(at == null ? null : each.values[at]),
       };

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 __all__ = [
+    "HEADLINES",
     "Bar",
     "Bars",
     "Cell",
     "Code",
+    "Heading",
     "HeatMap",
     "Mark",
     "Page",
@@ -19,6 +21,7 @@ __all__ = [
     "Pictures",
     "Plot",
     "Prose",
+    "Role",
     "Section",
     "Series",
     "Share",
@@ -28,10 +31,12 @@ __all__ = [
     "verdict_of",
 ]
 
-# A role has a colour in style.css, the same for the same thing on every page.
-Role = Literal["loading", "training", "both", "device", "memory", "plain"]
+# A role has a colour in style.css, the same for the same thing on every page; c0 to c7 are those of shares.
+Role = Literal[
+    "loading", "training", "both", "device", "memory", "plain", "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"
+]
 
-_HEADLINES = {
+HEADLINES = {
     "io_bound": "Loading is the limit",
     "compute_bound": "Training is the limit",
     "launch_bound": "The host launches too slowly",
@@ -46,6 +51,14 @@ class Prose:
 
     text: str
     kind: ClassVar[str] = "prose"
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A smaller heading within a section."""
+
+    text: str
+    kind: ClassVar[str] = "heading"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +181,9 @@ class Plot:
     """
     Curves over ``xs``, ascending, which a reader can zoom into.
 
-    ``look`` is ``lines``, or ``stack``: filled steps, each series on top of those before it. ``unit`` is one of ms, s,
-    %, bytes, bytes/s and "" for plain numbers; ``x_unit`` one of s, ms and step. ``summary`` says in words what is to
-    be seen, for those who do not see it.
+    ``look`` is ``lines``; ``held`` where a value stays until the next one; ``stack``: filled steps, each series on top
+    of those before it. ``unit`` is one of ms, s, %, bytes, bytes/s and "" for plain numbers; ``x_unit`` one of s, ms
+    and step. ``summary`` says in words what is to be seen, for those who do not see it.
     """
 
     caption: str
@@ -179,7 +192,7 @@ class Plot:
     xs: Sequence[float]
     unit: Literal["ms", "s", "%", "bytes", "bytes/s", ""]
     series: Sequence[Series]
-    look: Literal["lines", "stack"] = "lines"
+    look: Literal["lines", "held", "stack"] = "lines"
     limit: float | None = None
     kind: ClassVar[str] = "plot"
 
@@ -213,7 +226,7 @@ class Pictures:
     kind: ClassVar[str] = "pictures"
 
 
-Part = Prose | Code | Table | Bars | Shares | HeatMap | Plot | Pictures
+Part = Prose | Heading | Code | Table | Bars | Shares | HeatMap | Plot | Pictures
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +245,7 @@ class Verdict:
     name: str
     evidence: Sequence[str] = ()
     next_step: str = ""
+    colour: str = ""  # a bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,4 +264,4 @@ def verdict_of(said: Mapping[str, Any]) -> Verdict:
     evidence = list(said["evidence"])
     if said["headroom"] is not None:
         evidence.insert(0, f"headroom of loading {said['headroom']:+.0%}")
-    return Verdict(_HEADLINES[said["bound"]], said["bound"], evidence, said["next_step"])
+    return Verdict(HEADLINES[said["bound"]], said["bound"], evidence, said["next_step"], said["bound"])

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from fastio import FastioError
-from fastio.report import Page, write_page
 from fastio.report import write as write_module
-from fastio.report.page import Bar, Bars, Code, Picture, Pictures, Plot, Prose, Section, Series, Table, Verdict
-from fastio.report.write import html_of
+from fastio.report.page import Bar, Bars, Code, Page, Picture, Pictures, Plot, Prose, Section, Series, Table, Verdict
+from fastio.report.write import html_of, write_page
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>'\""
 # Of npm's uplot 1.6.32: dist/uPlot.iife.min.js, dist/uPlot.min.css, LICENSE.

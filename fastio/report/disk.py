@@ -1,0 +1,63 @@
+"""The page of ``bench disk``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME
+from fastio.report.page import Bar, Bars, Mark, Page, Part, Prose, Section, Table
+from fastio.units import number, size
+
+__all__ = ["disk_page"]
+
+_CACHES = {"cold": "From the disk", "warm": "From memory"}
+
+
+def disk_page(said: Mapping[str, Any]) -> Page:
+    """From the form ``fastio.bench.disk``."""
+    sections = []
+    for cache, title in _CACHES.items():
+        rates = [each for each in said["rates"] if each["cache"] == cache]
+        if rates:
+            sections.append(Section(title, _rates(rates, is_cold=cache == "cold")))
+    sequential = said["sequential_bytes_per_s"]
+    if sequential is None:
+        sections.insert(0, Section("Nothing was cold", [Prose(_NEVER_COLD)]))
+    figures = [
+        ("sequential, cold", "unknown" if sequential is None else f"{size(sequential)}/s"),
+        ("written and synced", f"{size(said['write_bytes_per_s'])}/s"),
+        ("file", size(said["size_bytes"])),
+        ("small files", number(said["files"])),
+    ]
+    return Page("What the disk gives", said["path"], sections, figures=figures)
+
+
+_NEVER_COLD = (
+    "This file system keeps its pages: it lies in memory, or ignores posix_fadvise. The figures are those of memory."
+)
+
+
+def _rates(rates: list[Mapping[str, Any]], *, is_cold: bool) -> list[Part]:
+    bars = [
+        Bar(_name(each), each["bytes_per_s"], f"{size(each['bytes_per_s'])}/s", "loading" if is_cold else "memory")
+        for each in rates
+    ]
+    mark = Mark(EXPECTED_DISK, f"{size(EXPECTED_DISK)}/s") if is_cold else None
+    latencies = [
+        (
+            _name(each),
+            number(each["reads_per_s"] // 1),
+            *(f"{each[name] * 1e6:,.0f}" for name in ("p50_s", "p99_s", "max_s")),
+        )
+        for each in rates
+    ]
+    caption = "Bytes per second"
+    if is_cold:
+        caption += f"; a disk should give the dashed line in sequence, an NVMe drive {size(EXPECTED_NVME)}/s:"
+    titles = ("read", "reads/s", "p50 µs", "p99 µs", "longest µs")
+    return [Bars(caption, bars, mark), Table(titles, latencies, range(1, 5), "Latency of one read")]
+
+
+def _name(rate: Mapping[str, Any]) -> str:
+    return str(rate["access"]) + (f", {rate['threads']} threads" if rate["threads"] > 1 else "")

@@ -1,0 +1,33 @@
+"""The page of ``bench io``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastio.report.page import Bar, Bars, Page, Section
+from fastio.report.steps import ms, rate
+from fastio.units import number
+
+__all__ = ["loading_page"]
+
+_WITHOUT_WORKERS = "CPU time, without that of workers"
+
+
+def loading_page(said: Mapping[str, Any]) -> Page:
+    """From the form ``fastio.bench.io``."""
+    bars = Bars(
+        "Samples per second",
+        (
+            Bar("with the first batch", said["samples_per_s"], rate(said["samples_per_s"]), "loading"),
+            Bar("after the first batch", said["steady_samples_per_s"], rate(said["steady_samples_per_s"]), "loading"),
+        ),
+    )
+    figures = (
+        ("samples", number(said["samples"])),
+        ("batches", number(said["batches"])),
+        ("time", f"{said['seconds']:.2f} s"),
+        ("CPU time" if said["kind"] == "store" else _WITHOUT_WORKERS, f"{said['cpu_seconds']:.2f} s"),
+        ("first batch after", ms(said["first_batch_s"])),
+    )
+    return Page("How fast data can be loaded", said["data"], [Section("Rates", [bars])], figures=figures)

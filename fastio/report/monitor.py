@@ -1,0 +1,133 @@
+"""The page of ``monitor``: what the machine did, as curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from fastio.report.page import Page, Part, Plot, Prose, Section, Series
+from fastio.units import duration, number, size
+
+__all__ = ["monitor_page"]
+
+_POINTS = 1000  # of a curve; of more samples, the means of neighbours
+_CPUS_SHOWN = 8
+
+Unit = Literal["%", "bytes", "bytes/s", ""]
+Sample = Mapping[str, Any]
+_Figure = tuple[str, Callable[[Sample], float | None]]
+
+
+def monitor_page(subject: str, samples: Sequence[Sample]) -> Page:
+    """From lines of the form ``fastio.monitor``; ``subject`` is what was watched."""
+    if not samples:
+        return Page("What the machine did", subject, [Section("No figures", [Prose(_NOTHING)])])
+    last = samples[-1]
+    curves = _Curves(samples)
+    cpus = range(len(last["cpu_percents"]))
+    processor: list[_Figure] = [("all CPUs", _mean_cpu)]
+    if len(cpus) <= _CPUS_SHOWN:
+        processor += [(f"CPU {i}", lambda sample, i=i: sample["cpu_percents"][i]) for i in cpus]  # type: ignore[misc]
+    memory: list[_Figure] = [("machine", lambda sample: sample["memory_used_bytes"])]
+    disks: list[_Figure] = [(name, _of(f"disk_{name}_bytes_per_s")) for name in ("read", "written")]
+    networks: list[_Figure] = [(name, _of(f"network_{name}_bytes_per_s")) for name in ("received", "sent")]
+    if any(sample["process"] is not None for sample in samples):
+        memory.append(("process", _of("process", "rss_bytes")))
+        disks += [(f"process, {name}", _of("process", f"disk_{name}_bytes_per_s")) for name in ("read", "written")]
+    sections = [
+        Section("CPUs", curves.plots([("Utilisation", processor, "%", 100.0)])),
+        Section("Memory", curves.plots([("Memory used", memory, "bytes", None)])),
+        Section("Disks", curves.plots([("Bytes read and written", disks, "bytes/s", None)])),
+        Section("Networks", curves.plots([("Bytes received and sent", networks, "bytes/s", None)])),
+    ]
+    names = [f"GPU {gpu['index']}: {gpu['name']}" for gpu in last["gpus"]]
+    gpus = [Section(name, curves.plots(_gpu(place))) for place, name in enumerate(names)]
+    return Page("What the machine did", subject, [*gpus, *sections], figures=_summary(samples, curves.seconds))
+
+
+_NOTHING = "It ended before the first sample; a shorter --interval sees more."
+
+
+class _Curves:
+    """Figures of all samples over their times, in at most ``_POINTS`` points."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        each = -(-len(samples) // _POINTS)
+        self._groups = [samples[start : start + each] for start in range(0, len(samples), each)]
+        begun = samples[0]["time_s"] - samples[0]["seconds"]
+        self._times = [group[-1]["time_s"] - begun for group in self._groups]
+        self.seconds = self._times[-1]
+
+    def plots(self, wanted: Sequence[tuple[str, Sequence[_Figure], Unit, float | None]]) -> list[Part]:
+        """A plot for each caption; figures that nobody knows are left out."""
+        made = [self._plot(caption, figures, unit, limit) for caption, figures, unit, limit in wanted]
+        return [plot for plot in made if plot is not None] or [Prose("Nobody could tell.")]
+
+    def _plot(self, caption: str, figures: Sequence[_Figure], unit: Unit, limit: float | None) -> Plot | None:
+        series = [Series(name, [_mean(group, figure) for group in self._groups]) for name, figure in figures]
+        series = [each for each in series if any(value is not None for value in each.values)]
+        if not series:
+            return None
+        said = "; ".join(f"{each.name}: {_said(each.values, unit)}" for each in series[:4])
+        return Plot(caption, f"{said}.", "s", self._times, unit, series, limit=limit)
+
+
+def _gpu(place: int) -> list[tuple[str, Sequence[_Figure], Unit, float | None]]:
+    def of(name: str) -> Callable[[Sample], float | None]:
+        return lambda sample: sample["gpus"][place][name] if place < len(sample["gpus"]) else None
+
+    activity = ("utilization", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
+    return [
+        ("Activity", [(name.replace("_", " "), of(f"{name}_percent")) for name in activity], "%", 100.0),
+        ("Memory used", [("memory", of("memory_used_bytes"))], "bytes", None),
+        ("Temperature in degrees Celsius", [("temperature", of("temperature_c"))], "", None),
+        ("PCIe", [(name, of(f"pcie_{name}_bytes_per_s")) for name in ("received", "sent")], "bytes/s", None),
+    ]
+
+
+def _summary(samples: Sequence[Sample], seconds: float) -> list[tuple[str, str]]:
+    last = samples[-1]
+    busy = sum(map(_mean_cpu, samples)) / len(samples)
+    most = max(sample["memory_used_bytes"] for sample in samples)
+    figures = [
+        ("watched for", duration(seconds)),
+        ("samples", number(len(samples))),
+        ("all CPUs, mean", f"{busy:.1f}%"),
+        (f"most memory used, of {size(last['memory_total_bytes'])}", size(most)),
+        ("this monitor, of one CPU", f"{sum(s['own_cpu_percent'] for s in samples) / len(samples):.1f}%"),
+    ]
+    if last["gpu_source"] is None:
+        return [*figures, ("GPUs", "none seen")]
+    return [*figures, ("GPU figures from", " and ".join(filter(None, (last["gpu_source"], last["sm_source"]))))]
+
+
+def _of(*names: str) -> Callable[[Sample], float | None]:
+    """A figure by its place; None where the way there ends."""
+
+    def found(sample: Sample) -> float | None:
+        value: Any = sample
+        for name in names:
+            value = None if value is None else value[name]
+        return None if value is None else float(value)
+
+    return found
+
+
+def _mean_cpu(sample: Sample) -> float:
+    percents = sample["cpu_percents"]
+    return float(sum(percents) / len(percents))
+
+
+def _mean(group: Sequence[Sample], figure: Callable[[Sample], float | None]) -> float | None:
+    known = [value for value in map(figure, group) if value is not None]
+    return round(sum(known) / len(known), 3) if known else None
+
+
+def _said(values: Sequence[float | None], unit: Unit) -> str:
+    known = [value for value in values if value is not None]
+    mean, most = sum(known) / len(known), max(known)
+    if unit == "bytes":
+        return f"mean {size(mean)}, at most {size(most)}"
+    if unit == "bytes/s":
+        return f"mean {size(mean)}/s, at most {size(most)}/s"
+    return f"mean {mean:.1f}{unit}, at most {most:.1f}{unit}"
