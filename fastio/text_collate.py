@@ -72,6 +72,7 @@ class Flat:
     ids: torch.Tensor
     mask: torch.Tensor | None
     positions: torch.Tensor | None
+    is_pinned: bool = False  # torch's own answer asks the driver, which a forked child must not
 
 
 @runtime_checkable
@@ -167,8 +168,8 @@ class PadCollate:
         counts, sizes = cuts[1:] - cuts[:-1], layout.cuts[1:] - layout.cuts[:-1]
         shapes = np.stack((counts, sizes // counts), axis=1)
         parts = zip(
-            _views(flat.ids, layout.cuts, shapes),
-            _views(flat.mask, layout.cuts, shapes),
+            _views(flat.ids, layout.cuts, shapes, is_pinned=flat.is_pinned),
+            _views(flat.mask, layout.cuts, shapes, is_pinned=flat.is_pinned),
             _views(torch.from_numpy(lengths), cuts, counts[:, None]),
             strict=True,
         )
@@ -231,8 +232,8 @@ class PackCollate:
         counts, sizes = (cuts[1:] - cuts[:-1])[:, None], (layout.cuts[1:] - layout.cuts[:-1])[:, None]
         ends = torch.from_numpy(_sequences(lengths, cuts))
         parts = zip(
-            _views(flat.ids, layout.cuts, sizes),
-            _views(flat.positions, layout.cuts, sizes),
+            _views(flat.ids, layout.cuts, sizes, is_pinned=flat.is_pinned),
+            _views(flat.positions, layout.cuts, sizes, is_pinned=flat.is_pinned),
             _views(ends, cuts + np.arange(len(cuts)), counts + 1),
             _views(torch.from_numpy(lengths), cuts, counts),
             strict=True,
@@ -298,7 +299,9 @@ class ChunkCollate:
         rows = (layout.cuts[1:] - layout.cuts[:-1]) // self.tokens
         shapes = np.stack((rows, np.full_like(rows, self.tokens)), axis=1)
         for ids, mask in zip(
-            _views(flat.ids, layout.cuts, shapes), _views(flat.mask, layout.cuts, shapes), strict=True
+            _views(flat.ids, layout.cuts, shapes, is_pinned=flat.is_pinned),
+            _views(flat.mask, layout.cuts, shapes, is_pinned=flat.is_pinned),
+            strict=True,
         ):
             yield {"input_ids": ids, "attention_mask": mask}
 
@@ -328,14 +331,16 @@ def _sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return sums
 
 
-def _views(flat: torch.Tensor, cuts: NDArray[np.int64], shapes: NDArray[np.int64]) -> Iterator[torch.Tensor]:
+def _views(
+    flat: torch.Tensor, cuts: NDArray[np.int64], shapes: NDArray[np.int64], *, is_pinned: bool = False
+) -> Iterator[torch.Tensor]:
     """
     Views of the elements between two cuts in these shapes.
 
     By DLPack: that takes less time than as_strided, and each view has a storage of its own, so that saving it does
     not save its neighbours. Pinned memory stays torch's, whose allocator has to know it again behind a copy.
     """
-    if flat.is_pinned():
+    if is_pinned:
         parts = torch.split_with_sizes(flat, (cuts[1:] - cuts[:-1]).tolist())
         return (part.view(shape) for part, shape in zip(parts, shapes.tolist(), strict=True))
     return map(from_dlpack, _native.views(flat.numpy(), cuts, shapes))

@@ -81,6 +81,26 @@ def test_a_saved_batch_is_small(path: Path, tmp_path: Path) -> None:
     assert torch.equal(torch.load(tmp_path / "ids.pt"), ids)
 
 
+@pytest.mark.parametrize("collate", COLLATES, ids=repr)
+def test_pinned_batches_stay_torchs(path: Path, collate: TokenCollate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With pin_memory values are the same, and lie in what torch allocated, whose allocator must know them again."""
+    plain = batches_of(FastDataset(path), collate=collate)
+    allocated, empty = [], torch.empty
+
+    def pinned_empty(*size: Any, pin_memory: bool = False, **options: Any) -> torch.Tensor:
+        memory = empty(*size, **options)
+        allocated.extend([memory.untyped_storage().data_ptr()] if pin_memory else [])
+        return memory
+
+    monkeypatch.setattr(torch, "empty", pinned_empty)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    pinned = batches_of(FastDataset(path), collate=collate, pin_memory=True)
+
+    assert all(map(same, plain, pinned))
+    big = [batch[name] for batch in pinned for name in ("input_ids", "attention_mask", "position_ids") if name in batch]
+    assert {each.untyped_storage().data_ptr() for each in big} <= {*allocated}
+
+
 @pytest.mark.parametrize("read", ["map", "pread"])
 def test_a_forked_child_goes_on(path: Path, read: Any) -> None:
     """An iteration begun in the parent goes on in the child, without the parent's threads."""

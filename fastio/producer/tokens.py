@@ -149,6 +149,7 @@ class TokenProducer:
             numbers[:total],
             memory[8 * words :].view(torch.bool) if collate.has_mask else None,
             numbers[total:] if collate.has_positions else None,
+            is_pinned=self._pin_memory,
         )
 
     def batches(self, filled: _Filling, indices: NDArray[np.int64]) -> Iterator[Batch]:
