@@ -318,6 +318,14 @@ class LmdbPages:
     def overflow_pages(self) -> int:
         """Pages of long values so far."""
 
+def tar_members(names: bytes, contents: Sequence[tuple[tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]], tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]]], places: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+    """
+    Write ustar members, header and padding included, to their places in ``out``: of each
+    sample one for each of ``contents``, a pair of spans (buffers, shard, starts, sizes), what
+    stands before the value and the value. ``names`` are joined by NUL. ValueError where one
+    fits no ustar header.
+    """
+
 def crc32(data: Any, value: int = 0) -> int:
     """
     CRC-32 of a contiguous buffer, as zlib.crc32; large ones without the GIL.

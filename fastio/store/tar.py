@@ -46,23 +46,24 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import tarfile
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import crc32
+from fastio._native import Buffers, crc32, tar_members
 from fastio.errors import SchemaError
 from fastio.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
+from fastio.spans import Spans
 from fastio.store.arrays import byte_view
 from fastio.store.atomic import PartialFile
 from fastio.store.format import Columns, Ending, Format, Place, Sizes, Values
 from fastio.store.seal import SEAL_SIZE
+from fastio.store.tar_names import MemberNames
 
 __all__ = ["FORMAT", "INDEX_FOLDER", "TarLayout", "sample_bytes"]
 
@@ -72,8 +73,7 @@ _ABOUT = b"Packed by fastio. The index is at the end; a file without the member 
 _ZEROS = bytes(BLOCK)
 _MAX_NAME = 100
 _MAX_SIZE = 8 << 30  # eleven octal digits
-_EXTENSION = re.compile(r"[a-z0-9]+\Z")
-_ODD = re.compile(r"[%.\x00-\x1f\x7f]")
+_PIECE_BYTES = 4 << 20  # of members that are made at a time
 _LABEL = "label"
 
 # name 100 | mode 8 | uid 8 | gid 8 | size 12 | mtime 12 | checksum 8 | type 1 | link 100 | magic 8 | ... up to 512
@@ -97,30 +97,54 @@ class TarLayout:
         taken = [*self._suffixes.values(), *(suffix for _, suffix in self._columns)]
         if len(set(taken)) < len(taken):
             raise SchemaError(f"{file.path}: fields would share an extension, got {sorted(taken)}; rename a field")
-        self._taken = frozenset(taken)
-        self._stems: set[str] = set()
-        self._starts: dict[str, array[int]] = {f.name: array("q") for f in schema.payload}
+        others = ["" if f.name == self._image else self._suffixes[f.name] for f in schema.payload]
+        self._names = MemberNames([*others, *(suffix for _, suffix in self._columns)], taken, image=self._image or "")
+        self._starts: dict[str, list[NDArray[np.int64]]] = {f.name: [] for f in schema.payload}
         self._member(INDEX_FOLDER + "about", _ABOUT, len(_ABOUT))
 
     def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
         """Write samples: payload fields in the schema's order, then the columns as text."""
-        texts = [(suffix, _texts(columns[name], suffix)) for name, suffix in self._columns]
-        views = {name: spans.views() for name, spans in values.items()}
-        for i, key in enumerate(keys):
-            stem, extension = self._split(key)
-            for field in self._payload:
-                name, value = field.name, views[field.name][i]
-                suffix = extension if name == self._image else self._suffixes[name]
-                prefix = _prefix(field, value.nbytes)
-                start = self._member(f"{stem}.{suffix}", value, value.nbytes, prefix=prefix)
-                self._starts[name].append(start + len(prefix))
-            for suffix, column in texts:
-                self._member(f"{stem}.{suffix}", column[i], len(column[i]))
+        names = self._names.of(keys)
+        contents = [(_prefixes(field, values[field.name].sizes), values[field.name]) for field in self._payload]
+        for name, suffix in self._columns:
+            texts = _texts(columns[name], suffix)
+            contents.append((_joined([b""] * len(keys)), _joined(texts)))
+        for start, stop in _pieces(contents):
+            part = [(prefixes.part(start, stop), spans.part(start, stop)) for prefixes, spans in contents]
+            self._write(names[start * len(contents) : stop * len(contents)], part)
+
+    def _write(self, names: list[str], contents: Sequence[tuple[Spans, Spans]]) -> None:
+        """Write members; natively, where ustar headers are enough for all of them."""
+        sizes = np.stack([prefixes.sizes + spans.sizes for prefixes, spans in contents], axis=1)
+        joined = "\0".join(names)
+        if max(map(len, names)) > _MAX_NAME or not joined.isascii() or sizes.max(initial=0) >= _MAX_SIZE:
+            starts = self._write_one_by_one(names, contents)
+        else:
+            ends = np.cumsum(BLOCK + -(-sizes // BLOCK) * BLOCK).reshape(sizes.shape)
+            places = np.concatenate(([0], ends.ravel()[:-1]))
+            out = np.empty(int(ends[-1, -1]), np.uint8)
+            parts = [(_arrays(prefixes), _arrays(spans)) for prefixes, spans in contents]
+            tar_members(joined.encode("ascii"), parts, places, out)
+            starts = self._file.size + BLOCK + places.reshape(sizes.shape)
+            self._file.write(out)
+        for field, column, (prefixes, _) in zip(self._payload, starts.T, contents, strict=False):
+            self._starts[field.name].append(column + prefixes.sizes)
+
+    def _write_one_by_one(self, names: list[str], contents: Sequence[tuple[Spans, Spans]]) -> NDArray[np.int64]:
+        """The same with extended headers where they are needed; where the contents begin."""
+        views = [(prefixes.views(), spans.views()) for prefixes, spans in contents]
+        starts = np.empty((len(names) // len(contents), len(contents)), np.int64)
+        for at, name in enumerate(names):
+            row, column = divmod(at, len(contents))
+            prefix, value = views[column][0][row], views[column][1][row]
+            starts[row, column] = self._member(name, value, value.nbytes, prefix=prefix.tobytes())
+        return starts
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
         """Where values lie: known when they are appended."""
-        taken = {name: np.array(starts, np.int64) for name, starts in self._starts.items()}
-        self._starts = {name: array("q") for name in taken}
+        none = np.empty(0, np.int64)
+        taken = {name: np.concatenate([none, *starts]) for name, starts in self._starts.items()}
+        self._starts = {name: [] for name in taken}
         return taken
 
     def end_payload(self) -> None:
@@ -161,27 +185,6 @@ class TarLayout:
         self._file.write_parts(parts, len(head) + total + len(padding))
         return start
 
-    def _split(self, key: str) -> tuple[str, str]:
-        """A key's member stem, unlike all before it, and the extension of its image."""
-        folder, slash, name = key.rpartition("/")
-        if not {"", ".", ".."}.isdisjoint(key.split("/")) or _ODD_FOLDER.search(folder):
-            folder, slash, name = "", "", key  # would be another path when extracted
-        plain, dot, extension = name.rpartition(".")
-        extension = extension.lower()
-        if not (dot and plain) or not _EXTENSION.match(extension) or extension in self._taken:
-            plain, extension = name, self._image or ""
-        stem = folder + slash + _escape(plain)
-        if stem.startswith("__"):
-            stem = "%5F" + stem[1:]  # WebDataset takes __x__ for its own
-        if stem in self._stems:
-            stem = folder + slash + _escape(name)
-        number = 1
-        while stem in self._stems:
-            number += 1
-            stem = f"{folder}{slash}{_escape(name)}%~{number}"
-        self._stems.add(stem)
-        return stem, extension
-
 
 def sample_bytes(schema: Schema, sizes: Sizes, count: int) -> NDArray[np.int64]:
     """Bytes of a shard that each sample takes, PAX headers aside."""
@@ -192,19 +195,41 @@ def sample_bytes(schema: Schema, sizes: Sizes, count: int) -> NDArray[np.int64]:
     return total
 
 
-_ODD_FOLDER = re.compile(r"[\x00-\x1f\x7f]")
-
-
-def _escape(name: str) -> str:
-    return _ODD.sub(lambda m: f"%{ord(m[0]):02X}", name).replace("/", "%2F")
-
-
 def _suffix(field: Field) -> str:
     if field.codec in (RAW, TOKENS):
         return f"{field.name}.npy"
     if field.codec == TEXT:
         return "txt" if field.name == "text" else f"{field.name}.txt"
     return field.name
+
+
+def _prefixes(field: Field, sizes: NDArray[np.int64]) -> Spans:
+    """What stands before values of these sizes."""
+    if field.codec not in (RAW, TOKENS):
+        return _joined([b""] * len(sizes))
+    kinds, which = np.unique(sizes, return_inverse=True)
+    of_kinds = _joined([_prefix(field, size) for size in kinds.tolist()])
+    return of_kinds.at(which)
+
+
+def _joined(values: list[bytes]) -> Spans:
+    """Values as spans of one buffer."""
+    sizes = np.array([len(value) for value in values], np.int64)
+    data = np.frombuffer(b"".join(values), np.uint8)
+    return Spans(Buffers([data]), np.zeros(len(values), np.int32), np.cumsum(sizes) - sizes, sizes)
+
+
+def _arrays(spans: Spans) -> tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    return spans.buffers, spans.shard, spans.starts, spans.sizes
+
+
+def _pieces(contents: Sequence[tuple[Spans, Spans]]) -> list[tuple[int, int]]:
+    """Cut a batch into runs of samples whose members take about ``_PIECE_BYTES``."""
+    sizes = sum((BLOCK + prefixes.sizes + spans.sizes for prefixes, spans in contents), np.int64(0))
+    if np.size(sizes) == 0 or not contents:
+        return []
+    cuts = (np.flatnonzero(np.diff(np.cumsum(sizes) // _PIECE_BYTES)) + 1).tolist()
+    return list(pairwise([0, *cuts, np.size(sizes)]))
 
 
 def _prefix(field: Field, size: int) -> bytes:

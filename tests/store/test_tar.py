@@ -18,9 +18,12 @@ import webdataset
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fastio._native import tar_members
 from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreNotFound
 from fastio.schema import BYTES, COLUMN, IMAGE, RAW, Field, Schema
 from fastio.store import SampleBatch, create_store, open_store
+from fastio.store.tar import _arrays, _header
+from fastio.store.tar_names import MemberNames, _NumberedKeys
 from fastio.store.verify import verify_store
 from tests.store.build import (
     LABELLED,
@@ -36,7 +39,7 @@ from tests.store.build import (
 )
 from tests.store.conformance import StoreConformance
 
-_KEYS = st.text("ab./%_é\n\x7fPNG", min_size=1, max_size=14) | st.sampled_from(
+_KEYS = st.text("ab01./%_é\n\x7fPNG", min_size=1, max_size=14) | st.sampled_from(
     [
         "__a__/b.png",
         "__a__",
@@ -124,6 +127,46 @@ def test_names_of_ordinary_files(tmp_path: Path) -> None:
     ]
     with open_store(path) as store:
         assert keys == store.keys(range(len(keys)))
+
+
+@settings(max_examples=200)
+@given(st.lists(_KEYS | st.text("a.01/_%", min_size=1, max_size=8), max_size=12))
+def test_numbered_keys_are_split_as_all_others(keys: list[str]) -> None:
+    """What is remembered of the last key changes no name."""
+    quick, plain = (MemberNames(["", "cls"], {"image", "cls"}, image="image") for _ in range(2))
+    for key in keys:
+        plain._numbered = _NumberedKeys()
+        assert quick.of([key]) == plain.of([key])
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1200)), max_size=8), st.integers(1, 3))
+def test_native_members_are_the_plain_ones(sizes: list[tuple[int, int]], columns: int) -> None:
+    """Header, content, padding, to the bit."""
+    rng = random.Random(1)
+    values = [[(rng.randbytes(a), rng.randbytes(b)) for a, b in sizes] for _ in range(columns)]
+    names = [f"s{row}.{column}" for row in range(len(sizes)) for column in range(columns)]
+    parts = [tuple(_arrays(make_spans([v[k] for v in column])) for k in (0, 1)) for column in values]
+    expected = io.BytesIO()
+    places = []
+    for row in range(len(sizes)):
+        for column in range(columns):
+            places.append(expected.tell())
+            content = b"".join(values[column][row])
+            expected.write(_header(names[len(places) - 1], len(content)) + content + bytes(-len(content) % 512))
+    out = np.full(expected.tell(), 7, np.uint8)
+    tar_members("\0".join(names).encode(), parts, np.array(places, np.int64), out)
+    assert out.tobytes() == expected.getvalue()
+
+
+def test_members_that_fit_no_header() -> None:
+    """ValueError, and nothing is written, for a long name, a small buffer, a wrong count."""
+    part = (_arrays(make_spans([b""])), _arrays(make_spans([b"x"])))
+    out = np.full(1024, 7, np.uint8)
+    for name, place in (("n" * 101, 0), ("n", 1), ("n", -1), ("a\0b", 0)):
+        with pytest.raises(ValueError, match=r"member 0 fits no ustar header|names"):
+            tar_members(name.encode(), [part], np.array([place]), out)
+    assert (out == 7).all()
 
 
 def test_gnu_tar_extracts_it(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""How the members of a tar shard are called, so that every tool groups them into the samples that they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from fastio._native import KeySet
+
+__all__ = ["MemberNames"]
+
+_EXTENSION = re.compile(r"[a-z0-9]+\Z")
+_ODD = re.compile(r"[%.\x00-\x1f\x7f]")
+_ODD_FOLDER = re.compile(r"[\x00-\x1f\x7f]")
+_DIGITS = "0123456789"
+
+
+class MemberNames:
+    """
+    Stems of samples, each unlike all before, and the names of their members.
+
+    ``suffixes`` are those of a sample's members, "" for a picture's, which keeps its own extension, or gets ``image``;
+    ``taken`` are extensions that no picture may have.
+    """
+
+    def __init__(self, suffixes: Sequence[str], taken: Iterable[str], *, image: str) -> None:
+        self._suffixes = suffixes
+        self._taken = frozenset(taken)
+        self._image = image
+        self._stems = KeySet()
+        self._numbered = _NumberedKeys()
+
+    def of(self, keys: Sequence[str]) -> list[str]:
+        """Names of the members of these samples, a sample's one after the other."""
+        names = []
+        for key in keys:
+            stem, extension = self._numbered.split(key) or self._split(key)
+            stem = self._unlike_before(stem, key)
+            names += [f"{stem}.{suffix or extension}" for suffix in self._suffixes]
+        return names
+
+    def _split(self, key: str) -> tuple[str, str]:
+        """A key's member stem and the extension of its image."""
+        folder, name = _apart(key)
+        plain, dot, extension = name.rpartition(".")
+        extension = extension.lower()
+        if not (dot and plain) or not _EXTENSION.match(extension) or extension in self._taken:
+            plain, extension = name, self._image
+        stem = folder + _escape(plain)
+        if stem.startswith("__"):
+            stem = "%5F" + stem[1:]  # WebDataset takes __x__ for its own
+        self._numbered.remember(key, stem, extension)
+        return stem, extension
+
+    def _unlike_before(self, stem: str, key: str) -> str:
+        """The stem, or, where an earlier sample has it, the whole key's, and then with a number."""
+        number = 0
+        while self._stems.insert(stem.encode("utf-8", "surrogateescape")) is not None:
+            folder, name = _apart(key)
+            number += 1
+            stem = folder + _escape(name) + (f"%~{number}" if number > 1 else "")
+        return stem
+
+
+class _NumberedKeys:
+    """Splits keys that differ from the last one in the number at their end only: lines, rows, chunks of a text."""
+
+    def __init__(self) -> None:
+        self._head: str | None = None
+        self._stem = self._extension = ""
+
+    def remember(self, key: str, stem: str, extension: str) -> None:
+        """What a key was split into, if another number at its end cannot become, or be, an extension."""
+        head = key.rstrip(_DIGITS)
+        plain, dot, end = head.rpartition("/")[2].rpartition(".")
+        digits = len(key) - len(head)
+        is_alike = digits > 0 and (not (dot and plain) or not _EXTENSION.match(end.lower() + "0"))
+        self._head = head if is_alike else None
+        self._stem, self._extension = stem[: len(stem) - digits], extension
+
+    def split(self, key: str) -> tuple[str, str] | None:
+        """Stem and extension; None for another kind of key."""
+        head = key.rstrip(_DIGITS)
+        if head != self._head or len(head) == len(key):
+            return None
+        return self._stem + key[len(head) :], self._extension
+
+
+def _apart(key: str) -> tuple[str, str]:
+    """A key's folder with its slash, and its name: all of it where it would be another path when extracted."""
+    folder, slash, name = key.rpartition("/")
+    if not {"", ".", ".."}.isdisjoint(key.split("/")) or _ODD_FOLDER.search(folder):
+        return "", key
+    return folder + slash, name
+
+
+def _escape(name: str) -> str:
+    return _ODD.sub(lambda m: f"%{ord(m[0]):02X}", name).replace("/", "%2F")
