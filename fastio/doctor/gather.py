@@ -12,6 +12,7 @@ from fastio.doctor.facts import (
     Facts,
     GpuFacts,
     LoaderFacts,
+    MachineFacts,
     MakingFacts,
     ModelFacts,
     StepFacts,
@@ -21,6 +22,7 @@ from fastio.doctor.probe import CAN_WATCH, BatchCost, read_costs
 from fastio.doctor.session import Seen
 from fastio.doctor.watch import LoaderWatch
 from fastio.loader import FastLoader
+from fastio.machine import available_cpus
 from fastio.measure.trace import StepBreakdown
 from fastio.prefetch import DevicePrefetcher
 
@@ -37,7 +39,7 @@ def facts_of(seen: Seen) -> Facts:
         trace=trace,
         loader=None if seen.watch is None else _loader(seen, seen.watch),
         model=model,
-        machine=None if surroundings is None else surroundings.machine,
+        machine=MachineFacts(cpus=available_cpus()) if surroundings is None else surroundings.machine,
         gpus=() if surroundings is None else _own(surroundings.gpus, model),
         sources=("times from StepTimer", *(() if surroundings is None else surroundings.sources)),
         unknown=tuple(_unknown(seen)),
@@ -88,7 +90,8 @@ def _loader(seen: Seen, watch: LoaderWatch) -> LoaderFacts:
     inner = (watch.inner or watch).loader
     source = inner.batches if isinstance(inner, DevicePrefetcher) else inner
     name = type(watch.loader).__name__
-    own_cpu = seen.own_cpu_s / seen.waited_s if seen.waited_s > 0 else None
+    # Two clocks of the kernel, which differ a little: never more than all of it.
+    own_cpu = min(1.0, seen.own_cpu_s / seen.waited_s) if seen.waited_s > 0 else None
     if isinstance(source, FastLoader):
         return LoaderFacts(
             kind="FastLoader",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fastio.doctor.facts import Facts, LoaderFacts, MachineFacts, StepFacts, TraceFacts
 from fastio.doctor.findings import Advice, Part
 from fastio.doctor.loading import SATURATED_PERCENT, pace
-from fastio.units import counted
+from fastio.units import counted, size
 
 __all__ = ["LOADING_RULES", "LoadingRule"]
 
@@ -177,13 +177,9 @@ def local_disk(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice |
         reason = "the loop waits, and this process's CPUs do not work"
     else:
         share = making.blocked_s / making.batch_s
-        read = (
-            f"{making.read_bytes / 1e6:,.1f} MB of it came from disks"
-            if making.read_bytes
-            else "no disk of here was read"
-        )
         reason = (
-            f"{share:.0%} of the time for a batch is waiting without a CPU: for a disk, the network or a lock; {read}"
+            f"{share:.0%} of the time for a batch is waiting, not for a CPU: for a disk, the network or a lock; "
+            f"{size(making.read_bytes)} of a batch came from this machine's disks"
         )
     return Advice(
         "measure the disk; copy the data to a local one, or keep it in memory",
@@ -258,5 +254,5 @@ LOADING_RULES: tuple[LoadingRule, ...] = (
 
 
 def _batch(facts: Facts) -> str:
-    size = (facts.step or StepFacts()).samples_per_step
-    return "256" if not size else f"{size:.0f}"
+    samples = (facts.step or StepFacts()).samples_per_step
+    return "256" if not samples else f"{samples:.0f}"

@@ -147,6 +147,7 @@ def test_a_training_that_ends_early() -> None:
     assert facts.step is not None
 
     assert facts.step.steps == 3
+    assert facts.machine is not None
     assert "it ended after 3 steps" in facts.unknown[0]
 
 
