@@ -38,8 +38,9 @@ class LengthBucketSampler(PlannedSampler):
     * The plan is a function of lengths, seed, epoch and world size alone; all ranks make the same one. With
       ``max_tokens`` and several windows the number of batches may differ between epochs.
 
-    Under transformers' Trainer with several processes, whose accelerate shares batches out itself, pass ``rank=0,
-    world_size=1``.
+    In a DataLoader under accelerate or transformers with several processes, which share batches out themselves, pass
+    ``rank=0, world_size=1``; under Lightning ``Trainer(use_distributed_sampler=False)``. A FastLoader from
+    ``fastio.integrations`` needs neither.
     """
 
     def __init__(  # noqa: PLR0913 - the names of torch's samplers, which its users know

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,9 +13,9 @@ from fastio.integrations.packages import imported
 from fastio.integrations.prepared import PreparedLoader
 
 if TYPE_CHECKING:
-    from transformers import Trainer
+    from transformers import Trainer, TrainerCallback
 else:
-    imported("transformers", extra="transformers")
+    TrainerCallback = imported("transformers", extra="transformers").TrainerCallback
 
 __all__ = ["as_inputs", "language_model_inputs", "use_loaders"]
 
@@ -68,13 +67,41 @@ def use_loaders(
     random transforms each time.
     """
     if train is not None:
-        trainer.get_train_dataloader = partial(_train_loader, trainer, train, inputs)
+        trainer.get_train_dataloader = _Training(trainer, train, inputs)
+        trainer.add_callback(_ResumedEpoch())
     if evaluate is not None:
         trainer.get_eval_dataloader = _Evaluation(trainer, evaluate, inputs)
 
 
-def _train_loader(trainer: Trainer, factory: LoaderFactory, inputs: Inputs) -> PreparedLoader:
-    return _prepared(trainer, factory, inputs, name="train_batch_size", expected=trainer.args.train_batch_size)
+class _ResumedEpoch(TrainerCallback):  # type: ignore[misc] # see the overrides of mypy
+    """
+    Sets the epoch that a checkpoint was saved in, before the Trainer skips that epoch's first batches.
+
+    transformers 5.1 names the epoch to what ``skip_first_batches`` returns, which passes it on to nobody.
+    """
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, train_dataloader: PreparedLoader | None = None, **_: Any
+    ) -> None:
+        if isinstance(train_dataloader, PreparedLoader):
+            train_dataloader.set_epoch(int(state.epoch or 0))
+
+
+class _Training:
+    """``get_train_dataloader``: a loader for each training; the one before it is closed."""
+
+    def __init__(self, trainer: Trainer, factory: LoaderFactory, inputs: Inputs) -> None:
+        self._trainer = trainer
+        self._factory = factory
+        self._inputs = inputs
+        self._loader: PreparedLoader | None = None
+
+    def __call__(self) -> PreparedLoader:
+        if self._loader is not None:
+            self._loader.close()
+        expected = self._trainer.args.train_batch_size
+        self._loader = _prepared(self._trainer, self._factory, self._inputs, name="train_batch_size", expected=expected)
+        return self._loader
 
 
 class _Evaluation:

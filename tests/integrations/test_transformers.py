@@ -114,6 +114,18 @@ def test_resumed_at_the_next_batch(
     assert sum(map(len, second.model.seen)) == loader.stats.samples
 
 
+def test_trained_twice(store: Path, tmp_path: Path, expected: list[list[int]]) -> None:
+    """Another training begins anew, and closes the loader of the first."""
+    trainer = trainer_of(store, tmp_path)
+    trainer.train()
+    first = trainer.callback_handler.train_dataloader
+    trainer.train()
+
+    assert expected * 2 == trainer.model.seen
+    with pytest.raises(ValueError, match="closed"):
+        next(iter(first))
+
+
 def test_evaluation_has_every_sample_once(store: Path, tmp_path: Path) -> None:
     """Predictions are those of all samples in order, at each evaluation; another data set goes the Trainer's way."""
     trainer = trainer_of(store, tmp_path, num_train_epochs=2, eval_strategy="epoch")
