@@ -1,17 +1,19 @@
-"""What a GPU shows: normalising against copying on the card, and copies to it hidden behind steps. Prints one JSON.
+"""What a GPU shows, in one command: five figures, a table, and all rounds as JSON in benchmarks/results.
 
-python -m benchmarks.gpu [--rounds 7] > gpu.json        (about a minute; --device cpu --batch 8 --side 32 tries it out)
+python -m benchmarks.gpu [--rounds 7]                    (some minutes; --device cpu --tiny tries it out anywhere)
 
-Rates on the card are bytes read and written per second. All cases of a round are measured in turn; the figures are
-medians over rounds, with the fastest and the slowest.
+1. Normalising against copying on the card, in bytes read and written per second. 2. Copies to it hidden behind steps.
+3. The small CNN on CIFAR-like pictures, from a store and from files. 4. ResNet-50 between its two limits. 5. JPEGs
+decoded by the GPU. All cases of a round are measured in turn; figures are medians over rounds.
 """
 
 from __future__ import annotations
 
-import json
+import datetime
 import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
@@ -20,7 +22,11 @@ from typing import Any
 import click
 import numpy as np
 import torch
+from rich.console import Console
+from rich.table import Table
 
+from benchmarks.gpu_training import Sizes, cifar_cnn, decoding, resnet
+from benchmarks.report import write_result
 from fastio import DevicePrefetcher, FastLoader, create_store
 from fastio._native import Buffers
 from fastio.device.lane import lane_to
@@ -41,27 +47,64 @@ WARM_UP = 5
 Case = Callable[[], float]
 
 
+RESULTS = Path(__file__).parent / "results"
+TINY = Sizes(rounds=1, steps=2, pngs=24, photos=12, batch=4, photo_batch=2, crop=32, short_side=40, workers=(0,))
+
+
 @click.command()
 @click.option("--rounds", default=7, show_default=True, help="Rounds, all cases in turn in each.")
 @click.option("--device", default="cuda", show_default=True, help="Where to measure.")
-@click.option("--batch", default=256, show_default=True, help="Pictures of a batch.")
-@click.option("--side", default=224, show_default=True, help="Their height and width.")
-def main(rounds: int, device: str, batch: int, side: int) -> None:
-    """Measure and print."""
+@click.option("--tiny", is_flag=True, help="So little that it only shows that everything runs.")
+@click.option("--out", type=click.Path(path_type=Path), help="The JSON; by default in benchmarks/results.")
+def main(rounds: int, device: str, tiny: bool, out: Path | None) -> None:
+    """Measure, print a table, and keep all rounds."""
     try:
         where = lane_to(device).device
     except ValueError as exc:
         raise click.ClickException(str(exc)) from exc
     torch.backends.cuda.matmul.allow_tf32 = True
-    with tempfile.TemporaryDirectory() as folder:
+    sizes, batch, side = (TINY, 4, 16) if tiny else (Sizes(rounds=rounds), 256, 224)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         result = {
-            "machine": _machine(where),
-            "settings": {"rounds": rounds, "batch": batch, "side": side, "buffers": BUFFERS, "steps": STEPS},
-            "normalise": _normalise(where, rounds, batch, side),
-            "overlap": _overlap(where, rounds, batch, side),
-            "loader": _loader(where, rounds, batch, side, Path(folder)),
+            "gpu": _machine(where),
+            "settings": {"sizes": asdict(sizes), "batch": batch, "side": side, "buffers": BUFFERS, "steps": STEPS},
+            "normalise": _normalise(where, sizes.rounds, batch, side),
+            "overlap": _overlap(where, sizes.rounds, batch, side),
+            "loader": _loader(where, sizes.rounds, batch, side, folder),
+            "cifar_cnn": cifar_cnn(where, folder, sizes),
+            "resnet50": resnet(where, folder, sizes),
+            "decoding": decoding(where, folder, sizes),
         }
-    print(json.dumps(result, indent=1))
+    Console().print(_table(result))
+    path = out or RESULTS / f"{datetime.date.today().isoformat()}-gpu.json"
+    write_result(path, result)
+    Console().print(f"all rounds: {path}")
+
+
+def _table(result: dict[str, Any]) -> Table:
+    """The figures, and what they should be."""
+    table = Table("figure", "measured", "wanted")
+    table.add_row("normalise, of copying", f"{result['normalise']['of_copy']['one_pass channels_last']:.3f}", ">= 0.8")
+    for name, case in result["overlap"].items():
+        table.add_row(f"step, of its limit: {name}", f"{case['prefetcher_of_limit']:.3f}", "<= 1.02")
+    table.add_row("waiting for the loader", f"{result['loader']['waiting_share']:.2%}", "< 0.23 %")
+    for name, case in result["cifar_cnn"].items():
+        use = case["gpu_use_percent"]
+        words = f"{case['step_ms']:.2f} ms, {case['loading_share']:.1%} waiting"
+        table.add_row(f"CNN: {name}", words if use is None else f"{words}, GPU {use:.0f} %", "")
+    for name, rates in result["resnet50"]["images_per_s"].items():
+        table.add_row(f"ResNet-50: {name}", f"{statistics.median(rates):,.0f} images/s", "")
+    table.add_row("ResNet-50, of its limit", f"{result['resnet50']['of_limit']:.3f}", "")
+    decoding = result["decoding"]
+    if "left_out" in decoding:
+        table.add_row("decoding", decoding["left_out"], "")
+        return table
+    for name, rates in decoding["images_per_s"].items():
+        table.add_row(f"crops, decoded by {name}", f"{statistics.median(rates):,.0f} images/s", "")
+    apart = decoding["levels_apart"]
+    table.add_row("their pixels apart, levels", f"mean {apart['mean']:.2f}, most {apart['most']}", "")
+    return table
 
 
 def _machine(device: torch.device) -> dict[str, Any]:

@@ -128,6 +128,18 @@ def test_a_batch_of_more_than_two_gigabytes() -> None:
     assert [1.0, 2.0] == [float(got[0].unique()), float(got[-1].unique())]
 
 
+def test_more_pictures_than_a_grid_is_high() -> None:
+    """A batch may have more pictures than CUDA's second dimension, 65,535, has blocks."""
+    count = 70_000
+    images = (torch.arange(count, device="cuda") % 251).to(torch.uint8)[:, None, None, None].repeat(1, 3, 4, 4)
+    recipe = Recipe([RandomCrop(3), ToDtype(torch.float32)], seed=7)
+    drawn = map_tensors(torch.Tensor.cuda, recipe.draw([images], np.arange(count), 0))
+    got = recipe.run([images], drawn)[0]
+
+    assert (count, 3, 3, 3) == got.shape
+    assert torch.equal(images[:, 0, 0, 0].float(), got.mean((1, 2, 3)))
+
+
 def test_the_layer() -> None:
     """The first layer of a half network takes uint8 pictures."""
     images = pictures().to("cuda")

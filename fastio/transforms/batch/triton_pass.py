@@ -43,11 +43,14 @@ def triton_pass(
     out = torch.empty(shape, dtype=finish.dtype, device=images.device, memory_format=torch.channels_last)
     count = channels * target.height * target.width
     plans = images if rows is None else rows.contiguous()  # not read without plans
-    _placed[(triton.cdiv(count, _BLOCK), len(images))](
+    blocks = triton.cdiv(count, _BLOCK)
+    # One dimension: CUDA's second one ends at 65,535, and a batch of small pictures may have more.
+    _placed[(blocks * len(images),)](
         images,
         out,
         plans,
         count,
+        blocks,
         *images.stride(),
         *scale,
         *bias,
@@ -94,7 +97,7 @@ def _flat(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - Triton pas
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _placed(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - as above
-    images, out, plans, count,
+    images, out, plans, count, blocks,
     stride_b, stride_c, stride_y, stride_x,
     scale_0, scale_1, scale_2, scale_3,
     bias_0, bias_1, bias_2, bias_3,
@@ -103,8 +106,8 @@ def _placed(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - as above
     columns: tl.constexpr, has_plans: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """One picture's values as they lie in channels_last memory, each fetched from where its plan says."""
-    sample = tl.program_id(1).to(tl.int64)
-    place = tl.program_id(0) * block + tl.arange(0, block)
+    sample = (tl.program_id(0) // blocks).to(tl.int64)
+    place = tl.program_id(0) % blocks * block + tl.arange(0, block)
     channel = place % channels
     x = (place // channels) % out_width
     y = place // (channels * out_width)
