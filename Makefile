@@ -23,6 +23,7 @@ demo: setup ## Make 10,000 PNGs, pack them into three formats, compare reading t
 	$(BIN)/python -m benchmarks.demo
 
 test: native-test ## Run the whole test suite
+	tests/install_browser.sh
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 native-test: setup ## Build the C++ core without Python under ASan and UBSan, run its tests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -40,7 +41,7 @@ def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
 
     report = measure_disk(path, size_bytes=size_bytes, files=files)
     said = {**dataclasses.asdict(report), "sequential_bytes_per_s": report.sequential_bytes_per_s}
-    write_html(lambda: disk_page(said))
+    write_html(lambda: disk_page(said | {"path": str(Path(path).resolve())}))
     if as_json:
         echo_json("bench.disk", said)
     else:

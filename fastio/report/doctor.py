@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from fastio.report.page import Code, Heading, Page, Part, Plot, Prose, Section, Series, Share, Shares, Table, verdict_of
 from fastio.report.steps import ms, rate, timeline_plot
 from fastio.units import counted, gain, quantity
 
 __all__ = ["doctor_page"]
+
+_ROLES: Mapping[str, Literal["loading", "training"]] = {"waiting for data": "loading", "training": "training"}
 
 
 def doctor_page(said: Mapping[str, Any]) -> Page:
@@ -25,7 +27,7 @@ def doctor_page(said: Mapping[str, Any]) -> Page:
 
 def _figures(said: Mapping[str, Any]) -> list[tuple[str, str]]:
     step = said["facts"]["step"] or {}
-    found = [] if said["part"] is None else [("slow part of loading", said["part"])]
+    found = [] if said["part"] is None else [("slow part of loading", said["part"].replace("_", " "))]
     loading, training = step.get("loading_s"), step.get("training_s")
     if loading is not None and training:
         found += [("waits for data", f"{loading / (loading + training):.1%}"), ("training a step", ms(training))]
@@ -68,7 +70,7 @@ def _evidence(evidence: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
     for group, caption in (("step", "Of a step"), ("batch", "Of the time for a batch, where it is made")):
         shares = [each for each in evidence if each["group"] == group and each["share"] is not None]
         if shares:
-            found = [Share(each["name"], each["value"], ms(each["value"])) for each in shares]
+            found = [Share(each["name"], each["value"], ms(each["value"]), _ROLES.get(each["name"])) for each in shares]
             parts.append(Shares(caption, "mean", found))
     others = [
         (each["group"], each["name"], quantity(each["value"], each["unit"]))

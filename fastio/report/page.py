@@ -118,11 +118,12 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One part of a whole."""
+    """One part of a whole; without a role it has the colour of its place."""
 
     name: str
     value: float
     text: str
+    role: Literal["loading", "training"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
