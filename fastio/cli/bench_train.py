@@ -44,7 +44,7 @@ def train(
     as_json: bool,
 ) -> None:
     """
-    Train a network on DATA: samples per second, waiting, and the loss.
+    Train a network on DATA. Samples per second, waiting, and the loss.
 
     cifar10cnn has four convolutions (Adam 1e-4, batches of 128); resnet50 is version 1.5 (SGD, batches of 256);
     transformer tells the next token of token ids (AdamW, batches of 32). DATA is a store, a folder of picture files or
