@@ -293,6 +293,19 @@ def test_large_batches_are_decoded_in_parts(store: Path, gpu: FakeGpu, monkeypat
     assert torch.equal(expected[1], got[1])
 
 
+def test_a_forked_child(store: Path, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forked child, which has neither the GPU nor the threads, is told so instead of waiting for ever."""
+    with on_gpu(store, transforms=[Resize((8, 8))]) as loader:
+        inherited = iter(loader)
+        next(inherited)
+        with monkeypatch.context() as child:
+            child.setattr("fastio.producer.device_decode.os.getpid", lambda: -1)
+            for iterator in (inherited, iter(loader)):
+                with pytest.raises(RuntimeError, match="forked child"):
+                    next(iterator)
+        assert 4 == len(list(loader))
+
+
 def test_what_cannot_be(store: Path, gpu: FakeGpu, tmp_path: Path) -> None:
     """Options that decode="device" cannot fulfil are one line when the loader is built."""
     with pytest.raises(ValueError, match="expected 'cpu' or 'device'"):

@@ -93,19 +93,28 @@ class DeviceDecodeProducer:
 
     def close(self) -> None:
         """Join the threads; batches not yet begun are dropped."""
-        if self._pid == os.getpid():
+        if not self.is_inherited:
             self._executor.shutdown(cancel_futures=True)
             self._pool.close()
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[_Decoding]:
         """Start one batch at each step."""
-        if self._pid != os.getpid():
+        self.check_process()
+        for part in batches.slices():
+            yield _Decoding(self, self._executor.submit(self._prepare, batches.indices[part], epoch))
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child's copy, which has neither the threads nor the GPU."""
+        return self._pid != os.getpid()
+
+    def check_process(self) -> None:
+        """RuntimeError in a forked child."""
+        if self.is_inherited:
             raise RuntimeError(
                 f"{self._dataset.store.path}: a forked child cannot use its parent's GPU; build the loader in the "
                 f"child, and start that by spawn"
             )
-        for part in batches.slices():
-            yield _Decoding(self, self._executor.submit(self._prepare, batches.indices[part], epoch))
 
     def _prepare(self, indices: NDArray[np.int64], epoch: int) -> _Prepared:
         """All that needs no device, in one of our threads."""
@@ -252,8 +261,10 @@ class _Decoding:
 
     def cancel(self) -> None:
         """Does not begin, where it has not yet."""
-        self._future.cancel()
+        if not self._producer.is_inherited:
+            self._future.cancel()
 
     def result(self) -> Made:
         """The batch, when the device gets there."""
+        self._producer.check_process()
         return self._producer.finish(self._future.result())
