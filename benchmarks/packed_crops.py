@@ -34,8 +34,8 @@ YARDSTICK = "whole picture by libjpeg-turbo, scalar resize"
 FORMS = {
     "as they are": None,
     "--restart 8": Transcode(restart=8),
+    "--short-side 256 --restart 0": Transcode(short_side=256, resized_restart=0),
     "--short-side 256": Transcode(short_side=256),
-    "--short-side 256 --restart 8": Transcode(short_side=256, restart=8),
 }
 _SIZE = 224
 

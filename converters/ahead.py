@@ -32,7 +32,8 @@ def chunks_through(
         if stage is None:
             yield from chunks
             return
-        with closing(begun_ahead(stage.begin(chunk, source.schema, pool) for chunk in chunks)) as changed:
+        parts = (part for chunk in chunks for part in stage.parts(chunk, source.schema))
+        with closing(begun_ahead(stage.begin(part, source.schema, pool) for part in parts)) as changed:
             yield from changed
 
 

@@ -37,11 +37,6 @@ class Stage(Protocol):
     """
 
     @property
-    def growth(self) -> int:
-        """About how many bytes a byte becomes: chunks are the smaller for it."""
-        ...
-
-    @property
     def source_bytes(self) -> int:
         """Bytes, as the source has them, of what has been given on."""
         ...
@@ -51,9 +46,13 @@ class Stage(Protocol):
         """JSON for the store: the options, and what was done."""
         ...
 
+    def parts(self, chunk: Chunk, schema: Schema) -> Sequence[Chunk]:
+        """The chunk in pieces, in order, none of which becomes much larger than a chunk of a source is."""
+        ...
+
     def begin(self, chunk: Chunk, schema: Schema, pool: ThreadPool) -> Callable[[], Chunk]:
         """
-        Begin to work on a chunk of the source's ``schema``; the result waits for it and gives the new chunk.
+        Begin to work on such a piece, of the source's ``schema``; the result waits for it and gives the new chunk.
 
         What is found to be damaged becomes a problem of the chunk.
         """

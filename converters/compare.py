@@ -55,7 +55,7 @@ def compare(
             f"{store.path} has {[f.name for f in store.schema.payload]}: nothing to compare"
         )
     has_labels = "label" in source.schema and "label" in store.schema
-    pieces = source.chunks(_CHUNK_BYTES // (stage.growth if stage else 1), _CHUNK_SAMPLES)
+    pieces = source.chunks(_CHUNK_BYTES, _CHUNK_SAMPLES)
     with closing(chunks_through(source, pieces, stage, pool)) as chunks:
         return compare_chunks(
             store,

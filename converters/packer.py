@@ -147,7 +147,7 @@ def _chunks(source: Source, stage: Stage | None, jobs: int | None) -> Generator[
 
     When the packer leaves early, the threads end before its files are removed.
     """
-    pieces = source.chunks(CHUNK_BYTES // (stage.growth if stage else 1), CHUNK_SAMPLES)
+    pieces = source.chunks(CHUNK_BYTES, CHUNK_SAMPLES)
     with (
         closing(_native.ThreadPool(jobs or min(available_cpus(), MAX_JOBS))) as pool,
         closing(chunks_through(source, pieces, stage, pool)) as chunks,

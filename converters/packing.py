@@ -28,10 +28,12 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
     if packing.get("raw"):
         lines.append(f"decoded: {pictures.get('decoded', 0):,} pictures as raw pixels; the original bytes are not kept")
     if side is not None:
+        every = packing.get("resized_restart", packing.get("restart", 0))
+        markers = f"a restart marker every {every} MCUs" if every else "no restart markers"
         lines.append(
             f"made smaller, with loss: {pictures.get('resized', 0):,} pictures to a {side.replace('_', ' ')} of "
-            f"{packing[side]}, JPEG quality {packing.get('quality')}, {packing.get('subsampling')}; the original bytes "
-            f"are not kept"
+            f"{packing[side]}, JPEG quality {packing.get('quality')}, {packing.get('subsampling')}, {markers}; the "
+            f"original bytes are not kept"
         )
     if "restart" in packing:
         these = "these, and " if side is not None else ""

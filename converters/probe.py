@@ -17,7 +17,6 @@ KIND_NAMES = ("unknown", "JPEG", "PNG", "GIF", "BMP", "WebP", "TIFF", "PNM")
 _DECODE_PROBLEMS = {
     _native.TRUNCATED: "cannot be decoded: its data end too early",
     _native.CORRUPT: "cannot be decoded: its data are damaged",
-    _native.UNSUPPORTED: "cannot be written anew: there is not enough memory for it",
     _native.BAD_SHAPE: "decodes to another size than its header announces",
     _native.NOT_IMAGE: "is not an image",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.base import Chunk, Problem
+from fastio.converters.cut import cut
 from fastio.converters.probe import decode_problem
+from fastio.errors import SourceError
 from fastio.schema import IMAGE, RAW, Field, Schema
 from fastio.spans import Spans
 from fastio.store.base import SampleBatch
 
 __all__ = ["Raw", "RawStage"]
 
+PART_BYTES = 8 << 20  # of pixels that are decoded, held and written as one piece of work
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_DEPTH = 24  # the byte of a PNG that says how many bits a sample has
 _PILLOW_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -44,7 +47,6 @@ class RawStage:
     """Decodes the pictures of chunks on native threads. Satisfies ``fastio.converters.base.Stage``."""
 
     options: Raw
-    growth: int = 8  # a JPEG of a photo is about a tenth of its pixels
     source_bytes: int = 0
     _pictures: int = 0
     _firsts: dict[str, tuple[str, _Shape]] = field(default_factory=dict)  # key and shape that all others must have
@@ -63,6 +65,20 @@ class RawStage:
     def record(self) -> Mapping[str, Any]:
         """That pixels are kept, and of how many pictures."""
         return {**self.options.to_json(), "source_bytes": self.source_bytes, "pictures": {"decoded": self._pictures}}
+
+    def parts(self, chunk: Chunk, schema: Schema) -> Sequence[Chunk]:
+        """The chunk, cut by what its pixels take: a small file may hold a large picture."""
+        size_bytes = np.zeros(len(chunk.batch.keys), np.int64)
+        for each in schema.payload:
+            if each.codec == IMAGE:
+                size_bytes += chunk.batch.shapes[each.name].astype(np.int64).prod(axis=1)
+        pieces = cut(size_bytes, PART_BYTES, max(len(size_bytes), 1))
+        if len(pieces) < 2:
+            return [chunk]
+        return [
+            Chunk(chunk.batch.at(np.arange(piece.start, piece.stop)), chunk.problems if piece.start == 0 else ())
+            for piece in pieces
+        ]
 
     def begin(self, chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
         """Begin to decode the pictures of one chunk."""
@@ -104,8 +120,15 @@ class RawStage:
     def _submit(
         self, spans: Spans, shape: _Shape, pool: _native.ThreadPool
     ) -> tuple[_native.Job, NDArray[np.uint8], NDArray[np.int32]]:
-        size = max(1, len(spans) * shape[0] * shape[1] * shape[2])
-        out = self._ring.acquire(size)[: len(spans) * shape[0] * shape[1] * shape[2]].reshape(len(spans), *shape)
+        size = len(spans) * shape[0] * shape[1] * shape[2]
+        try:
+            memory = self._ring.acquire(max(size, 1))
+        except MemoryError as exc:
+            raise SourceError(
+                f"there is not enough memory for the pixels of {len(spans)} pictures of {_shown(shape)} ({size:,} "
+                f"bytes); pack without --raw"
+            ) from exc
+        out = memory[:size].reshape(len(spans), *shape)
         status = np.zeros(len(spans), np.int32)
         job = _native.decode_images(spans.buffers, spans.shard, spans.starts, spans.sizes, None, out, status, pool)
         return job, out, status

@@ -14,6 +14,7 @@ from fastio import _native
 from fastio.converters.base import Chunk, Problem
 from fastio.converters.probe import KIND_NAMES, decode_problem
 from fastio.converters.scan import image_kind
+from fastio.errors import SourceError
 from fastio.schema import IMAGE, Schema
 from fastio.spans import Spans
 from fastio.store.base import SampleBatch
@@ -50,11 +51,13 @@ class Transcode:
 
     ``restart`` puts a marker into JPEGs every so many MCUs (blocks of 8x8 to 16x16 pixels), without touching a pixel:
     the loader then decodes only those that a crop needs. ``short_side`` or ``max_side`` bounds a side in pixels: larger
-    JPEGs and PNGs are resized (antialiased, bilinear, as ``Resize`` does) and become JPEGs of ``quality``; smaller
-    ones keep their pixels. EXIF, ICC profiles and comments of JPEGs stay. What cannot be written anew is kept as it is.
+    JPEGs and PNGs are resized (antialiased, bilinear, as ``Resize`` does) and become JPEGs of ``quality``, with markers
+    every ``resized_restart`` MCUs where ``restart`` does not say; smaller ones keep their pixels. EXIF, ICC profiles
+    and comments of JPEGs stay. What cannot be written anew is kept as it is.
     """
 
     restart: int = 0
+    resized_restart: int = 8
     short_side: int | None = None
     max_side: int | None = None
     quality: int = 90
@@ -64,6 +67,7 @@ class Transcode:
         if self.short_side is not None and self.max_side is not None:
             raise ValueError(f"short_side={self.short_side} and max_side={self.max_side}: expected one of them")
         _check("restart", self.restart, 0, _MOST_MCUS)
+        _check("resized_restart", self.resized_restart, 0, _MOST_MCUS)
         _check("quality", self.quality, 1, 100)
         if self.side is not None:
             _check("short_side" if self.max_side is None else "max_side", self.side, 1, _LONGEST_SIDE)
@@ -82,13 +86,18 @@ class Transcode:
         said: dict[str, Any] = {"restart": self.restart} if self.restart else {}
         if self.side is not None:
             said["max_side" if self.short_side is None else "short_side"] = self.side
-            said |= {"quality": self.quality, "subsampling": self.subsampling}
+            said |= {
+                "quality": self.quality,
+                "subsampling": self.subsampling,
+                "resized_restart": self.restart or self.resized_restart,
+            }
         return said
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Transcode:
         """The inverse; TypeError or ValueError where that is not what it gave."""
-        return cls(**{each.name: said[each.name] for each in fields(cls) if each.name in said})
+        before = {"resized_restart": 0}  # until a release that had no markers of its own accord
+        return cls(**before | {each.name: said[each.name] for each in fields(cls) if each.name in said})
 
     def stage(self) -> TranscodeStage:
         """The work itself, for one run."""
@@ -100,7 +109,6 @@ class TranscodeStage:
     """Writes the pictures of chunks anew on native threads. Satisfies ``fastio.converters.base.Stage``."""
 
     options: Transcode
-    growth: int = 1
     source_bytes: int = 0
     counts: dict[str, int] = field(default_factory=dict)  # by outcome
     firsts: dict[str, str] = field(default_factory=dict)  # the first key of each outcome
@@ -120,6 +128,11 @@ class TranscodeStage:
         }
         done = {name: count for name, count in self.counts.items() if name not in KEPT}
         return {**self.options.to_json(), "source_bytes": self.source_bytes, "pictures": done, "kept": kept}
+
+    def parts(self, chunk: Chunk, schema: Schema) -> Sequence[Chunk]:
+        """The chunk itself: what is written anew is about as large as it was."""
+        del schema
+        return [chunk]
 
     def begin(self, chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
         """Begin to write the pictures of one chunk anew."""
@@ -150,6 +163,7 @@ class TranscodeStage:
             quality=options.quality,
             subsampling=get_args(Subsampling).index(options.subsampling),
             restart=options.restart,
+            resized_restart=options.restart or options.resized_restart,
         )
         return job, out
 
@@ -166,9 +180,15 @@ class TranscodeStage:
     def _chunk(self, chunk: Chunk, done: Mapping[str, tuple[Spans, NDArray[np.int32]]]) -> Chunk:
         """The chunk with its new pictures; damaged ones are problems."""
         batch = chunk.batch
-        problems = {
-            int(i): decode_problem(int(facts[i, 0])) for _, facts in done.values() for i in np.flatnonzero(facts[:, 0])
-        }
+        problems: dict[int, str] = {}
+        for _, facts in done.values():
+            for i in np.flatnonzero(facts[:, 0]).tolist():
+                if facts[i, 0] == _native.NO_MEMORY:  # says nothing of the picture: no sample is left out for it
+                    raise SourceError(
+                        f"{batch.keys[i]}: there is not enough memory to write this picture anew; free some, or pack "
+                        f"with fewer threads (--jobs)"
+                    )
+                problems[i] = decode_problem(int(facts[i, 0]))
         keys = self._new_keys(batch.keys, done, problems) if self.options.side is not None else batch.keys
         new = SampleBatch(
             keys=keys,

@@ -20,6 +20,8 @@ CORRUPT: int = 3
 
 UNSUPPORTED: int = 4
 
+NO_MEMORY: int = 10
+
 BAD_SHAPE: int = 5
 
 NOT_IMAGE: int = 6
@@ -195,7 +197,7 @@ class Transcoded:
         within each picture, one picture after the other; how many of these each has.
         """
 
-def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: Transcoded, pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, quality: int = 90, subsampling: int = 2, restart: int = 0) -> Job:
+def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: Transcoded, pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, quality: int = 90, subsampling: int = 2, restart: int = 0, resized_restart: int = 0) -> Job:
     """
     Write pictures anew. ``bound`` 1 makes the short side at most ``side`` pixels, 2 the
     long one; ``subsampling`` is 0 for 4:4:4, 1 for 4:2:2, 2 for 4:2:0; ``restart`` puts

@@ -56,6 +56,7 @@ def test_short_side(photos: Path, tmp_path: Path) -> None:
     said = run("pack", photos, out, "--short-side", 30, "--quality", 80, "--subsampling", "4:4:4").output
 
     assert "made smaller, with loss: 6 pictures to a short side of 30, JPEG quality 80, 4:4:4" in said
+    assert "4:4:4, a restart marker every 8 MCUs; the original bytes are not kept" in said
     assert "kept as they are: 1 picture, small enough already" in said
     assert "packing it again with the same options gives" in run("verify", out, "--against", photos).output
 
@@ -88,7 +89,8 @@ def test_shuffle_and_the_score(tmp_path: Path) -> None:
         (("--raw", "--restart", 8), "say one of them"),
         (("--quality", 80), "say --short-side or --max-side too"),
         (("--restart", 8, "--subsampling", "4:4:4"), "say --short-side or --max-side too"),
-        (("--restart", 0), "not in the range"),
+        (("--restart", 0), "say --short-side or --max-side too"),
+        (("--restart", -1), "not in the range"),
     ],
 )
 def test_options_that_do_not_go_together(photos: Path, tmp_path: Path, options: tuple[Any, ...], words: str) -> None:

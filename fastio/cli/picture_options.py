@@ -20,9 +20,10 @@ _OPTIONS = (
     click.option("--labels", metavar="FILE", help="Label file of a flat folder: .pkl, .csv, .tsv, .json or .jsonl."),
     click.option(
         "--restart",
-        type=click.IntRange(1, 65_535),
+        type=click.IntRange(0, 65_535),
         metavar="K",
-        help="JPEGs with a restart marker every K MCUs: the same pixels, crops decode faster. 8 is a good K.",
+        help="JPEGs with a restart marker every K MCUs: the same pixels, crops decode faster. 8 is a good K. Pictures "
+        "made smaller have them every 8 anyway; 0: these neither.",
     ),
     click.option("--short-side", type=_SIDE, metavar="N", help="Make larger pictures JPEGs of this short side."),
     click.option("--max-side", type=_SIDE, metavar="N", help="Make larger pictures JPEGs of this long side."),
@@ -55,6 +56,8 @@ class PictureArguments:
         sides = [name for name, value in (("short", self.short_side), ("max", self.max_side)) if value]
         if len(sides) == 2:
             raise click.UsageError("--short-side and --max-side bound different sides: say one of them")
+        if self.restart == 0 and not sides:
+            raise click.UsageError("--restart 0 is of pictures made smaller: say --short-side or --max-side too")
         if self.raw and (sides or self.restart):
             raise click.UsageError("--raw keeps pixels, the other options make JPEGs: say one of them")
         for name, value in (("--quality", self.quality), ("--subsampling", self.subsampling)):
@@ -71,6 +74,7 @@ class PictureArguments:
             return None
         return Transcode(
             restart=self.restart or 0,
+            resized_restart=8 if self.restart is None else self.restart,
             short_side=self.short_side,
             max_side=self.max_side,
             quality=self.quality or 90,

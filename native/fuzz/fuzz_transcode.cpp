@@ -42,7 +42,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const fastio::TranscodeOptions options{
       static_cast<fastio::Bound>(data[0] % 3),
       1 + data[1] % 64,
-      {1 + data[2] % 100, static_cast<fastio::Subsampling>(data[0] / 3 % 3), data[3] % 16U}};
+      {1 + data[2] % 100, static_cast<fastio::Subsampling>(data[0] / 3 % 3), data[3] % 16U},
+      data[3] / 16U};
   auto spans = std::make_unique<Bytes[]>(1);
   spans[0] = file;
   auto batch = std::make_shared<fastio::TranscodedBatch>(1);

@@ -35,7 +35,7 @@ Status decode_png_part(Worker& worker, Bytes file, const JpegPart& part, bool ve
   }
   Picture picture{nullptr, header.height, header.width, part.channels};
   picture.data = worker.picture.reserve(picture.height * picture.row_bytes() + Resizer::slack);
-  if (picture.data == nullptr) return Status::unsupported;
+  if (picture.data == nullptr) return Status::no_memory;
   const auto channels = static_cast<std::size_t>(part.channels);
   pixels = {picture.row(part.region.y) + part.region.x * channels, picture.row_bytes()};
   return worker.png.decode(file, picture, verify_crc);
@@ -73,7 +73,7 @@ class DecodeTask final : public Task {
     if (checked && crc32(spans_[i]) != pictures_.checksums[i]) return Status::bad_checksum;
     Picture out = pictures_.first;
     out.data += i * out.height * out.row_bytes();
-    return decode_picture(worker, spans_[i], out, !checked);
+    return or_pillow(decode_picture(worker, spans_[i], out, !checked));
   }
 
   const std::unique_ptr<Bytes[]> spans_;

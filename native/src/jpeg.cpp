@@ -92,7 +92,7 @@ Status JpegDecoder::Handle::decode(Bytes file, const Picture& out, Scratch& rgb_
   if (started != Status::ok) return started;
   if (out.channels == 1 && info_.output_components == 3) {
     std::uint8_t* rgb = rgb_row.reserve(3 * out.width);
-    if (rgb == nullptr) return Status::unsupported;
+    if (rgb == nullptr) return Status::no_memory;
     read_grey_rows(out, rgb);
   } else {
     read_rows(out);
@@ -131,7 +131,7 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const JpegPart& part, Scratc
   const auto components = static_cast<std::size_t>(info_.output_components);
   const std::size_t stride = info_.output_width * components;
   std::uint8_t* pixels = memory.reserve((last - y) * stride + Resizer::slack);
-  if (pixels == nullptr) return Status::unsupported;
+  if (pixels == nullptr) return Status::no_memory;
   if (y > 0) jpeg_skip_scanlines(&info_, y);
   while (info_.output_scanline < last) {
     std::uint8_t* pixel_row = pixels + (info_.output_scanline - y) * stride;
@@ -169,13 +169,13 @@ JpegDecoder::~JpegDecoder() = default;
 
 Status JpegDecoder::decode(Bytes file, const Picture& out) noexcept {
   if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
-  if (!handle_) return Status::unsupported;  // no memory
+  if (!handle_) return Status::no_memory;
   return handle_->run(file, out, row_);
 }
 
 Status JpegDecoder::decode_part(Bytes file, const JpegPart& part, PixelView& view) noexcept {
   if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
-  if (!handle_) return Status::unsupported;  // no memory
+  if (!handle_) return Status::no_memory;
   return handle_->run_part(file, part, part_, view);
 }
 

@@ -17,8 +17,8 @@ Status status_of_error(int code) noexcept {
     case JERR_FRACT_SAMPLE_NOTIMPL:
     case JERR_NOT_COMPILED:
     case JERR_NOTIMPL:
-    case JERR_OUT_OF_MEMORY:
     case JERR_SOF_UNSUPPORTED: return Status::unsupported;
+    case JERR_OUT_OF_MEMORY: return Status::no_memory;
     default: return Status::corrupt;
   }
 }
@@ -51,7 +51,9 @@ void report_to(j_common_ptr object, jpeg_error_mgr& errors, JpegEscape& escape) 
   errors.reset_error_mgr = [](j_common_ptr c) { c->err->num_warnings = c->err->msg_code = 0; };
   errors.format_message = [](j_common_ptr, char* text) { text[0] = '\0'; };
   errors.error_exit = [](j_common_ptr c) {
-    leave(c, c->is_decompressor != 0 ? status_of_error(c->err->msg_code) : Status::unsupported);
+    const Status status = status_of_error(c->err->msg_code);
+    const bool is_fault_of_file = c->is_decompressor != 0 || status == Status::no_memory;
+    leave(c, is_fault_of_file ? status : Status::unsupported);
   };
   errors.output_message = [](j_common_ptr) {};
   errors.emit_message = [](j_common_ptr c, int level) {

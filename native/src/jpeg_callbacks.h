@@ -30,8 +30,8 @@ struct JpegEscape {
 [[noreturn]] void leave(j_common_ptr object, Status status) noexcept;
 
 /// Lets an object of libjpeg report to `escape`: errors and warnings that touch pixels leave it.
-/// What fails in writing is `unsupported`, whatever it is. Before jpeg_create_*, which keeps both
-/// pointers.
+/// What fails in writing is `unsupported`, but for lack of memory. Before jpeg_create_*, which
+/// keeps both pointers.
 void report_to(j_common_ptr object, jpeg_error_mgr& errors, JpegEscape& escape) noexcept;
 
 /// Lets libjpeg read from memory; `truncated` where it asks for more. After jpeg_create_decompress.

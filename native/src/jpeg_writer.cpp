@@ -27,7 +27,7 @@ BlobDestination& destination(j_compress_ptr info) noexcept {
 void offer(j_compress_ptr info) noexcept {
   auto& [manager, out] = destination(info);
   if (!out->reserve(std::max<std::size_t>(2 * out->size(), out->size() + 4096))) {
-    leave(reinterpret_cast<j_common_ptr>(info), Status::unsupported);
+    leave(reinterpret_cast<j_common_ptr>(info), Status::no_memory);
   }
   manager.next_output_byte = out->data() + out->size();
   manager.free_in_buffer = out->capacity() - out->size();
@@ -138,7 +138,7 @@ class JpegWriter::Handle : JpegEscape {
     if (!is_complete(in_) || source_.bytes_in_buffer > 0) return Status::unsupported;
     jpeg_create_compress(&out_);
     write_to(out_, destination_, out);
-    if (!out.reserve(out.size() + file.size() + file.size() / 8)) return Status::unsupported;
+    if (!out.reserve(out.size() + file.size() + file.size() / 8)) return Status::no_memory;
     jpeg_copy_critical_parameters(&in_, &out_);
     out_.optimize_coding = TRUE;
     out_.restart_interval = restart_interval;
@@ -209,14 +209,14 @@ JpegWriter::~JpegWriter() = default;
 
 Status JpegWriter::rewrite(Bytes file, std::uint32_t restart_interval, Blob& out) noexcept {
   if (!handle_) handle_.reset(new (std::nothrow) Handle);
-  if (!handle_) return Status::unsupported;  // no memory
+  if (!handle_) return Status::no_memory;
   return handle_->run_rewrite(file, restart_interval, out);
 }
 
 Status JpegWriter::encode(const Picture& pixels, const JpegStyle& style, Bytes original,
                           Blob& out) noexcept {
   if (!handle_) handle_.reset(new (std::nothrow) Handle);
-  if (!handle_) return Status::unsupported;  // no memory
+  if (!handle_) return Status::no_memory;
   return handle_->run_encode(pixels, style, original, out);
 }
 

@@ -79,6 +79,7 @@ void bind_status(nb::module_& m) {
       {"TRUNCATED", fastio::Status::truncated},
       {"CORRUPT", fastio::Status::corrupt},
       {"UNSUPPORTED", fastio::Status::unsupported},
+      {"NO_MEMORY", fastio::Status::no_memory},
       {"BAD_SHAPE", fastio::Status::bad_shape},
       {"NOT_IMAGE", fastio::Status::not_image},
       {"IO_ERROR", fastio::Status::io_error},

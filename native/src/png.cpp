@@ -103,7 +103,7 @@ Status PngDecoder::inflate(std::size_t size, std::uint8_t*& filtered) noexcept {
   Bytes stream = chunks_.data.front();
   if (chunks_.data.size() > 1) {
     std::uint8_t* joined = joined_.reserve(std::max<std::size_t>(chunks_.data_size, 1));
-    if (joined == nullptr) return Status::unsupported;
+    if (joined == nullptr) return Status::no_memory;
     std::size_t filled = 0;
     for (const Bytes piece : chunks_.data) {
       if (!piece.empty()) std::memcpy(joined + filled, piece.data(), piece.size());
@@ -111,7 +111,7 @@ Status PngDecoder::inflate(std::size_t size, std::uint8_t*& filtered) noexcept {
     }
     stream = {joined, filled};
   }
-  if (!inflater_ || filtered == nullptr) return Status::unsupported;  // no memory
+  if (!inflater_ || filtered == nullptr) return Status::no_memory;
   const libdeflate_result result = libdeflate_zlib_decompress(
       inflater_.get(), stream.data(), stream.size(), filtered, size, nullptr);
   if (result != LIBDEFLATE_SUCCESS) return Status::corrupt;
@@ -122,7 +122,7 @@ Status PngDecoder::inflate(std::size_t size, std::uint8_t*& filtered) noexcept {
 Status PngDecoder::decode_plain(std::uint8_t* filtered, const Picture& out) noexcept {
   const PngHeader& header = chunks_.header;
   const WorkingRows working(header, rows_);
-  if (working.zeros == nullptr) return Status::unsupported;
+  if (working.zeros == nullptr) return Status::no_memory;
   const FilteredRows rows = filtered_rows(header, filtered, out.width, out.height);
   const bool direct = is_direct(header, out.channels) && !(chunks_.has_key && out.channels == 4);
   std::uint8_t* unfiltered = direct ? out.data : filtered;
@@ -140,7 +140,7 @@ Status PngDecoder::decode_plain(std::uint8_t* filtered, const Picture& out) noex
 Status PngDecoder::decode_interlaced(std::uint8_t* filtered, const Picture& out) noexcept {
   const PngHeader& header = chunks_.header;
   const WorkingRows working(header, rows_);
-  if (working.zeros == nullptr) return Status::unsupported;
+  if (working.zeros == nullptr) return Status::no_memory;
   const auto channels = static_cast<std::size_t>(out.channels);
   for (const Pass& pass : adam7_passes) {
     const std::size_t columns = pass.columns(out.width);

@@ -68,13 +68,13 @@ class TranscodeTask final : public Task {
     if (size.height != info.height || size.width != info.width) {
       return resize(worker, file, info, size, out);
     }
-    if (options_.style.restart_interval == 0) return keep(file, Outcome::fitting, out);
+    const std::uint32_t interval = options_.restart_interval;
+    if (interval == 0) return keep(file, Outcome::fitting, out);
     if (info.kind != ImageKind::jpeg) return keep(file, Outcome::other, out);
-    const Status status =
-        worker.jpeg_writer.rewrite(file, options_.style.restart_interval, out.bytes);
+    const Status status = worker.jpeg_writer.rewrite(file, interval, out.bytes);
     if (status == Status::unsupported) return keep(file, Outcome::unusual, out);
     out.outcome = Outcome::rewritten;
-    return status == Status::ok ? finished(out) : status;
+    return status == Status::ok ? finished(out, interval) : status;
   }
 
   [[nodiscard]] Status resize(Worker& worker, Bytes file, const ImageInfo& info, const Size& size,
@@ -97,7 +97,7 @@ class TranscodeTask final : public Task {
     out.outcome = Outcome::resized;
     out.shape[0] = size.height;
     out.shape[1] = size.width;
-    return status == Status::ok ? finished(out) : status;
+    return status == Status::ok ? finished(out, options_.style.restart_interval) : status;
   }
 
   /// The pixels of the smaller picture, in memory of the worker's.
@@ -108,26 +108,27 @@ class TranscodeTask final : public Task {
     const Plan plan{0, 0, info.width, info.height, width, height, 0, 0, width, height, 0, 0, 0};
     if (plan_fault(plan, picture.height, picture.width) != nullptr) return Status::unsupported;
     const TransformOptions options{Filter::bilinear, {}, false, false, false};
-    if (!worker.transformer.begin(plan, options, 1)) return Status::unsupported;
+    if (!worker.transformer.begin(plan, options, 1)) return Status::no_memory;
     const JpegPart part{box_of(plan), worker.transformer.region(), picture.channels, 1, {}};
     PixelView pixels{};
     const Status status = decode_part(worker, file, part, /*verify_crc=*/true, pixels);
     if (status != Status::ok) return status;
     picture.data = worker.resized.reserve(picture.height * picture.row_bytes());
-    if (picture.data == nullptr) return Status::unsupported;
+    if (picture.data == nullptr) return Status::no_memory;
     const bool done = worker.transformer.finish(pixels, picture.channels, picture);
-    return done ? Status::ok : Status::unsupported;
+    return done ? Status::ok : Status::no_memory;
   }
 
   [[nodiscard]] static Status keep(Bytes file, Outcome why, Transcoded& out) noexcept {
     out.outcome = why;
     out.bytes.resize(0);
-    return out.bytes.append(file.data(), file.size()) ? Status::ok : Status::unsupported;
+    return out.bytes.append(file.data(), file.size()) ? Status::ok : Status::no_memory;
   }
 
-  [[nodiscard]] Status finished(Transcoded& out) const noexcept {
-    if (options_.style.restart_interval == 0) return Status::ok;
-    return find_intervals(out.bytes.bytes(), out.intervals) ? Status::ok : Status::unsupported;
+  /// The status of a JPEG that has been written with this restart interval: its places are noted.
+  [[nodiscard]] static Status finished(Transcoded& out, std::uint32_t interval) noexcept {
+    if (interval == 0) return Status::ok;
+    return find_intervals(out.bytes.bytes(), out.intervals) ? Status::ok : Status::no_memory;
   }
 
   const std::unique_ptr<Bytes[]> spans_;

@@ -116,7 +116,7 @@ class PictureTask final : public TransformTask {
                         options().grey ? 3 : out.channels, shrink(sample.value, sample.plan),
                         sample.intervals};
     PixelView pixels{};
-    const Status status = decode_part(worker, sample.value, part, verify_crc(), pixels);
+    const Status status = or_pillow(decode_part(worker, sample.value, part, verify_crc(), pixels));
     if (status != Status::ok) return status;
     return worker.transformer.finish(pixels, part.channels, out) ? Status::ok : Status::unsupported;
   }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,10 @@ import pytest
 from PIL import Image
 
 from fastio.converters import Raw, Transcode, open_source, pack, packer
-from fastio.converters.unpack import unpack
 from fastio.converters.verify import verify
 from fastio.errors import SourceError
 from fastio.store import open_store
-from tests.converters.trees import files_below, picture
+from tests.converters.trees import picture
 
 EXIF = Image.Exif()
 EXIF[0x0112] = 6  # orientation: lies on its side
@@ -265,60 +266,68 @@ def test_bytes_before_and_after(tmp_path):
     assert 2 == report.packed
 
 
-@pytest.mark.parametrize("suffix", [".lmdb", ".h5", ".tar"])
-def test_raw_keeps_the_pixels(tmp_path, suffix):
-    """Decoded pixels of JPEG, PNG and BMP, as Pillow gives them."""
-    files = {
-        "a.jpg": jpeg(1, (20, 10)),
-        "b.png": picture(2, size=(20, 10)),
-        "c.bmp": picture(3, kind="BMP", size=(20, 10)),
-    }
-    out = tmp_path / f"out{suffix}"
-    new = packed(folder(tmp_path / "in", files), out, Raw())
-
-    assert {key: pixels(data).tobytes() for key, data in files.items()} == new
-    with open_store(out) as store:
-        assert ("raw", (10, 20, 3)) == (store.schema["image"].codec, store.schema["image"].shape)
-
-
-def test_raw_pictures_are_unpacked_as_png(tmp_path):
-    """Files with the same pixels, under names that are true, and the report says that they are not the originals."""
-    files = {"a.jpg": jpeg(1, (20, 10)), "b.png": picture(2, size=(20, 10))}
-    packed(folder(tmp_path / "in", files), tmp_path / "s.lmdb", Raw())
-    with open_store(tmp_path / "s.lmdb") as store:
-        report = unpack(store, tmp_path / "again")
-    found = files_below(tmp_path / "again")
-
-    assert ["a.jpg.png", "b.png"] == list(found)
-    assert all(b"\x89PNG" == data[:4] for data in found.values())
-    assert [pixels(data).tolist() for data in files.values()] == [pixels(data).tolist() for data in found.values()]
-    assert "the original bytes are not kept" in report.notes[0]
+def markers(data: bytes) -> int:
+    """The restart interval that a JPEG announces; 0: none."""
+    at = data.find(b"\xff\xdd\x00\x04")
+    return 0 if at < 0 else int.from_bytes(data[at + 4 : at + 6], "big")
 
 
 @pytest.mark.parametrize(
-    ("second", "words"),
+    ("pictures", "resized", "kept"),
     [
-        ({"data": picture(1, size=(7, 5))}, r"b\.png: is 5x7x3, but 'a\.png' is 5x6x3 \(height x width x channels\)"),
-        ({"data": picture(1, mode="L")}, r"b\.png: is 5x6x1, but 'a\.png' is 5x6x3"),
-        ({"data": "deep"}, r"b\.png: has 16 bits a sample"),
-        ({"data": "cut"}, r"b\.png: cannot be decoded: its data"),
+        (Transcode(short_side=150), 8, 0),
+        (Transcode(max_side=200, resized_restart=0), 0, 0),
+        (Transcode(max_side=200, resized_restart=3), 3, 0),
+        (Transcode(short_side=150, restart=2), 2, 2),
     ],
 )
-def test_raw_names_what_does_not_fit(tmp_path, second, words):
-    """Another size, other channels, more bits, damage: the error names the picture, skipping puts it on record."""
-    data = second["data"]
-    if data == "deep":
-        file = io.BytesIO()
-        Image.fromarray(np.zeros((5, 6), np.uint16)).save(file, "PNG")
-        data = file.getvalue()
-    elif data == "cut":
-        data = picture(1)[:60]
-    source = folder(tmp_path / "in", {"a.png": picture(0), "b.png": data})
-    with pytest.raises(SourceError, match=words):
-        packed(source, tmp_path / "out.lmdb", Raw())
-    new = packed(source, tmp_path / "out.lmdb", Raw(), on_error="skip")
+def test_markers_of_pictures_made_smaller(tmp_path, pictures, resized, kept):
+    """Every 8 MCUs unless said; pictures that are small enough keep their bytes unless ``restart`` is said."""
+    files = {"large.jpg": jpeg(1, (400, 300)), "small.jpg": jpeg(2, (40, 30))}
+    out = tmp_path / "out.lmdb"
+    new = packed(folder(tmp_path / "in", files), out, pictures)
 
-    assert ["a.png"] == list(new)
+    assert (resized, kept) == (markers(new["large.jpg"]), markers(new["small.jpg"]))
+    assert (kept == 0) == (files["small.jpg"] == new["small.jpg"])
+    with open_store(out) as store:
+        assert resized == store.metadata["packing"]["resized_restart"]
+        places = store.spans("image", np.arange(1)).intervals
+        assert (resized > 0) == (places is not None and places.sizes[0] > 0)
+
+
+def test_options_of_a_store_written_before_markers_were_usual():
+    """It has no markers in pictures made smaller, and is packed so again."""
+    assert Transcode(short_side=40, resized_restart=0) == Transcode.from_json({"short_side": 40, "quality": 90})
+    said = Transcode(short_side=40)
+    assert said == Transcode.from_json(said.to_json())
+
+
+_LIMITED = """
+import resource, sys
+from fastio.converters import Transcode, open_source, pack
+from fastio.errors import SourceError
+
+source = open_source(sys.argv[1])
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (96 << 20), resource.RLIM_INFINITY))
+try:
+    pack(source, sys.argv[2], pictures=Transcode(restart=8), jobs=1, on_error="skip")
+except SourceError as exc:
+    print(exc)
+"""
+
+
+def test_no_memory_to_rewrite_is_one_line(tmp_path):
+    """A JPEG whose coefficients do not fit in memory is no picture of an unusual kind: the run stops, naming it."""
+    file = io.BytesIO()
+    Image.new("RGB", (5000, 5000)).save(file, "JPEG", subsampling="4:4:4")  # 150 MB of coefficients
+    source = folder(tmp_path / "in", {"a.jpg": file.getvalue()})
+    command = [sys.executable, "-c", _LIMITED, str(source), str(tmp_path / "out.lmdb")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]).stdout
+
+    assert said.startswith("a.jpg: there is not enough memory to write this picture anew")
+    assert not (tmp_path / "out.lmdb").exists()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ struct JpegStyle {
 
 /// Writes one file after another. Not thread-safe: one per thread.
 ///
-/// Baseline, one scan, Huffman tables made for the picture.
+/// Baseline, one scan, Huffman tables made for the picture. `no_memory` from any function.
 class JpegWriter {
  public:
   JpegWriter() noexcept;
@@ -43,7 +43,7 @@ class JpegWriter {
   ///
   /// `original` is the file that they come from. Of a JPEG its comments and application segments
   /// are copied but JFIF and Adobe, which are written anew, and those that name places in the
-  /// file. `unsupported` when there is no memory or a side is too long for JPEG.
+  /// file. `unsupported` when a side is too long for JPEG.
   [[nodiscard]] Status encode(const Picture& pixels, const JpegStyle& style, Bytes original,
                               Blob& out) noexcept;
 

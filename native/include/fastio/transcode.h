@@ -22,7 +22,8 @@ enum class Bound : std::int32_t { none = 0, short_side = 1, long_side = 2 };
 struct TranscodeOptions {
   Bound bound;        ///< a larger picture is resized (bilinear, antialiased) and becomes a JPEG
   std::int32_t side;  ///< pixels, at least 1; not with `none`
-  JpegStyle style;    ///< a restart interval is for JPEGs that keep their pixels, too
+  JpegStyle style;    ///< of pictures that are resized
+  std::uint32_t restart_interval;  ///< of JPEGs that keep their pixels; 0: these keep their bytes
 };
 
 /// What became of a picture. The numbers are part of the Python interface.

@@ -1,0 +1,119 @@
+"""Decoded pixels in the place of pictures: those that Pillow gives, in bounded memory."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fastio.converters import Raw, open_source, pack, raw
+from fastio.converters.base import Chunk
+from fastio.converters.raw import RawStage
+from fastio.converters.unpack import unpack
+from fastio.errors import SourceError
+from fastio.store import open_store
+from tests.converters.test_transcode import folder, jpeg, packed, photo, pixels
+from tests.converters.trees import files_below, picture
+
+
+@pytest.mark.parametrize("suffix", [".lmdb", ".h5", ".tar"])
+def test_raw_keeps_the_pixels(tmp_path, suffix):
+    """Decoded pixels of JPEG, PNG and BMP, as Pillow gives them."""
+    files = {
+        "a.jpg": jpeg(1, (20, 10)),
+        "b.png": picture(2, size=(20, 10)),
+        "c.bmp": picture(3, kind="BMP", size=(20, 10)),
+    }
+    out = tmp_path / f"out{suffix}"
+    new = packed(folder(tmp_path / "in", files), out, Raw())
+
+    assert {key: pixels(data).tobytes() for key, data in files.items()} == new
+    with open_store(out) as store:
+        assert ("raw", (10, 20, 3)) == (store.schema["image"].codec, store.schema["image"].shape)
+
+
+def test_raw_pictures_are_unpacked_as_png(tmp_path):
+    """Files with the same pixels, under names that are true, and the report says that they are not the originals."""
+    files = {"a.jpg": jpeg(1, (20, 10)), "b.png": picture(2, size=(20, 10))}
+    packed(folder(tmp_path / "in", files), tmp_path / "s.lmdb", Raw())
+    with open_store(tmp_path / "s.lmdb") as store:
+        report = unpack(store, tmp_path / "again")
+    found = files_below(tmp_path / "again")
+
+    assert ["a.jpg.png", "b.png"] == list(found)
+    assert all(b"\x89PNG" == data[:4] for data in found.values())
+    assert [pixels(data).tolist() for data in files.values()] == [pixels(data).tolist() for data in found.values()]
+    assert "the original bytes are not kept" in report.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"data": picture(1, size=(7, 5))}, r"b\.png: is 5x7x3, but 'a\.png' is 5x6x3 \(height x width x channels\)"),
+        ({"data": picture(1, mode="L")}, r"b\.png: is 5x6x1, but 'a\.png' is 5x6x3"),
+        ({"data": "deep"}, r"b\.png: has 16 bits a sample"),
+        ({"data": "cut"}, r"b\.png: cannot be decoded: its data"),
+    ],
+)
+def test_raw_names_what_does_not_fit(tmp_path, second, words):
+    """Another size, other channels, more bits, damage: the error names the picture, skipping puts it on record."""
+    data = second["data"]
+    if data == "deep":
+        file = io.BytesIO()
+        Image.fromarray(np.zeros((5, 6), np.uint16)).save(file, "PNG")
+        data = file.getvalue()
+    elif data == "cut":
+        data = picture(1)[:60]
+    source = folder(tmp_path / "in", {"a.png": picture(0), "b.png": data})
+    with pytest.raises(SourceError, match=words):
+        packed(source, tmp_path / "out.lmdb", Raw())
+    new = packed(source, tmp_path / "out.lmdb", Raw(), on_error="skip")
+
+    assert ["a.png"] == list(new)
+
+
+def test_raw_decodes_no_more_than_a_part_at_once(tmp_path, monkeypatch):
+    """Small files of large pictures are cut by their pixels; the store is the same."""
+    blank = io.BytesIO()
+    Image.new("RGB", (200, 100)).save(blank, "PNG")
+    source = folder(tmp_path / "in", {f"{i}.png": blank.getvalue() for i in range(9)} | {"cut.png": damaged_png()})
+    pack(open_source(source), tmp_path / "whole.tar", pictures=Raw(), on_error="skip")
+    counts = []
+    begin = RawStage.begin
+
+    def counting(stage: RawStage, chunk: Chunk, *rest: Any) -> Any:
+        counts.append(len(chunk.batch.keys))
+        return begin(stage, chunk, *rest)
+
+    monkeypatch.setattr(RawStage, "begin", counting)
+    monkeypatch.setattr(raw, "PART_BYTES", 4 * 200 * 100 * 3)
+    pack(open_source(source), tmp_path / "parts.tar", pictures=Raw(), on_error="skip")
+
+    assert [4, 4, 2] == counts
+    assert (tmp_path / "whole.tar").read_bytes() == (tmp_path / "parts.tar").read_bytes()
+
+
+def damaged_png() -> bytes:
+    """A PNG of 200 x 100 pixels that ends too early, behind a whole header."""
+    file = io.BytesIO()
+    photo(1, (200, 100)).save(file, "PNG")
+    return file.getvalue()[:5000]
+
+
+def test_no_memory_for_pixels_is_one_line(tmp_path, monkeypatch):
+    """Raw pixels that do not fit in memory stop the run, also when bad samples are skipped."""
+
+    class Full:
+        def acquire(self, size: int) -> Any:
+            raise MemoryError
+
+    monkeypatch.setattr(raw._native, "BufferRing", lambda _: Full())
+    stage = Raw().stage()
+    monkeypatch.undo()
+    monkeypatch.setattr(Raw, "stage", lambda _: stage)
+    source = folder(tmp_path / "in", {"a.png": picture(0)})
+    with pytest.raises(SourceError, match=r"not enough memory for the pixels of 1 pictures of 5x6x3 \(90 bytes\)"):
+        packed(source, tmp_path / "out.lmdb", Raw(), on_error="skip")
