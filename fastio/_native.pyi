@@ -201,7 +201,8 @@ def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray
     """
     Write pictures anew. ``bound`` 1 makes the short side at most ``side`` pixels, 2 the
     long one; ``subsampling`` is 0 for 4:4:4, 1 for 4:2:2, 2 for 4:2:0; ``restart`` puts
-    markers every so many MCUs into JPEGs, losslessly where they are small enough. The
+    markers every so many MCUs into JPEGs that are small enough, losslessly, and
+    ``resized_restart`` into those that are resized. The
     outcome is RESIZED or REWRITTEN, or one of FITTING (nothing to do), OTHER (another
     kind), UNUSUAL (CMYK, 12 bits, bytes behind the picture), RICH (a PNG that a JPEG
     cannot hold): these are kept as they are.

@@ -29,6 +29,7 @@ _WORDS: Final[dict[int, str]] = {
     _native.TRUNCATED: "its data end too early",
     _native.CORRUPT: "its data are damaged",
     _native.UNSUPPORTED: "it is of a kind that only Pillow may be able to decode",
+    _native.NO_MEMORY: "there is not enough memory for it",
     _native.BAD_SHAPE: "it decodes to another size than the row of the batch has",
     _native.NOT_IMAGE: "it is not recognised as a picture",
     _native.IO_ERROR: "it could not be opened or read",
