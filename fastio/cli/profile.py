@@ -46,6 +46,7 @@ def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         # Before torch is imported: with a memory curve it warns of each process's blocks from before the recording.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        os.environ.setdefault("FASTIO_NVTX", "1")  # before fastio.ranges is: nsys and ncu see the loader's ranges too
         from fastio.measure.profiler import Recording
 
         recording = Recording(
