@@ -20,6 +20,10 @@
     if (unit === "%") return `${digits(value)}%`;
     return unit ? `${digits(value)} ${unit}` : digits(value);
   };
+  const exact = (incr) => (value) => {
+    const decimals = Math.max(0, Math.ceil(-Math.log10(incr) - 1e-9)); // as many as tell two ticks apart
+    return value.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+  };
   const step = (value) => Math.round(value).toLocaleString("en");
   const PALETTE = ["--c0", "--c4", "--c6", "--c3", "--c1", "--c5", "--plain", "--memory"];
 
@@ -61,8 +65,14 @@
     const wide = (u, values) => Math.max(...(values ?? [""]).map((value) => value.length)) * 7 + 14;
     return [
       { ...common, grid: { show: false }, incrs: plot.xUnit === "step" ? STEPS : undefined, space: 80, size: 32, values: (u, ticks) => ticks.map(x) },
-      { ...common, grid, space: 40, size: wide, values: (u, ticks) => ticks.map(shown(plot.unit)) },
+      { ...common, grid, space: 40, size: wide, values: (u, ticks, axis, space, incr) => ticks.map(plot.unit ? shown(plot.unit) : exact(incr)) },
     ];
+  }
+
+  function rangeOf(plot, low, high) {
+    const room = (high - low) * 0.1 || 1;
+    if (plot.unit === "") return [low - room, high + room]; // plain numbers, such as a loss, have no natural zero
+    return [0, plot.limit ?? (high > 0 ? high * 1.05 : 1)];
   }
 
   function optionsOf(plot, width) {
@@ -73,7 +83,7 @@
       padding: [10, 14, 0, 0],
       scales: {
         x: { time: false },
-        y: { range: (u, low, high) => [0, plot.limit ?? (high > 0 ? high * 1.05 : 1)] },
+        y: { range: (u, low, high) => rangeOf(plot, low, high) },
       },
       legend: { live: true },
       cursor: { drag: { x: true, y: false }, points: { show: plot.look !== "stack" } },

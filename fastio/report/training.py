@@ -14,7 +14,7 @@ __all__ = ["training_page"]
 
 def training_page(said: Mapping[str, Any]) -> Page:
     """From the form ``fastio.bench.train``."""
-    ranks = [(f"rank {i}" if len(said["ranks"]) > 1 else "training", each) for i, each in enumerate(said["ranks"])]
+    ranks = [(f"rank {i}" if len(said["ranks"]) > 1 else "", each) for i, each in enumerate(said["ranks"])]
     sections = []
     if len(ranks) > 1:
         rates = [(name, each["steady_samples_per_s"]) for name, each in ranks]
@@ -28,7 +28,7 @@ def training_page(said: Mapping[str, Any]) -> Page:
     sections.append(Section("Times", [times_table(ranks)]))
     first = ranks[0][1]
     figures = [
-        ("all ranks" if len(ranks) > 1 else "rate", rate(said["samples_per_s"])),
+        ("samples/s" + (", all ranks" if len(ranks) > 1 else ""), number(said["samples_per_s"] // 1)),
         ("waits for data", f"{max(each['loading_share'] for _, each in ranks):.1%}"),
         ("training a step", ms(first["training"]["mean_s"])),
         ("parameters", number(said["parameters"])),
