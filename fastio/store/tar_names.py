@@ -46,9 +46,7 @@ class MemberNames:
         extension = extension.lower()
         if not (dot and plain) or not _EXTENSION.match(extension) or extension in self._taken:
             plain, extension = name, self._image
-        stem = folder + _escape(plain)
-        if stem.startswith("__"):
-            stem = "%5F" + stem[1:]  # WebDataset takes __x__ for its own
+        stem = _stem(folder, plain)
         self._numbered.remember(key, stem, extension)
         return stem, extension
 
@@ -58,7 +56,7 @@ class MemberNames:
         while self._stems.insert(stem.encode("utf-8", "surrogateescape")) is not None:
             folder, name = _apart(key)
             number += 1
-            stem = folder + _escape(name) + (f"%~{number}" if number > 1 else "")
+            stem = _stem(folder, name) + (f"%~{number}" if number > 1 else "")
         return stem
 
 
@@ -92,6 +90,11 @@ def _apart(key: str) -> tuple[str, str]:
     if not {"", ".", ".."}.isdisjoint(key.split("/")) or _ODD_FOLDER.search(folder):
         return "", key
     return folder + slash, name
+
+
+def _stem(folder: str, name: str) -> str:
+    stem = folder + _escape(name)
+    return "%5F" + stem[1:] if stem.startswith("__") else stem  # WebDataset takes __x__ for its own
 
 
 def _escape(name: str) -> str:

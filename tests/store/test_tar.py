@@ -345,3 +345,16 @@ def test_writer_alone_gives_no_warning(tmp_path: Path) -> None:
         assert len(hidden(tmp_path)) == 5
         writer.abort()
     assert names(tmp_path) == []
+
+
+def test_stems_stay_apart_over_batches(tmp_path: Path) -> None:
+    """A stem that is taken gets the extension, then a number; none is of those that WebDataset takes for its own."""
+    keys = [["a.png", "__fastio__/b.png"], ["a.jpg", "__fastio__/b.jpg", "c.png"], ["a%2Ejpg.bmp", "a.jpg.bmp"]]
+    with create_store(tmp_path / "s.tar", LABELLED) as writer:
+        for batch in keys:
+            writer.append(make_batch(batch, [key.encode() for key in batch]))
+    with tarfile.open(tmp_path / "s.tar") as archive:
+        stems = [name.partition(".")[0] for name in archive.getnames() if name.endswith(".cls")]
+
+    assert ["a", "%5F_fastio__/b", "a%2Ejpg", "%5F_fastio__/b%2Ejpg", "c"] == stems[:5]
+    assert len(stems) == len(set(stems)) == 7
