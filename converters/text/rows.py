@@ -34,15 +34,34 @@ def _jsonl(stream: Stream, limit: int) -> Iterator[Row]:
 
 def _json_row(line: bytes) -> Mapping[str, Any] | str:
     try:
-        found = json.loads(line.decode("utf-8"))
+        found = json.loads(line.decode("utf-8"), object_pairs_hook=_object)
     except UnicodeDecodeError as exc:
         return f"is not UTF-8: byte {exc.start} of the line is 0x{line[exc.start]:02x} ({exc.reason}); convert it"
     except (ValueError, RecursionError) as exc:
         return f"is not JSON: {exc}"
-    return found if isinstance(found, dict) else _no_object(found)
+    return _fields(found)
 
 
-def _no_object(found: object) -> str:
+class _Twice(dict[str, Any]):
+    """An object in which a name comes twice, of which JSON readers keep the last alone."""
+
+    name = ""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        found = _Twice(found)
+        found.name = next(name for i, name in enumerate(names) if name in names[:i])
+    return found
+
+
+def _fields(found: object) -> Mapping[str, Any] | str:
+    if isinstance(found, _Twice):
+        return f"has the field {found.name!r} twice; which one counts?"
+    if isinstance(found, dict):
+        return found
     return f"is a JSON {type(found).__name__}, expected an object with fields"
 
 
@@ -63,7 +82,8 @@ def _json(stream: Stream, limit: int) -> Iterator[Row]:
     while text.peek() and text.peek() != "]":
         line, found = text.line, text.value()
         number += 1
-        yield number, found if isinstance(found, dict) else f"{_no_object(found)} (line {line})"
+        row = _fields(found)
+        yield number, f"{row} (line {line})" if isinstance(row, str) else row
         text.skip(_SPACE)
         if is_list and text.peek() == ",":
             text.take()
@@ -80,7 +100,7 @@ class _Text:
     def __init__(self, stream: Stream, limit: int) -> None:
         self._stream, self._limit = stream, limit
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._json = json.JSONDecoder()
+        self._json = json.JSONDecoder(object_pairs_hook=_object)
         self._text, self._at, self._is_end = "", 0, False
         self.line = 1
 

@@ -59,6 +59,17 @@ def test_bad_lines_of_jsonl(tmp_path: Path) -> None:
     } == problems
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_a_field_that_comes_twice(name: str, tmp_path: Path) -> None:
+    """JSON readers keep the last one without a word; which of the texts would be lost?"""
+    content = '{"text": "a", "text": "b"}\n{"text": "c", "meta": {"x": 1, "x": 2}}\n'
+    found, problems = read(tmp_path, name, content)
+
+    where = " (line 1)" if name == "a.json" else ""
+    assert {f"{name}:1": f"has the field 'text' twice; which one counts?{where}"} == problems
+    assert {f"{name}:2": b"c"} == found
+
+
 def test_another_field(tmp_path: Path) -> None:
     """The text may have another name."""
     found, _ = read(tmp_path, "a.jsonl", '{"body": "b", "text": "t"}', TextOptions(text_field="body"))
