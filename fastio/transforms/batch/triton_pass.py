@@ -1,6 +1,10 @@
 """``one_pass`` as two Triton kernels: each pixel is read once and written once.
 
 Imported only where there is a CUDA device and Triton, which torch for CUDA brings along.
+
+A card that copies as fast as it can has time for some ten instructions a value. Hence nothing is divided for one value:
+what a run of neighbours, a row or a column has in common is worked out once for it. Threads write 16 bytes at once and
+exchange nothing.
 """
 
 from __future__ import annotations
@@ -16,53 +20,75 @@ from fastio.transforms.plan import COLUMNS
 
 __all__ = ["triton_pass"]
 
-_BLOCK = 4096  # 16 values for each of 256 threads: 16-byte reads of uint8
-_WARPS = 8
 _CHANNELS = 4  # that the kernels have numbers for
+_WRITE = 16  # bytes that a thread writes at once
+_FLAT_BLOCK, _FLAT_WARPS = 4096, 8
+_TILE, _TILE_WIDTH = 8192, 256  # values of a tile, and of its rows at most
+_TILE_WARP = 1024  # values for each warp of a tile
 
 
 def triton_pass(
     images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: Target | None = None
 ) -> torch.Tensor:
     """As ``one_pass``, for at most four channels and at least one pixel."""
-    channels = images.shape[1]
-    scale, bias = (_four(values, channels) for values in (finish.scale, finish.bias))
     is_last = images.is_contiguous(memory_format=torch.channels_last)
     if rows is None and (is_last or (images.is_contiguous() and not finish.channels_last)):
-        out = torch.empty_like(images, dtype=finish.dtype)
-        inner = 1 if is_last else images.shape[2] * images.shape[3]
-        count = images.numel()
-        _flat[(triton.cdiv(count, _BLOCK),)](
-            images, out, count, *scale, *bias, channels=channels, inner=inner, block=_BLOCK, num_warps=_WARPS
-        )
-        return out
+        return _in_order(images, finish, 1 if is_last else images.shape[2] * images.shape[3])
     if target is None:
         target = Target(images.shape[2], images.shape[3])
-    fill = _four(tuple(map(float, colour_of(target.fill, channels))), channels)
-    shape = (len(images), channels, target.height, target.width)
-    out = torch.empty(shape, dtype=finish.dtype, device=images.device, memory_format=torch.channels_last)
-    count = channels * target.height * target.width
-    plans = images if rows is None else rows.contiguous()  # not read without plans
-    blocks = triton.cdiv(count, _BLOCK)
-    # One dimension: CUDA's second one ends at 65,535, and a batch of small pictures may have more.
-    _placed[(blocks * len(images),)](
+    return _by_place(images, finish, rows, target)
+
+
+def _in_order(images: torch.Tensor, finish: Finish, inner: int) -> torch.Tensor:
+    """The pass over memory as it lies: every ``inner`` values the next channel begins."""
+    channels, count = images.shape[1], images.numel()
+    out = torch.empty_like(images, dtype=finish.dtype)
+    run = _WRITE // out.element_size()
+    if inner > 1 and inner % run:
+        run = 1  # a run would lie in two channels
+    _flat[(triton.cdiv(count, _FLAT_BLOCK),)](
         images,
         out,
-        plans,
         count,
-        blocks,
-        *images.stride(),
-        *scale,
-        *bias,
-        *fill,
+        *_four(finish.scale, channels),
+        *_four(finish.bias, channels),
         channels=channels,
-        height=images.shape[2],
-        width=images.shape[3],
+        inner=inner,
+        run=run,
+        has_whole_runs=count % run == 0,
+        block=_FLAT_BLOCK,
+        num_warps=_FLAT_WARPS,
+    )
+    return out
+
+
+def _by_place(images: torch.Tensor, finish: Finish, rows: torch.Tensor | None, target: Target) -> torch.Tensor:
+    """The pass in tiles of the result, each value fetched from its place."""
+    count, channels, height, width = images.shape
+    shape = (count, channels, target.height, target.width)
+    out = torch.empty(shape, dtype=finish.dtype, device=images.device, memory_format=torch.channels_last)
+    wide = min(_TILE_WIDTH, triton.next_power_of_2(channels * target.width))
+    tall = min(_TILE // wide, triton.next_power_of_2(target.height))
+    tiles = triton.cdiv(channels * target.width, wide) * triton.cdiv(target.height, tall)
+    # One dimension: CUDA's second one ends at 65,535, and a batch of small pictures may have more.
+    _placed[(tiles * count,)](
+        images,
+        out,
+        images if rows is None else rows.contiguous(),  # not read without plans
+        *images.stride(),
+        *_four(finish.scale, channels),
+        *_four(finish.bias, channels),
+        *_four(tuple(map(float, colour_of(target.fill, channels))), channels),
+        channels=channels,
+        height=height,
+        width=width,
+        out_height=target.height,
         out_width=target.width,
         columns=len(COLUMNS),
         has_plans=rows is not None,
-        block=_BLOCK,
-        num_warps=_WARPS,
+        tall=tall,
+        wide=wide,
+        num_warps=max(1, tall * wide // _TILE_WARP),
     )
     return out
 
@@ -73,10 +99,33 @@ def _four(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
     return every + (0.0,) * (_CHANNELS - len(every))
 
 
-@triton.jit
-def _pick(channel, a, b, c, d):  # type: ignore[no-untyped-def]
-    """The channel's own of four numbers."""
-    return tl.where(channel == 0, a, tl.where(channel == 1, b, tl.where(channel == 2, c, d)))
+@triton.jit  # type: ignore[untyped-decorator]
+def _pick(channel, a, b, c, d, channels: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The channel's own of the first ``channels`` numbers."""
+    picked = a
+    if channels == 2:
+        picked = tl.where(channel == 0, a, b)
+    elif channels == 3:
+        picked = tl.where(channel == 0, a, tl.where(channel == 1, b, c))
+    elif channels == 4:
+        picked = tl.where(channel == 0, a, tl.where(channel == 1, b, tl.where(channel == 2, c, d)))
+    return picked
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _pick_in_run(first, step, a, b, c, d, channels: tl.constexpr):  # type: ignore[no-untyped-def]
+    """
+    The numbers of runs (runs, 1) that begin with channel ``first``, for each ``step`` (1, values) of them.
+
+    Three numbers are turned once a run; which of the turned ones a step takes is known to the compiler. The other
+    counts of channels divide a run, and each begins with channel 0.
+    """
+    if channels == 3:
+        begun = _pick(first, a, b, c, d, 3)
+        picked = _pick(step % 3, begun, _pick(first, b, c, a, d, 3), _pick(first, c, a, b, d, 3), d, 3)
+    else:
+        picked = _pick(step % channels, a, b, c, d, channels)
+    return picked
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -84,46 +133,70 @@ def _flat(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - Triton pas
     images, out, count,
     scale_0, scale_1, scale_2, scale_3,
     bias_0, bias_1, bias_2, bias_3,
-    channels: tl.constexpr, inner: tl.constexpr, block: tl.constexpr,
+    channels: tl.constexpr, inner: tl.constexpr, run: tl.constexpr, has_whole_runs: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """Memory from front to back: every ``inner`` values the next channel begins."""
-    place = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    channel = (place // inner) % channels
-    value = tl.load(images + place, mask=place < count).to(tl.float32)
-    scale = _pick(channel, scale_0, scale_1, scale_2, scale_3)
-    bias = _pick(channel, bias_0, bias_1, bias_2, bias_3)
-    tl.store(out + place, (value * scale + bias).to(out.dtype.element_ty), mask=place < count)
+    """Memory from front to back, in runs of ``run`` values (runs, run)."""
+    start = tl.program_id(0).to(tl.int64) * block
+    begin = tl.arange(0, block // run)[:, None] * run
+    step = tl.arange(0, run)[None, :]
+    if inner == 1:
+        first = (tl.program_id(0) % channels * (block % channels) + begin) % channels
+        scale = _pick_in_run(first, step, scale_0, scale_1, scale_2, scale_3, channels)
+        bias = _pick_in_run(first, step, bias_0, bias_1, bias_2, bias_3, channels)
+    else:
+        plane = start // inner
+        further = ((start - plane * inner).to(tl.int32) + begin) // inner
+        channel = ((plane % channels).to(tl.int32) + further) % channels
+        scale = _pick(channel, scale_0, scale_1, scale_2, scale_3, channels)
+        bias = _pick(channel, bias_0, bias_1, bias_2, bias_3, channels)
+    place = begin + step
+    inside = (begin if has_whole_runs else place) < count - start
+    value = tl.load(images + start + place, mask=inside).to(tl.float32)
+    value = tl.math.fma(value, tl.broadcast_to(scale, value.shape), tl.broadcast_to(bias, value.shape))
+    tl.store(out + start + place, value.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _placed(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - as above
-    images, out, plans, count, blocks,
+    images, out, plans,
     stride_b, stride_c, stride_y, stride_x,
     scale_0, scale_1, scale_2, scale_3,
     bias_0, bias_1, bias_2, bias_3,
     fill_0, fill_1, fill_2, fill_3,
-    channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr, out_width: tl.constexpr,
-    columns: tl.constexpr, has_plans: tl.constexpr, block: tl.constexpr,
+    channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr,
+    out_height: tl.constexpr, out_width: tl.constexpr,
+    columns: tl.constexpr, has_plans: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
-    """One picture's values as they lie in channels_last memory, each fetched from where its plan says."""
-    sample = (tl.program_id(0) // blocks).to(tl.int64)
-    place = tl.program_id(0) % blocks * block + tl.arange(0, block)
-    channel = place % channels
-    x = (place // channels) % out_width
-    y = place // (channels * out_width)
-    inside = place < count
+    """A tile of one picture as it lies in channels_last memory, ``tall`` rows of ``wide`` values."""
+    line: tl.constexpr = channels * out_width
+    across: tl.constexpr = (line + wide - 1) // wide
+    tiles: tl.constexpr = across * ((out_height + tall - 1) // tall)
+    sample = (tl.program_id(0) // tiles).to(tl.int64)
+    tile = tl.program_id(0) % tiles
+    column = tile % across * wide + tl.arange(0, wide)[None, :]
+    row = tile // across * tall + tl.arange(0, tall)[:, None]
+    channel = column % channels
+    x, y = column // channels, row
+    inside_x, inside_y = column < line, row < out_height
+    target = out + sample * (out_height * line) + row * line + column
+    shown = inside_x & inside_y
     if has_plans:  # the columns of Plan
         plan = plans + sample * columns
-        flip = tl.load(plan + 12)
-        x = tl.where(flip != 0, out_width - 1 - x, x) - tl.load(plan + 10)
+        x = tl.where(tl.load(plan + 12) != 0, out_width - 1 - x, x) - tl.load(plan + 10)
         y = y - tl.load(plan + 11)
-        inside = inside & (x >= 0) & (x < tl.load(plan + 8)) & (y >= 0) & (y < tl.load(plan + 9))
+        inside_x = inside_x & (x >= 0) & (x < tl.load(plan + 8))
+        inside_y = inside_y & (y >= 0) & (y < tl.load(plan + 9))
         x = x + tl.load(plan + 6) + tl.load(plan + 0)
         y = y + tl.load(plan + 7) + tl.load(plan + 1)
-        inside = inside & (x >= 0) & (x < width) & (y >= 0) & (y < height)
-    source = images + sample * stride_b + channel * stride_c + y.to(tl.int64) * stride_y + x * stride_x
-    fill = _pick(channel, fill_0, fill_1, fill_2, fill_3)
-    value = tl.where(inside, tl.load(source, mask=inside, other=0).to(tl.float32), fill)
-    scale = _pick(channel, scale_0, scale_1, scale_2, scale_3)
-    bias = _pick(channel, bias_0, bias_1, bias_2, bias_3)
-    tl.store(out + sample * count + place, (value * scale + bias).to(out.dtype.element_ty), mask=place < count)
+        inside_x = inside_x & (x >= 0) & (x < width)
+        inside_y = inside_y & (y >= 0) & (y < height)
+    inside = inside_x & inside_y
+    source = images + sample * stride_b + y.to(tl.int64) * stride_y
+    source = source + (channel.to(tl.int64) * stride_c + x.to(tl.int64) * stride_x)
+    fill = _pick(channel, fill_0, fill_1, fill_2, fill_3, channels)
+    scale = _pick(channel, scale_0, scale_1, scale_2, scale_3, channels)
+    bias = _pick(channel, bias_0, bias_1, bias_2, bias_3, channels)
+    value = tl.load(source, mask=inside, other=0).to(tl.float32)
+    value = tl.where(inside, value, tl.broadcast_to(fill, value.shape))
+    value = tl.math.fma(value, tl.broadcast_to(scale, value.shape), tl.broadcast_to(bias, value.shape))
+    tl.store(target, value.to(out.dtype.element_ty), mask=shown)
