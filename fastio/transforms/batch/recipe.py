@@ -94,13 +94,18 @@ class Recipe:
                     raise SchemaError(f"{mix}: the batch has labels from {least} to {most}")
 
     def run(self, parts: Sequence[torch.Tensor], drawn: Sequence[Parameters]) -> list[torch.Tensor]:
-        """The tensors of a batch after all stages; ``drawn`` is on their device."""
+        """
+        The tensors of a batch after all stages; ``drawn`` is on their device.
+
+        A loop that asks for its batches under autocast gets the same pixels: these products are not its network's.
+        """
         done = list(parts)
         if self._stages:
             place, labels = _pictures(parts), _labels(parts)
             pictures = Pictures(parts[place], None if labels is None else parts[labels])
-            for stage, parameters in zip(self._stages, drawn, strict=True):
-                pictures = stage.run(pictures, parameters)
+            with torch.autocast(pictures.images.device.type, enabled=False):
+                for stage, parameters in zip(self._stages, drawn, strict=True):
+                    pictures = stage.run(pictures, parameters)
             done[place] = pictures.images
             if labels is not None:
                 assert pictures.labels is not None
