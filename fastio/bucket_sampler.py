@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
 from fastio.batches import Batches
-from fastio.machine import rank_and_world
 from fastio.planned_sampler import PlannedSampler
 from fastio.sampler import Division, Uneven
 
@@ -39,8 +38,8 @@ class LengthBucketSampler(PlannedSampler):
       ``max_tokens`` and several windows the number of batches may differ between epochs.
 
     In a DataLoader under accelerate or transformers with several processes, which share batches out themselves, pass
-    ``rank=0, world_size=1``; under Lightning ``Trainer(use_distributed_sampler=False)``. A FastLoader from
-    ``fastio.integrations`` needs neither.
+    ``rank=0, world_size=1``; under Lightning ``Trainer(use_distributed_sampler=False)``. Otherwise the first batch is an
+    error (see ``share``). A FastLoader from ``fastio.integrations`` needs neither.
     """
 
     def __init__(  # noqa: PLR0913 - the names of torch's samplers, which its users know
@@ -58,7 +57,7 @@ class LengthBucketSampler(PlannedSampler):
         pad_to_multiple: int = 1,
         uneven: Uneven = "pad",
     ) -> None:
-        super().__init__(lengths)
+        super().__init__(lengths, rank=rank, world_size=world_size)
         if (batch_size is None) == (max_tokens is None):
             raise ValueError(f"batch_size={batch_size}, max_tokens={max_tokens}: expected one of the two")
         numbers = (("batch_size", batch_size), ("max_tokens", max_tokens), ("window", window))
@@ -70,7 +69,6 @@ class LengthBucketSampler(PlannedSampler):
         self.shuffle = shuffle
         self.seed = seed
         self.drop_last = drop_last
-        self.rank, self.world_size = rank_and_world(rank, world_size)
         self.pad_to_multiple = pad_to_multiple
         self.uneven = uneven
         self._check_longest()

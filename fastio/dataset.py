@@ -18,9 +18,9 @@ from torch.utils.data import Dataset
 from fastio.collate import RowReader, label_values, one_by_one
 from fastio.errors import SchemaError
 from fastio.iterable import SequentialDataset
-from fastio.machine import rank_and_world
 from fastio.reading import Read, ShardFiles, reads_by_pread
 from fastio.schema import IMAGE, TEXT, TOKENS
+from fastio.share import Share
 from fastio.spans import Spans
 from fastio.store import open_store
 from fastio.store.base import SampleStore
@@ -161,8 +161,7 @@ class FastDataset(Dataset[Any]):
 
     def iterable(self, *, rank: int | None = None, world_size: int | None = None) -> SequentialDataset:
         """This dataset from first to last, split over ranks (see ``rank_and_world``) and DataLoader workers."""
-        rank, world_size = rank_and_world(rank, world_size)
-        return SequentialDataset(self, rank=rank, world_size=world_size)
+        return SequentialDataset(self, Share.of(rank, world_size))
 
     @cached_property
     def labels(self) -> NDArray[Any] | None:

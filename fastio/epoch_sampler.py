@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-from torch.utils.data import Sampler
+from torch.utils.data import Dataset, DistributedSampler
 
 from fastio.batches import Batches
+from fastio.share import Share
 
 __all__ = ["ClosedBatchSampler", "EpochSampler"]
 
 
-class EpochSampler(Sampler[int]):
+class EpochSampler(DistributedSampler[int]):
     """
     The samples of the epoch that comes next, of one rank; ``set_epoch`` is the loader's own.
 
-    A subclass of torch's ``Sampler``, for Lightning and others look for one. Iterating it moves nothing on.
+    A subclass of torch's ``DistributedSampler``: Lightning looks for one, and shares out again what any other sampler
+    gives. Iterating it moves nothing on.
     """
 
-    def __init__(self, plan: Callable[[], Batches], set_epoch: Callable[[int], None]) -> None:
+    def __init__(
+        self, dataset: Dataset[int], share: Share, plan: Callable[[], Batches], set_epoch: Callable[[int], None]
+    ) -> None:
+        super().__init__(dataset, num_replicas=share.world_size, rank=share.rank, shuffle=False)
+        self._share = share
         self._plan = plan
         self._set_epoch = set_epoch
 
@@ -27,6 +33,7 @@ class EpochSampler(Sampler[int]):
         return len(self._plan().indices)
 
     def __iter__(self) -> Iterator[int]:
+        self._share.check_shared_once(self, "take the loader from fastio.integrations.accelerate.prepare_loader")
         return iter(self._plan().indices.tolist())
 
     def set_epoch(self, epoch: int) -> None:

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from fastio.share import Share
+
 __all__ = ["SequentialDataset"]
 
 # Samples decoded by one native call: enough to make the call cheap, few enough to keep memory small.
@@ -31,13 +33,14 @@ class SequentialDataset(IterableDataset[Any]):
     the batches of all workers, each of which may end with a short one.
     """
 
-    def __init__(self, dataset: BatchReadable, *, rank: int, world_size: int) -> None:
+    def __init__(self, dataset: BatchReadable, share: Share) -> None:
         super().__init__()
         self.dataset = dataset
-        self.rank = rank
-        self.world_size = world_size
+        self._share = share
+        self.rank, self.world_size = share.rank, share.world_size
 
     def __iter__(self) -> Iterator[Any]:
+        self._check_share()
         worker = get_worker_info()
         workers, number = (worker.num_workers, worker.id) if worker is not None else (1, 0)
         piece, pieces = self.rank * workers + number, self.world_size * workers
@@ -45,3 +48,12 @@ class SequentialDataset(IterableDataset[Any]):
         start, stop = count * piece // pieces, count * (piece + 1) // pieces
         for first in range(start, stop, _CHUNK):
             yield from self.dataset.__getitems__(list(range(first, min(first + _CHUNK, stop))))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All of it; a spawned worker could not see any more who shares it out."""
+        self._check_share()
+        return self.__dict__
+
+    def _check_share(self) -> None:
+        self._share.check_ranks("this iterable()")
+        self._share.check_shared_once(self, "make it by iterable(rank=0, world_size=1)")

@@ -24,13 +24,14 @@ from fastio.device.lane import lane_to
 from fastio.epoch_sampler import ClosedBatchSampler, EpochSampler
 from fastio.errors import SampleError
 from fastio.loader_options import check_choices, check_decode, check_sampler, check_subclass, whole, whole_epoch
-from fastio.machine import available_cpus, rank_and_world
+from fastio.machine import available_cpus
 from fastio.metrics import LoaderStats
 from fastio.mixing import warn_if_sorted
 from fastio.producer import Cache, Made, Means, NativeProducer, OnError, check_cache, in_ram
 from fastio.producer.choose import CollateName, Decode, Layout, Quality, collate_of, fused_of, is_native, producer_of
 from fastio.ranges import WAIT, named_range
 from fastio.sampler import Division, Shuffle, Uneven
+from fastio.share import Share
 from fastio.text_collate import TokenCollate
 from fastio.thread_tuner import ThreadTuner
 from fastio.transforms.batch.recipe import AnyTransform, as_list, split
@@ -150,7 +151,8 @@ class FastLoader:
         self.division: Division | None = None
         if batch_sampler is None:
             batch_size = whole("batch_size", batch_size, "a whole number from 1", least=1)
-            self.rank, self.world_size = rank_and_world(rank, world_size)
+            self._share = Share.of(rank, world_size)
+            self.rank, self.world_size = self._share.rank, self._share.world_size
             self.division = Division(len(self.dataset), batch_size, self.world_size, uneven, drop_last)
             self._sampler: BatchSampler = OrderSampler(
                 self.division, rank=self.rank, shuffle=shuffle, seed=seed, sizes=partial(_sample_bytes, self.dataset)
@@ -160,6 +162,7 @@ class FastLoader:
             check_sampler(self.dataset, batch_sampler, given, rank=rank, world_size=world_size)
             self._sampler = batch_sampler
             self.rank, self.world_size = batch_sampler.rank, batch_sampler.world_size
+            self._share = Share(self.rank, self.world_size, is_found=False)  # the sampler looks after its own
         check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
         self._batch_size = batch_size
         self.drop_last = drop_last
@@ -238,6 +241,7 @@ class FastLoader:
     def _begin(self) -> _Position:
         """The position of a new iteration, which counts as an epoch when its first batch is asked for."""
         self._check_open()
+        self._share.check_ranks(f"{self.dataset.store.path}: this FastLoader")
         if self.dataset.transform is not None and isinstance(self._producer, NativeProducer):
             raise ValueError(
                 f"{self.dataset.store.path}: the dataset got its transform after this FastLoader was built, which "
@@ -387,7 +391,7 @@ class FastLoader:
     @property
     def sampler(self) -> EpochSampler:
         """For ``loader.sampler.set_epoch(epoch)``, as loops written for a DistributedSampler have it."""
-        return EpochSampler(lambda: self._sampler.plan(self._next.epoch), self.set_epoch)
+        return EpochSampler(self.dataset, self._share, lambda: self._sampler.plan(self._next.epoch), self.set_epoch)
 
     @property
     def batch_sampler(self) -> ClosedBatchSampler:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["available_cpus", "available_memory", "rank_and_world"]
+__all__ = ["available_cpus", "available_memory", "process_group_ranks", "rank_and_world"]
 
 _ROOT = Path("/")
 
@@ -62,15 +62,23 @@ def rank_and_world(
     """
     if rank is not None or world_size is not None:
         return _checked(rank, world_size, "rank= and world_size=")
-    # Importing torch.distributed here would cost what a program without it does not need.
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank()), int(distributed.get_world_size())
+    known = process_group_ranks()
+    if known is not None:
+        return known
     for rank_name, world_name in _LAUNCHERS:
         if rank_name in environ and world_name in environ:
             where = f"{rank_name}={environ[rank_name]!r}, {world_name}={environ[world_name]!r}"
             return _checked(_number(environ[rank_name], where), _number(environ[world_name], where), where)
     return 0, 1
+
+
+def process_group_ranks() -> tuple[int, int] | None:
+    """Rank and number of ranks by ``torch.distributed``; None where the program has not initialised it."""
+    # Importing torch.distributed here would cost what a program without it does not need.
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return int(distributed.get_rank()), int(distributed.get_world_size())
 
 
 def _number(text: str, where: str) -> int:

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from fastio import _native
 from fastio.batches import Batches
-from fastio.machine import rank_and_world
 from fastio.planned_sampler import PlannedSampler
 from fastio.sampler import Division, Uneven
 
@@ -46,7 +45,7 @@ class PackSampler(PlannedSampler):
         world_size: int | None = None,
         uneven: Uneven = "pad",
     ) -> None:
-        super().__init__(lengths)
+        super().__init__(lengths, rank=rank, world_size=world_size)
         if window < 1:
             raise ValueError(f"window={window}: expected 1 or more")
         if len(self._lengths) and self._lengths.max() > max_tokens:
@@ -59,7 +58,6 @@ class PackSampler(PlannedSampler):
         self.window = window
         self.shuffle = shuffle
         self.seed = seed
-        self.rank, self.world_size = rank_and_world(rank, world_size)
         self.uneven = uneven
         Division(0, 1, self.world_size, uneven)  # refuses what it does not know
 

@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
 from fastio.batches import Batches
+from fastio.share import Share
 
 __all__ = ["PlannedSampler"]
 
 _STATE_VERSION = 1
 _LONGEST = (1 << 31) - 1
+_SHARED_TWICE = "give it rank=0, world_size=1, or take a loader from fastio.integrations.accelerate.prepare_loader"
 
 
 class PlannedSampler(ABC):
@@ -29,12 +31,12 @@ class PlannedSampler(ABC):
     FastLoader's own ``state_dict`` does not count those.
     """
 
-    rank: int
-    world_size: int
     seed: int
 
-    def __init__(self, lengths: ArrayLike) -> None:
+    def __init__(self, lengths: ArrayLike, *, rank: int | None, world_size: int | None) -> None:
         self._lengths = _as_lengths(lengths)
+        self._share = Share.of(rank, world_size)
+        self.rank, self.world_size = self._share.rank, self._share.world_size
         self._checksum = _native.crc32(self._lengths)
         self._next = (0, 0)  # epoch and batch where the next iteration begins
         self._seen: tuple[int, int] | None = None  # where the latest iteration stands, once it has begun
@@ -50,6 +52,7 @@ class PlannedSampler(ABC):
 
     def plan(self, epoch: int) -> Batches:
         """This rank's batches of an epoch; the latest is kept."""
+        self._share.check_ranks(f"this {type(self).__name__}")
         if self._planned is None or self._planned[0] != epoch:
             self._planned = epoch, self._plan(epoch)
         return self._planned[1]
@@ -67,6 +70,7 @@ class PlannedSampler(ABC):
         return self._lists()
 
     def _lists(self) -> Iterator[list[int]]:
+        self._share.check_shared_once(self, _SHARED_TWICE)
         epoch, start = self._seen = self._next
         self._next = epoch + 1, 0
         batches = self.plan(epoch)
@@ -124,6 +128,11 @@ class PlannedSampler(ABC):
 
 def _as_lengths(lengths: ArrayLike) -> NDArray[np.int32]:
     array = np.asarray(lengths)
+    if array.dtype == object and array.ndim == 0:
+        raise TypeError(
+            f"lengths are a {type(lengths).__name__}: expected whole numbers, one for each sample. Lightning puts its "
+            f"own sampler there: give the Trainer use_distributed_sampler=False, or a FastDataModule"
+        )
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise ValueError(f"lengths are {array.dtype} {array.shape}: expected whole numbers, one for each sample")
     if array.size and not (array.min() >= 0 and array.max() <= _LONGEST):

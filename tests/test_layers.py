@@ -25,7 +25,7 @@ LAYERS = (
     {"planned_sampler"},
     {"epoch_sampler", "iterable", "mixing"},
     {"batches"},
-    {"collate", "sampler", "reading"},
+    {"collate", "sampler", "share", "reading"},
     {"store", "codec"},
     {"schema", "spans", "metrics", "machine", "ranges", "thread_tuner"},
     {"errors", "units", "_native"},

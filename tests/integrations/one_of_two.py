@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from torch.utils.data import DataLoader
 from transformers import Trainer
 
-from fastio import FastDataset, FastLoader
+from fastio import FastDataset, FastLoader, LengthBucketSampler
 from fastio.integrations.accelerate import prepare_loader
 from fastio.integrations.lightning import FastDataModule
 from fastio.integrations.transformers import use_loaders
@@ -62,13 +65,40 @@ def under_lightning(store: Path) -> dict[str, Any]:
     return {"epochs": [model.epoch(0), model.epoch(1)]}
 
 
+def built_without_ranks(store: Path) -> FastLoader:
+    """A loader from before a launcher said anything, as in a script that Lightning or spawn starts again."""
+    hidden = {name: os.environ.pop(name) for name in ("RANK", "WORLD_SIZE")}
+    loader = FastLoader(store, 4, threads=1)
+    os.environ.update(hidden)
+    return loader
+
+
+def refused(store: Path, early: FastLoader) -> dict[str, str]:
+    """The first sentence of what is said where samples would be lost or doubled."""
+    dataset = FastDataset(store)
+    sampler = LengthBucketSampler(dataset.lengths, batch_size=4)
+    accelerator = Accelerator(cpu=True)
+    prepared = accelerator.prepare(DataLoader(dataset, batch_sampler=sampler))
+    return {"prepared": _error(lambda: list(prepared)), "early": _error(lambda: list(accelerator.prepare(early)))}
+
+
+def _error(work: Callable[[], object]) -> str:
+    try:
+        work()
+    except ValueError as exc:
+        return str(exc)
+    return "nothing"
+
+
 def main() -> None:
     """Write ``{trainer: what it saw}`` to the file named last."""
     store, folder, result = map(Path, sys.argv[1:])
+    early = built_without_ranks(store)
     seen = {
         "lightning": under_lightning(store),
         "accelerate": under_accelerate(store),
         "transformers": under_transformers(store, folder),
+        "refused": refused(store, early),
     }
     result.write_text(json.dumps(seen))
 

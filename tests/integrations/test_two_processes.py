@@ -72,3 +72,10 @@ def test_what_is_gathered_has_every_sample_once(seen: list[dict[str, Any]], trai
     """The sample that is repeated for even batches is left out again."""
     for process in seen:
         assert list(range(COUNT)) == sorted(process[trainer][what])
+
+
+def test_what_would_lose_or_double_samples_is_refused(seen: list[dict[str, Any]]) -> None:
+    """A sampler's share that accelerate would share out again, and a loader that was built before there were ranks."""
+    for rank, process in enumerate(seen):
+        assert f"LengthBucketSampler gives rank {rank} of 2 its share" in process["refused"]["prepared"]
+        assert f"rank 0 of 1, but this process is rank {rank} of 2" in process["refused"]["early"]
