@@ -153,7 +153,7 @@ class FastDataset(Dataset[Any]):
 
     def _blank(self, chosen: NDArray[np.int64]) -> Any:
         if self.token_reader is not None:
-            return torch.empty(0, dtype=torch.int64)
+            return torch.empty(0, dtype=torch.int64, device="cpu")
         if self.reader.field.codec == TEXT:
             return ""
         value = self.reader.blank(chosen, self._spans(chosen)[0])

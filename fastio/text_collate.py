@@ -141,10 +141,10 @@ class PadCollate:
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
         tokens, labels = _apart(samples)
-        lengths = torch.tensor([len(each) for each in tokens])
+        lengths = _lengths(tokens)
         width = _rounded(int(lengths.max()), _checked_multiple(self.pad_to_multiple))
-        ids = torch.full((len(tokens), width), self.pad_id)
-        mask = torch.zeros((len(tokens), width), dtype=torch.bool)
+        ids = lengths.new_full((len(tokens), width), self.pad_id)
+        mask = torch.zeros_like(ids, dtype=torch.bool)
         for row, each in enumerate(tokens):
             place = slice(width - len(each), width) if self.pads_before else slice(len(each))
             ids[row, place] = each
@@ -205,13 +205,14 @@ class PackCollate:
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
         tokens, labels = _apart(samples)
-        lengths = torch.tensor([len(each) for each in tokens])
+        lengths = _lengths(tokens)
         total = int(lengths.sum())
         self._check(total)
         tail = (self.tokens or total) - total
-        ids = torch.cat([*tokens, torch.full((tail,), self.pad_id)])
-        places = torch.cat([torch.arange(len(each)) for each in tokens] + [torch.zeros(tail, dtype=torch.int64)])
-        ends = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]).to(torch.int32)
+        ids = torch.cat([*tokens, lengths.new_full((tail,), self.pad_id)])
+        counted = [torch.arange(len(each), device=each.device) for each in tokens]
+        places = torch.cat([*counted, lengths.new_zeros(tail)])
+        ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
         return {"input_ids": ids, "position_ids": places, "cu_seqlens": ends, "lengths": lengths, **labels}
 
     def layout(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> Layout:
@@ -279,8 +280,8 @@ class ChunkCollate:
         tokens, _ = _apart(samples)
         total = sum(map(len, tokens))
         tail = _rounded(total, self.tokens) - total
-        ids = torch.cat([*tokens, torch.full((tail,), self.pad_id)])
-        mask = torch.arange(total + tail) < total
+        ids = torch.cat([*tokens, tokens[0].new_full((tail,), self.pad_id)])
+        mask = torch.arange(total + tail, device=ids.device) < total
         return {"input_ids": ids.view(-1, self.tokens), "attention_mask": mask.view(-1, self.tokens)}
 
     def layout(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> Layout:
@@ -354,6 +355,11 @@ def _sequences(lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[n
     sums = _sums(lengths)
     sequences[np.arange(len(lengths)) + numbers + 1] = sums[1:] - sums[cuts[:-1]][numbers]
     return sequences
+
+
+def _lengths(tokens: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Tokens of each sample, where the tokens are."""
+    return torch.tensor([len(each) for each in tokens], dtype=torch.int64, device=tokens[0].device)
 
 
 def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch]:

@@ -92,7 +92,7 @@ class HostLane:
 
     def pinned(self, size_bytes: int) -> torch.Tensor:
         """As Lane.pinned; any memory will do."""
-        return torch.empty(size_bytes, dtype=torch.uint8)
+        return torch.empty(size_bytes, dtype=torch.uint8, device="cpu")
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         """As Lane.copy."""
@@ -145,7 +145,7 @@ class CudaLane:
 
     def pinned(self, size_bytes: int) -> torch.Tensor:
         """As Lane.pinned."""
-        return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
+        return torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True)
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         """As Lane.copy; strides are kept, so that channels_last stays channels_last."""

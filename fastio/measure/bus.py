@@ -45,7 +45,7 @@ def measure_bus(sizes: tuple[int, ...] = _SIZES) -> list[BusRate]:
 
 
 def _rate(direction: Direction, memory: Memory, size_bytes: int) -> BusRate:
-    host = torch.ones(size_bytes, dtype=torch.uint8, pin_memory=memory == "pinned")
+    host = torch.ones(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=memory == "pinned")
     device = torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
     source, target = (host, device) if direction == "host to device" else (device, host)
     # The first copy maps memory and is not counted.

@@ -233,7 +233,8 @@ class NativeProducer:
         """An uninitialised array for ``count`` rows, and a tensor over the same memory."""
         dtype = self._reader.dtype
         if self._pin_memory:
-            pinned = torch.empty((count, *shape), dtype=torch.from_numpy(np.empty(0, dtype)).dtype, pin_memory=True)
+            kind = torch.from_numpy(np.empty(0, dtype)).dtype
+            pinned = torch.empty((count, *shape), dtype=kind, device="cpu", pin_memory=True)
             self._pinned_bytes = max(self._pinned_bytes, pinned.nbytes * (self._depth + 2))
             return pinned.numpy(), pinned
         memory = self._ring.acquire(count * math.prod(shape) * dtype.itemsize)

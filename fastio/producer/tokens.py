@@ -140,7 +140,7 @@ class TokenProducer:
         words = 2 * total if collate.has_positions else total
         nbytes = _slot_bytes(collate) * total
         if self._pin_memory:
-            memory = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+            memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
             self._pinned_bytes = max(self._pinned_bytes, nbytes)
         else:
             memory = torch.from_numpy(self._ring.acquire(nbytes))[:nbytes]

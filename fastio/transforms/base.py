@@ -76,7 +76,7 @@ class Transform(Protocol):
         ...
 
     def __call__(self, picture: Picture) -> Picture:
-        return self.apply(picture, torch.rand(self.draws, dtype=torch.float64).numpy())
+        return self.apply(picture, torch.rand(self.draws, dtype=torch.float64, device="cpu").numpy())
 
     def apply(self, picture: Picture, numbers: NDArray[np.float64]) -> Picture:
         """As a call, by given numbers ``(draws,)`` in the place of random ones."""

@@ -64,7 +64,7 @@ class PlainPicture:
         if size == (w, h):
             return
         if isinstance(self.picture, torch.Tensor):
-            colour = torch.tensor(colour_of(fill, self.picture.shape[-3]), dtype=torch.uint8).reshape(-1, 1, 1)
+            colour = self.picture.new_tensor(colour_of(fill, self.picture.shape[-3])).reshape(-1, 1, 1)
             padded = colour.expand(*self.picture.shape[:-2], size[1], size[0]).clone()
             padded[..., y : y + h, x : x + w] = self.picture
             self._set(padded)

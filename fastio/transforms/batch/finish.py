@@ -168,7 +168,7 @@ class NormalizeLayer(torch.nn.Module):
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
         # How torch tells modules of half(), to() and their like: there is no tensor here to see it by.
-        self._dtype = fn(torch.empty(0, dtype=self._dtype)).dtype
+        self._dtype = fn(torch.empty(0, dtype=self._dtype, device="cpu")).dtype
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # torch's
         return self
 

@@ -36,7 +36,7 @@ class MixUp:
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
         """As BatchTransform.parameters."""
-        return {"share": torch.tensor(_beta(numbers, self.alpha), dtype=torch.float32)}
+        return {"share": torch.tensor(_beta(numbers, self.alpha), dtype=torch.float32, device="cpu")}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
         """As BatchTransform.run."""
@@ -77,7 +77,7 @@ class CutMix:
         left, right = max(x - half_width, 0), min(x + half_width, width)
         top, bottom = max(y - half_height, 0), min(y + half_height, height)
         share = 1 - (right - left) * (bottom - top) / (width * height)
-        return {"box": (top, bottom, left, right), "share": torch.tensor(share, dtype=torch.float32)}
+        return {"box": (top, bottom, left, right), "share": torch.tensor(share, dtype=torch.float32, device="cpu")}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
         """As BatchTransform.run."""
