@@ -38,8 +38,8 @@ class LengthBucketSampler(PlannedSampler):
       ``max_tokens`` and several windows the number of batches may differ between epochs.
 
     In a DataLoader under accelerate or transformers with several processes, which share batches out themselves, pass
-    ``rank=0, world_size=1``; under Lightning ``Trainer(use_distributed_sampler=False)``. Otherwise the first batch is an
-    error (see ``share``). A FastLoader from ``fastio.integrations`` needs neither.
+    ``rank=0, world_size=1``; under Lightning ``Trainer(use_distributed_sampler=False)``. Otherwise the first batch is
+    an error (see ``share``). A FastLoader from ``fastio.integrations`` needs neither.
     """
 
     def __init__(  # noqa: PLR0913 - the names of torch's samplers, which its users know
