@@ -131,8 +131,8 @@ def _recorded(work: Callable[[], object], device: torch.device) -> Callable[[], 
     """
     ``work`` as a CUDA graph where there is CUDA.
 
-    Its kernels then follow each other at once. In training the host launches them while the device has other work; alone
-    they would wait for the host, which takes about as long for one launch as the card for a small batch.
+    Its kernels then follow each other at once. In training the host launches them while the device has other work;
+    alone they would wait for the host, which takes about as long for one launch as the card for a small batch.
     """
     if device.type != "cuda":
         return work
