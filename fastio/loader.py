@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastio.batches import Batches, BatchSampler, OrderSampler
+from fastio.batches import GIVEN_UP, Batches, BatchSampler, OrderSampler
 from fastio.dataset import FastDataset
 from fastio.device import Delivery, Numbered
 from fastio.device.lane import lane_to
@@ -337,10 +337,13 @@ class FastLoader:
         Let the next iteration be this epoch.
 
         After ``load_state_dict``, naming the epoch of the state keeps the position within it, so that the usual
-        ``for epoch in range(...): loader.set_epoch(epoch)`` resumes too; another epoch begins at its beginning.
+        ``for epoch in range(...): loader.set_epoch(epoch)`` resumes too; another epoch begins at its beginning, and a
+        warning is logged.
         """
         epoch = whole_epoch(epoch)
         if epoch != self._next.epoch:
+            if self._next.batch:
+                log.warning(GIVEN_UP, self.dataset.store.path, epoch, self._next.batch, self._next.epoch)
             self._next = self._seen = _Position(epoch, 0)
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -11,10 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
-from fastio.batches import Batches
+from fastio.batches import GIVEN_UP, Batches
 from fastio.share import Share
 
 __all__ = ["PlannedSampler"]
+
+log = logging.getLogger(__name__)
 
 _STATE_VERSION = 1
 _LONGEST = (1 << 31) - 1
@@ -82,6 +85,8 @@ class PlannedSampler(ABC):
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; naming the epoch of a loaded state keeps the position within it."""
         if operator.index(epoch) != self._next[0]:
+            if self._next[1]:
+                log.warning(GIVEN_UP, type(self).__name__, epoch, self._next[1], self._next[0])
             self._next, self._seen = (_checked_epoch(epoch), 0), None
 
     def state_dict(self) -> dict[str, Any]:

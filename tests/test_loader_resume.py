@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastio import FastDataset, FastLoader
+from fastio import FastDataset, FastLoader, LengthBucketSampler
 from fastio.schema import RAW, Field
 from tests.conftest import write_store
 
@@ -184,3 +184,24 @@ def test_the_sharing_of_a_position_is_the_same_on_all_ranks(numbered: FastDatase
         next(iter(one))
         other.load_state_dict(one.state_dict())
         assert len(taken(other)) == len(other) - 1
+
+
+def test_giving_up_a_loaded_position_is_said(numbered: FastDataset, caplog: pytest.LogCaptureFixture) -> None:
+    """A loop that begins with epoch 0 again loses the rest of the loaded epoch: a warning, and none otherwise."""
+    sampler = LengthBucketSampler(numbered.lengths, batch_size=4)
+    with loader_of(numbered) as loader:
+        for each, name in ((loader, str(numbered.store.path)), (sampler, "LengthBucketSampler")):
+            each.load_state_dict({**each.state_dict(), "epoch": 3, "batch": 2})
+            for epoch in (3, 3):
+                each.set_epoch(epoch)
+            assert caplog.messages == []
+            each.set_epoch(0)
+            assert len(caplog.messages) == 1
+            assert f"{name}: set_epoch(0) gives up the loaded position, batch 2 of epoch 3" in caplog.text
+            caplog.clear()
+            each.load_state_dict({**each.state_dict(), "epoch": 3, "batch": 0})
+            each.set_epoch(0)
+            each.load_state_dict({**each.state_dict(), "epoch": 3, "batch": 2})
+            assert len(list(each)) == 4
+            each.set_epoch(0)
+            assert caplog.messages == []

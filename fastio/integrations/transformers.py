@@ -11,11 +11,14 @@ from fastio.integrations.accelerate import prepare_loader
 from fastio.integrations.factory import LoaderFactory
 from fastio.integrations.packages import imported
 from fastio.integrations.prepared import PreparedLoader
+from fastio.loader import FastLoader
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerCallback
+    from transformers.trainer_callback import ExportableState
 else:
     TrainerCallback = imported("transformers", extra="transformers").TrainerCallback
+    ExportableState = imported("transformers.trainer_callback", extra="transformers").ExportableState
 
 __all__ = ["as_inputs", "language_model_inputs", "use_loaders"]
 
@@ -68,23 +71,52 @@ def use_loaders(
     """
     if train is not None:
         trainer.get_train_dataloader = _Training(trainer, train, inputs)
-        trainer.add_callback(_ResumedEpoch())
+        trainer.add_callback(ResumedEpoch())
     if evaluate is not None:
         trainer.get_eval_dataloader = _Evaluation(trainer, evaluate, inputs)
 
 
-class _ResumedEpoch(TrainerCallback):  # type: ignore[misc] # see the overrides of mypy
+class ResumedEpoch(TrainerCallback, ExportableState):  # type: ignore[misc] # see the overrides of mypy
     """
     Sets the epoch that a checkpoint was saved in, before the Trainer skips that epoch's first batches.
 
-    transformers 5.1 names the epoch to what ``skip_first_batches`` returns, which passes it on to nobody.
+    transformers 5.1 names the epoch to what ``skip_first_batches`` returns, which passes it on to nobody. And the
+    Trainer counts steps only: which samples they are is kept in its checkpoints here, by the name of this class.
     """
+
+    def __init__(self) -> None:
+        self.trained_on: dict[str, Any] = {}
+
+    def state(self) -> dict[str, Any]:
+        """What the Trainer writes into its checkpoints."""
+        return {"args": {}, "attributes": {"trained_on": self.trained_on}}
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, train_dataloader: PreparedLoader | None = None, **_: Any
     ) -> None:
-        if isinstance(train_dataloader, PreparedLoader):
-            train_dataloader.set_epoch(int(state.epoch or 0))
+        if not isinstance(train_dataloader, PreparedLoader):
+            return
+        saved = state.stateful_callbacks.get(type(self).__name__, {}).get("attributes", {}).get("trained_on")
+        accumulated = args.gradient_accumulation_steps
+        if saved and state.global_step and not args.ignore_data_skip:
+            _check_same(train_dataloader.loader, saved, accumulated, step=state.global_step)
+        self.trained_on = {**train_dataloader.state_dict(), "gradient_accumulation_steps": accumulated}
+        state.stateful_callbacks[type(self).__name__] = self.state()  # the Trainer expects one there when it saves
+        train_dataloader.set_epoch(int(state.epoch or 0))
+
+
+def _check_same(loader: FastLoader, saved: Mapping[str, Any], accumulated: int, *, step: int) -> None:
+    """ValueError where a number of steps does not mean the same samples as in the checkpoint."""
+    steps, place = saved.get("gradient_accumulation_steps"), loader.state_dict()
+    try:
+        loader.load_state_dict({**saved, "epoch": place["epoch"], "batch": place["batch"]})
+        if steps != accumulated:
+            raise ValueError(f"gradient_accumulation_steps is {steps} in the state and {accumulated} here")
+    except ValueError as exc:
+        raise ValueError(
+            f"the checkpoint of step {step}: {exc}. To begin the epoch anew instead: "
+            f"TrainingArguments(ignore_data_skip=True)"
+        ) from exc
 
 
 class _Training:

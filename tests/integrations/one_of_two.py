@@ -6,7 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,13 @@ from fastio import FastDataset, FastLoader, LengthBucketSampler
 from fastio.integrations.accelerate import prepare_loader
 from fastio.integrations.lightning import FastDataModule
 from fastio.integrations.transformers import use_loaders
+from tests.integrations.test_lightning import Interrupted as LightningInterrupted
 from tests.integrations.test_lightning import Model as LightningModel
+from tests.integrations.test_lightning import StopAfter as LightningStop
 from tests.integrations.test_lightning import trainer_of as lightning_trainer
+from tests.integrations.test_transformers import Interrupted as TransformersInterrupted
 from tests.integrations.test_transformers import Model, arguments
+from tests.integrations.test_transformers import StopAfter as TransformersStop
 
 
 def under_accelerate(store: Path) -> dict[str, Any]:
@@ -65,6 +71,60 @@ def under_lightning(store: Path) -> dict[str, Any]:
     return {"epochs": [model.epoch(0), model.epoch(1)]}
 
 
+def accelerate_resumed(store: Path, folder: Path) -> list[list[list[int]]]:
+    """Three epochs at once, and with an end and a new beginning after 4 batches of the second."""
+    accelerator = Accelerator(cpu=True)
+    build = partial(FastLoader, store, 4, shuffle="full", threads=1)
+    whole, first, second = (prepare_loader(accelerator, build) for _ in range(3))
+    expected = [taken for _ in range(3) for taken in _batches(whole)]
+    accelerator._dataloaders = [first]
+    seen = _batches(first)
+    running = iter(first)
+    seen += [labels.tolist() for _, labels in islice(running, 2)]
+    accelerator.save_state(str(folder / "accelerate"))
+    accelerator._dataloaders = [second]
+    accelerator.load_state(str(folder / "accelerate"))
+    return [expected, seen + _batches(second) + _batches(second)]
+
+
+def _batches(loader: Any) -> list[list[int]]:
+    return [labels.tolist() for _, labels in loader]
+
+
+def transformers_resumed(store: Path, folder: Path) -> list[list[list[int]]]:
+    """As ``accelerate_resumed``, by a checkpoint of the Trainer."""
+    build = partial(FastLoader, store, 4, shuffle="full", threads=1)
+
+    def trainer(callbacks: list[Any], out: str, **options: Any) -> Trainer:
+        chosen = arguments(folder / out, num_train_epochs=3, ddp_backend="gloo", **options)
+        made = Trainer(Model(), chosen, callbacks=callbacks)
+        use_loaders(made, train=build)
+        return made
+
+    whole = trainer([], "whole")
+    whole.train()
+    saving = {"save_strategy": "steps", "save_steps": 5}
+    first, second = trainer([TransformersStop(5)], "parts", **saving), trainer([], "parts", **saving)
+    with suppress(TransformersInterrupted):
+        first.train()
+    torch.distributed.barrier()  # rank 0 has written the checkpoint
+    second.train(resume_from_checkpoint=True)
+    return [whole.model.seen, first.model.seen + second.model.seen]
+
+
+def lightning_resumed(store: Path, folder: Path) -> list[list[list[int]]]:
+    """As ``accelerate_resumed``, by a checkpoint of Lightning's Trainer."""
+    build = partial(FastLoader, store, 4, shuffle="full", threads=1)
+    options = {"max_epochs": 3, "devices": 2, "strategy": "ddp"}
+    whole, first, second = LightningModel(), LightningModel(), LightningModel()
+    lightning_trainer(**options).fit(whole, FastDataModule(build))
+    checkpoint = folder / "lightning.ckpt"
+    with suppress(LightningInterrupted):
+        lightning_trainer(**options, callbacks=[LightningStop(5, checkpoint)]).fit(first, FastDataModule(build))
+    lightning_trainer(**options).fit(second, FastDataModule(build), ckpt_path=checkpoint)
+    return [[labels for _, labels in whole.seen], [labels for _, labels in first.seen + second.seen]]
+
+
 def built_without_ranks(store: Path) -> FastLoader:
     """A loader from before a launcher said anything, as in a script that Lightning or spawn starts again."""
     hidden = {name: os.environ.pop(name) for name in ("RANK", "WORLD_SIZE")}
@@ -99,6 +159,11 @@ def main() -> None:
         "accelerate": under_accelerate(store),
         "transformers": under_transformers(store, folder),
         "refused": refused(store, early),
+        "resumed": {
+            "lightning": lightning_resumed(store, folder),
+            "accelerate": accelerate_resumed(store, folder),
+            "transformers": transformers_resumed(store, folder),
+        },
     }
     result.write_text(json.dumps(seen))
 

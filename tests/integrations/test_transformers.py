@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler
 from fastio.integrations.transformers import as_inputs, language_model_inputs, use_loaders
-from fastio.schema import TOKENS, Field
+from fastio.schema import RAW, TOKENS, Field
 from tests.conftest import write_store
 from tests.integrations.conftest import COUNT
 
@@ -112,6 +113,61 @@ def test_resumed_at_the_next_batch(
     assert expected == first.model.seen + second.model.seen
     loader = second.callback_handler.train_dataloader.loader
     assert sum(map(len, second.model.seen)) == loader.stats.samples
+
+
+OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "batch size": ({"batch_size": 2}, {"per_device_train_batch_size": 2}, "batch_size is 4 in the state and 2 here"),
+    "seed": ({"seed": 1}, {}, "seed is 0 in the state and 1 here"),
+    "ranks": ({"uneven": "drop"}, {}, "uneven is 'pad' in the state and 'drop' here"),
+    "accumulation": ({}, {"gradient_accumulation_steps": 2}, "gradient_accumulation_steps is 1 .* and 2 here"),
+}
+
+
+def saved_at(step: int, store: Path, folder: Path) -> None:
+    """A training that ended behind the checkpoint of a step."""
+    with pytest.raises(Interrupted):
+        trainer_of(store, folder, [StopAfter(step)], save_strategy="steps", save_steps=step).train()
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_checkpoint_of_another_loader_is_refused(store: Path, tmp_path: Path, other: str) -> None:
+    """The step that was saved names other samples there: they would be trained on twice, or never."""
+    saved_at(3, store, tmp_path)
+    loading, training, said = OTHERS[other]
+
+    def resumed(**options: Any) -> Trainer:
+        trainer = Trainer(Model(), arguments(tmp_path, **training, **options))
+        chosen = {"batch_size": 4, "shuffle": "full", "threads": 1, **loading}
+        use_loaders(trainer, train=partial(FastLoader, store, **chosen))
+        trainer.train(resume_from_checkpoint=True)
+        return trainer
+
+    with pytest.raises(ValueError, match=f"checkpoint of step 3: .*{said}.*ignore_data_skip=True"):
+        resumed()
+    assert sum(map(len, resumed(ignore_data_skip=True, num_train_epochs=1).model.seen)) <= COUNT
+
+
+def test_a_checkpoint_of_another_store_is_refused(store: Path, tmp_path: Path) -> None:
+    """Of as many samples, which are others."""
+    saved_at(3, store, tmp_path / "out")
+    values = [np.float32([index]).tobytes() for index in range(COUNT)]
+    field = Field("number", RAW, "<f4", (1,))
+    other = write_store(tmp_path / "b.h5", values, np.arange(COUNT)[::-1].copy(), field=field)
+    with pytest.raises(ValueError, match=r"checkpoint of step 3: .*store is"):
+        trainer_of(other, tmp_path / "out").train(resume_from_checkpoint=True)
+
+
+def test_a_checkpoint_from_before_is_believed(store: Path, tmp_path: Path, expected: list[list[int]]) -> None:
+    """One that says nothing about its loader, as the Trainer writes it without use_loaders, can be gone on with."""
+    saved_at(3, store, tmp_path)
+    path = tmp_path / "checkpoint-3" / "trainer_state.json"
+    state = json.loads(path.read_text())
+    del state["stateful_callbacks"]["ResumedEpoch"]
+    path.write_text(json.dumps(state))
+    second = trainer_of(store, tmp_path, save_strategy="steps", save_steps=5)
+    second.train(resume_from_checkpoint=True)
+
+    assert expected[3:] == second.model.seen
 
 
 def test_trained_twice(store: Path, tmp_path: Path, expected: list[list[int]]) -> None:

@@ -74,6 +74,15 @@ def test_what_is_gathered_has_every_sample_once(seen: list[dict[str, Any]], trai
         assert list(range(COUNT)) == sorted(process[trainer][what])
 
 
+@pytest.mark.parametrize("trainer", ["lightning", "accelerate", "transformers"])
+def test_resumed_on_both_at_the_next_batch(seen: list[dict[str, Any]], trainer: str) -> None:
+    """Three epochs with an interruption within the second have the batches of an uninterrupted training, on each."""
+    for process in seen:
+        whole, in_parts = process["resumed"][trainer]
+        assert whole == in_parts
+        assert len(whole) == 9
+
+
 def test_what_would_lose_or_double_samples_is_refused(seen: list[dict[str, Any]]) -> None:
     """A sampler's share that accelerate would share out again, and a loader that was built before there were ranks."""
     for rank, process in enumerate(seen):
