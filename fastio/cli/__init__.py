@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import NoReturn
+from io import TextIOWrapper
+from typing import Any, NoReturn
 
 import click
 
 from fastio.cli.bandwidth import bandwidth
 from fastio.cli.bench import bench
 from fastio.cli.doctor import doctor
+from fastio.cli.failures import Interrupted, failed, usage
 from fastio.cli.group import Group
 from fastio.cli.info import info
 from fastio.cli.ls import ls
@@ -25,12 +27,10 @@ from fastio.cli.show import show
 from fastio.cli.tune import tune
 from fastio.cli.unpack import unpack
 from fastio.cli.verify import verify
-from fastio.errors import FastioError
 
 __all__ = ["cli", "main"]
 
-INTERRUPTED = 130  # what a shell makes of SIGINT
-TERMINATED = 143  # and of SIGTERM
+TERMINATED = 143  # what a shell makes of SIGTERM
 
 # What an interrupted command leaves; the others only look.
 _LEFT = {
@@ -40,44 +40,34 @@ _LEFT = {
 }
 
 
-class _OneLine(click.ClickException):
-    """An expected failure: one line on stderr, no traceback."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split("\n")))
-
-    def show(self, file: object = None) -> None:
-        click.echo(f"error: {self.message}", err=True)
-
-
-class _Interrupted(_OneLine):
-    """Ctrl-C, with the exit code that a shell expects."""
-
-    exit_code = INTERRUPTED
-
-
 class _Commands(Group):
-    """Turns the errors that fastio raises on purpose, and those of the system, into one line."""
+    """Turns errors that have a cause outside of fastio into one line."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as exc:
+            raise usage(exc) from exc
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
             _end_quietly(ctx)
-        except FastioError as exc:
-            raise _OneLine(_sentence(exc)) from exc
-        except OSError as exc:
-            raise _OneLine(f"{exc.filename or 'system'}: {exc.strerror or exc}") from exc
+        except click.UsageError as exc:
+            raise usage(exc) from exc
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
         except KeyboardInterrupt as exc:
-            raise _Interrupted(f"interrupted{_LEFT.get(ctx.invoked_subcommand or '', '')}") from exc
-
-
-def _sentence(error: FastioError) -> str:
-    """What the error says; out of a DataLoader worker it comes as the last line of a traceback in its own text."""
-    text = str(error).rstrip()
-    if text.startswith("Caught ") and "Original Traceback" in text:
-        return text.rpartition("\n")[2].partition(": ")[2]
-    return text
+            left = _LEFT.get(ctx.invoked_subcommand or "", "")
+            raise Interrupted(f"interrupted{left}") from exc
+        except Exception as exc:
+            known = failed(exc)
+            if known is None:
+                raise
+            raise known from exc
 
 
 def _end_quietly(ctx: click.Context) -> NoReturn:
@@ -111,4 +101,9 @@ for _command in (pack, info, ls, show, unpack, verify, doctor, bench, bandwidth,
 def main() -> None:
     """The console script: as Ctrl-C, a batch system's SIGTERM leaves no half-written file behind."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # what the terminal cannot show is shown as Python writes it
+    if sys.getfilesystemencoding() != "utf-8":
+        other = sys.getfilesystemencoding()
+        sys.exit(f"error: file names are {other} in this locale, UTF-8 in stores: set PYTHONUTF8=1 or LC_ALL=C.UTF-8")
     cli()

@@ -41,12 +41,15 @@ def io(data: str, *, options: DataOptions, epochs: int, seconds: float, as_json:
       fastio bench io ./pngs --workers 2
       fastio bench io train.py:make_loader
     """
+    from fastio.errors import FastioError
     from fastio.measure.data import open_data
     from fastio.measure.mock import MockTrainer
     from fastio.report.loading import loading_page
 
     with open_data(data, options) as opened:
         result = MockTrainer().run(opened.loader, epochs=epochs, seconds=seconds)
+        if result.batches == 0:
+            raise FastioError(f"{data}: the loader is empty; there is nothing to measure")
         rates = {"samples_per_s": result.samples_per_s, "steady_samples_per_s": result.steady_samples_per_s}
         said = {"data": data, "kind": opened.kind, **dataclasses.asdict(result), **rates}
         if as_json:

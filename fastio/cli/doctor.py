@@ -127,7 +127,7 @@ def _observed(name: str, arguments: tuple[str, ...], plan: Plan, *, is_function:
         samples = () if seen.surroundings is None else tuple(seen.surroundings.samples)
         return _Case(name, facts_of(seen), seen.timeline, samples, seen.failure)
 
-    return observe(name, training, plan, case)
+    return observe(training, plan, case)
 
 
 def _page(said: dict[str, object]) -> Page:

@@ -74,7 +74,7 @@ class _Enough(BaseException):
     """Ends the training when enough was seen; no ``except Exception`` of the user's stops it."""
 
 
-def observe(name: str, training: Callable[[Watcher], object], plan: Plan, tell: Callable[[Seen], _Told]) -> _Told:
+def observe(training: Callable[[Watcher], object], plan: Plan, tell: Callable[[Seen], _Told]) -> _Told:
     """
     Run ``training(watcher)``, end it when enough was seen, and hand what was seen to ``tell``, whose answer is given.
 
@@ -97,7 +97,7 @@ def observe(name: str, training: Callable[[Watcher], object], plan: Plan, tell: 
             except BaseException as error:  # the user's: shown with its traceback and exit code
                 if isinstance(error, FastioError) and not seen.watcher.watches:
                     raise
-                seen.failure = failure_of(error, name)
+                seen.failure = failure_of(error)
             return tell(session.close())
 
 

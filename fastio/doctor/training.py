@@ -5,10 +5,9 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from fastio.measure.user_code import load_function
+from fastio.measure.user_code import load_function, said_by, user_traceback
 
 __all__ = ["Failure", "failure_of", "function_training"]
 
@@ -50,12 +49,8 @@ def _epochs(loader: Iterable[Any], step: Callable[[Any], object]) -> None:
             is_empty = False
 
 
-def failure_of(error: BaseException, name: str) -> Failure | None:
-    """
-    What a training that raised this says for itself; None where it ended itself as it should, by ``sys.exit(0)``.
-
-    ``name`` is the script or ``module:function``. Frames above its own first one are ours, and left out.
-    """
+def failure_of(error: BaseException) -> Failure | None:
+    """What a training that raised this says for itself; None where it ended itself as it should, by ``sys.exit(0)``."""
     if isinstance(error, SystemExit):
         if error.code in (None, 0):
             return None
@@ -64,15 +59,5 @@ def failure_of(error: BaseException, name: str) -> Failure | None:
         return Failure(said, "" if isinstance(error.code, int) else str(error.code), code)
     if isinstance(error, KeyboardInterrupt):
         return Failure("interrupted", "", _INTERRUPTED)
-    text = "".join(traceback.format_exception(type(error), error, _below(error, name)))
-    return Failure("".join(traceback.format_exception_only(error)).strip().splitlines()[-1], text, 1)
-
-
-def _below(error: BaseException, name: str) -> Any:
-    """The traceback from the user's own first frame on; all of it where that is not there (a syntax error)."""
-    script = name.rpartition(":")[0] if ":" in name else name
-    wanted = Path(script if script.endswith(".py") else script.replace(".", "/") + ".py").name
-    frames = error.__traceback__
-    while frames is not None and Path(frames.tb_frame.f_code.co_filename).name != wanted:
-        frames = frames.tb_next
-    return frames if frames is not None else error.__traceback__
+    text = user_traceback(error) or "".join(traceback.format_exception(error))
+    return Failure(said_by(error), text, 1)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import runpy
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +16,13 @@ from typing import Any
 
 from fastio.errors import FastioError
 
-__all__ = ["is_function_name", "load_function", "run_script"]
+__all__ = ["is_function_name", "load_function", "run_script", "said_by", "user_traceback"]
+
+_WORKERS = "\nOriginal Traceback (most recent call last):"  # as torch's DataLoader hands an error on
+_LIBRARIES = tuple(
+    {f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    | {f"{Path(sysconfig.get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
 
 
 def is_function_name(text: str) -> bool:
@@ -38,6 +47,11 @@ def load_function(name: str) -> Callable[[], Any]:
     function = getattr(module, function_name, None)
     if not callable(function):
         raise FastioError(f"{name}: {module_name} has no function {function_name!r}; give MODULE:FUNCTION")
+    signature = _signature(function)
+    try:
+        signature.bind()
+    except TypeError as exc:
+        raise FastioError(f"{name}: is called without arguments, but its signature is {signature}") from exc
     found: Callable[[], Any] = function
     return found
 
@@ -52,6 +66,50 @@ def run_script(script: str, arguments: Sequence[str]) -> None:
         runpy.run_path(script, run_name="__main__")
     finally:
         sys.argv, sys.path[:] = argv, path
+
+
+def user_traceback(error: BaseException) -> str | None:
+    """
+    The traceback from the first frame of the user's own code on, as Python prints it; None where none took part.
+
+    The user's is what lies outside of this package, of Python's library and of installed packages. Out of a
+    DataLoader's worker the error brings its traceback as text, which is given as it is.
+    """
+    frames = error.__traceback__
+    while frames is not None and not _is_users(
+        frames.tb_frame.f_code.co_filename, str(frames.tb_frame.f_globals.get("__name__"))
+    ):
+        frames = frames.tb_next
+    if frames is None and _WORKERS in str(error):
+        return f"{error}\n"
+    if frames is None and not (isinstance(error, SyntaxError) and _is_users(error.filename or "<string>", "")):
+        return None
+    return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def said_by(error: BaseException) -> str:
+    """
+    Kind and message of an error in one line; out of a DataLoader's worker they are the end of a text in its own.
+
+    >>> said_by(ValueError("two\\nlines"))
+    'ValueError: two lines'
+    """
+    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    if isinstance(error, SyntaxError) or _WORKERS in str(error):  # frames and source come first, indented
+        lines = lines[max(place for place, line in enumerate(lines) if line.startswith(" ")) + 1 :]
+    return " ".join(line.strip() for line in lines)
+
+
+def _is_users(file: str, module: str) -> bool:
+    ours = module.partition(".")[0] == __name__.partition(".")[0]
+    return not ours and not file.startswith("<") and not file.startswith(_LIBRARIES)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError:  # some that are written in C tell none
+        return inspect.Signature()
 
 
 def _is_dotted(name: str) -> bool:

@@ -89,7 +89,7 @@ class Training:
 
 def examine(training: Any, plan: Plan = PLAN) -> Facts:
     """The facts of a training, on a machine of one CPU: no more workers are of use then."""
-    facts = observe("planted", training, plan, facts_of)
+    facts = observe(training, plan, facts_of)
     machine = facts.machine or MachineFacts()
     return replace(facts, machine=replace(machine, cpus=1, cpu_percent=50.0))
 

@@ -28,7 +28,7 @@ def batches(**settings: Any) -> DataLoader[torch.Tensor]:
 
 def seen_of(training: Any, plan: Plan = PLAN) -> Seen:
     """What a run has shown."""
-    return observe("planted", training, plan, lambda seen: seen)
+    return observe(training, plan, lambda seen: seen)
 
 
 def test_steps_are_timed_and_profiled() -> None:

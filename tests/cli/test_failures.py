@@ -1,0 +1,153 @@
+"""How commands fail: one line; the user's own traceback, and nothing of ours, where the user's code has failed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fastio.cli import cli
+
+SCRIPT = """
+class Data:
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        raise ValueError("two\\nlines")
+
+def raises():
+    raise RuntimeError("no data")
+
+def needs_argument(x):
+    return x
+
+def missing():
+    open("nowhere.pkl")
+
+def in_worker():
+    from torch.utils.data import DataLoader
+    return DataLoader(Data(), num_workers=1)
+
+def empty():
+    return []
+"""
+
+
+def run(*args: object) -> Result:
+    """A command in this process."""
+    return CliRunner().invoke(cli, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """A file of functions that fail, each in its own way."""
+    path = tmp_path / "failing_script.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("function", "last"),
+    [
+        ("raises", "RuntimeError: no data"),
+        ("missing", "FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.pkl'"),
+        ("in_worker", "ValueError: two lines"),
+    ],
+)
+def test_code_of_the_user_that_fails_shows_its_own_frames(script: Path, function: str, last: str) -> None:
+    """The traceback begins in the user's file; the last line says what it was."""
+    result = run("bench", "io", f"{script}:{function}")
+    lines = result.stderr.splitlines()
+
+    assert (result.exit_code, lines[-1]) == (1, f"error: the code that was named failed: {last}")
+    assert f'File "{script}"' in result.stderr
+    assert "fastio/cli" not in result.stderr
+    assert "click" not in result.stderr
+
+
+def test_a_script_that_python_cannot_read_is_shown_by_its_line(tmp_path: Path) -> None:
+    """A syntax error has no frame of the user's: its file and line are in its text."""
+    (tmp_path / "broken.py").write_text("x = 1\ndef (\n")
+    result = run("profile", "--", tmp_path / "broken.py")
+
+    assert "error: the code that was named failed: SyntaxError: invalid syntax" == result.stderr.splitlines()[-1]
+    assert "broken.py" in result.stderr
+    assert "line 2" in result.stderr
+    assert "runpy" not in result.stderr
+
+
+def test_a_function_that_needs_an_argument_says_so(script: Path) -> None:
+    """The mistake is in how it is written, not in a frame of the user's."""
+    result = run("bench", "io", f"{script}:needs_argument")
+
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        f"error: {script}:needs_argument: is called without arguments, but its signature is (x)"
+    ]
+
+
+def test_a_loader_without_batches_is_an_error(script: Path) -> None:
+    """Nothing was measured: a rate of 0 would look like a result."""
+    result = run("bench", "io", f"{script}:empty")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.splitlines()[-1] == f"error: {script}:empty: the loader is empty; there is nothing to measure"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("pack", "error: Missing argument 'SRC'; see 'fastio pack --help'\n"),
+        ("--nope", "error: No such option '--nope'; see 'fastio --help'\n"),
+        ("bench nothing", "error: No such command 'nothing'; see 'fastio bench --help'\n"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(line: str, said: str) -> None:
+    """What is wrong, and where to read how it is; exit code 2."""
+    result = CliRunner().invoke(cli, line.split(), prog_name="fastio")
+
+    assert (result.exit_code, result.stderr, result.stdout) == (2, said, "")
+
+
+def test_a_group_alone_shows_its_help() -> None:
+    """`fastio bench` is a question."""
+    assert "Commands:" in run("bench").output
+
+
+def fastio(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own, in another locale."""
+    program = "import sys; from fastio.cli import main; sys.argv[0] = 'fastio'; main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *args],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        encoding="latin-1",
+        timeout=60,
+        check=False,
+    )
+
+
+def test_what_a_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
+    """A name in Japanese on a Latin-1 terminal is no traceback."""
+    (tmp_path / "日本.txt").write_text("one\n")
+    store = str(tmp_path / "s.lmdb")
+    assert run("pack", tmp_path, store).exit_code == 0
+    done = fastio("ls", store, PYTHONIOENCODING="latin-1")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u65e5\\u672c.txt" in done.stdout
+
+
+def test_a_locale_whose_file_names_are_not_utf8_is_refused() -> None:
+    """Keys of a store are UTF-8; a name that was decoded otherwise would be another one."""
+    done = fastio("ls", "x.lmdb", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: file names are ascii in this locale, UTF-8 in stores: set PYTHONUTF8=1 or LC_ALL=C.UTF-8\n"
+    )
