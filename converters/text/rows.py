@@ -8,23 +8,37 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from fastio.converters.text.documents import MAX_DOCUMENT_BYTES
 from fastio.converters.text.streams import Stream
 from fastio.errors import SourceError
 
-__all__ = ["ROWS", "Row"]
+__all__ = ["ROWS", "Row", "kind_in_json"]
 
 # Number of the row's first line, in .json of the object; and its fields, or one sentence on what is wrong with it.
 Row = tuple[int, Mapping[str, Any] | str]
 
 _BLOCK_BYTES = 1 << 20
 _SPACE = " \t\r\n"
+_KINDS = {str: "a string", bool: "true or false", int: "a number", float: "a number", list: "a list"}
+_UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")  # how it begins, where bytes that are no UTF-8 are surrogates
+
+
+def kind_in_json(value: object) -> str:
+    """What a value is called where it stands in JSON."""
+    return "null" if value is None else _KINDS.get(type(value), "an object")
+
+
+def _row_limit(limit: int) -> int:
+    """Bytes of a row that may wait in memory: its other fields may be longer than a document may be."""
+    return max(limit, MAX_DOCUMENT_BYTES)
 
 
 def _jsonl(stream: Stream, limit: int) -> Iterator[Row]:
     """An object a line; blank lines are passed over."""
-    for number, line in stream.lines(limit):
+    most = _row_limit(limit)
+    for number, line in stream.lines(most):
         if line is None:
-            yield number, f"is longer than {limit:,} bytes; --max-document raises that limit"
+            yield number, f"is a line of more than {most:,} bytes; --max-document raises that limit"
             continue
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901 - the same line without its mark
@@ -62,7 +76,7 @@ def _fields(found: object) -> Mapping[str, Any] | str:
         return f"has the field {found.name!r} twice; which one counts?"
     if isinstance(found, dict):
         return found
-    return f"is a JSON {type(found).__name__}, expected an object with fields"
+    return f"is {kind_in_json(found)}, expected an object with fields"
 
 
 def _json(stream: Stream, limit: int) -> Iterator[Row]:
@@ -73,13 +87,13 @@ def _json(stream: Stream, limit: int) -> Iterator[Row]:
     that is a SourceError, not a bad row.
     """
     number = 0
-    text = _Text(stream, limit)
+    text = _Text(stream, _row_limit(limit))
     text.skip(_SPACE)
     is_list = text.peek() == "["
     if is_list:
         text.take()
         text.skip(_SPACE)
-    while text.peek() and text.peek() != "]":
+    while text.peek() and not (is_list and text.peek() == "]"):
         line, found = text.line, text.value()
         number += 1
         row = _fields(found)
@@ -90,8 +104,16 @@ def _json(stream: Stream, limit: int) -> Iterator[Row]:
             text.skip(_SPACE)
         elif is_list and text.peek() not in ("]", ""):
             raise SourceError(f"{stream.path}: line {text.line}: expected ',' or ']' after an object of the list")
-    if is_list and not text.peek():
+    if not is_list:
+        return
+    if not text.peek():
         raise SourceError(f"{stream.path}: line {text.line}: the list has no end; the file is cut off")
+    text.take()
+    text.skip(_SPACE)
+    if text.peek():
+        raise SourceError(
+            f"{stream.path}: line {text.line}: {text.peek()!r} stands behind the end of the list; one list is expected"
+        )
 
 
 class _Text:
@@ -127,7 +149,8 @@ class _Text:
                 found, stop = self._json.raw_decode(self._text, self._at)
             except (ValueError, RecursionError) as exc:
                 if self._is_end or isinstance(exc, RecursionError):
-                    raise SourceError(f"{self._stream.path}: line {self.line}: no JSON: {exc}") from exc
+                    why = exc.msg if isinstance(exc, json.JSONDecodeError) else exc
+                    raise SourceError(f"{self._stream.path}: line {self.line}: no JSON: {why}") from exc
                 if len(self._text) - self._at > self._limit:
                     raise SourceError(
                         f"{self._stream.path}: line {self.line}: no end of a JSON value within {self._limit:,} "
@@ -162,8 +185,9 @@ def _tsv(stream: Stream, limit: int) -> Iterator[Row]:
 
 def _table(stream: Stream, limit: int, delimiter: str) -> Iterator[Row]:
     """Rows under a header. Bytes that are no UTF-8 stay in the fields, as surrogates, and are found there."""
-    csv.field_size_limit(max(limit, csv.field_size_limit()))
-    reader = csv.reader(_csv_lines(stream, limit), delimiter=delimiter, strict=True)
+    most = _row_limit(limit)
+    csv.field_size_limit(max(most, csv.field_size_limit()))
+    reader = csv.reader(_csv_lines(stream, most), delimiter=delimiter, strict=True)
     titles: list[str] | None = None
     line = 1
     try:
@@ -173,6 +197,8 @@ def _table(stream: Stream, limit: int, delimiter: str) -> Iterator[Row]:
                 continue
             if titles is None:
                 titles = cells
+                if titles[0].startswith(_UTF_16):
+                    raise SourceError(f"{stream.path}: is not UTF-8: it begins as UTF-16 does; convert it")
                 if len(set(titles)) < len(titles):
                     raise SourceError(f"{stream.path}: line {start}: two columns have the same name: {cells}")
             elif len(cells) != len(titles):
@@ -180,21 +206,28 @@ def _table(stream: Stream, limit: int, delimiter: str) -> Iterator[Row]:
             else:
                 yield start, dict(zip(titles, cells, strict=True))
     except csv.Error as exc:
-        raise SourceError(
-            f"{stream.path}: the row from line {line} on cannot be read: {exc}; is a quote open?"
-        ) from exc
+        why = f"{exc}; is a quote open?"
+        if "new-line character" in str(exc):
+            why = "a carriage return stands in it alone; put the field in quotes, or end lines by a line feed"
+        raise SourceError(f"{stream.path}: the row from line {line} on cannot be read: {why}") from exc
 
 
 def _csv_lines(stream: Stream, limit: int) -> Iterator[str]:
     """Lines with their ends, as the csv module wants them."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="surrogateescape")
-    rest = ""
-    while data := stream.read(_BLOCK_BYTES):
-        *lines, rest = (rest + decoder.decode(data)).split("\n")
+    rest, number, is_end = "", 1, False
+    while not is_end:
+        data = stream.read(_BLOCK_BYTES)
+        is_end = not data
+        # At the end too: what is left of a character there is bytes that are no UTF-8.
+        *lines, rest = (rest + decoder.decode(data, is_end)).split("\n")
+        number += len(lines)
         for line in lines:
             yield line + "\n"
         if len(rest) > limit:
-            raise SourceError(f"{stream.path}: a line is longer than {limit:,} bytes; --max-document raises that limit")
+            raise SourceError(
+                f"{stream.path}: line {number} is longer than {limit:,} bytes; --max-document raises that limit"
+            )
     if rest:
         yield rest
 

@@ -11,11 +11,13 @@ from fastio.converters.text.documents import Documents, Gathering, Limits, TextO
 from fastio.converters.text.files import TextFiles
 from fastio.converters.text.labels import TableLabels
 from fastio.converters.text.row_source import RowSource
-from fastio.converters.text.rows import ROWS, Row
+from fastio.converters.text.rows import ROWS, Row, kind_in_json
 from fastio.converters.text.streams import Stream, opened
 from fastio.errors import SourceError
 
 __all__ = ["TableSource", "table_opener"]
+
+_TYPED = ("jsonl", "json")  # layouts whose values have types, and whose bytes are all UTF-8
 
 
 def table_opener(layout: str) -> Callable[[str, TextOptions], TableSource]:
@@ -26,7 +28,7 @@ def table_opener(layout: str) -> Callable[[str, TextOptions], TableSource]:
         files = TextFiles.below(path, (f".{layout}",))
         labels = None
         if options.label_field is not None:
-            labels = TableLabels(is_typed=layout in ("jsonl", "json"))
+            labels = TableLabels(is_typed=layout in _TYPED)
         source = TableSource(layout, files, options, labels)
         if labels is not None:
             try:
@@ -76,7 +78,7 @@ class TableSource(RowSource):
         if isinstance(row, str):
             gathering.refuse(key, row)
             return
-        text = _text(row, self.text_field)
+        text = _text(row, self.text_field, has_bytes=self.layout not in _TYPED)
         if isinstance(text, str):
             gathering.refuse(key, text)
             return
@@ -92,16 +94,19 @@ class TableSource(RowSource):
             gathering.add(key, text, label)
 
 
-def _text(row: Mapping[str, Any], field: str) -> bytes | str:
-    """The bytes of a row's text, or a sentence on why there are none."""
+def _text(row: Mapping[str, Any], field: str, *, has_bytes: bool) -> bytes | str:
+    """
+    The bytes of a row's text, or a sentence on why there are none.
+
+    A surrogate is a byte that is no UTF-8 where ``has_bytes``; in JSON it was written as one, and is no text.
+    """
     if field not in row:
         names = ", ".join(repr(name) for name in list(row)[:8])
         return f"has no field {field!r}, only {names or 'none'}; --text-field names another"
     value = row[field]
     if not isinstance(value, str):
-        kind = "null" if value is None else f"a {type(value).__name__}"
-        return f"has {kind} in the field {field!r}, expected a string"
+        return f"has {kind_in_json(value)} in the field {field!r}, expected a string"
     try:
-        return value.encode("utf-8", "surrogateescape")
+        return value.encode("utf-8", "surrogateescape" if has_bytes else "strict")
     except UnicodeEncodeError as exc:
         return f"has half of a character (a lone surrogate) at {exc.start} of the field {field!r}"

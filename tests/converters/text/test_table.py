@@ -50,9 +50,9 @@ def test_bad_lines_of_jsonl(tmp_path: Path) -> None:
     assert problems.pop("a.jsonl:2").startswith("is not JSON: ")
     assert {
         "a.jsonl:3": "has no field 'text', only 'other'; --text-field names another",
-        "a.jsonl:4": "has a int in the field 'text', expected a string",
+        "a.jsonl:4": "has a number in the field 'text', expected a string",
         "a.jsonl:5": "has null in the field 'text', expected a string",
-        "a.jsonl:6": "is a JSON list, expected an object with fields",
+        "a.jsonl:6": "is a list, expected an object with fields",
         "a.jsonl:7": "is not UTF-8: byte 10 of the line is 0xff (invalid start byte); convert it",
         "a.jsonl:8": "has half of a character (a lone surrogate) at 0 of the field 'text'",
         "a.jsonl:9": "is longer than 100 bytes; --max-document raises that limit",
@@ -68,6 +68,28 @@ def test_a_field_that_comes_twice(name: str, tmp_path: Path) -> None:
     where = " (line 1)" if name == "a.json" else ""
     assert {f"{name}:1": f"has the field 'text' twice; which one counts?{where}"} == problems
     assert {f"{name}:2": b"c"} == found
+
+
+def test_bytes_made_of_escapes(tmp_path: Path) -> None:
+    """Two halves of characters that JSON escapes are not taken for the bytes that they look like."""
+    _, problems = read(tmp_path, "a.jsonl", '{"text": "\\udcc3\\udca9"}')
+
+    assert {"a.jsonl:1": "has half of a character (a lone surrogate) at 0 of the field 'text'"} == problems
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])
+def test_other_fields_may_be_longer_than_the_limit(tmp_path: Path, name: str) -> None:
+    """``max_document_bytes`` is about the text, wherever what is read at once ends."""
+    rows = [{"other": "x" * 5000, "text": f"t{i}"} for i in range(400)]
+    rows.append({"other": "", "text": "y" * 101})
+    if name == "a.csv":
+        content = "".join(f"{row['other']},{row['text']}\n" for row in [{"other": "other", "text": "text"}, *rows])
+    else:
+        content = "\n".join(map(json.dumps, rows))
+    found, problems = read(tmp_path, name, content, TextOptions(max_document_bytes=100))
+
+    assert [f"t{i}".encode() for i in range(400)] == list(found.values())
+    assert ["is longer than 100 bytes; --max-document raises that limit"] == list(problems.values())
 
 
 def test_another_field(tmp_path: Path) -> None:
@@ -114,6 +136,8 @@ def test_a_json_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
         ('[{"text": "a"}', r"line 1: the list has no end; the file is cut off"),
         ('[{"text": "a"}\n{"text": "b"}]', r"line 2: expected ',' or '\]' after an object"),
         (b'[{"text": "\xff"}]', r"from line 1 on: not UTF-8"),
+        ('[{"text": "a"}]\n[{"text": "b"}]', r"line 2: '\[' stands behind the end of the list"),
+        ('{"text": "a"}\n] {"text": "b"}', r"line 2: no JSON: Expecting value"),
     ],
 )
 def test_broken_json(tmp_path: Path, content: str | bytes, message: str) -> None:
@@ -147,12 +171,22 @@ def test_bad_rows_of_csv(tmp_path: Path) -> None:
     [
         ('text\n"open\nmore\n', r"a\.csv: the row from line 2 on cannot be read: .*is a quote open"),
         ("text,text\na,b\n", "line 1: two columns have the same name"),
+        ("text\na\nb\rc\n", "the row from line 3 on cannot be read: a carriage return stands in it alone"),
+        ("text\na\n".encode("utf-16"), "is not UTF-8: it begins as UTF-16 does"),
     ],
 )
-def test_broken_csv(tmp_path: Path, content: str, message: str) -> None:
+def test_broken_csv(tmp_path: Path, content: str | bytes, message: str) -> None:
     """An open quote swallows the rest of the file: an error with the line it began in."""
     with pytest.raises(SourceError, match=message):
         read(tmp_path, "a.csv", content)
+
+
+@pytest.mark.parametrize("row", [b"caf\xc3", b"\xf0\x9f\x98"])
+def test_csv_that_ends_within_a_character(tmp_path: Path, row: bytes) -> None:
+    """The bytes at its end are no UTF-8, which is told of them later: they are not dropped."""
+    found, _ = read(tmp_path, "a.csv", b"text\nok\n" + row)
+
+    assert {"a.csv:2": b"ok", "a.csv:3": row} == found
 
 
 def test_a_long_field_of_csv(tmp_path: Path) -> None:
@@ -176,6 +210,20 @@ def test_labels(tmp_path: Path, name: str, content: str, expected: tuple[list[in
     assert expected == labels(tmp_path, name, content)
 
 
+def test_labels_that_are_no_text(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8, and halves of characters, name no class."""
+    for name, content in (
+        ("a.csv", b"text,label\na,cat\nb,d\xffg\n"),
+        ("a.jsonl", b'{"text": "a", "label": "cat"}\n\n{"text": "b", "label": "\\ud800"}'),
+    ):
+        source = open_text(tree(tmp_path, {name: content}) / name, options=LABELLED)
+        problems = [each for part in source.read(Limits()) for each in part.problems]
+
+        assert ["cat"] == source.metadata["classes"]
+        assert [f"{name}:3"] == [problem.key for problem in problems]
+        assert problems[0].problem.endswith(", which is no text (field 'label')")
+
+
 def test_labels_that_are_none(tmp_path: Path) -> None:
     """A row without a label, or with one that is no number and no name, is a problem."""
     rows = [{"text": "a", "label": 1}, {"text": "b"}, {"text": "c", "label": 0.5}, {"text": "d", "label": 2**63}]
@@ -194,6 +242,7 @@ def test_labels_that_are_none(tmp_path: Path) -> None:
     [
         ("a.csv", "text,label\na,3\nb,cat\n"),
         ("a.jsonl", '{"text": "a", "label": 3}\n{"text": "b", "label": "cat"}'),
+        ("a.jsonl", '{"text": "a", "label": 3.0}\n{"text": "b", "label": "cat"}'),
     ],
 )
 def test_numbers_and_names_at_once(tmp_path: Path, name: str, content: str) -> None:
