@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
 from fastio.converters.base import Problem
-from fastio.converters.text.documents import Documents, Limits, TextOptions
+from fastio.converters.text.documents import MAX_DOCUMENT_BYTES, Documents, Limits, TextOptions
 from fastio.converters.text.separators import Separators
 from fastio.converters.text.streams import Stream, opened, plain_name
 from fastio.errors import SourceError
@@ -139,6 +139,7 @@ class _Cutter:
         self._limit = source.options.max_document_bytes
         self._too_long_is = source.options.too_long
         self._separators = source.separators
+        self._path = source.path
         self._name = name
         self._rest = b""
         self._line = 1  # number of the line that ``_rest`` begins in
@@ -151,8 +152,9 @@ class _Cutter:
         if self._is_head:
             head = _HEAD.match(data)
             stop = head.end() if head else 0
-            if not data[stop:].strip(_BLANK) and not is_last and len(data) <= self._limit:
+            if not data[stop:].strip(_BLANK) and not is_last:
                 self._rest = data
+                self._pass_over()
                 return
             self._separators.head = data[:stop].decode("utf-8")
             self._line += data.count(b"\n", 0, stop)
@@ -188,15 +190,19 @@ class _Cutter:
         return _Piece(self._name, data, starts[good], stops[good], lines[good], problems)
 
     def _pass_over(self) -> None:
-        """Keep only the end of a document that is too long already."""
+        """Keep only the end of a document that is too long already, and all blanks: what follows may need them."""
         if len(self._rest) <= self._limit:
             return
-        self._too_long = self._too_long or self._line
-        # A letter says that the document goes on; the blanks behind it may become what ends it.
-        kept = min(len(self._rest) - len(self._rest.rstrip(_BLANK)) + 1, self._limit)
-        dropped = self._rest[: len(self._rest) - kept]
-        self._line += dropped.count(b"\n")
-        self._rest = self._rest[len(dropped) :]
+        stop = len(self._rest.rstrip(_BLANK))
+        if len(self._rest) - stop > MAX_DOCUMENT_BYTES:
+            raise SourceError(
+                f"{self._path}: more than {MAX_DOCUMENT_BYTES:,} bytes of blanks behind line {self._line}: is it text?"
+            )
+        if stop > self._limit:
+            self._too_long = self._too_long or self._line
+            dropped = self._rest[: stop - 1]  # a letter says that the document goes on
+            self._line += dropped.count(b"\n")
+            self._rest = self._rest[len(dropped) :]
 
 
 def _ended(data: bytes, between: list[tuple[int, int]]) -> list[tuple[int, int]]:

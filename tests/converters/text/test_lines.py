@@ -94,6 +94,23 @@ def test_too_long(tmp_path: Path, split: Split) -> None:
     assert "is longer than 100 bytes; --max-document raises that limit" == problems["a.txt:3"]
 
 
+@pytest.mark.parametrize("end", ["", " " * 300, "\n" * 300, "\n" + " " * 300 + "\n\n"])
+@pytest.mark.parametrize("split", ["line", "paragraph"])
+def test_blanks_do_not_make_a_document_too_long(tmp_path: Path, split: Split, end: str) -> None:
+    """Blanks behind a document belong to none: one that is too long is named before them, a short one is there."""
+    for block_bytes in (7, 1 << 20):
+        source = open_text(
+            tree(tmp_path, {"a.txt": f"one\n\n{'x' * 101}{end}"}) / "a.txt",
+            options=TextOptions(split=split, max_document_bytes=100),
+        )
+        parts = list(source.read(Limits(block_bytes)))
+
+        assert ["a.txt:1"] == [key for part in parts for key in part.keys]
+        assert ["a.txt:3"] == [problem.key for part in parts for problem in part.problems]
+    found, problems = read(tmp_path, f"one{end}".encode(), split, max_document_bytes=400)
+    assert (["a.txt:1"], []) == (list(found), list(problems))
+
+
 def test_a_line_of_ten_megabytes(tmp_path: Path) -> None:
     """A long line is a document like others."""
     path = tree(tmp_path, {"a.txt": b"one\n" + b"x" * 10_000_000 + b"\nthree"}) / "a.txt"
