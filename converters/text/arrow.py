@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastio._native import ThreadPool
-from fastio.converters.text.columns import column_documents, kind_of
+from fastio.converters.text.columns import column_documents, kind_of, known_column, sound
 from fastio.converters.text.documents import Documents, Limits, TextOptions
 from fastio.converters.text.extra import pyarrow
 from fastio.converters.text.files import TextFiles
@@ -90,11 +90,16 @@ def _opened(layout: str, path: str, files: TextFiles, options: TextOptions) -> A
 
 def _label_rule(place: str, schema: Any, field: str) -> TableLabels:
     """How labels are read; the names that ``datasets`` keeps for a ClassLabel are the classes."""
-    if field not in schema.names:
-        raise SourceError(f"{place}: has no column {field!r}, only {', '.join(map(repr, schema.names))}")
+    known_column(place, schema, field, option="--label-field")
     raw = (schema.metadata or {}).get(b"huggingface")
-    features = json.loads(raw).get("info", {}).get("features", {}) if raw else {}
-    names = features.get(field, {}).get("names") if isinstance(features.get(field), dict) else None
+    try:
+        said = json.loads(raw) if raw else {}
+        feature = said.get("info", {}).get("features", {}).get(field)
+        names = feature.get("names") if isinstance(feature, dict) else None
+    except (ValueError, AttributeError) as exc:
+        raise SourceError(
+            f"{place}: what Hugging Face datasets noted in it cannot be read ({exc}); save it again"
+        ) from exc
     return TableLabels(is_typed=True, known=[str(name) for name in names] if names else None)
 
 
@@ -117,6 +122,8 @@ class ArrowSource(RowSource):
             with _reading(self.layout, place, columns) as (schema, batches, at):
                 if kind_of(place, schema, self.text_field) != ("ids" if self.is_ids else "text"):
                     raise SourceError(f"{place}: column {self.text_field!r} is of another kind than in the first file")
+                if self.options.label_field is not None:
+                    known_column(place, schema, self.options.label_field, option="--label-field")
                 for batch in batches:
                     for part in _slices(batch, limits):
                         found = column_documents(part, self.options, key=self.files.key(name), row=row)
@@ -129,9 +136,10 @@ class ArrowSource(RowSource):
         field = self.options.label_field or ""
         for name in self.files.names:
             row = 1
-            with _reading(self.layout, self.files.place(name), [field]) as (_, batches, _):
+            with _reading(self.layout, self.files.place(name), [field]) as (schema, batches, _):
+                known_column(self.files.place(name), schema, field, option="--label-field")
                 for batch in batches:
-                    for label in batch.column(field).to_pylist():
+                    for label in sound(batch, field).to_pylist():
                         yield f"{self.files.key(name)}:{row}", label
                         row += 1
 
@@ -143,7 +151,7 @@ class ArrowSource(RowSource):
         labels = None
         if self.label_rule is not None and self.options.label_field is not None:
             labels = np.zeros(len(documents.keys), np.int64)
-            for i, label in enumerate(part.column(self.options.label_field).to_pylist()):
+            for i, label in enumerate(sound(part, self.options.label_field).to_pylist()):
                 number = self.label_rule.number(label, positions)
                 if isinstance(number, str):
                     problems.setdefault(i, f"{number} (column {self.options.label_field!r})")
@@ -193,10 +201,10 @@ def _reading(layout: str, place: str, columns: Sequence[str]) -> Iterator[_Batch
             with opened(place) as stream:
                 readable = _Readable(stream)
                 with arrow.ipc.open_stream(arrow.PythonFile(readable)) as reader:
-                    yield reader.schema, _to_its_end(reader, lambda: readable.tail, place), lambda: stream.position
+                    yield reader.schema, _to_its_end(reader, readable.end, place), lambda: stream.position
         else:
             with seekable(place) as file, arrow.ipc.open_stream(file) as reader:
-                yield reader.schema, _to_its_end(reader, lambda: _tail(place), place), file.tell
+                yield reader.schema, _to_its_end(reader, lambda: _end(file), place), file.tell
     except FastioError:
         raise
     except (arrow.ArrowException, OSError) as exc:
@@ -204,7 +212,9 @@ def _reading(layout: str, place: str, columns: Sequence[str]) -> Iterator[_Batch
 
 
 def _parquet(file: Any, columns: Sequence[str]) -> _Batches:
-    parquet = pyarrow("to read Parquet", "pyarrow.parquet").ParquetFile(file, pre_buffer=False)
+    parquet = pyarrow("to read Parquet", "pyarrow.parquet").ParquetFile(
+        file, pre_buffer=False, page_checksum_verification=True
+    )
     groups = parquet.metadata.num_row_groups
     size = sum(parquet.metadata.row_group(i).total_byte_size for i in range(groups))
     rows = max(parquet.metadata.num_rows, 1)
@@ -222,17 +232,24 @@ def _parquet(file: Any, columns: Sequence[str]) -> _Batches:
     return parquet.schema_arrow, batches(), lambda: on_disk * done // rows
 
 
-def _to_its_end(reader: Any, tail: Callable[[], bytes], place: str) -> Iterator[Any]:
-    """The batches of a stream. One that ends without its mark may have lost some: Arrow alone would say nothing."""
+def _to_its_end(reader: Any, end: Callable[[], bytes], place: str) -> Iterator[Any]:
+    """
+    The batches of a stream. ``end`` is what its last bytes are, and the byte behind them.
+
+    A stream without its mark may have lost some, and what stands behind the mark is not read: Arrow says nothing.
+    """
     yield from reader
-    if tail() != _END:
+    found = end()
+    if found[: len(_END)] != _END:
         raise SourceError(f"{place}: the Arrow stream has no end mark: it is cut off, or was not closed; get it again")
+    if found != _END:
+        raise SourceError(f"{place}: bytes stand behind the end of the Arrow stream; a second one? write one a file")
 
 
-def _tail(place: str) -> bytes:
-    with Path(place).open("rb") as file:
-        file.seek(-len(_END), 2)
-        return file.read()
+def _end(file: Any) -> bytes:
+    """The last bytes that were read of a file, and the next one."""
+    file.seek(file.tell() - len(_END))
+    return bytes(file.read(len(_END) + 1))
 
 
 def _is_file(place: str) -> bool:
@@ -248,13 +265,17 @@ class _Readable:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self.tail = b""  # the last bytes read
+        self._tail = b""  # the last bytes read
 
     def read(self, size: int = -1) -> bytes:
         """Bytes, fewer only at the end."""
         data = bytes(self._stream.read(size if size >= 0 else 1 << 62))
-        self.tail = (self.tail + data[-len(_END) :])[-len(_END) :]
+        self._tail = (self._tail + data[-len(_END) :])[-len(_END) :]
         return data
+
+    def end(self) -> bytes:
+        """The last bytes that were read, and the next one."""
+        return self._tail + bytes(self._stream.read(1))
 
     def readable(self) -> bool:
         return True

@@ -11,14 +11,12 @@ from fastio.converters.text.documents import Documents, TextOptions
 from fastio.converters.text.extra import pyarrow
 from fastio.errors import SourceError
 
-__all__ = ["column_documents", "kind_of"]
+__all__ = ["column_documents", "kind_of", "known_column", "sound"]
 
 
 def kind_of(place: str, schema: Any, field: str) -> Literal["text", "ids"]:
     """What a column holds, by its type; SourceError where it is neither."""
-    if field not in schema.names:
-        columns = ", ".join(f"{each.name!r} ({each.type})" for each in schema)
-        raise SourceError(f"{place}: has no column {field!r}, only {columns}; --text-field names another")
+    known_column(place, schema, field, option="--text-field")
     types = pyarrow("to read tables").types
     kind = schema.field(field).type
     if types.is_dictionary(kind):
@@ -33,10 +31,40 @@ def kind_of(place: str, schema: Any, field: str) -> Literal["text", "ids"]:
     raise SourceError(f"{place}: column {field!r} is {kind}, expected strings or lists of whole numbers")
 
 
+def known_column(place: str, schema: Any, field: str, *, option: str) -> None:
+    """SourceError where a file has no column of this name, or several."""
+    count = schema.names.count(field)
+    if count > 1:
+        raise SourceError(f"{place}: has {count} columns {field!r}; which one counts?")
+    if not count:
+        columns = ", ".join(f"{each.name!r} ({each.type})" for each in schema)
+        raise SourceError(f"{place}: has no column {field!r}, only {columns}; {option} names another")
+
+
+def sound(batch: Any, field: str) -> Any:
+    """
+    A column whose offsets were looked at: of a damaged file they lead anywhere, and Arrow follows them.
+
+    What Arrow raises is left to the caller. Strings are looked at as bytes: those that are no UTF-8 are found later.
+    """
+    arrow = pyarrow("to read tables")
+    column = batch.column(field)
+    whole = column.dictionary if arrow.types.is_dictionary(column.type) else column
+    for is_, plain in (
+        (arrow.types.is_string, arrow.binary()),
+        (arrow.types.is_large_string, arrow.large_binary()),
+        (arrow.types.is_string_view, arrow.binary_view()),
+    ):
+        if is_(whole.type):
+            whole = whole.view(plain)
+    whole.validate(full=True)
+    return column
+
+
 def column_documents(batch: Any, options: TextOptions, *, key: str, row: int) -> tuple[Documents, dict[int, str]]:
     """The rows of a batch, the first of which is number ``row``, and what is wrong with some of them by position."""
     field = options.text_field or "text"
-    column = batch.column(field)
+    column = sound(batch, field)
     arrow = pyarrow("to read tables")
     if arrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -64,12 +92,11 @@ def _bytes(arrow: Any, column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64
 
 
 def _ids(arrow: Any, column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """Ids as int64, and where each document's lie, in bytes. Ids above int64 become -1, which no vocabulary has."""
+    """Ids as int64, and where each document's lie, in bytes. Above int64 they become its highest, which is no id."""
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = column.flatten().fill_null(0)
     if flat.type == arrow.uint64():
-        wide = flat.to_numpy(zero_copy_only=False)
-        values = np.where(wide > np.uint64(2**63 - 1), -1, wide.astype(np.int64))
+        values = np.minimum(flat.to_numpy(zero_copy_only=False), np.uint64(2**63 - 1)).astype(np.int64)
     else:
         values = flat.cast(arrow.int64()).to_numpy(zero_copy_only=False)
     sizes = lengths * 8

@@ -132,6 +132,16 @@ def test_ids_beyond_64_bits(tmp_path: Path) -> None:
     assert ["a.parquet:1", "a.parquet:2"] == [problem.key for problem in report.skipped]
 
 
+def test_ids_beyond_four_bytes(tmp_path: Path) -> None:
+    """A vocabulary that is said to be larger than 2**32 does not let ids through that would become others."""
+    path = parquet(tmp_path / "a.parquet", text=pa.array([[5_000_000_000], [7]], pa.list_(pa.int64())))
+    encoder = Encoder(None, Sequences(), is_ids=True, vocab_size=10**10)
+    report = pack_text(open_text(path), encoder, tmp_path / "out.h5", on_error="skip")
+
+    assert [[7]] == list(ids(tmp_path / "out.h5", "<u4").values())
+    assert ["has the token id 5000000000, expected 0 to 4,294,967,295"] == [each.problem for each in report.skipped]
+
+
 def labels_of(path: Path) -> tuple[list[int], list[str] | None]:
     """Labels and classes of a file's column ``label``."""
     source = open_text(path, options=TextOptions(label_field="label"))
@@ -161,7 +171,10 @@ def test_labels_without_names(tmp_path: Path) -> None:
     [
         (TextOptions(text_field="body"), r"has no column 'body', only 'text' \(string\), 'n' \(int64\); --text-field"),
         (TextOptions(text_field="n"), "column 'n' is int64, expected strings or lists of whole numbers"),
-        (TextOptions(label_field="class"), "has no column 'class', only 'text', 'n'"),
+        (
+            TextOptions(label_field="class"),
+            r"has no column 'class', only 'text' \(string\), 'n' \(int64\); --label-field",
+        ),
         (TextOptions(split="line"), "--split-text line means nothing here"),
     ],
 )
@@ -187,6 +200,69 @@ def test_a_stream_that_is_cut_off(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         with pytest.raises(SourceError, match=r"a\.arrow: "):
             documents(path)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_what_stands_behind_a_stream(tmp_path: Path, suffix: str) -> None:
+    """A second stream in the same file would be lost: an error."""
+    once = write_stream(tmp_path / "once.arrow", pa.table({"text": ["a"]})).read_bytes()
+    path = tmp_path / f"a.arrow{suffix}"
+    path.write_bytes(gzip.compress(once * 2) if suffix else once * 2)
+    with pytest.raises(SourceError, match="bytes stand behind the end of the Arrow stream"):
+        documents(path)
+
+
+OFFSETS = ([0, 4, 2, 12], [0, 4, 8, 1 << 30], [0, -4, 8, 12], [4, 8, 12, 16], [0, 1 << 30, 1 << 30, 12])
+
+
+@pytest.mark.parametrize("offsets", OFFSETS, ids=str)
+@pytest.mark.parametrize(
+    "column",
+    [pa.array(["aaaa", "bbbb", "cccc"]), pa.array([[1] * 4, [2] * 4, [3] * 4])],
+    ids=["strings", "ids"],
+)
+def test_damaged_offsets(tmp_path: Path, column: Any, offsets: list[int]) -> None:
+    """Offsets that lead out of the values of a damaged file are an error, whatever Arrow would do with them."""
+    path = write_file(tmp_path / "a.arrow", pa.table({"text": column}))
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(np.array([0, 4, 8, 12], "<i4").tobytes(), np.array(offsets, "<i4").tobytes()))
+    with pytest.raises(SourceError, match=r"a\.arrow: expected arrow data: .*; damaged, or cut off\?"):
+        documents(path)
+
+
+def test_damaged_pages_of_parquet(tmp_path: Path) -> None:
+    """A page that does not have its checksum is an error, where the writer left one."""
+    path, table = tmp_path / "a.parquet", pa.table({"text": ["hello world", "q"]})
+    how = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    pq.write_table(table, path, write_page_checksum=True, **how)
+    path.write_bytes(path.read_bytes().replace(b"world", b"wOrld"))
+    with pytest.raises(SourceError, match=r"a\.parquet: expected parquet data: .*CRC"):
+        documents(path)
+
+
+@pytest.mark.parametrize("name", ["text", "label"])
+def test_columns_of_one_name(tmp_path: Path, name: str) -> None:
+    """Which of two columns is meant cannot be told."""
+    arrays = [pa.array(["a"]), pa.array(["b"]), pa.array(["c"])]
+    path = write_file(tmp_path / "a.arrow", pa.Table.from_arrays(arrays, ["text", "label", name]))
+    with pytest.raises(SourceError, match=f"a.arrow: has 2 columns '{name}'; which one counts"):
+        open_text(path, options=TextOptions(label_field="label"))
+
+
+def test_a_later_file_without_labels(tmp_path: Path) -> None:
+    """Every file of a folder must have the columns."""
+    parquet(tmp_path / "a.parquet", text=["a"], label=[1])
+    parquet(tmp_path / "b.parquet", text=["b"])
+    with pytest.raises(SourceError, match=r"b\.parquet: has no column 'label', only 'text' \(string\)"):
+        documents(tmp_path, TextOptions(label_field="label"))
+
+
+@pytest.mark.parametrize("note", ["{broken", "[1]"])
+def test_a_broken_note_of_datasets(tmp_path: Path, note: str) -> None:
+    """Without it nobody knows whether labels have names."""
+    table = pa.table({"text": ["a"], "label": [1]}).replace_schema_metadata({"huggingface": note})
+    with pytest.raises(SourceError, match="what Hugging Face datasets noted in it cannot be read"):
+        open_text(write_file(tmp_path / "a.arrow", table), options=TextOptions(label_field="label"))
 
 
 def test_datasets_of_several_splits(tmp_path: Path) -> None:
