@@ -13,7 +13,7 @@ from fastio._native import Buffers
 from fastio.converters.base import Chunk
 from fastio.converters.text.check import checked
 from fastio.converters.text.documents import Documents
-from fastio.converters.text.tokenizer import ROLES, Tokenizer, as_ids, id_dtype
+from fastio.converters.text.tokenizer import ROLES, Encoding, Tokenizer, as_ids, id_dtype
 from fastio.errors import SourceError
 from fastio.schema import COLUMN, TEXT, TOKENS, Field, Schema
 from fastio.spans import Spans
@@ -114,13 +114,11 @@ class Encoder:
         found = len(documents.keys) + len(documents.problems)
         flat: _Flat | None = None
         if self.is_ids:
-            documents, *flat_ = as_ids(documents, self._vocabulary)
-            flat = (flat_[0], flat_[1])
-            documents, flat = _without_empty(documents, flat)
+            documents, flat = _without_empty(as_ids(documents, self._vocabulary))
         else:
             documents = checked(documents)
             if self.tokenizer is not None:
-                documents, flat = _without_empty(documents, self.tokenizer.encode(documents))
+                documents, flat = _without_empty(self.tokenizer.encode(documents))
         if flat is None:
             return self._as_text(documents, found)
         return self._as_tokens(documents, flat, found)
@@ -227,8 +225,10 @@ def _without(documents: Documents, flat: _Flat, problems: Mapping[int, str]) -> 
     return documents.without(problems), (ids[np.repeat(good, lengths)], lengths[good])
 
 
-def _without_empty(documents: Documents, flat: _Flat) -> tuple[Documents, _Flat]:
+def _without_empty(encoding: Encoding) -> tuple[Documents, _Flat]:
     """Documents that the tokenizer leaves nothing of are problems."""
+    documents, *flat_ = encoding
+    flat: _Flat = (flat_[0], flat_[1])
     return _without(documents, flat, {int(i): "has no tokens" for i in np.flatnonzero(flat[1] == 0)})
 
 

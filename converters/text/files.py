@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastio.converters.base import Problem
-from fastio.converters.scan import Wanted, scan_root, shown
+from fastio.converters.scan import Folder, Wanted, scan_root, shown
 from fastio.converters.text.streams import COMPRESSED, plain_name
 from fastio.errors import SourceError
 
-__all__ = ["TextFiles"]
+__all__ = ["TextFiles", "drop_twins"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class TextFiles:
 
         extensions = ", ".join(each + more for each in suffixes for more in ("", *COMPRESSED))
         found = scan_root(path, Wanted(kind_of, f"a {suffixes[0].removeprefix('.')} file", extensions))
+        drop_twins(found)
         problems = [Problem(shown(name), "is a folder beside the files of a table") for name in found.folders]
         if not found.keys:
             raise SourceError(f"{path}: expected files with one of the extensions {extensions}, found none")
@@ -54,3 +55,17 @@ class TextFiles:
     def key(self, name: str) -> str:
         """What the keys of a file's rows begin with."""
         return shown(plain_name(name))
+
+
+def drop_twins(found: Folder) -> list[bool]:
+    """Turn files that are there plain and compressed into problems, but for the first; whether each file stays."""
+    taken: set[str] = set()
+    stays = []
+    for name in found.keys:
+        stays.append(plain_name(name) not in taken)
+        taken.add(plain_name(name))
+        if not stays[-1]:
+            problem = "is there both plain and compressed, or compressed twice; remove one"
+            found.problems.append(Problem(shown(name), problem))
+    found.keep(stays)
+    return stays

@@ -18,6 +18,7 @@ from fastio.converters.cut import cut
 from fastio.converters.files import read_problem
 from fastio.converters.scan import Folder, Wanted, scan_root, scan_tree, shown
 from fastio.converters.text.documents import Documents, Limits, TextOptions
+from fastio.converters.text.files import drop_twins
 from fastio.converters.text.streams import opened, plain_name
 from fastio.errors import SourceError
 
@@ -52,17 +53,8 @@ def open_folder(path: str, options: TextOptions) -> FolderSource:
         "name": Path(path).resolve().name,
         "max_document_bytes": options.max_document_bytes,
     }
-    keys = [plain_name(key) for key in found.keys]
-    taken: set[str] = set()
-    twice = [key in taken or taken.add(key) for key in keys]  # type: ignore[func-returns-value] # set.add is None
-    if any(twice):
-        found.problems += [
-            Problem(shown(key), "is there both plain and compressed, or compressed twice; remove one")
-            for key, is_second in zip(found.keys, twice, strict=True)
-            if is_second
-        ]
-        found.keep([not is_second for is_second in twice])
-        values = None if values is None else values[~np.array(twice, bool)]
+    stays = drop_twins(found)
+    values = None if values is None else values[np.array(stays, bool)]
     return FolderSource(
         path=path,
         names=found.keys,

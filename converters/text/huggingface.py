@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastio.converters.text.documents import Documents
 from fastio.converters.text.extra import tokenizers
-from fastio.converters.text.tokenizer import ROLES, id_dtype
+from fastio.converters.text.tokenizer import ROLES, Encoding, id_dtype
 from fastio.errors import SourceError
 
 __all__ = ["HuggingFaceTokenizer", "in_our_threads"]
@@ -72,14 +72,29 @@ class HuggingFaceTokenizer:
             special[role] = _find(loaded, role, (named or {}).get(role), configured.get(role), os.fspath(path))
         return cls(text, Path(path).name, special)
 
-    def encode(self, documents: Documents) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def encode(self, documents: Documents) -> Encoding:
         """The library's own ids, without special tokens."""
-        data = documents.data.data
-        places = zip(documents.starts.tolist(), (documents.starts + documents.sizes).tolist(), strict=True)
-        texts = [str(data[start:stop], "utf-8") for start, stop in places]
-        ids = [each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        try:
+            ids = self._encoded(documents)
+        except Exception:  # the library raises no other class, and does not say which document it was
+            documents = documents.without(self._refused(documents))
+            ids = self._encoded(documents)
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        return np.fromiter(chain.from_iterable(ids), self._dtype, int(lengths.sum())), lengths
+        return documents, np.fromiter(chain.from_iterable(ids), self._dtype, int(lengths.sum())), lengths
+
+    def _encoded(self, documents: Documents) -> list[list[int]]:
+        texts = _texts(documents)
+        return [each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def _refused(self, documents: Documents) -> dict[int, str]:
+        """What the library says of the documents that it cannot encode, by position."""
+        problems = {}
+        for i, text in enumerate(_texts(documents)):
+            try:
+                self._tokenizer.encode(text, add_special_tokens=False)
+            except Exception as exc:  # for each document, of no other class
+                problems[i] = f"cannot be encoded by the tokenizer {self._name!r}: {exc}"
+        return problems
 
     def decode(self, ids: NDArray[Any]) -> bytes:
         """What the tokenizer's decoder makes of some ids; special tokens are shown by their names."""
@@ -96,6 +111,12 @@ class HuggingFaceTokenizer:
         """The file's own text, and what was found in it."""
         numbers = {"vocab_size": self.vocab_size, "special": dict(self.special)}
         return {"kind": "huggingface", "name": self._name, **numbers, "json": self._json}
+
+
+def _texts(documents: Documents) -> list[str]:
+    data = documents.data.data
+    places = zip(documents.starts.tolist(), (documents.starts + documents.sizes).tolist(), strict=True)
+    return [str(data[start:stop], "utf-8") for start, stop in places]
 
 
 @contextmanager

@@ -10,9 +10,13 @@ from numpy.typing import NDArray
 
 from fastio.converters.text.documents import Documents
 
-__all__ = ["ROLES", "BytesTokenizer", "Tokenizer", "as_ids", "gathered", "id_dtype"]
+__all__ = ["ROLES", "BytesTokenizer", "Encoding", "Tokenizer", "as_ids", "gathered", "id_dtype"]
 
 ROLES = ("bos", "eos", "pad", "unk")
+_MOST_IDS = 1 << 32  # that fit into four bytes
+
+# Documents that can be had as ids, those ids one behind the other, how many each document has.
+Encoding = tuple[Documents, NDArray[Any], NDArray[np.int64]]
 
 
 def id_dtype(vocab_size: int | None) -> str:
@@ -38,8 +42,8 @@ class Tokenizer(Protocol):
     @property
     def special(self) -> Mapping[str, int | None]: ...
 
-    def encode(self, documents: Documents) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The ids of valid documents one behind the other (``id_dtype``), and how many each document has."""
+    def encode(self, documents: Documents) -> Encoding:
+        """The valid documents that it has ids for, these one behind the other (``id_dtype``), how many each has."""
         ...
 
     def decode(self, ids: NDArray[Any]) -> bytes:
@@ -62,9 +66,9 @@ class BytesTokenizer:
     vocab_size = 259
     special: Mapping[str, int | None] = {"bos": 256, "eos": 257, "pad": 258, "unk": None}
 
-    def encode(self, documents: Documents) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def encode(self, documents: Documents) -> Encoding:
         """The bytes as numbers."""
-        return gathered(documents).astype(id_dtype(self.vocab_size)), documents.sizes
+        return documents, gathered(documents).astype(id_dtype(self.vocab_size)), documents.sizes
 
     def decode(self, ids: NDArray[Any]) -> bytes:
         """The bytes again."""
@@ -90,9 +94,9 @@ def gathered(documents: Documents) -> NDArray[np.uint8]:
     return documents.data[inside]
 
 
-def as_ids(documents: Documents, vocab_size: int | None) -> tuple[Documents, NDArray[Any], NDArray[np.int64]]:
+def as_ids(documents: Documents, vocab_size: int | None) -> Encoding:
     """Ready ids: the documents that are within the vocabulary, their ids and lengths."""
-    limit = vocab_size if vocab_size is not None else 1 << 32
+    limit = _MOST_IDS if vocab_size is None else min(vocab_size, _MOST_IDS)
     ids = documents.data.view(np.int64)
     bad = np.flatnonzero((ids < 0) | (ids >= limit))
     starts, sizes = documents.starts // 8, documents.sizes // 8

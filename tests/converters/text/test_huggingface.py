@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models
 
 from fastio.converters.text import HuggingFaceTokenizer, Sequences, TextOptions, load_tokenizer
 from fastio.converters.text.huggingface import in_our_threads
@@ -131,6 +132,19 @@ def test_what_is_no_tokenizer(tmp_path: Path, content: bytes) -> None:
         load_tokenizer(str(tmp_path / "t.json"))
     with pytest.raises(SourceError, match=r"none\.json: the tokenizer cannot be read: No such file"):
         load_tokenizer(str(tmp_path / "none.json"))
+
+
+def test_documents_that_the_library_refuses(tmp_path: Path) -> None:
+    """A word outside a vocabulary without an unknown token is a problem of its document alone."""
+    model = models.WordLevel({"the": 0, "cat": 1}, unk_token="<unk>")
+    tokenizer = HuggingFaceTokenizer.load(saved(Tokenizer(model), tmp_path / "words.json"))
+    report = packed(
+        tree(tmp_path, {"a.txt": "the\ndog\ncat"}) / "a.txt", tmp_path / "out.h5", tokenizer=tokenizer, on_error="skip"
+    )
+
+    assert {"a.txt:1": [0], "a.txt:3": [1]} == ids(tmp_path / "out.h5")
+    assert ["a.txt:2"] == [problem.key for problem in report.skipped]
+    assert report.skipped[0].problem.startswith("cannot be encoded by the tokenizer 'words.json': ")
 
 
 def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch, path: Path, tmp_path: Path) -> None:

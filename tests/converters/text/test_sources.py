@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,15 @@ def test_a_folder_of_tables(tmp_path: Path) -> None:
 
     assert ["a.jsonl:1", "b.jsonl:1"] == [key for part in source.read(Limits()) for key in part.keys]
     assert ["empty.jsonl", "readme.md"] == sorted(problem.key for problem in source.problems)
+
+
+def test_a_table_that_is_there_twice(tmp_path: Path) -> None:
+    """Of a file that is there plain and compressed one is taken, and the other named: keys would be the same."""
+    rows = b'{"text": "1"}\n'
+    source = open_text(tree(tmp_path, {"a.jsonl": rows, "a.jsonl.gz": gzip.compress(rows), "b.jsonl": rows}))
+
+    assert ["a.jsonl:1", "b.jsonl:1"] == [key for part in source.read(Limits()) for key in part.keys]
+    assert ["a.jsonl.gz"] == [problem.key for problem in source.problems]
 
 
 def test_no_text_by_its_name(tmp_path: Path) -> None:
