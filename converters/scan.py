@@ -19,7 +19,7 @@ from fastio import _native
 from fastio.converters.base import Problem
 from fastio.errors import SourceError
 
-__all__ = ["IMAGES", "Folder", "Wanted", "image_kind", "scan_folder", "scan_root", "scan_tree", "shown"]
+__all__ = ["IMAGES", "Folder", "Wanted", "image_kind", "is_utf8", "scan_folder", "scan_root", "scan_tree", "shown"]
 
 # File name extensions that count as images, the set that torchvision's ImageFolder has, with the kind of content
 # they promise, as fastio._native.probe_images numbers it.
@@ -93,6 +93,11 @@ def shown(key: str) -> str:
     return os.fsencode(key).decode("utf-8", "backslashreplace") if not key.isascii() else key
 
 
+def is_utf8(key: str) -> bool:
+    """Whether a file name is text: Python has surrogates for bytes that are not."""
+    return key.isascii() or not any("\ud800" <= c <= "\udfff" for c in key)
+
+
 def scan_folder(root: str, prefix: str = "", wanted: Wanted = IMAGES) -> Folder:
     """One folder, ``root/prefix``, without those below it. OSError where it cannot be listed."""
     found = Folder()
@@ -110,7 +115,7 @@ def scan_folder(root: str, prefix: str = "", wanted: Wanted = IMAGES) -> Folder:
     found.keys = [above + name for name in names] if above else names
     found.sizes = seen[:, 2].tolist()
     found.kinds = list(map(wanted.kind_of, names))
-    if not all(found.kinds) or not all(found.sizes) or not all(map(str.isascii, names)):
+    if not all(found.kinds) or not all(found.sizes) or not all(map(str.isascii, (above, *names))):
         _drop_bad_files(found, wanted)
     found.problems.sort(key=attrgetter("key"))
     return found
@@ -209,11 +214,10 @@ def _leads_above(root: str, key: str) -> bool:
 
 def _file_problem(key: str, size: int, wanted: Wanted) -> str:
     """One sentence on why a regular file cannot be packed, or nothing."""
-    if not key.isascii():
-        try:
-            key.encode()
-        except UnicodeEncodeError:
+    if not is_utf8(key):
+        if is_utf8(key.rpartition("/")[0]):
             return "has a name that is not UTF-8; rename it"
+        return "lies in a folder whose name is not UTF-8; rename the folder"
     if not wanted.kind_of(key):
         extension = Path(key).suffix
         what = f"has the extension {extension!r}" if extension else "has no extension"

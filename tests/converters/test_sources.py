@@ -270,6 +270,20 @@ def test_every_kind_of_bad_file_is_named(tmp_path, layout):
     assert good + len(expected) == len(source)
 
 
+def test_a_folder_whose_name_is_not_utf8(tmp_path):
+    """Its files are problems, so that no key is kept that no text can hold; its class stays."""
+    class_folders(tmp_path / "s")
+    folder = tmp_path / "s" / os.fsdecode(b"caf\xe9")
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a.png").write_bytes(picture(1))
+    (folder / "deep" / "b.png").write_bytes(picture(1))
+    source = open_source(tmp_path / "s")
+
+    assert ["caf\\xe9/a.png", "caf\\xe9/deep/b.png"] == list(problems(source))
+    assert {"lies in a folder whose name is not UTF-8; rename the folder"} == set(problems(source).values())
+    assert "caf\\xe9" in source.metadata["classes"]
+
+
 @contextmanager
 def as_nobody():
     """Without the rights of root, who may read everything."""
