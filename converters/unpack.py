@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -20,14 +20,16 @@ from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
 from fastio.converters.labels import format_labels
 from fastio.converters.packing import packing_lines
+from fastio.converters.partial_folder import partial_folder
 from fastio.converters.probe import probe
-from fastio.converters.scan import image_kind
+from fastio.converters.scan import image_kind, is_utf8, shown
 from fastio.converters.text.decode import StoredText, text_field
 from fastio.converters.text.unpack import text_files, text_notes
 from fastio.errors import FastioError, StoreCorrupt, StoreError
 from fastio.schema import IMAGE, Field
 from fastio.spans import Spans
 from fastio.store import SampleStore
+from fastio.store.atomic import PartialFile, publish, remove_stale
 
 __all__ = ["UnpackReport", "check_key", "unpack"]
 
@@ -67,21 +69,20 @@ def unpack(
     if os.path.lexists(target) and not target.is_dir():
         raise StoreError(f"{os.fspath(out)}: exists and is no folder; choose another name")
     _require_parent(out)
-    text = None if labels is None else _label_text(store, labels, overwrite=overwrite)
+    text = b"" if labels is None else _label_text(store, labels, overwrite=overwrite)
     field = text_field(store.schema)
     stored = None if field is None else StoredText.of(store, field)
-    with _writing(out), _partial_folder(target) as partial:
-        if stored is None:
-            written = _write_all(store, partial, progress)
-        else:
-            written = _write_text(text_files(stored, progress), partial, store)
-        if os.path.lexists(target):
-            _merge(partial, target, written, overwrite=overwrite)
-        else:
-            partial.rename(target)
-    if labels is not None and text is not None:
-        with _writing(labels):
-            Path(labels).write_text(text, encoding="utf-8", newline="")
+    with _label_file(labels, text, overwrite=overwrite) as publish_labels:
+        with _writing(out), partial_folder(target) as partial:
+            if stored is None:
+                written = _write_all(store, partial, progress)
+            else:
+                written = _write_text(text_files(stored, progress), partial, store)
+            if os.path.lexists(target):
+                _merge(partial, target, written, overwrite=overwrite)
+            else:
+                partial.rename(target)
+        publish_labels()
     notes = packing_lines(store.metadata) if stored is None else text_notes(stored)
     return UnpackReport(os.fspath(out), len(written), sum(size for _, size in written), notes)
 
@@ -112,25 +113,6 @@ def _writing(path: str | os.PathLike[str]) -> Iterator[None]:
         raise StoreError(
             f"{os.fspath(path)}: cannot be written ({reason}); free space, or choose another place"
         ) from exc
-
-
-@contextmanager
-def _partial_folder(target: Path) -> Iterator[Path]:
-    """A fresh folder beside the target, gone at the end unless it was renamed."""
-    partial = _new_folder(target)
-    try:
-        yield partial
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _new_folder(target: Path) -> Path:
-    for attempt in range(1000):  # one of our pid may have died here, or be at work on another host
-        partial = target.with_name(f".{target.name}.partial-{os.getpid()}-{attempt}")
-        with suppress(FileExistsError):
-            partial.mkdir()
-            return partial
-    raise StoreError(f"{target}: 1000 partial folders lie beside it, e.g. {partial}: remove them")
 
 
 def _write_all(
@@ -251,7 +233,25 @@ def _mode(path: Path) -> int | None:
         return None
 
 
-def _label_text(store: SampleStore, path: str | os.PathLike[str], *, overwrite: bool) -> str:
+@contextmanager
+def _label_file(path: str | os.PathLike[str] | None, text: bytes, *, overwrite: bool) -> Iterator[Callable[[], object]]:
+    """Write the label file, if one is asked for, under a hidden name; the result gives it its own."""
+    if path is None:
+        yield lambda: None
+        return
+    path = os.fspath(path)
+    with _writing(path):
+        remove_stale(Path(path).parent, re.compile(re.escape(Path(path).name)))
+    file = PartialFile(path)
+    try:
+        file.write(text)
+        file.sync()
+        yield lambda: publish([file], leftovers=list, replace=overwrite)
+    finally:
+        file.discard()
+
+
+def _label_text(store: SampleStore, path: str | os.PathLike[str], *, overwrite: bool) -> bytes:
     """The label file's content, made before anything is written, so that what cannot be is found out first."""
     if "label" not in store.schema:
         raise StoreError(f"{store.path}: has no labels to write to {os.fspath(path)}")
@@ -261,9 +261,14 @@ def _label_text(store: SampleStore, path: str | os.PathLike[str], *, overwrite: 
     values = store.column("label").tolist()
     classes = store.metadata.get("classes")
     keys = store.keys(np.arange(len(store)))
-    return format_labels(
-        path, {key: classes[value] if classes else value for key, value in zip(keys, values, strict=True)}
-    )
+    labels = {key: classes[value] if classes else value for key, value in zip(keys, values, strict=True)}
+    try:
+        return format_labels(path, labels).encode()
+    except UnicodeEncodeError as exc:
+        name = next(name for item in labels.items() for name in map(str, item) if not is_utf8(name))
+        raise StoreError(
+            f"{store.path}: the name {shown(name)} is not UTF-8, and label files are; unpack without labels"
+        ) from exc
 
 
 def _extension(spans: Spans, position: int) -> str:

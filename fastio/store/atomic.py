@@ -20,7 +20,7 @@ _BUFFER_BYTES = 2 << 20
 _LONG_BYTES = 16 << 20  # a part of this is too long to be copied beside the others
 _MARK = ".partial-"
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_KEPT = "nothing of the new store was kept, one that lay there is untouched"
+_KEPT = "nothing new was kept under this name, what lay there is untouched"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -199,8 +199,8 @@ def writing(path: str) -> Iterator[None]:
     except OSError as exc:
         if exc.errno in _FULL:
             raise StoreError(
-                f"{path}: the disk, quota or file size limit is full ({exc.strerror}): free space, or pack "
-                f"to another disk; {_KEPT}"
+                f"{path}: the disk, quota or file size limit is full ({exc.strerror}): free space, or choose "
+                f"another disk; {_KEPT}"
             ) from exc
         raise StoreError(f"{path}: cannot be written ({exc.strerror or exc}); {_KEPT}") from exc
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fastio.converters import open_source, pack
 from fastio.converters.labels import read_labels
+from fastio.converters.partial_folder import partial_folder
 from fastio.converters.unpack import check_key, unpack
 from fastio.errors import StoreCorrupt, StoreError
 from fastio.schema import BYTES, COLUMN, IMAGE, Field, Schema
 from fastio.store import SampleBatch, create_store, open_store
 from tests.conftest import as_spans
 from tests.converters.trees import class_folders, files_below, flat, foreign_tar, pickled, picture
+from tests.store.build import hidden, names
 
 
 @pytest.fixture(params=["lmdb", "h5", "tar"])
@@ -217,12 +223,59 @@ def test_other_payload_fields_lie_beside(tmp_path):
     assert {"a.png": picture(1), "a.png.caption": b"a bee"} == files_below(tmp_path / "out")
 
 
-def test_a_stale_partial_folder_is_no_hindrance(tmp_path, packed):
-    """What a dead process of the same pid left is neither used nor removed."""
-    stale = tmp_path / f".again.partial-{os.getpid()}-0"
-    (stale / "x").mkdir(parents=True)
+def test_what_a_killed_process_left_is_removed(tmp_path, packed):
+    """The next run into the same folder clears it away, whatever the pid; other folders stay."""
+    for name in (f".again.partial-{os.getpid()}-0", ".again.partial-1-0", ".other.partial-1-0", ".again.partial-mine"):
+        (tmp_path / name / "x").mkdir(parents=True)
     with open_store(packed) as store:
         unpack(store, tmp_path / "again")
 
     assert files_below(tmp_path / "c") == files_below(tmp_path / "again")
-    assert [stale.name] == [p.name for p in tmp_path.iterdir() if p.name.startswith(".")]
+    assert [".again.partial-mine", ".other.partial-1-0"] == hidden(tmp_path)
+
+
+def test_what_a_living_process_fills_is_left_alone(tmp_path, packed):
+    """Two runs into the same folder at once: the second does not touch what the first has so far."""
+    with open_store(packed) as store, partial_folder(tmp_path / "again") as first:
+        (first / "x").touch()
+        unpack(store, tmp_path / "again")
+
+        assert [first / "x"] == list(first.iterdir())
+    assert [] == hidden(tmp_path)
+
+
+def test_names_that_no_label_file_can_hold(tmp_path):
+    """They are refused before anything is written; without labels they come back."""
+    name = os.fsdecode(b"caf\xe9.png")
+    with tarfile.open(tmp_path / "old.tar", "w") as archive:
+        for member, data in ((name, picture(1)), (name.replace("png", "cls"), b"3")):
+            info = tarfile.TarInfo(member)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    with open_store(tmp_path / "old.tar") as store:
+        with pytest.raises(StoreError, match=r"caf\\xe9 is not UTF-8"):
+            unpack(store, tmp_path / "again", labels=tmp_path / "labels.csv")
+
+        assert ["old.tar", "old.tar.fastio-index"] == names(tmp_path)
+        unpack(store, tmp_path / "again")
+
+    assert [picture(1)] == list(files_below(tmp_path / "again").values())
+
+
+@pytest.mark.parametrize("failing", ["folder", "labels"])
+def test_a_label_file_appears_whole_or_not_at_all(tmp_path, monkeypatch, failing):
+    """A failure while files or labels are written leaves nothing under the label file's name, nor a partial file."""
+    labels = flat(tmp_path / "f")
+    pack(open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels)), tmp_path / "out.lmdb")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if failing == "folder":
+        monkeypatch.setattr(Path, "rename", full)
+    else:
+        monkeypatch.setattr(os, "fsync", full)
+    with open_store(tmp_path / "out.lmdb") as store, pytest.raises(StoreError, match="No space"):
+        unpack(store, tmp_path / "again", labels=tmp_path / "again.csv")
+
+    assert ["f", "l.pkl", "out.lmdb"] == names(tmp_path)
