@@ -187,29 +187,45 @@ def _table(stream: Stream, limit: int, delimiter: str) -> Iterator[Row]:
     """Rows under a header. Bytes that are no UTF-8 stay in the fields, as surrogates, and are found there."""
     most = _row_limit(limit)
     csv.field_size_limit(max(most, csv.field_size_limit()))
-    reader = csv.reader(_csv_lines(stream, most), delimiter=delimiter, strict=True)
     titles: list[str] | None = None
-    line = 1
-    try:
-        for cells in reader:
-            start, line = line, reader.line_num + 1
-            if not cells:
-                continue
-            if titles is None:
-                titles = cells
-                if titles[0].startswith(_UTF_16):
-                    raise SourceError(f"{stream.path}: is not UTF-8: it begins as UTF-16 does; convert it")
-                if len(set(titles)) < len(titles):
-                    raise SourceError(f"{stream.path}: line {start}: two columns have the same name: {cells}")
-            elif len(cells) != len(titles):
-                yield start, f"has {len(cells)} columns, expected {len(titles)}; text with {delimiter!r} needs quotes"
-            else:
-                yield start, dict(zip(titles, cells, strict=True))
-    except csv.Error as exc:
-        why = f"{exc}; is a quote open?"
-        if "new-line character" in str(exc):
-            why = "a carriage return stands in it alone; put the field in quotes, or end lines by a line feed"
-        raise SourceError(f"{stream.path}: the row from line {line} on cannot be read: {why}") from exc
+    for line, cells in _cells(_csv_lines(stream, most), delimiter, stream.path):
+        if titles is None:
+            if isinstance(cells, str):
+                raise SourceError(f"{stream.path}: line {line}: the header {cells}")
+            titles = cells
+            if titles[0].startswith(_UTF_16):
+                raise SourceError(f"{stream.path}: is not UTF-8: it begins as UTF-16 does; convert it")
+            if len(set(titles)) < len(titles):
+                raise SourceError(f"{stream.path}: line {line}: two columns have the same name: {cells}")
+        elif isinstance(cells, str):
+            yield line, cells
+        elif len(cells) != len(titles):
+            yield line, f"has {len(cells)} columns, expected {len(titles)}; text with {delimiter!r} needs quotes"
+        else:
+            yield line, dict(zip(titles, cells, strict=True))
+
+
+def _cells(lines: Iterator[str], delimiter: str, path: str) -> Iterator[tuple[int, list[str] | str]]:
+    """
+    Number of the first line and cells of every row, or a sentence on what is wrong with it.
+
+    What follows a quote left open cannot be told apart: that is a SourceError. A carriage return alone is one of the
+    text for some writers (Python's own leaves it unquoted), the end of a row for some readers.
+    """
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    cells: list[str] | str | None = []
+    while cells is not None:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as exc:
+            if "new-line character" not in str(exc):
+                raise SourceError(
+                    f"{path}: the row from line {line} on cannot be read: {exc}; is a quote open?"
+                ) from exc
+            cells = "has a carriage return outside quotes; put the field in quotes, or end lines by a line feed"
+        if cells:
+            yield line, cells
 
 
 def _csv_lines(stream: Stream, limit: int) -> Iterator[str]:

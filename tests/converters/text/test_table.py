@@ -171,7 +171,7 @@ def test_bad_rows_of_csv(tmp_path: Path) -> None:
     [
         ('text\n"open\nmore\n', r"a\.csv: the row from line 2 on cannot be read: .*is a quote open"),
         ("text,text\na,b\n", "line 1: two columns have the same name"),
-        ("text\na\nb\rc\n", "the row from line 3 on cannot be read: a carriage return stands in it alone"),
+        ("text\ra\rb\r", "line 1: the header has a carriage return outside quotes"),
         ("text\na\n".encode("utf-16"), "is not UTF-8: it begins as UTF-16 does"),
     ],
 )
@@ -179,6 +179,15 @@ def test_broken_csv(tmp_path: Path, content: str | bytes, message: str) -> None:
     """An open quote swallows the rest of the file: an error with the line it began in."""
     with pytest.raises(SourceError, match=message):
         read(tmp_path, "a.csv", content)
+
+
+def test_a_carriage_return_outside_quotes(tmp_path: Path) -> None:
+    """Text or the end of a row? It is a problem of that row; in quotes it is text."""
+    found, problems = read(tmp_path, "a.csv", 'text,n\na,1\n"b\nb",\rc\n"d\rd\r",2\ne,3\r\n')
+
+    assert {"a.csv:2": b"a", "a.csv:5": b"d\rd\r", "a.csv:6": b"e"} == found
+    assert ["a.csv:3"] == list(problems)
+    assert problems["a.csv:3"].startswith("has a carriage return outside quotes")
 
 
 @pytest.mark.parametrize("row", [b"caf\xc3", b"\xf0\x9f\x98"])
