@@ -105,7 +105,8 @@ def _compare(
     if not isinstance(against, TextAgain):
         return compare(store, against, pool=pool, progress=progress)
     if against.schema != store.schema:
-        raise SourceError(f"{against.path}: would be packed as {against.schema.fields}, {store.path} has other fields")
+        packed, there = (", ".join(map(str, schema.fields)) for schema in (against.schema, store.schema))
+        raise SourceError(f"{against.path}: would be packed as {packed}; {store.path} has {there}")
     with closing(against.chunks(pool, jobs)) as chunks:
         return compare_chunks(
             store,

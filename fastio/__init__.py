@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fastio.measure.mock import MockLoader, MockTrainer
     from fastio.measure.step_timer import StepTimer
     from fastio.measure.verdict import StepShares, verdict
+    from fastio.pack_sampler import PackSampler
     from fastio.prefetch import DevicePrefetcher
     from fastio.store import create_store, open_store
     from fastio.text_collate import ChunkCollate, PackCollate, PadCollate

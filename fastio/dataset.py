@@ -241,7 +241,7 @@ class FastDataset(Dataset[Any]):
         return {name: value for name, value in self.__dict__.items() if name not in lazy}
 
     def __repr__(self) -> str:
-        return f"FastDataset({self.store.path!r}): {len(self)} samples, {self.store.format}, field {self.reader.field}"
+        return f"FastDataset({self.store.path!r}): {len(self)} samples, {self.store.format}, {self.reader.field}"
 
 
 def _payload_field(store: SampleStore) -> str:

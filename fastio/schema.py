@@ -26,6 +26,7 @@ VERSION = 1
 
 _VARIABLE = {TOKENS: ("<u2", "<u4"), TEXT: ("|u1",)}  # codec -> dtypes of its elements; the shape is (None,)
 
+_KINDS = {IMAGE: "encoded pictures", TOKENS: "token ids", TEXT: "text"}
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
@@ -62,6 +63,17 @@ class Field:
                 f"field {self.name!r}: codec {self.codec!r} needs {' or '.join(map(repr, dtypes))} and the shape "
                 f"(None,), got {self.dtype!r} and {self.shape}"
             )
+
+    def __str__(self) -> str:
+        """
+        What the values are and how the field is called.
+
+        >>> str(Field("image", IMAGE, "|u1", (None, None, None))), str(Field("pixels", RAW, "|u1", (32, 32, 3)))
+        ("encoded pictures in 'image'", "raw |u1 of 32x32x3 in 'pixels'")
+        """
+        shape = f" of {'x'.join(map(str, self.shape))}" if self.shape else ""
+        kinds = {RAW: f"raw {self.dtype}{shape}", COLUMN: f"one {self.dtype}{shape} a sample"}
+        return f"{_KINDS.get(self.codec) or kinds.get(self.codec, self.codec)} in {self.name!r}"
 
     @property
     def is_column(self) -> bool:

@@ -389,7 +389,7 @@ def test_pictures_by_a_batch_sampler(png_stores: dict[str, Path]) -> None:
 
 def test_the_guide_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines that the guide shows for training on text run, and give what they say."""
-    write_tokens(tmp_path / "train.h5", samples_of())
+    write_tokens(tmp_path / "text.h5", samples_of())
     monkeypatch.chdir(tmp_path)
     text = (Path(__file__).parent.parent / "fastio" / "guide" / "text.md").read_text()
     block = next(each for each in text.split("```python\n")[1:] if "LengthBucketSampler" in each).split("```")[0]

@@ -65,8 +65,8 @@ def pack(
     \b
     Example:
       fastio pack ./pngs train.lmdb --labels labels.pkl
-      fastio pack ./imagenet 'train-%06d.tar' --shard-size 1GB --on-error skip
-      fastio pack ./imagenet train.lmdb --shuffle 0 --restart 8
+      fastio pack ./imagenet 'photos-%06d.tar' --shard-size 1GB --on-error skip
+      fastio pack ./imagenet photos.lmdb --shuffle 0 --restart 8
       fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
     """
     from fastio.converters import pack as run

@@ -180,7 +180,7 @@ def _of_machine(facts: Facts) -> Iterator[Evidence]:
     figures = (
         ("all CPUs", machine.cpu_percent, "%"),
         ("CPUs stand still for disks", machine.iowait_percent, "%"),
-        ("CPUs used by this training", machine.process_cpus, f"of {machine.cpus}"),
+        ("CPUs used by this training", machine.process_cpus, f"of {machine.cpus}" if machine.cpus else ""),
         ("memory", machine.memory_used_bytes, "bytes"),
         ("disks read", machine.disk_read_bytes_per_s, "bytes/s"),
         ("network", machine.network_bytes_per_s, "bytes/s"),

@@ -111,13 +111,15 @@ class LoaderFacts:
     The loader of the loop and its settings; ``own_cpu`` is the part of the waiting in which the loop's thread worked,
     time in the queue for a CPU left out.
 
-    ``threads`` are native ones, of a FastLoader. ``data_path`` is a file or folder that the dataset names.
+    ``threads`` are native ones, of a FastLoader. ``batch_size`` is that setting, None with a sampler of batches.
+    ``data_path`` is a file or folder that the dataset names.
     """
 
     kind: Literal["DataLoader", "FastLoader", "other"]
     name: str
     dataset: str | None = None
     data_path: str | None = None
+    batch_size: int | None = None
     workers: int | None = None
     threads: int | None = None
     prefetch_factor: int | None = None
@@ -195,6 +197,14 @@ class Facts:
     disks: tuple[DiskFacts, ...] = ()
     sources: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+
+    @property
+    def batch_size(self) -> int | None:
+        """The loader's, or samples a step: less where an epoch's last batch is smaller."""
+        if self.loader is not None and self.loader.batch_size is not None:
+            return self.loader.batch_size
+        samples = None if self.step is None else self.step.samples_per_step
+        return round(samples) if samples else None
 
     @property
     def shares(self) -> StepShares:

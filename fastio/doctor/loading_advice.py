@@ -39,7 +39,7 @@ def pack(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
         "pack the files, and let native threads decode",
         reason,
         f"$ fastio pack {source} train.lmdb    # --labels FILE for a flat folder\n"
-        f'loader = FastLoader("train.lmdb", batch_size={_batch(facts)}, shuffle=True)',
+        f'loader = FastLoader("train.lmdb", batch_size={facts.batch_size or 256}, shuffle=True)',
         gain,
     )
 
@@ -119,7 +119,8 @@ def transform_on_device(facts: Facts, loader: LoaderFacts, part: Part | None) ->
     imports = "from fastio.transforms import Normalize, RandomHorizontalFlip, ToDtype\n"
     recipe = "[RandomHorizontalFlip(), Normalize(MEAN, STD), ToDtype(torch.float32)]"
     if facts.model is not None and facts.model.device == "cpu":
-        code = f'loader = FastLoader("train.lmdb", batch_size={_batch(facts)}, transforms={recipe}, device="cpu")'
+        size = facts.batch_size or 256
+        code = f'loader = FastLoader("train.lmdb", batch_size={size}, transforms={recipe}, device="cpu")'
         return Advice("transform batches, not pictures", reason, imports + code, gain)
     code = f'loader = DevicePrefetcher(loader, "cuda", transforms={recipe})    # the dataset then gives uint8'
     return Advice("normalise and augment batches on the device", reason, imports + code, gain)
@@ -251,8 +252,3 @@ LOADING_RULES: tuple[LoadingRule, ...] = (
     keep_workers,
     pinned_copies,
 )
-
-
-def _batch(facts: Facts) -> str:
-    samples = (facts.step or StepFacts()).samples_per_step
-    return "256" if not samples else f"{samples:.0f}"

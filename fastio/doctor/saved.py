@@ -59,7 +59,10 @@ def _objects(path: Path) -> list[Any]:
     """One object, or one a line."""
     if path.name.endswith(".gz"):
         return [{"traceEvents": None}]
-    text = path.read_text()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as exc:
+        raise FastioError(f"{path}: is no text; expected what --json has written, or a trace") from exc
     try:
         return [json.loads(text)]
     except ValueError:

@@ -67,8 +67,8 @@ def cuda_graphs(facts: Facts) -> Advice | None:
 
 def larger_batch(facts: Facts) -> Advice | None:
     """More work for each launch."""
-    size = None if facts.step is None else facts.step.samples_per_step
-    now = "" if not size else f" than {size:.0f} samples"
+    size = facts.batch_size
+    now = "" if size is None else f" than {size} samples"
     return Advice(
         f"a larger batch{now}",
         "each kernel does more, for the same number of launches",

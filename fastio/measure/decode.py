@@ -60,7 +60,7 @@ def sample_pictures(data: str, count: int) -> list[bytes]:
     with open_store(data) as store:
         field = next((field for field in store.schema.payload if field.codec == IMAGE), None)
         if field is None or len(store) == 0:
-            raise FastioError(f"{data}: holds no encoded pictures (its fields: {store.schema.fields})")
+            raise FastioError(f"{data}: holds no encoded pictures but {', '.join(map(str, store.schema.fields))}")
         return [view.tobytes() for view in store.spans(field.name, _spread(len(store), count)).views()]
 
 

@@ -54,7 +54,7 @@ def collate_of(
     if tokens is None:
         if wish is not None:
             raise SchemaError(
-                f"{dataset.store.path}: collate= is for token ids, but samples are {dataset.reader.field}"
+                f"{dataset.store.path}: collate= is for token ids, but samples are {dataset.reader.field}; leave it out"
             )
         return None
     if wish is None and (dataset.transform is not None or not is_native(dataset)):

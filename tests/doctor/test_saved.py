@@ -59,6 +59,9 @@ SAMPLE = {
     "sm_source": None,
     "of a later fastio": 1,
 }
+PROCESS = {"pid": 7, "processes": 1, "cpu_percent": 50.0, "rss_bytes": 9} | dict.fromkeys(
+    ("disk_read_bytes_per_s", "disk_written_bytes_per_s")
+)
 KERNEL = {"name": "sgemm", "calls": 30, "self_us": 300.0, "total_us": 300.0, "flops": None}
 TRACE = {
     "path": "t.json",
@@ -117,6 +120,22 @@ def test_monitor_and_profile_together(tmp_path: Path) -> None:
     assert (75.0, 7.0) == (facts.machine.cpu_percent, facts.machine.network_bytes_per_s)
     assert facts.trace is not None
     assert (10, 1e-5) == (facts.trace.kernels_per_step, facts.trace.kernel_s)
+
+
+def test_cpus_of_another_machine_are_not_told(tmp_path: Path) -> None:
+    """The monitor's log says how many CPUs were used, not how many the training might have used."""
+    facts = load_facts([saved(tmp_path / "one.jsonl", "monitor", SAMPLE | {"process": PROCESS})])
+    evidence = {each.name: (each.value, each.unit) for each in diagnose(facts).evidence}
+
+    assert (0.5, "") == evidence["CPUs used by this training"]
+
+
+def test_a_store_is_no_saved_figure(tmp_path: Path) -> None:
+    """Bytes that are no text are refused by name."""
+    (tmp_path / "train.lmdb").write_bytes(b"\xff\xfe\0\x81")
+
+    with pytest.raises(FastioError, match=r"train\.lmdb: is no text; expected what --json has written"):
+        load_facts([tmp_path / "train.lmdb"])
 
 
 def test_one_sample_of_monitor(tmp_path: Path) -> None:

@@ -253,3 +253,11 @@ def test_where_the_data_lies(tmp_path: Path) -> None:
     assert facts.loader is not None
 
     assert ("Files", str(tmp_path)) == (facts.loader.dataset, facts.loader.data_path)
+
+
+def test_the_size_of_batches_is_the_loaders() -> None:
+    """An epoch's last, smaller batch does not change what advice says to write."""
+    loader = DataLoader(TensorDataset(torch.zeros(9, 4)), batch_size=2)
+    facts = examine(Training(loader))
+
+    assert facts.batch_size == 2
