@@ -20,6 +20,7 @@ from fastio.doctor.surroundings import Surroundings
 from fastio.doctor.training import Failure, failure_of
 from fastio.doctor.watch import LoaderWatch, Watcher
 from fastio.errors import FastioError
+from fastio.measure.kineto_lines import without_kineto_lines
 from fastio.measure.step_timer import StepSummary, StepTimer, Timeline
 from fastio.measure.trace import StepBreakdown, read_trace
 
@@ -150,7 +151,8 @@ class _Session:
             self._end_timing()
             self._begin_profiling()
         elif self._phase == "profiling":
-            self._profiler.step()
+            with without_kineto_lines():
+                self._profiler.step()
             if self._steps >= self._profiled() + 1:
                 raise _Enough
 
@@ -228,7 +230,8 @@ class _Session:
             schedule=schedule(wait=0, warmup=1, active=self._profiled(), repeat=1),
             on_trace_ready=self._write,
         )
-        self._profiler.start()
+        with without_kineto_lines():
+            self._profiler.start()
 
     def _write(self, profiler: Any) -> None:
         if self._phase != "profiling":  # ended early: half a trace
@@ -246,8 +249,8 @@ class _Session:
             self._end_timing()
         self._phase = "over"
         if self._profiler is not None:
-            with warnings.catch_warnings():  # a profiler that is stopped before its first step says so
-                warnings.simplefilter("ignore")
+            with without_kineto_lines(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a profiler that is stopped before its first step says so
                 self._profiler.stop()
             self._profiler = None
         return seen

@@ -14,6 +14,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from fastio.machine import rank_and_world
+from fastio.measure.kineto_lines import without_kineto_lines
 from fastio.measure.trace_size import shorten_trace
 from fastio.measure.training import Schedule
 
@@ -61,20 +62,23 @@ class TraceRecorder:
 
     def step(self, done: int) -> bool:
         """A step of the training is done."""
-        self._profiler.step()
+        with without_kineto_lines():
+            self._profiler.step()
         return done >= self.plan.steps
 
     def __enter__(self) -> Self:
         self._quiet.__enter__()
         # Each cycle is written when it ends, so nothing that torch clears is missed.
         warnings.filterwarnings("ignore", ".*Profiler clears events", UserWarning)
-        self._profiler.__enter__()  # type: ignore[no-untyped-call] # torch has no annotation there
+        with without_kineto_lines():
+            self._profiler.__enter__()  # type: ignore[no-untyped-call] # torch has no annotation there
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._profiler.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        with without_kineto_lines():
+            self._profiler.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
         self._quiet.__exit__(kind, error, trace)
 
     def _write(self, profiler: Any) -> None:

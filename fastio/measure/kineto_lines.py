@@ -1,0 +1,52 @@
+"""Keeps two lines of torch's profiler from the terminal that tell people nothing; everything else is let through."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["without_kineto_lines"]
+
+_STDERR = 2
+# Kineto writes them at its highest level since torch 2.13. KINETO_LOG_LEVEL hides them only where it hides errors too.
+_LINES = re.compile(rb"^USDT:.*\bprofiler_(?:start|stop)\n", re.MULTILINE)
+
+
+@contextmanager
+def without_kineto_lines() -> Iterator[None]:
+    """
+    What this process writes to stderr meanwhile comes out at the end, without the lines by which Kineto marks its work.
+
+    For the moments in which a profiler starts, steps and stops: what is written waits until then.
+    """
+    sys.stderr.flush()
+    try:
+        kept = os.dup(_STDERR)
+    except OSError:  # nobody listens
+        yield
+        return
+    held = os.memfd_create("stderr")
+    try:
+        os.dup2(held, _STDERR)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, _STDERR)
+            _write(_LINES.sub(b"", _read(held)))
+    finally:
+        os.close(held)
+        os.close(kept)
+
+
+def _read(descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    return os.pread(descriptor, size, 0) if size else b""
+
+
+def _write(text: bytes) -> None:
+    while text:
+        text = text[os.write(_STDERR, text) :]
