@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.screen import SIZE, duration, size, table
 
@@ -15,6 +16,7 @@ __all__ = ["bandwidth"]
 @click.option("--measured", is_flag=True, help="Also measure memory, the disk under --path, and a CUDA device's bus.")
 @click.option("--path", default=".", show_default=True, metavar="DIR", help="A folder on the disk in question.")
 @click.option("--json", "as_json", is_flag=True, help="The table for machines.")
+@html_option
 def bandwidth(amount: int, *, measured: bool, path: str, as_json: bool) -> None:
     """
     Say how long AMOUNT of data takes over each link. By published rates and, on request, by measured ones.
@@ -25,20 +27,23 @@ def bandwidth(amount: int, *, measured: bool, path: str, as_json: bool) -> None:
       fastio bandwidth 150GB --measured --path /scratch
     """
     from fastio.measure.bandwidth import LINKS, measured_links
+    from fastio.report.bandwidth import bandwidth_page
 
     links = [*LINKS, *(measured_links(path) if measured else ())]
     links.sort(key=lambda link: -link.bytes_per_s)
+    rows = [
+        {
+            "link": link.name,
+            "bytes_per_s": link.bytes_per_s,
+            "measured": link.is_measured,
+            "seconds": link.seconds(amount),
+        }
+        for link in links
+    ]
+    said = {"size_bytes": amount, "links": rows}
+    write_html(lambda: bandwidth_page(said))
     if as_json:
-        rows = [
-            {
-                "link": link.name,
-                "bytes_per_s": link.bytes_per_s,
-                "measured": link.is_measured,
-                "seconds": link.seconds(amount),
-            }
-            for link in links
-        ]
-        echo_json("bandwidth", {"size_bytes": amount, "links": rows})
+        echo_json("bandwidth", said)
         return
     table(
         ("link", "rate", "source", f"time for {size(amount)}"),

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.screen import size, table
+
+if TYPE_CHECKING:
+    from fastio.measure.bus import BusRate
 
 __all__ = ["bus"]
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@html_option
 def bus(*, as_json: bool) -> None:
     """
     Copy between host and CUDA device. From pinned and from pageable memory.
@@ -25,18 +31,21 @@ def bus(*, as_json: bool) -> None:
       fastio bench bus
     """
     from fastio.measure.bus import has_cuda, measure_bus
+    from fastio.report.bus import bus_page
 
-    if not has_cuda():
-        reason = "no CUDA device here (or a torch without CUDA): nothing to copy to"
-        if as_json:
-            echo_json("bench.bus", {"skipped": reason, "rates": []})
-        else:
-            click.echo(f"skipped: {reason}")
-        return
-    rates = measure_bus()
+    rates = measure_bus() if has_cuda() else []
+    skipped = None if rates else "no CUDA device here (or a torch without CUDA): nothing to copy to"
+    said = {"skipped": skipped, "rates": [dataclasses.asdict(rate) for rate in rates]}
+    write_html(lambda: bus_page(said))
     if as_json:
-        echo_json("bench.bus", {"skipped": None, "rates": [dataclasses.asdict(rate) for rate in rates]})
-        return
+        echo_json("bench.bus", said)
+    elif skipped is not None:
+        click.echo(f"skipped: {skipped}")
+    else:
+        _print(rates)
+
+
+def _print(rates: list[BusRate]) -> None:
     rows = [
         (
             rate.direction,

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, number, steps, table
+
+if TYPE_CHECKING:
+    from fastio.measure.tune import Tuned
 
 __all__ = ["tune"]
 
@@ -19,6 +25,7 @@ _SHOWN = 5
 @click.option("--crop", type=click.IntRange(min=1), help="Resize each picture and crop its centre to this size.")
 @click.option("--seconds", type=click.FloatRange(0.1, 55), default=40, show_default=True, help="Time for the search.")
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@html_option
 def tune(data: str, *, batch_size: int, shuffle: bool, crop: int | None, seconds: float, as_json: bool) -> None:
     """
     Find the setting with which DATA loads fastest here. It prints the line of code for it.
@@ -36,6 +43,7 @@ def tune(data: str, *, batch_size: int, shuffle: bool, crop: int | None, seconds
     from fastio.measure.points import GridData
     from fastio.measure.tune import candidates
     from fastio.measure.tune import tune as run
+    from fastio.report.tune import tune_page
 
     grid_data = GridData(data, DataOptions(batch_size=batch_size, shuffle=shuffle, crop=crop))
     points = candidates(grid_data)
@@ -44,15 +52,31 @@ def tune(data: str, *, batch_size: int, shuffle: bool, crop: int | None, seconds
             tuned = run(grid_data, points, seconds=seconds, progress=progress)
     finally:
         grid_data.close()
+    said = _as_dict(data, tuned)
+    write_html(lambda: tune_page(said))
     if as_json:
-        tried = [
-            {"settings": dict(each.point.settings), "samples_per_s": each.samples_per_s, "rounds": each.rounds}
-            for each in tuned.tried
-        ]
-        said = {"code": tuned.code, "settings": dict(tuned.point.settings), "samples_per_s": tuned.samples_per_s}
-        more = {"seconds": tuned.seconds, "is_complete": tuned.is_complete, "tried": tried}
-        echo_json("tune", {"data": data, **said, **more})
-        return
+        echo_json("tune", said)
+    else:
+        _print(tuned)
+
+
+def _as_dict(data: str, tuned: Tuned) -> dict[str, object]:
+    tried = [
+        {"settings": dict(each.point.settings), "samples_per_s": each.samples_per_s, "rounds": each.rounds}
+        for each in tuned.tried
+    ]
+    return {
+        "data": data,
+        "code": tuned.code,
+        "settings": dict(tuned.point.settings),
+        "samples_per_s": tuned.samples_per_s,
+        "seconds": tuned.seconds,
+        "is_complete": tuned.is_complete,
+        "tried": tried,
+    }
+
+
+def _print(tuned: Tuned) -> None:
     rows = [
         (
             ", ".join(f"{name}={value}" for name, value in each.point.settings),

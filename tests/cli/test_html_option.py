@@ -34,6 +34,9 @@ COMMANDS = {
     "Settings of a loader": ("bench", "grid", "DATA", "--repeats", "1", "--seconds", "0.01"),
     "Decoders on one CPU": ("bench", "decode", "DATA", "--count", "2", "--rounds", "1"),
     "What the disk gives": ("bench", "disk", "--size", "4MiB", "--files", "16"),
+    "What the bus to the GPU carries": ("bench", "bus"),
+    "How long data takes": ("bandwidth", "1PB"),
+    "The best setting of a loader": ("tune", "DATA", *SHORT),
     "Where the time of a step goes": ("profile", "user_pages.py:pair"),
     "What the machine did": ("monitor", "--pid", str(os.getpid()), "--interval", "0.05", *SHORT),
 }

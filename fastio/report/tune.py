@@ -1,0 +1,53 @@
+"""The page of ``tune``: the chosen setting, and those it was chosen among."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastio.report.page import Bar, Bars, Code, Page, Prose, Section, Table
+from fastio.report.steps import rate
+from fastio.units import counted, number
+
+__all__ = ["tune_page"]
+
+_BARS = 20  # settings as bars; the table has all
+
+
+def tune_page(said: Mapping[str, Any]) -> Page:
+    """From the form ``fastio.tune``."""
+    tried = said["tried"]
+    shown = sorted(tried, key=lambda each: -each["samples_per_s"])[:_BARS]
+    chosen = said["settings"]
+    if all(each["settings"] != chosen for each in shown):
+        shown[-1] = next(each for each in tried if each["settings"] == chosen)
+    bars = [
+        Bar(
+            _words(each["settings"]),
+            each["samples_per_s"],
+            rate(each["samples_per_s"]) + (", chosen" if each["settings"] == chosen else ""),
+            "training" if each["settings"] == chosen else "plain",
+        )
+        for each in shown
+    ]
+    caption = "Samples per second, median of the rounds; of settings within 3 % of the best one the cheapest is chosen"
+    rows = [(_words(each["settings"]), number(each["samples_per_s"] // 1), str(each["rounds"])) for each in tried]
+    table = Table(("setting", "samples/s", "rounds"), rows, (1, 2), "Those that stayed in the race longest first")
+    sections = [
+        Section("Paste this", [Code(said["code"].rstrip())]),
+        Section("Rates", [Bars(caption, bars)]),
+        Section("All settings", [table]),
+    ]
+    if not said["is_complete"]:
+        line = "The time was over before the best settings had met often enough to be sure: --seconds gives more."
+        sections.insert(1, Section("Not sure yet", [Prose(line)]))
+    figures = [
+        ("chosen", rate(said["samples_per_s"])),
+        ("settings tried", counted(len(tried), "setting")),
+        ("took", f"{said['seconds']:.0f} s"),
+    ]
+    return Page("The best setting of a loader", said["data"], sections, figures=figures)
+
+
+def _words(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
