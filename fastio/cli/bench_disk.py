@@ -70,7 +70,8 @@ def _print(report: DiskReport) -> None:
 
 
 def _judged(report: DiskReport) -> str:
-    from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME
+    from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
+    from fastio.measure.disk_kind import kind_in_words
 
     rate = report.sequential_bytes_per_s
     if rate is None:
@@ -78,6 +79,11 @@ def _judged(report: DiskReport) -> str:
             "nothing could be read cold: this file system keeps its pages (it lies in memory, or ignores "
             "posix_fadvise); the figures are those of memory"
         )
-    marks = ((EXPECTED_NVME, "an NVMe drive"), (EXPECTED_DISK, "a disk"))
-    said = [f"{rate / mark:.2f}x of what {what} should give ({size(mark)}/s)" for mark, what in marks]
-    return f"cold, sequential: {size(rate)}/s, {', '.join(said)}"
+    expected = expected_rate(report.kind)
+    if expected is not None:
+        what = f"{rate / expected:.2f}x of what such a one should give ({size(expected)}/s)"
+        return f"cold, sequential: {size(rate)}/s; the disk is {kind_in_words(report.kind)}: {what}"
+    return (
+        f"cold, sequential: {size(rate)}/s; the disk is {kind_in_words(None)}: a disk should give "
+        f"{size(EXPECTED_DISK)}/s, an NVMe drive {size(EXPECTED_NVME)}/s"
+    )

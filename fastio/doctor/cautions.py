@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from fastio.doctor.facts import Facts, GpuFacts, MachineFacts
 from fastio.doctor.findings import Caution
 from fastio.doctor.loading import SATURATED_PERCENT
-from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME
+from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
+from fastio.measure.disk_kind import DiskKind, kind_in_words
 
 __all__ = ["CAUTION_RULES"]
 
@@ -114,9 +115,10 @@ def waiting_for_disks(facts: Facts) -> Iterator[Caution]:
     if machine.iowait_percent is not None and machine.iowait_percent >= _IOWAIT_PERCENT:
         rate = machine.disk_read_bytes_per_s
         read = "" if rate is None else f", while disks deliver {_mb(rate)}/s"
+        asked = _asked_of(None if facts.loader is None else facts.loader.data_disk)
         yield Caution(
             f"CPUs stand still for disks for {machine.iowait_percent:.0f} % of the time{read}",
-            "disks should give 150 MB/s, NVMe drives 3,000 MB/s: `fastio bench disk` measures yours",
+            f"{asked}: `fastio bench disk` measures yours",
             f"the kernel's iowait; {_COURSE}",
         )
 
@@ -133,16 +135,21 @@ def cold_cache(facts: Facts) -> Iterator[Caution]:
 
 
 def slow_disks(facts: Facts) -> Iterator[Caution]:
-    """Sequential reads beside what the course asks for."""
+    """Sequential reads beside what the course asks for; of a disk of unknown kind, what it asks of any."""
     for disk in facts.disks:
-        expected = EXPECTED_NVME if disk.is_nvme else EXPECTED_DISK
+        expected = expected_rate(disk.kind) or EXPECTED_DISK
         if disk.sequential_bytes_per_s < expected:
-            kind = "an NVMe drive" if disk.is_nvme else "a disk"
             yield Caution(
                 f"{disk.path}: {_mb(disk.sequential_bytes_per_s)}/s sequentially",
-                f"{kind} should give {_mb(expected)}/s; keep the data on a faster one, or in memory",
+                f"{_asked_of(disk.kind)}; keep the data on a faster one, or in memory",
                 _COURSE,
             )
+
+
+def _asked_of(kind: DiskKind | None) -> str:
+    if kind is None:
+        return f"any disk should give {_mb(EXPECTED_DISK)}/s, an NVMe drive {_mb(EXPECTED_NVME)}/s"
+    return f"{kind_in_words(kind)} should give {_mb(expected_rate(kind) or EXPECTED_DISK)}/s"
 
 
 def idle_gpus(facts: Facts) -> Iterator[Caution]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from fastio.measure.disk_kind import DiskKind
 from fastio.measure.verdict import StepShares
 
 __all__ = [
@@ -112,7 +113,8 @@ class LoaderFacts:
     time in the queue for a CPU left out.
 
     ``threads`` are native ones, of a FastLoader. ``batch_size`` is that setting, None with a sampler of batches.
-    ``data_path`` is a file or folder that the dataset names.
+    ``data_path`` is a file or folder that the dataset names, ``data_disk`` the kind of disk under it, None where it is
+    not known.
     """
 
     kind: Literal["DataLoader", "FastLoader", "other"]
@@ -120,6 +122,7 @@ class LoaderFacts:
     dataset: str | None = None
     data_path: str | None = None
     batch_size: int | None = None
+    data_disk: DiskKind | None = None
     workers: int | None = None
     threads: int | None = None
     prefetch_factor: int | None = None
@@ -177,11 +180,11 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFacts:
-    """A disk as `fastio bench disk` saw it: sequential reads with a cold cache."""
+    """A disk as `fastio bench disk` saw it: sequential reads with a cold cache. ``kind`` is None where nobody knows."""
 
     path: str
     sequential_bytes_per_s: float
-    is_nvme: bool = False
+    kind: DiskKind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from fastio.doctor.session import Seen
 from fastio.doctor.watch import LoaderWatch
 from fastio.loader import FastLoader
 from fastio.machine import available_cpus
+from fastio.measure.disk_kind import disk_kind
 from fastio.measure.trace import StepBreakdown
 from fastio.prefetch import DevicePrefetcher
 
@@ -99,18 +100,21 @@ def _loader(seen: Seen, watch: LoaderWatch) -> LoaderFacts:
             dataset=type(source.dataset).__name__,
             data_path=str(source.dataset.store.path),
             batch_size=source.batch_size,
+            data_disk=disk_kind(source.dataset.store.path),
             threads=source.stats.threads,
             batch_bytes=watch.batch_bytes,
             own_cpu=own_cpu,
         )
     if not isinstance(source, DataLoader):
         return LoaderFacts(kind="other", name=name, batch_bytes=watch.batch_bytes, own_cpu=own_cpu)
+    data_path = _data_path(_innermost(source.dataset))
     return LoaderFacts(
         kind="DataLoader",
         name=name,
         dataset=type(_innermost(source.dataset)).__name__,
-        data_path=_data_path(_innermost(source.dataset)),
         batch_size=source.batch_size,
+        data_path=data_path,
+        data_disk=None if data_path is None else disk_kind(data_path),
         workers=source.num_workers,
         prefetch_factor=source.prefetch_factor,
         persistent_workers=source.persistent_workers,

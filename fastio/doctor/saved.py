@@ -118,7 +118,9 @@ def _monitor(objects: Sequence[Any]) -> Facts:
 def _disk(objects: Sequence[Any]) -> Facts:
     said = objects[0]
     rate = said["sequential_bytes_per_s"]
-    return Facts(disks=() if rate is None else (DiskFacts(path=said["path"], sequential_bytes_per_s=rate),))
+    if rate is None:
+        return Facts(unknown=(f"the disk under {said['path']}: nothing could be read cold",))
+    return Facts(disks=(DiskFacts(path=said["path"], sequential_bytes_per_s=rate, kind=said.get("kind")),))
 
 
 def _doctor(objects: Sequence[Any]) -> Facts:

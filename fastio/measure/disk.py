@@ -21,8 +21,9 @@ from typing import Literal
 import numpy as np
 
 from fastio.errors import FastioError
+from fastio.measure.disk_kind import DiskKind, disk_kind
 
-__all__ = ["EXPECTED_DISK", "EXPECTED_NVME", "DiskReport", "ReadRate", "measure_disk"]
+__all__ = ["EXPECTED_DISK", "EXPECTED_NVME", "DiskReport", "ReadRate", "expected_rate", "measure_disk"]
 
 Cache = Literal["cold", "warm"]
 
@@ -59,7 +60,11 @@ class ReadRate:
 
 @dataclass(frozen=True, slots=True)
 class DiskReport:
-    """``write_bytes_per_s`` includes fsync; without ``can_drop`` the kernel kept the pages, and nothing was cold."""
+    """
+    ``write_bytes_per_s`` includes fsync; without ``can_drop`` the kernel kept the pages, and nothing was cold.
+
+    ``kind`` is None where the kernel does not tell what lies under the path.
+    """
 
     path: str
     size_bytes: int
@@ -67,12 +72,20 @@ class DiskReport:
     write_bytes_per_s: float
     can_drop: bool
     rates: tuple[ReadRate, ...]
+    kind: DiskKind | None = None
 
     @property
     def sequential_bytes_per_s(self) -> float | None:
         """The best cold sequential rate, which the courses' figures are about; None where nothing was read cold."""
         cold = (rate.bytes_per_s for rate in self.rates if (rate.access, rate.cache) == (_SEQUENTIAL, "cold"))
         return max(cold, default=None)
+
+
+def expected_rate(kind: DiskKind | None) -> float | None:
+    """What a disk of this kind should give in sequence, by the course; None where the kind is not known."""
+    if kind is None:
+        return None
+    return EXPECTED_NVME if kind == "nvme" else EXPECTED_DISK
 
 
 def measure_disk(path: str | Path, *, size_bytes: int = 1 << 30, files: int = 2000, reads: int = 2000) -> DiskReport:
@@ -94,7 +107,7 @@ def measure_disk(path: str | Path, *, size_bytes: int = 1 << 30, files: int = 20
         small = _write_small(Path(folder) / "small", files)
         can_drop = _drop([big]) and _is_cold(big)
         rates = list(_rates(big, small, size_bytes, reads, caches=("cold", "warm") if can_drop else ("warm",)))
-    return DiskReport(str(path), size_bytes, files, written, can_drop, tuple(rates))
+    return DiskReport(str(path), size_bytes, files, written, can_drop, tuple(rates), disk_kind(path))
 
 
 def _rates(big: Path, small: list[Path], size_bytes: int, reads: int, *, caches: Sequence[Cache]) -> Iterator[ReadRate]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME
+from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
+from fastio.measure.disk_kind import DiskKind, kind_in_words
 from fastio.report.page import Bar, Bars, Mark, Page, Part, Prose, Section, Table
 from fastio.units import number, size
 
 __all__ = ["disk_page"]
 
 _CACHES = {"cold": "From the disk", "warm": "From memory"}
+_KINDS = {"nvme": "NVMe", "flash": "flash, no NVMe", "rotating": "rotating", None: "not told"}
 
 
 def disk_page(said: Mapping[str, Any]) -> Page:
@@ -20,13 +22,14 @@ def disk_page(said: Mapping[str, Any]) -> Page:
     for cache, title in _CACHES.items():
         rates = [each for each in said["rates"] if each["cache"] == cache]
         if rates:
-            sections.append(Section(title, _rates(rates, is_cold=cache == "cold")))
+            sections.append(Section(title, _rates(rates, said.get("kind"), is_cold=cache == "cold")))
     sequential = said["sequential_bytes_per_s"]
     if sequential is None:
         sections.insert(0, Section("Nothing was cold", [Prose(_NEVER_COLD)]))
     figures = [
         ("sequential, cold", "unknown" if sequential is None else f"{size(sequential)}/s"),
         ("written and synced", f"{size(said['write_bytes_per_s'])}/s"),
+        ("kind of disk", _KINDS[said.get("kind")]),
         ("file", size(said["size_bytes"])),
         ("small files", number(said["files"])),
     ]
@@ -38,12 +41,13 @@ _NEVER_COLD = (
 )
 
 
-def _rates(rates: list[Mapping[str, Any]], *, is_cold: bool) -> list[Part]:
+def _rates(rates: list[Mapping[str, Any]], kind: DiskKind | None, *, is_cold: bool) -> list[Part]:
     bars = [
         Bar(_name(each), each["bytes_per_s"], f"{size(each['bytes_per_s'])}/s", "loading" if is_cold else "memory")
         for each in rates
     ]
-    mark = Mark(EXPECTED_DISK, f"{size(EXPECTED_DISK)}/s") if is_cold else None
+    expected = expected_rate(kind) or EXPECTED_DISK
+    mark = Mark(expected, f"{size(expected)}/s") if is_cold else None
     latencies = [
         (
             _name(each),
@@ -54,7 +58,9 @@ def _rates(rates: list[Mapping[str, Any]], *, is_cold: bool) -> list[Part]:
     ]
     caption = "Bytes per second"
     if is_cold:
-        caption += f"; a disk should give the dashed line in sequence, an NVMe drive {size(EXPECTED_NVME)}/s:"
+        what = "a disk" if kind is None else kind_in_words(kind)
+        nvme = f", an NVMe drive {size(EXPECTED_NVME)}/s" if kind is None else ""
+        caption += f"; {what} should give the dashed line in sequence{nvme}:"
     titles = ("read", "reads/s", "p50 µs", "p99 µs", "longest µs")
     return [Bars(caption, bars, mark), Table(titles, latencies, range(1, 5), "Latency of one read")]
 

@@ -252,7 +252,7 @@ CAUTIONS = [
     ("for disks for 40 %", Facts(machine=MachineFacts(iowait_percent=40.0, disk_read_bytes_per_s=3e7))),
     ("page faults", Facts(loader=replace(LOADER, making=replace(MAKING, major_faults=500)))),
     ("90.0 MB/s sequentially", Facts(disks=(DiskFacts(path="/d", sequential_bytes_per_s=90e6),))),
-    ("900 MB/s sequentially", Facts(disks=(DiskFacts(path="/d", sequential_bytes_per_s=9e8, is_nvme=True),))),
+    ("900 MB/s sequentially", Facts(disks=(DiskFacts(path="/d", sequential_bytes_per_s=9e8, kind="nvme"),))),
     ("95% of 10,000 MB", Facts(machine=MachineFacts(memory_used_bytes=95 * GB // 10, memory_total_bytes=10 * GB))),
     ("the network carries", Facts(machine=MachineFacts(network_bytes_per_s=1.2e9, network_limit_bytes_per_s=1.25e9))),
     ("52 % utilisation", Facts(gpus=by_gpu(52.0))),

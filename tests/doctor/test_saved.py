@@ -144,11 +144,17 @@ def test_one_sample_of_monitor(tmp_path: Path) -> None:
 
 
 def test_bench_disk(tmp_path: Path) -> None:
-    """A slow disk is warned of; one that could not be read cold says nothing."""
-    slow = saved(tmp_path / "slow.json", "bench.disk", {"path": "/d", "sequential_bytes_per_s": 9e7})
-    warm = saved(tmp_path / "warm.json", "bench.disk", {"path": "/d", "sequential_bytes_per_s": None})
+    """A slow disk is warned of, each kind by its own figure; one that could not be read cold is not known."""
+    slow = saved(tmp_path / "slow.json", "bench.disk", {"path": "/d", "kind": None, "sequential_bytes_per_s": 9e7})
+    fair = saved(tmp_path / "fair.json", "bench.disk", {"path": "/e", "kind": None, "sequential_bytes_per_s": 9e8})
+    nvme = saved(tmp_path / "nvme.json", "bench.disk", {"path": "/n", "kind": "nvme", "sequential_bytes_per_s": 9e8})
+    warm = saved(tmp_path / "warm.json", "bench.disk", {"path": "/w", "kind": None, "sequential_bytes_per_s": None})
+    said = diagnose(load_facts([slow, fair, nvme, warm]))
 
-    assert ["/d: 90.0 MB/s sequentially"] == [each.title for each in diagnose(load_facts([slow, warm])).cautions]
+    assert ["/d: 90.0 MB/s sequentially", "/n: 900 MB/s sequentially"] == [each.title for each in said.cautions]
+    assert "any disk should give 150 MB/s" in said.cautions[0].reason
+    assert "an NVMe drive should give 3,000 MB/s" in said.cautions[1].reason
+    assert ["the disk under /w: nothing could be read cold"] == list(said.unknown)
 
 
 def test_step_timer(tmp_path: Path) -> None:
