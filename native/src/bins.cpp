@@ -55,21 +55,21 @@ class NumberSet {
 /// The bins of one window. Lists are linked by position, so that nothing is allocated a sample.
 class Bins {
  public:
-  explicit Bins(std::size_t capacity) : capacity_(capacity), with_free_(capacity + 1, none) {}
+  explicit Bins(std::size_t capacity)
+      : capacity_(capacity), with_free_(capacity + 1, none), free_(capacity + 1) {}
 
   void pack(std::span<const std::uint64_t> sorted) {
     bins_.clear();
     next_sample_.assign(sorted.size(), none);
-    NumberSet free(capacity_ + 1);
     for (std::uint32_t i = 0; i < sorted.size(); ++i) {
       const std::size_t length = length_of(sorted[i]);
-      const std::uint32_t room = free.from(length);
-      const std::uint32_t bin = room == none ? open() : take(room, free);
+      const std::uint32_t room = free_.from(length);
+      const std::uint32_t bin = room == none ? open() : take(room);
       append(bin, i);
       bins_[bin].free -= length;
-      give(bin, free);
+      give(bin);
     }
-    std::fill(with_free_.begin(), with_free_.end(), none);
+    forget();
     std::stable_sort(bins_.begin(), bins_.end(),
                      [](const Bin& a, const Bin& b) { return a.free < b.free; });
   }
@@ -95,18 +95,26 @@ class Bins {
     return static_cast<std::uint32_t>(bins_.size() - 1);
   }
 
-  std::uint32_t take(std::uint32_t room, NumberSet& free) noexcept {
+  std::uint32_t take(std::uint32_t room) noexcept {
     const std::uint32_t bin = with_free_[room];
     with_free_[room] = bins_[bin].next;
-    if (with_free_[room] == none) free.remove(room);
+    if (with_free_[room] == none) free_.remove(room);
     return bin;
   }
 
-  void give(std::uint32_t bin, NumberSet& free) noexcept {
+  void give(std::uint32_t bin) noexcept {
     const std::size_t room = bins_[bin].free;
     bins_[bin].next = with_free_[room];
     with_free_[room] = bin;
-    free.insert(room);
+    free_.insert(room);
+  }
+
+  /// For the next window; whatever the capacity, in as many steps as there are bins.
+  void forget() noexcept {
+    for (const Bin& bin : bins_) {
+      with_free_[bin.free] = none;
+      free_.remove(bin.free);
+    }
   }
 
   void append(std::uint32_t bin, std::uint32_t sample) noexcept {
@@ -121,6 +129,7 @@ class Bins {
 
   const std::size_t capacity_;
   std::vector<std::uint32_t> with_free_;  // by tokens free: the first bin with as many
+  NumberSet free_;                        // of which there are such bins
   std::vector<Bin> bins_;
   std::vector<std::uint32_t> next_sample_;
 };

@@ -12,8 +12,10 @@
 #include "fastio/job.h"
 #include "fastio/thread_pool.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__has_feature)
-#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#if defined(__SANITIZE_THREAD__)  // GCC
+#define UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
 #define UNDER_TSAN 1
 #endif
 #endif
