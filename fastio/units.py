@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["counted", "duration", "gain", "number", "quantity", "size"]
+__all__ = ["counted", "duration", "gain", "number", "per_second", "quantity", "size"]
 
 
 def size(count: float) -> str:
@@ -36,6 +36,16 @@ def duration(seconds: float) -> str:
 def number(value: float) -> str:
     """A count with separators, a fraction with one digit."""
     return f"{value:,.0f}" if float(value).is_integer() or value >= 100 else f"{value:.1f}"
+
+
+def per_second(rate: float) -> str:
+    """
+    So many of something in a second: whole from 100 on, three digits below.
+
+    >>> per_second(48_123.4), per_second(2.8409), per_second(0.3), per_second(0)
+    ('48,123', '2.84', '0.3', '0')
+    """
+    return f"{rate:,.0f}" if rate >= 99.95 else f"{rate:.3g}"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -67,6 +67,20 @@ def test_every_command_has_an_example(command):
     assert "Example:\n    fastio" in run(*command, "--help").output
 
 
+@pytest.mark.parametrize("command", [("pack",), ("bench", "train"), ("bench", "both")])
+def test_help_has_every_option_once(command):
+    """Where options stand under titles, none is lost and none comes twice."""
+    found = cli
+    for name in command:
+        found = found.commands[name]
+    shown = run(*command, "--help").output
+    first = [line.split()[0].rstrip(",") for line in shown.partition("Options:")[2].splitlines() if line[:3] == "  -"]
+
+    assert sorted(first) == sorted(["-h", *(each.opts[0] for each in found.params if each.opts[0].startswith("-"))])
+    assert "INTEGER" not in shown
+    assert "FLOAT" not in shown
+
+
 @pytest.mark.parametrize("group", [(), ("bench",)])
 def test_lists_of_commands_are_whole_sentences(group):
     """No summary is cut off in a terminal of 80 columns, and the order is that of use."""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastio.cli.data_options import data_options
+from fastio.cli.data_options import DATA_NAMES, data_options
+from fastio.cli.group import Sections
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.model_options import MODEL_NAMES, for_model, model_options, refuse_model_options
-from fastio.cli.screen import number, printable, table
+from fastio.cli.model_options import MODEL_NAMES, MODEL_OPTION_NAMES, for_model, model_options, refuse_model_options
+from fastio.cli.screen import per_second, printable, table
 from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
@@ -23,15 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["both"]
 
 
-@click.command()
+@click.command(cls=Sections, sections={"Loading": DATA_NAMES, "Network": MODEL_OPTION_NAMES})
 @click.argument("data")
-@data_options
+@data_options("256, with --model the model's")
 @click.option("--model", type=click.Choice(MODEL_NAMES), help="One of the networks of `bench train` is the step.")
 @model_options
 @click.option("--step", metavar="MODULE:FUNCTION", help="A function that returns your training step, step(batch).")
-@click.option("--step-ms", type=click.FloatRange(min=0), help="A step that takes so long on a device, instead.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0.1), default=5, show_default=True, help="How long each half is measured."
+    "--step-ms", type=click.FloatRange(min=0), metavar="MS", help="A step that takes so long on a device, instead."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    default=5,
+    show_default=True,
+    help="How long each half is measured.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 @html_option
@@ -127,9 +135,9 @@ def _print(data: str, halves: Halves) -> None:
     loop = halves.loop
     click.echo(f"{printable(data)}\n")
     rows = [
-        ("loading alone", number(halves.io.steady_samples_per_s // 1), "", ""),
-        ("training alone", number(halves.training.samples_per_s // 1), "", _ms(halves.training.training.mean_s)),
-        ("both", number(loop.steady_samples_per_s // 1), _ms(loop.loading.mean_s), _ms(loop.training.mean_s)),
+        ("loading alone", per_second(halves.io.steady_samples_per_s), "", ""),
+        ("training alone", per_second(halves.training.samples_per_s), "", _ms(halves.training.training.mean_s)),
+        ("both", per_second(loop.steady_samples_per_s), _ms(loop.loading.mean_s), _ms(loop.training.mean_s)),
     ]
     table(("", "samples/s", "loading ms/step", "training ms/step"), rows, right=(1, 2, 3))
     echo_verdict(halves.verdict)

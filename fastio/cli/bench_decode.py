@@ -8,16 +8,27 @@ import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import counted, number, printable, table
+from fastio.cli.screen import counted, per_second, printable, table
 
 __all__ = ["decode"]
 
 
 @click.command()
 @click.argument("data")
-@click.option("--crop", type=click.IntRange(min=1), help="Also resize each picture and crop its centre to this size.")
-@click.option("--count", type=click.IntRange(min=1), default=200, show_default=True, help="Pictures, spread over DATA.")
-@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Interleaved rounds.")
+@click.option(
+    "--crop", type=click.IntRange(min=1), metavar="N", help="Also resize each picture and crop its centre to this size."
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=200,
+    show_default=True,
+    help="Pictures, spread over DATA.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Interleaved rounds."
+)
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 @html_option
 def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: bool) -> None:
@@ -48,8 +59,8 @@ def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: boo
     rows = [
         (
             rate.name,
-            number(rate.images_per_cpu_s // 1),
-            f"{number(rate.slowest_images_per_cpu_s // 1)} to {number(rate.fastest_images_per_cpu_s // 1)}",
+            per_second(rate.images_per_cpu_s),
+            f"{per_second(rate.slowest_images_per_cpu_s)} to {per_second(rate.fastest_images_per_cpu_s)}",
             f"{rate.images_per_cpu_s / rates[0].images_per_cpu_s:.2f}x",
             f"{rate.mean_difference:.3f}",
             f"{rate.p99_difference:.0f}",

@@ -10,7 +10,7 @@ import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import SIZE, number, printable, size, table
+from fastio.cli.screen import SIZE, number, per_second, printable, size, table
 
 if TYPE_CHECKING:
     from fastio.measure.disk import DiskReport
@@ -21,7 +21,9 @@ __all__ = ["disk"]
 @click.command()
 @click.option("--path", default=".", show_default=True, metavar="DIR", help="A folder on the disk in question.")
 @click.option("--size", "size_bytes", type=SIZE, default="1GiB", show_default=True, help="How much to write and read.")
-@click.option("--files", type=click.IntRange(min=16), default=2000, show_default=True, help="How many small files.")
+@click.option(
+    "--files", type=click.IntRange(min=16), metavar="N", default=2000, show_default=True, help="How many small files."
+)
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 @html_option
 def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
@@ -59,7 +61,7 @@ def _print(report: DiskReport) -> None:
             rate.cache,
             str(rate.threads),
             size(rate.bytes_per_s) + "/s",
-            number(rate.reads_per_s // 1),
+            per_second(rate.reads_per_s),
             *(f"{seconds * 1e6:,.0f}" for seconds in (rate.p50_s, rate.p99_s, rate.max_s)),
         )
         for rate in report.rates

@@ -10,7 +10,7 @@ import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import counted, number, printable, steps, table
+from fastio.cli.screen import counted, per_second, printable, steps, table
 
 if TYPE_CHECKING:
     from fastio.measure.grid import GridRow
@@ -21,13 +21,26 @@ __all__ = ["grid"]
 
 @click.command()
 @click.argument("data", nargs=-1, required=True)
-@click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Samples a batch.")
-@click.option("--crop", type=click.IntRange(min=1), help="Resize each picture and crop its centre to this size.")
-@click.option("--set", "chosen", multiple=True, metavar="NAME=V,V", help="Try these values of a setting instead.")
-@click.option("--step-ms", type=click.FloatRange(min=0), default=0, help="A training step that takes so long.")
-@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Interleaved rounds.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0.01), default=1, show_default=True, help="Time for a row in a round."
+    "--batch-size", type=click.IntRange(min=1), metavar="N", default=256, show_default=True, help="Samples a batch."
+)
+@click.option(
+    "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to this size."
+)
+@click.option("--set", "chosen", multiple=True, metavar="NAME=V,V", help="Try these values of a setting instead.")
+@click.option(
+    "--step-ms", type=click.FloatRange(min=0), metavar="MS", default=0, help="A training step that takes so long."
+)
+@click.option(
+    "--repeats", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Interleaved rounds."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.01),
+    metavar="SECONDS",
+    default=1,
+    show_default=True,
+    help="Time for a row in a round.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The table for machines.")
 @html_option
@@ -131,7 +144,7 @@ def _print(rows: list[GridRow]) -> None:
                 *([f"{least * 1e3:.3g}-{most * 1e3:.3g}" if len(row.repeats) > 1 else "-"] if is_spread else []),
                 f"{row.median('training_s') * 1e3:.2f}",
                 f"{row.median('start_s') * 1e3:.1f}",
-                number(row.median("samples_per_s") // 1),
+                per_second(row.median("samples_per_s")),
                 f"{len(row.repeats)}{'*' if row.stopped_early else ' '}",
             ]
         )

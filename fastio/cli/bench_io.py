@@ -10,7 +10,7 @@ import click
 from fastio.cli.data_options import data_options
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import counted, number, printable, size
+from fastio.cli.screen import counted, per_second, printable, size
 
 if TYPE_CHECKING:
     from fastio.measure.data import Data, DataOptions
@@ -21,9 +21,18 @@ __all__ = ["io"]
 
 @click.command()
 @click.argument("data")
-@data_options
-@click.option("--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="Passes over the data.")
-@click.option("--seconds", type=click.FloatRange(min=0), default=10, show_default=True, help="Stop after so long.")
+@data_options("256")
+@click.option(
+    "--epochs", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Passes over the data."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    default=10,
+    show_default=True,
+    help="Stop after so long.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 @html_option
 def io(data: str, *, options: DataOptions, epochs: int, seconds: float, as_json: bool) -> None:
@@ -60,7 +69,7 @@ def io(data: str, *, options: DataOptions, epochs: int, seconds: float, as_json:
 
 
 def _line(data: Data, result: MockResult) -> str:
-    said = [f"{printable(data.name)}: {number(result.samples_per_s // 1)} samples/s"]
+    said = [f"{printable(data.name)}: {per_second(result.samples_per_s)} samples/s"]
     if data.size_bytes is not None and data.samples:
         what = "store" if data.kind == "store" else "files"
         said[0] += f", {size(result.samples_per_s * data.size_bytes / data.samples)}/s of the {what}"

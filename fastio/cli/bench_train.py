@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastio.cli.data_options import data_options
+from fastio.cli.data_options import DATA_NAMES, data_options
+from fastio.cli.group import Sections
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.model_options import MODEL_NAMES, for_model, model_options
-from fastio.cli.screen import counted, number, printable, size, steps, table
+from fastio.cli.model_options import MODEL_NAMES, MODEL_OPTION_NAMES, for_model, model_options
+from fastio.cli.screen import counted, number, per_second, printable, size, steps, table
 from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
@@ -24,13 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["train"]
 
 
-@click.command()
+@click.command(cls=Sections, sections={"Loading": DATA_NAMES, "Network": MODEL_OPTION_NAMES})
 @click.option("--model", type=click.Choice(MODEL_NAMES), required=True, help="What is trained.")
 @click.option("--data", required=True, metavar="DATA|synthetic", help="What it is trained on; synthetic: random data.")
-@data_options
+@data_options("the model's")
 @model_options
-@click.option("--steps", "count", type=click.IntRange(min=1), default=100, show_default=True, help="Steps of training.")
-@click.option("--test", metavar="DATA", help="A store or folder: the part of its pictures that is told rightly after.")
+@click.option(
+    "--steps",
+    "count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="Steps of training.",
+)
+@click.option("--test", metavar="DATA", help="Also measure the accuracy on DATA, after training.")
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 @html_option
 def train(
@@ -47,9 +56,9 @@ def train(
     Train a network on DATA. Samples per second, waiting, and the loss.
 
     cifar10cnn has four convolutions (Adam 1e-4, batches of 128); resnet50 is version 1.5 (SGD, batches of 256);
-    transformer tells the next token of token ids (AdamW, batches of 32). DATA is a store, a folder of picture files or
-    MODULE:FUNCTION, which returns a loader; "synthetic" is one random batch for ever: the limit of training. Several
-    ranks train together under torchrun or srun.
+    transformer predicts the next token of token ids (AdamW, batches of 32). DATA is a store, a folder of picture files
+    or MODULE:FUNCTION, which returns a loader; "synthetic" is one random batch for ever: the limit of training.
+    Several ranks train together under torchrun or srun.
 
     \b
     Example:
@@ -84,7 +93,7 @@ def train(
         return
     _print(data, step, result, ranks)
     if right is not None:
-        click.echo(f"{right:.2%} of {printable(str(test))} told rightly")
+        click.echo(f"accuracy on {printable(str(test))}: {right:.2%}")
     _print_verdict(said)
 
 
@@ -146,7 +155,7 @@ def _print(data: str, step: TrainStep, result: TrainResult, ranks: list[StepSumm
     click.echo(f"{printable(data)}: {step.workload.name}, {', '.join(words)}\n")
     rows = [_row(f"rank {place}" if len(ranks) > 1 else "training", each) for place, each in enumerate(ranks)]
     if len(ranks) > 1:
-        rows.append(("all ranks", number(sum(each.steady_samples_per_s for each in ranks) // 1), "", "", ""))
+        rows.append(("all ranks", per_second(sum(each.steady_samples_per_s for each in ranks)), "", "", ""))
     titles = ("", "samples/s", "loading ms/step", "training ms/step", "waits for data")
     table(titles, rows, right=(1, 2, 3, 4))
     batch = ranks[0].samples / ranks[0].steps
@@ -164,7 +173,7 @@ def _print_verdict(said: Verdict | None) -> None:
 
 
 def _row(name: str, summary: StepSummary) -> tuple[str, str, str, str, str]:
-    rate = number(summary.steady_samples_per_s // 1)
+    rate = per_second(summary.steady_samples_per_s)
     parts = (f"{part.mean_s * 1e3:.2f}" for part in (summary.loading, summary.training))
     loading, training = parts
     return name, rate, loading, training, f"{summary.loading_share:.2%}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -11,23 +11,42 @@ import click
 if TYPE_CHECKING:
     from fastio.measure.data import DataOptions
 
-__all__ = ["data_options"]
+__all__ = ["DATA_NAMES", "data_options"]
+
+_Option = Callable[[Callable[..., None]], Callable[..., None]]
+DATA_NAMES = ("batch_size", "threads", "workers", "shuffle", "crop", "augment")
 
 _OPTIONS = (
-    click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Samples a batch."),
     click.option(
-        "--threads", type=click.IntRange(min=1), help="A store's native threads.  [default: the CPUs at hand]"
+        "--threads",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="A store's native threads.  [default: the CPUs at hand]",
     ),
-    click.option("--workers", type=click.IntRange(min=0), help="A folder's processes.  [default: the CPUs at hand]"),
+    click.option(
+        "--workers", type=click.IntRange(min=0), metavar="N", help="A folder's processes.  [default: the CPUs at hand]"
+    ),
     click.option("--shuffle", is_flag=True, help="Shuffled, as in training."),
-    click.option("--crop", type=click.IntRange(min=1), help="Resize each picture and crop its centre to this size."),
+    click.option(
+        "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to this size."
+    ),
     click.option("--augment", is_flag=True, help="Mirror pictures at random; with --crop, cut a random part out."),
 )
 
 
-def data_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options, as one argument ``options``."""
+def data_options(batch_default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options, as one argument ``options``; ``batch_default`` is how help names the default."""
+    batch_size = click.option(
+        "--batch-size",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=256,
+        help=f"Samples a batch.  [default: {batch_default}]",
+    )
+    return lambda command: _with_options(command, (batch_size, *_OPTIONS))
 
+
+def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> Callable[..., None]:
     @wraps(command)
     def with_options(
         *args: Any,
@@ -43,9 +62,10 @@ def data_options(command: Callable[..., None]) -> Callable[..., None]:
             *args, options=_packed(batch_size, threads, workers, shuffle=shuffle, crop=crop, augment=augment), **rest
         )
 
-    for option in reversed(_OPTIONS):
-        with_options = option(with_options)
-    return with_options
+    given: Callable[..., None] = with_options
+    for option in reversed(options):
+        given = option(given)
+    return given
 
 
 def _packed(

@@ -44,10 +44,20 @@ class _Case:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--from", "saved", multiple=True, metavar="FILE", help="Read FILE instead of running; may be repeated.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0.1), default=10, show_default=True, help="How long steps are timed."
+    "--seconds",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    default=10,
+    show_default=True,
+    help="How long steps are timed.",
 )
 @click.option(
-    "--profiled", type=click.IntRange(min=0), default=5, show_default=True, help="Steps under torch.profiler, after it."
+    "--profiled",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=5,
+    show_default=True,
+    help="Steps under torch.profiler, after it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Diagnosis and figures for machines.")
 @html_option

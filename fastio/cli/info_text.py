@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fastio.cli.screen import counted, number, printable, table
+from fastio.cli.screen import columns, counted, number, printable, table
 
 __all__ = ["print_lengths", "print_tokenizer"]
 
@@ -17,24 +17,25 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 def print_lengths(histogram: Sequence[dict[str, Any]], unit: str) -> None:
     """A bar for every doubling of the length."""
+    length = max(8, min(_BAR, columns() - 40))
     most = max(bin_["samples"] for bin_ in histogram)
     total = sum(bin_["samples"] for bin_ in histogram)
     rows = []
     for bin_ in histogram:
         low, high, count = bin_["from"], bin_["to"], bin_["samples"]
         span = number(low) if low == high else f"{number(low)} to {number(high)}"
-        rows.append((span, number(count), f"{100 * count / total:.1f} %", _bar(count / most)))
+        rows.append((span, number(count), f"{100 * count / total:.1f} %", _bar(count / most, length)))
     table((unit, "samples", "share", ""), rows, right=(0, 1, 2))
 
 
-def _bar(share: float) -> str:
+def _bar(share: float, length: int) -> str:
     """
     A bar of whole and partial blocks; the least share that is not 0 is to be seen.
 
-    >>> _bar(0.05), _bar(0)
+    >>> _bar(0.05, 50), _bar(0, 50)
     ('██▌', '')
     """
-    eighths = max(round(share * _BAR * 8), int(share > 0))
+    eighths = max(round(share * length * 8), int(share > 0))
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 

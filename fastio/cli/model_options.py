@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from fastio.measure.data import DataOptions
     from fastio.trainer import Amp, StepOptions, Workload
 
-__all__ = ["MODEL_NAMES", "for_model", "model_options", "refuse_model_options"]
+__all__ = ["MODEL_NAMES", "MODEL_OPTION_NAMES", "for_model", "model_options", "refuse_model_options"]
 
 MODEL_NAMES = ("cifar10cnn", "resnet50", "transformer")
+MODEL_OPTION_NAMES = ("amp", "tf32", "channels_last", "compiled", "device")
 
 _OPTIONS = (
     click.option(
@@ -57,7 +58,7 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
 def refuse_model_options() -> None:
     """UsageError for one of these options where no model is trained."""
     context = click.get_current_context()
-    for name in ("amp", "tf32", "channels_last", "compiled", "device"):
+    for name in MODEL_OPTION_NAMES:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             option = "compile" if name == "compiled" else name.replace("_", "-")
             raise click.UsageError(f"--{option} is about a model: it has no effect without --model")

@@ -31,9 +31,23 @@ _SHOWN_CPUS = 8  # one by one; the log has all
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option("--pid", type=click.IntRange(min=1), help="Watch this process with its children, until it ends.")
-@click.option("--interval", type=click.FloatRange(min=0.05), default=1, show_default=True, help="Seconds a sample.")
-@click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so long.  [default: Ctrl-C, or the end]")
+@click.option(
+    "--pid", type=click.IntRange(min=1), metavar="N", help="Watch this process with its children, until it ends."
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.05),
+    metavar="SECONDS",
+    default=1,
+    show_default=True,
+    help="Seconds a sample.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop after so long.  [default: Ctrl-C, or the end]",
+)
 @click.option("-o", "--out", metavar="FILE", help="Also write every sample to FILE, as JSON lines.")
 @click.option("--json", "as_json", is_flag=True, help="Samples as JSON lines instead of tables.")
 @html_option

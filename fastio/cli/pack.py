@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from fastio.cli.group import Sections
 from fastio.cli.pack_text import packs_text
 from fastio.cli.picture_options import PictureArguments, picture_options
-from fastio.cli.screen import SIZE, counted, meter, number, printable, problem_table, size
-from fastio.cli.text_options import TEXT_LAYOUTS
+from fastio.cli.screen import SIZE, counted, meter, number, per_second, printable, problem_table, size
+from fastio.cli.text_options import TEXT_LAYOUTS, TextArguments
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Source
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["pack"]
 
 
-@click.command()
+@click.command(cls=Sections, sections={"Pictures": PictureArguments.__slots__, "Text": TextArguments.__slots__})
 @click.argument("src")
 @click.argument("out")
 @click.option(
@@ -109,7 +110,7 @@ def _found(source: Source) -> str:
 def _summary(report: PackReport) -> list[str]:
     from fastio.converters.describe import overhead_reason
 
-    rate = f"{number(report.packed // report.seconds)} samples/s, {size(report.source_bytes / report.seconds)}/s"
+    rate = f"{per_second(report.packed / report.seconds)} samples/s, {size(report.source_bytes / report.seconds)}/s"
     shards = f" in {report.shards} shards" if report.shards > 1 else ""
     before, after = (number(each / report.packed) for each in (report.source_bytes, report.payload_bytes))
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""

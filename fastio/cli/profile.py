@@ -30,7 +30,7 @@ _TRACES = (".json", ".json.gz")
 _OUT = {None: "trace.json.gz", "cprofile": "profile.pstats", "py-spy": "profile.speedscope.json"}
 
 _RECORDING = (
-    click.option("--record-shapes", is_flag=True, help="Note the operators' input shapes: floating point operations."),
+    click.option("--record-shapes", is_flag=True, help="Note input shapes, and count floating point operations."),
     click.option("--profile-memory/--no-profile-memory", default=True, show_default=True, help="The memory curve."),
     click.option("--with-stack", is_flag=True, help="Note Python's functions: much larger traces."),
     click.option("--with-flops", is_flag=True, help="The same as --record-shapes here."),
@@ -62,13 +62,32 @@ def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
-    "--schedule", "plan", default="1/1/5/1", show_default=True, metavar="W/W/A[/R]", help="Wait/warmup/active/repeat."
+    "--schedule",
+    "plan",
+    default="1/1/5/1",
+    show_default=True,
+    metavar="W/W/A[/R]",
+    help="Steps to skip, to warm up, to record; and how often.",
 )
-@click.option("-o", "--out", metavar="FILE", help="The file to write.  [default: trace.json.gz, or the tool's]")
-@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, help="Lines of each table shown.")
+@click.option(
+    "-o",
+    "--out",
+    metavar="FILE",
+    help="The file to write.  [default: trace.json.gz; with --cpu profile.pstats or profile.speedscope.json]",
+)
+@click.option(
+    "--top", type=click.IntRange(min=0), metavar="N", default=10, show_default=True, help="Lines of each table."
+)
 @_recording_options
 @click.option("--cpu", type=click.Choice(["cprofile", "py-spy"]), help="Python's functions instead, by this tool.")
-@click.option("--seconds", type=click.FloatRange(min=0), default=10, show_default=True, help="With --cpu: at least.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    default=10,
+    show_default=True,
+    help="With --cpu: at least.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 @html_option
 def profile(
@@ -87,8 +106,7 @@ def profile(
 
     COMMAND is a script with its arguments, after "--"; MODULE:FUNCTION, which trains, or returns a pair of loader and
     step(batch); or traces that were recorded before (.json, .json.gz), as of several ranks. The training ends when its
-    steps are recorded. Schedules of the courses: 1/1/5/1, 1/1/3/2, 10/10/10, 10/3/3. A trace opens in
-    https://ui.perfetto.dev; above 256 MiB it loses its last steps.
+    steps are recorded. A trace opens in https://ui.perfetto.dev; above 256 MiB it loses its last steps.
 
     --cpu cprofile counts the calls of the training's own thread. --cpu py-spy looks at all threads from outside, and at
     who holds the GIL: the loader or the training.

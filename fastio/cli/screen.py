@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from fastio.units import counted, duration, number, size
+from fastio.units import counted, duration, number, per_second, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -23,10 +24,12 @@ else:
 __all__ = [
     "SIZE",
     "Meter",
+    "columns",
     "counted",
     "duration",
     "meter",
     "number",
+    "per_second",
     "printable",
     "problem_table",
     "size",
@@ -36,6 +39,9 @@ __all__ = [
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\Z", re.IGNORECASE)
+_PLAIN_COLUMNS = 160  # of a line where there is no terminal
+_BAR_FROM = 80  # columns: below, the figures beside a bar would be cut off
+_FOLDED = 16  # characters to which a column of text may shrink
 _PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
 
 
@@ -70,17 +76,47 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequen
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 160)
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths, gap = _widths(titles, cells, right, columns())
+    grid = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for i, title in enumerate(titles):
-        grid.add_column(title, justify="right" if i in right else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*(Text(printable(cell)) for cell in row))
-    if console.measure(grid).maximum > console.width:
-        grid.padding = (0, 1, 0, 0)
+        grid.add_column(title, justify="right" if i in right else "left", overflow="fold", width=widths[i])
+    for row in cells:
+        grid.add_row(*map(Text, row))
+    console = Console(highlight=False, soft_wrap=False, width=max(columns(), sum(widths) + gap * len(widths)))
     with console.capture() as text:
         console.print(grid)
-    click.echo(text.get(), nl=False)  # not by rich itself, for which a closed pipe is an error
+    for line in text.get().splitlines():
+        click.echo(line.rstrip())  # not by rich itself, for which a closed pipe is an error
+
+
+def columns() -> int:
+    """How many characters fit into a line."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_COLUMNS
+
+
+def _widths(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], available: int
+) -> tuple[list[int], int]:
+    """
+    Of each column, and the gap between two. Numbers (which stand right) and words of titles stay whole: where even
+    they do not fit, lines are longer than the terminal, which a reader can undo, as broken numbers he cannot.
+    """
+    from rich.cells import cell_len
+
+    widths, least = [], []
+    for i, title in enumerate(titles):
+        longest = max((cell_len(row[i]) for row in rows), default=0)
+        word = max((cell_len(word) for word in title.split()), default=0)
+        widths.append(max(longest, *map(cell_len, title.split("\n"))))
+        least.append(max(word, longest if i in right else min(longest, _FOLDED)))
+    gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= available else 1
+    excess = sum(widths) + gap * (len(widths) - 1) - available
+    for i in sorted(range(len(widths)), key=lambda i: least[i] - widths[i]):
+        taken = max(0, min(excess, widths[i] - least[i]))
+        widths[i] -= taken
+        excess -= taken
+    return widths, gap
 
 
 def problem_table(problems: Sequence[tuple[str, str]]) -> None:
@@ -107,7 +143,7 @@ class Meter:
         done = self._samples if self._unit == "samples" else self._bytes
         now = time.perf_counter()
         passed = max(now - self._begun, 1e-6)
-        rates = f"{number(self._samples // passed)} samples/s, {size(self._bytes / passed)}/s"
+        rates = f"{per_second(self._samples / passed)} samples/s, {size(self._bytes / passed)}/s"
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, rates=rates)
         elif now - self._printed >= _PLAIN_INTERVAL_S:
@@ -130,14 +166,14 @@ def meter(title: str, total: int, unit: Unit = "samples") -> Iterator[Meter]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
+    fitting = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        *([BarColumn()] if shutil.get_terminal_size().columns >= _BAR_FROM else []),
         MofNCompleteColumn() if unit == "samples" else DownloadColumn(),
         TextColumn("{task.fields[rates]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*fitting, console=Console(stderr=True), transient=True) as bar:
         yield Meter(title, total, bar, unit)
 
 
@@ -158,7 +194,7 @@ def steps(title: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*parts, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

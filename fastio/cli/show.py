@@ -17,10 +17,16 @@ __all__ = ["show"]
 @click.command()
 @click.argument("path")
 @click.option("-o", "--out", default="contact_sheet.png", show_default=True, metavar="FILE", help="The PNG to write.")
-@click.option("--count", type=click.IntRange(1, 2000), default=40, show_default=True, help="How many samples.")
-@click.option("--columns", type=click.IntRange(1, 100), default=8, show_default=True, help="How many in a row.")
-@click.option("--size", type=click.IntRange(32, 1024), default=128, show_default=True, help="Pixels a picture.")
-@click.option("--seed", type=int, help="Draw at random; otherwise spread evenly over the store.")
+@click.option(
+    "--count", type=click.IntRange(1, 2000), metavar="N", default=40, show_default=True, help="How many samples."
+)
+@click.option(
+    "--columns", type=click.IntRange(1, 100), metavar="N", default=8, show_default=True, help="How many in a row."
+)
+@click.option(
+    "--size", type=click.IntRange(32, 1024), metavar="N", default=128, show_default=True, help="Pixels a picture."
+)
+@click.option("--seed", type=int, metavar="SEED", help="Draw at random; otherwise spread evenly over the store.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE where it exists.")
 def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int | None, overwrite: bool) -> None:
     """

@@ -8,7 +8,7 @@ import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import counted, number, steps, table
+from fastio.cli.screen import counted, per_second, steps, table
 
 if TYPE_CHECKING:
     from fastio.measure.tune import Tuned
@@ -20,10 +20,21 @@ _SHOWN = 5
 
 @click.command()
 @click.argument("data")
-@click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Samples a batch.")
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), metavar="N", default=256, show_default=True, help="Samples a batch."
+)
 @click.option("--shuffle", is_flag=True, help="Shuffled, as in training.")
-@click.option("--crop", type=click.IntRange(min=1), help="Resize each picture and crop its centre to this size.")
-@click.option("--seconds", type=click.FloatRange(0.1, 55), default=40, show_default=True, help="Time for the search.")
+@click.option(
+    "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to this size."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 55),
+    metavar="SECONDS",
+    default=40,
+    show_default=True,
+    help="Time for the search.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 @html_option
 def tune(data: str, *, batch_size: int, shuffle: bool, crop: int | None, seconds: float, as_json: bool) -> None:
@@ -80,7 +91,7 @@ def _print(tuned: Tuned) -> None:
     rows = [
         (
             ", ".join(f"{name}={value}" for name, value in each.point.settings),
-            number(each.samples_per_s // 1),
+            per_second(each.samples_per_s),
             str(each.rounds),
             "chosen" if each.point == tuned.point else "",
         )

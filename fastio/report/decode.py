@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastio.report.page import Bar, Bars, Mark, Page, Section, Table
-from fastio.units import number
+from fastio.units import number, per_second
 
 __all__ = ["decode_page"]
 
@@ -21,7 +21,7 @@ def decode_page(said: Mapping[str, Any]) -> Page:
             Bar(
                 each["name"],
                 each["images_per_cpu_s"],
-                f"{number(each['images_per_cpu_s'] // 1)} ({each['images_per_cpu_s'] / base['images_per_cpu_s']:.2f}x)",
+                f"{per_second(each['images_per_cpu_s'])} ({each['images_per_cpu_s'] / base['images_per_cpu_s']:.2f}x)",
                 "training" if each["name"].startswith("fastio") else "plain",
                 (each["slowest_images_per_cpu_s"], each["fastest_images_per_cpu_s"]),
             )

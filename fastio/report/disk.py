@@ -8,7 +8,7 @@ from typing import Any
 from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
 from fastio.measure.disk_kind import DiskKind, kind_in_words
 from fastio.report.page import Bar, Bars, Mark, Page, Part, Prose, Section, Table
-from fastio.units import number, size
+from fastio.units import number, per_second, size
 
 __all__ = ["disk_page"]
 
@@ -51,7 +51,7 @@ def _rates(rates: list[Mapping[str, Any]], kind: DiskKind | None, *, is_cold: bo
     latencies = [
         (
             _name(each),
-            number(each["reads_per_s"] // 1),
+            per_second(each["reads_per_s"]),
             *(f"{each[name] * 1e6:,.0f}" for name in ("p50_s", "p99_s", "max_s")),
         )
         for each in rates

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastio.report.page import Cell, HeatMap, Page, Part, Prose, Section, Table
 from fastio.report.steps import ms
-from fastio.units import counted, number
+from fastio.units import counted, number, per_second
 
 __all__ = ["grid_page"]
 
@@ -22,7 +22,7 @@ def grid_page(said: Mapping[str, Any]) -> Page:
     best = rows[0]
     figures = [
         ("best loading", ms(best["loading_s"]) + "/step"),
-        ("its samples/s", number(best["samples_per_s"] // 1)),
+        ("its samples/s", per_second(best["samples_per_s"])),
         ("slowest loading", ms(rows[-1]["loading_s"]) + "/step"),
         ("settings", number(len(rows))),
     ]
@@ -73,7 +73,7 @@ def _table(rows: list[Mapping[str, Any]], *, several: bool) -> Table:
             " to ".join(f"{seconds * 1e3:,.2f}" for seconds in row["loading_s_spread"]),
             f"{row['training_s'] * 1e3:,.2f}",
             f"{row['start_s'] * 1e3:,.1f}",
-            number(row["samples_per_s"] // 1),
+            per_second(row["samples_per_s"]),
             f"{row['repeats']}{'*' if row['stopped_early'] else ''}",
         ]
         for row in rows

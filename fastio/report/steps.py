@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastio.report.page import Plot, Series, Table
-from fastio.units import counted, number
+from fastio.units import counted, per_second
 
 __all__ = ["losses_plot", "ms", "rate", "timeline_plot", "times_table"]
 
@@ -26,7 +26,7 @@ def ms(seconds: float) -> str:
 
 def rate(samples_per_s: float) -> str:
     """Whole samples a second."""
-    return f"{number(samples_per_s // 1)} samples/s"
+    return f"{per_second(samples_per_s)} samples/s"
 
 
 def timeline_plot(timeline: Mapping[str, Any]) -> Plot | None:
