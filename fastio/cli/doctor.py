@@ -110,9 +110,10 @@ def _read(saved: tuple[str, ...]) -> _Case:
 
 def _run(command: tuple[str, ...], seconds: float, profiled: int) -> _Case:
     from fastio.doctor.session import Plan
-    from fastio.measure.user_code import is_function_name
+    from fastio.measure.user_code import is_function_name, without_python
 
-    first, arguments = command[0], command[1:]
+    first, *rest = without_python(command)
+    arguments = tuple(rest)
     is_function = is_function_name(first) and not Path(first).exists()
     if arguments and not first.endswith(".py"):
         raise click.UsageError(f"{first}: only a script.py takes arguments ({' '.join(arguments)})")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
@@ -80,15 +80,14 @@ def monitor(
     if command and pid is not None:
         raise click.UsageError("give --pid or a command, not both")
     samples: list[Sample] = []
-    with _running(command) as started:
+    with _written(out) as log, _running(command) as started:
         watched = started.pid if started is not None else pid
-        with Monitor(watched) as watching, _written(out) as log, _shown(live=not command and not as_json) as show:
+        with Monitor(watched) as watching, _shown(live=not command and not as_json) as show:
 
             def take(sample: Sample) -> None:
                 samples.append(sample)
                 line = json.dumps(form("monitor", dataclasses.asdict(sample)))
-                if log is not None:
-                    click.echo(line, file=log)
+                log(line)
                 if as_json:
                     click.echo(line)
                 else:
@@ -125,12 +124,33 @@ def _running(command: tuple[str, ...]) -> Iterator[subprocess.Popen[bytes] | Non
 
 
 @contextmanager
-def _written(out: str | None) -> Iterator[IO[str] | None]:
+def _written(out: str | None) -> Iterator[Callable[[str], None]]:
+    """Writes lines to the file, at once, before the command is started; to nothing where there is none."""
     if out is None:
-        yield None
+        yield lambda _: None
         return
-    with Path(out).open("w") as file:
-        yield file
+    from fastio.errors import FastioError
+
+    def refused(exc: OSError) -> FastioError:
+        return FastioError(f"{out}: cannot be written ({exc.strerror}); choose another place")
+
+    try:
+        file = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    except OSError as exc:
+        raise refused(exc) from exc
+
+    def write(line: str) -> None:
+        data = f"{line}\n".encode()
+        try:
+            while data:
+                data = data[os.write(file, data) :]
+        except OSError as exc:
+            raise refused(exc) from exc
+
+    try:
+        yield write
+    finally:
+        os.close(file)
 
 
 @contextmanager

@@ -150,10 +150,11 @@ def profile(
 
 def _checked(out: Path, cpu: Tool | None) -> Path:
     from fastio.errors import FastioError
+    from fastio.report.write import check_target
 
     if cpu is None and not out.name.endswith(_TRACES):
         raise FastioError(f"{out}: a trace is .json or .json.gz; choose a name that ends so")
-    return out
+    return check_target(out)
 
 
 def _schedule(text: str) -> Schedule:

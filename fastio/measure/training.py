@@ -14,7 +14,7 @@ from torch.profiler import record_function
 from fastio.errors import FastioError
 from fastio.measure.batch import next_batch
 from fastio.measure.trace import LOADER_PREFIX
-from fastio.measure.user_code import is_function_name, load_function, run_script
+from fastio.measure.user_code import is_function_name, load_function, run_script, without_python
 
 __all__ = ["Recorder", "Schedule", "run_training"]
 
@@ -64,7 +64,7 @@ def run_training(command: Sequence[str], recorder: Recorder) -> None:
     ``step()`` of the first optimizer that is used, or with that function. FastioError where there is no such training,
     or where it ends before the recorder's schedule does.
     """
-    first, arguments = command[0], command[1:]
+    first, *arguments = without_python(command)
     if is_function_name(first) and not Path(first).exists():
         if arguments:
             raise FastioError(f"{first}: only a script.py takes arguments ({' '.join(arguments)})")

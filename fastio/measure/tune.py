@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import truediv
 from typing import Any
 
 import torch
@@ -26,7 +27,12 @@ _SLICE_S = (0.25, 1.0)  # least and most: shorter ones are one burst of somebody
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A point, the median of its rates, and in how many rounds it was measured."""
+    """
+    A point, its rate, and in how many rounds it was measured.
+
+    The rate is the chosen point's median, times the median of what this one gave beside it in the rounds that both
+    ran: rounds differ on a machine that others use, and those that leave early have seen other ones.
+    """
 
     point: Point
     samples_per_s: float
@@ -85,12 +91,16 @@ def tune(data: GridData, points: Sequence[Point], *, seconds: float, progress: C
     good = [point for point, ratio in race.ratios().items() if ratio >= 1 - _AS_GOOD]
     chosen = min(good, key=lambda point: point.cost)
     rates_of = race.rates()
-    tried = [Tried(point, statistics.median(rates), len(rates)) for point, rates in rates_of.items()]
+    best = rates_of[chosen]
+    tried = [
+        Tried(point, statistics.median(best) * statistics.median(map(truediv, rates, best)), len(rates))
+        for point, rates in rates_of.items()
+    ]
     tried.sort(key=lambda each: (-each.rounds, -each.samples_per_s))
     return Tuned(
         point=chosen,
         code=data.code(chosen),
-        samples_per_s=statistics.median(rates_of[chosen]),
+        samples_per_s=statistics.median(best),
         tried=tuple(tried),
         seconds=time.perf_counter() - begun,
         is_complete=len(race.left) == 1 or race.rounds >= _ENOUGH_ROUNDS,

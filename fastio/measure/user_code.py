@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import re
 import runpy
+import shutil
 import sys
 import sysconfig
 import traceback
@@ -16,7 +18,7 @@ from typing import Any
 
 from fastio.errors import FastioError
 
-__all__ = ["is_function_name", "load_function", "run_script", "said_by", "user_traceback"]
+__all__ = ["is_function_name", "load_function", "run_script", "said_by", "user_traceback", "without_python"]
 
 _WORKERS = "\nOriginal Traceback (most recent call last):"  # as torch's DataLoader hands an error on
 _LIBRARIES = tuple(
@@ -66,6 +68,21 @@ def run_script(script: str, arguments: Sequence[str]) -> None:
         runpy.run_path(script, run_name="__main__")
     finally:
         sys.argv, sys.path[:] = argv, path
+
+
+def without_python(command: Sequence[str]) -> tuple[str, ...]:
+    """
+    ``train.py --epochs 1`` of ``python train.py --epochs 1``; any other command as it is.
+
+    FastioError where that Python is not the one that runs here: it may have other packages.
+    """
+    first, *rest = command
+    if not (rest and rest[0].endswith(".py") and re.fullmatch(r"python[0-9.]*", Path(first).name)):
+        return tuple(command)
+    found = shutil.which(first)
+    if found is None or Path(found).parent.resolve() != Path(sys.executable).parent.resolve():
+        raise FastioError(f"{first}: fastio runs in {sys.executable}, and so must the training; leave {first!r} out")
+    return tuple(rest)
 
 
 def user_traceback(error: BaseException) -> str | None:

@@ -57,11 +57,20 @@ def test_json_lines() -> None:
         (("--pid", 1, "--", "true"), 2, "not both"),
         (("--", "a-command-that-is-not-there"), 127, "cannot be started"),
         (("--pid", 2**30), 1, "no such process"),
+        (("--out", "nowhere/log", "--", "true"), 1, "nowhere/log: cannot be written (No such file or directory)"),
+        (("--seconds", "0.1", "--out", "/dev/full"), 1, "/dev/full: cannot be written (No space left on device)"),
     ],
 )
 def test_what_cannot_be_watched(arguments: tuple[object, ...], code: int, message: str) -> None:
     """One line says why."""
     assert message in run(*arguments, code=code)
+
+
+def test_no_command_is_started_for_a_log_that_cannot_be(tmp_path: Path) -> None:
+    """The mistake is told before the training has begun."""
+    run("--out", tmp_path / "nowhere" / "log", "--", "touch", tmp_path / "begun", code=1)
+
+    assert not (tmp_path / "begun").exists()
 
 
 def test_many_cpus_are_not_listed() -> None:

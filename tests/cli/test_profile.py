@@ -50,7 +50,13 @@ def run(*args: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    "command", [("--", "user_profile.py", "9"), ("user_profile.py:pair",), ("user_profile.py:trains",)]
+    "command",
+    [
+        ("--", "user_profile.py", "9"),
+        ("--", sys.executable, "user_profile.py", "9"),
+        ("user_profile.py:pair",),
+        ("user_profile.py:trains",),
+    ],
 )
 def test_a_training_is_recorded(command: tuple[str, ...], folder: Path) -> None:
     """Script, loader with step, function that trains: five steps, a trace, and JSON on stdout alone."""
@@ -103,6 +109,8 @@ def test_ranks_side_by_side() -> None:
         (("--schedule", "1/1", "user_profile.py:pair"), "expected WAIT/WARMUP"),
         (("--schedule", "1/1/0", "user_profile.py:pair"), "expected WAIT/WARMUP"),
         (("--", "nothing.py"), "no such script"),
+        (("--out", "nowhere/t.json", "user_profile.py:pair"), "nowhere/t.json: the folder nowhere does not exist"),
+        (("--", "/elsewhere/python3", "user_profile.py"), "fastio runs in"),
         (("data.lmdb",), "no such script"),
         (("-o", "trace.txt", "user_profile.py:pair"), "choose a name"),
         (("--", "user_profile.py:pair", "3"), "only a script.py takes arguments"),

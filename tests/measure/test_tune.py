@@ -54,6 +54,21 @@ def test_the_best_is_found(best: int, store: GridData, monkeypatch: pytest.Monke
     assert done == [(number, 15) for number in range(1, len(done) + 1)]
 
 
+def test_rates_are_comparable_though_rounds_differ(store: GridData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others slow the machine down to a tenth after the first round, in which the slower point has left."""
+    calls: list[int] = []
+
+    def rate(_: GridData, point: Point, **__: float) -> float:
+        calls.append(0)
+        return (1000.0 if point.get("threads", 0) == 2 else 250.0) / (1 if len(calls) <= 2 else 10)
+
+    monkeypatch.setattr(tune, "loading_rate", rate)
+    tuned = tune.tune(store, threads(store, 1, 2), seconds=60, progress=lambda *_: None)
+    shown = {each.point.get("threads", 0): each.samples_per_s for each in tuned.tried}
+
+    assert shown[1] == pytest.approx(shown[2] / 4)
+
+
 def test_the_cheapest_of_equals(store: GridData, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within 3 %, fewer CPUs are worth more."""
     rates(monkeypatch, {2: 1000.0, 1: 980.0})
