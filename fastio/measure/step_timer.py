@@ -236,10 +236,13 @@ class _Timed:
     def __iter__(self) -> Iterator[Any]:
         timer = self._timer
         timer.begin()
+        turn = timer._epochs
         # Nothing here may hold the batch while the loop works with it: its memory belongs to the loader's ring.
         for held in map(_in_a_list, self._loader):
             timer.loaded(sample_count(held[0]))
             yield held.pop()
+            if timer._epochs != turn:
+                raise RuntimeError("StepTimer: another loop began with this timer inside this one; give each its own")
             timer.trained()
 
 

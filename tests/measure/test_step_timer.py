@@ -112,6 +112,23 @@ def test_calls_out_of_order_are_refused() -> None:
         timer.trained()
 
 
+@pytest.mark.parametrize("is_left", [True, False])
+def test_a_loop_inside_a_loop_is_refused(*, is_left: bool) -> None:
+    """One timer cannot tell the steps of two loops from one another; two timers can."""
+    outer, inner = StepTimer(), StepTimer()
+
+    def loops(second: StepTimer) -> None:
+        for _ in outer([1, 2]):
+            for _ in second([3, 4]):
+                if is_left:
+                    break
+
+    loops(inner)
+    assert (2, 0 if is_left else 4) == (outer.summary().steps, inner.summary().steps)
+    with pytest.raises(RuntimeError, match="give each its own"):
+        loops(outer)
+
+
 def test_a_step_left_early_is_not_counted(clock: FakeTime) -> None:
     """After break or an exception the timer goes on with the next epoch."""
     timer = StepTimer()
