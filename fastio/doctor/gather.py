@@ -206,7 +206,8 @@ def _unknown(seen: Seen) -> list[str]:
         )
     elif not seen.optimizer_steps and not watch.is_training:
         said.append(
-            f"training: no optimizer worked; the figures are of the loop over the {type(watch.loader).__name__}"
+            f"training: no optimizer of torch worked; the figures are of the loop over the "
+            f"{type(watch.loader).__name__}" + ("; give more --seconds if training comes later" if seen.is_warm else "")
         )
     steps = 0 if seen.summary is None else seen.summary.steps
     if watch is not None and not seen.is_warm:

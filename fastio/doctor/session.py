@@ -31,6 +31,7 @@ _STEPS_OF_RANKS = 30  # timed in each of several processes, which must all end a
 _MOST_WARMUP = 32
 _WARMUP_PART = 0.2  # of the seconds that are timed, at least
 _SLOW_STEP_S = 2.0  # of steps above this, two are profiled
+_PATIENCE = 6  # times the seconds that are timed, without an optimizer of torch: then any loop will do
 _NO_BATCHES = 20  # an optimizer's steps without a new batch: the loop has stopped asking the loader
 
 _Told = TypeVar("_Told")
@@ -111,6 +112,7 @@ class _Session:
         self._phase: Literal["warming", "timing", "profiling", "over"] = "warming"
         self._steps = 0  # of this phase
         self._warm_from = 0.0
+        self._first_step_s = 0.0  # when any loader's first step ended
         self._first: Any = None  # optimizer
         self._without_batch = 0
         self._marks = (0.0, 0.0)
@@ -135,10 +137,17 @@ class _Session:
     def step_ended(self, watch: LoaderWatch) -> None:
         """A step of some loader's loop; the first one with training in it is the one to look at."""
         self._without_batch = 0
-        if self.seen.watch is None and watch.is_training and self._phase == "warming":
+        if self.seen.watch is None and self._phase == "warming" and (watch.is_training or self._is_patience_over()):
             self.seen.watch, self._steps = watch, 0
         if watch is self.seen.watch:
             self._step_ended()
+
+    def _is_patience_over(self) -> bool:
+        """An optimizer that is not torch's tells nobody of its steps. Ranks must all end at one step: not by time."""
+        now = time.perf_counter()
+        self._first_step_s = self._first_step_s or now
+        waited_s = now - self._first_step_s
+        return not (self.seen.optimizer_steps or self._are_ranks()) and waited_s > _PATIENCE * self._plan.seconds
 
     def _step_ended(self) -> None:
         self._steps += 1

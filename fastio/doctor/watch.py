@@ -73,13 +73,14 @@ class Watcher:
         self._known: WeakKeyDictionary[Any, LoaderWatch] = WeakKeyDictionary()
         self._of_iterator: WeakKeyDictionary[Any, LoaderWatch] = WeakKeyDictionary()
         self._waiting: LoaderWatch | None = None  # for a batch of this one
+        self._beginning: Any = None  # a DataLoader that makes its iterator
         self._thread = threading.get_ident()
         self._queue = RunQueue()
         self._patches = ExitStack()
 
     def __enter__(self) -> Watcher:
         self._patches.callback(leave_transforms)
-        self._replace(DataLoader, "__iter__", self._iterated)
+        self._watch_kinds()
         self._replace(_ITERATOR, "__next__", self._advanced)
         for kind in (FastLoader, DevicePrefetcher):
             self._replace(kind, "__iter__", self._wrapped)
@@ -87,6 +88,20 @@ class Watcher:
 
     def __exit__(self, *_: object) -> None:
         self._patches.close()
+
+    def _watch_kinds(self) -> None:
+        """DataLoader and its subclasses, known and to come, that have an ``__iter__`` of their own."""
+        for kind in _and_subclasses(DataLoader):
+            if "__iter__" in vars(kind):
+                self._replace(kind, "__iter__", self._iterated)
+
+        def made(kind: Any, **named: Any) -> None:
+            super(DataLoader, kind).__init_subclass__(**named)
+            if "__iter__" in vars(kind):
+                self._replace(kind, "__iter__", self._iterated)
+
+        DataLoader.__init_subclass__ = classmethod(made)  # type: ignore[assignment, method-assign] # taken away again
+        self._patches.callback(delattr, DataLoader, "__init_subclass__")
 
     def watched(self, loader: Iterable[Any]) -> Iterable[Any]:
         """Any iterable, so that iterating over it is watched; those that are watched anyhow as they are."""
@@ -101,16 +116,26 @@ class Watcher:
         setattr(kind, name, put(original))
 
     def _iterated(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """DataLoader.__iter__: what its iterator does is put down to this loader."""
+        """
+        The ``__iter__`` of a DataLoader: what its iterator does is put down to this loader.
+
+        A subclass may call that of its base, which then is part of its own, or be a generator that does so later.
+        """
 
         def iterate(loader: Any) -> Any:
+            if self._beginning is loader:
+                return original(loader)
             watch = self.watch(loader)
             is_outermost = self._is_outermost(watch)
             if is_outermost:
                 self.begin(watch)
-            with fetchers_write_to(self._folder, watch.number), self._starting(loader, watch):
-                iterator = original(loader)
-            if is_outermost:
+            self._beginning = loader
+            try:
+                with fetchers_write_to(self._folder, watch.number), self._starting(loader, watch):
+                    iterator = original(loader)
+            finally:
+                self._beginning = None
+            if is_outermost and isinstance(iterator, _ITERATOR):
                 self._of_iterator[iterator] = watch
             return iterator
 
@@ -185,6 +210,17 @@ class Watcher:
             watch.batch_bytes = size_bytes(batch)
         watch.is_in_step, self.current = True, watch
         return batch
+
+
+def _and_subclasses(kind: Any) -> Iterator[Any]:
+    """This class and all below it, each once."""
+    known = {kind}
+    yield kind
+    for below in kind.__subclasses__():
+        for each in _and_subclasses(below):
+            if each not in known:
+                known.add(each)
+                yield each
 
 
 class _Advanced:

@@ -261,3 +261,64 @@ def test_the_size_of_batches_is_the_loaders() -> None:
     facts = examine(Training(loader))
 
     assert facts.batch_size == 2
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loaders_with_an_iter_of_their_own(workers: int) -> None:
+    """Subclasses of DataLoader that make their iterators themselves: torchdata's, made after the watcher."""
+
+    def training(watcher: Watcher) -> None:
+        from torchdata.stateful_dataloader import StatefulDataLoader
+
+        Training(StatefulDataLoader(Samples(), batch_size=2, num_workers=workers))(watcher)
+
+    facts = examine(training)
+    assert facts.loader is not None
+    assert facts.step is not None
+
+    assert ("DataLoader", "StatefulDataLoader", workers) == (
+        facts.loader.kind,
+        facts.loader.name,
+        facts.loader.workers,
+    )
+    assert facts.loader.making is not None
+    assert facts.step.loading_s is not None
+
+
+class Repeated(DataLoader[torch.Tensor]):
+    """A user's own, on top of torch's iterator."""
+
+    def __iter__(self) -> Any:
+        return super().__iter__()
+
+
+def test_an_epoch_is_counted_once() -> None:
+    """An __iter__ that calls the one it replaces begins one epoch."""
+    found = seen_of(Training(Repeated(Samples(), batch_size=2)))
+    assert found.watch is not None
+    summary = found.watch.timer.summary()
+
+    assert type(found.watch.loader) is Repeated
+    assert [found.watch] == found.watcher.watches
+    assert 1 >= summary.epochs
+    assert vars(DataLoader).get("__init_subclass__") is None
+
+
+def test_an_optimizer_that_is_not_torchs() -> None:
+    """A loop in which no optimizer of torch works is ended too, when none has worked for long."""
+    steps = 0
+
+    def training(watcher: Watcher) -> None:
+        nonlocal steps
+        del watcher
+        for batch in batches():
+            steps += 1
+            batch.sum()
+
+    facts = examine(training)
+    assert facts.step is not None
+
+    assert steps < 50_000
+    assert facts.unknown[0].startswith("training: no optimizer of torch worked")
