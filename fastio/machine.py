@@ -12,8 +12,9 @@ __all__ = ["available_cpus", "available_memory", "process_group_ranks", "rank_an
 
 _ROOT = Path("/")
 
-# Where each launcher says who we are: torchrun, then SLURM's srun.
-_LAUNCHERS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"))
+# Where each launcher says who we are: torchrun, then SLURM's srun. A batch script has SLURM_PROCID=0 and SLURM_NTASKS
+# too, although it runs alone: only srun's steps have a number of their own tasks.
+_LAUNCHERS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"))
 
 
 def available_cpus(*, root: Path = _ROOT, environ: Mapping[str, str] = os.environ) -> int:
@@ -57,7 +58,7 @@ def rank_and_world(
     This process's rank and the number of ranks.
 
     What is passed wins; then ``torch.distributed`` where the program has initialised it; then RANK
-    and WORLD_SIZE (torchrun); then SLURM_PROCID and SLURM_NTASKS; otherwise 0 of 1. ValueError where
+    and WORLD_SIZE (torchrun); then SLURM_PROCID and SLURM_STEP_NUM_TASKS (srun); otherwise 0 of 1. ValueError where
     the two do not make sense together.
     """
     if rank is not None or world_size is not None:

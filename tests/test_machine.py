@@ -80,10 +80,15 @@ def test_arguments_win() -> None:
 
 def test_torchrun_before_slurm() -> None:
     """Under torchrun in a SLURM step, torchrun's pair counts."""
-    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
+    slurm = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "8"}
 
     assert rank_and_world(environ={**slurm, "RANK": "5", "WORLD_SIZE": "8"}) == (5, 8)
     assert rank_and_world(environ=slurm) == (1, 2)
+
+
+def test_a_batch_script_is_alone() -> None:
+    """Without srun a script runs once, however many tasks its job may have: it reads all samples, not its "share"."""
+    assert rank_and_world(environ={"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "7"}) == (0, 1)
 
 
 def test_initialised_process_group_counts(tmp_path: Path) -> None:

@@ -32,12 +32,19 @@ def local_device(name: str | None, *, environ: Mapping[str, str] = os.environ) -
     """
     chosen = name or ("cuda" if torch.cuda.is_available() else "cpu")
     if chosen == "cuda" and torch.cuda.is_available():
-        place = int(environ.get("LOCAL_RANK", environ.get("SLURM_LOCALID", "0")))
-        return torch.device("cuda", place % torch.cuda.device_count())
+        return torch.device("cuda", _place_on_node(environ) % torch.cuda.device_count())
     try:
         return lane_to(chosen).device
     except ValueError as exc:
         raise FastioError(f"--device {chosen}: {exc}") from exc
+
+
+def _place_on_node(environ: Mapping[str, str]) -> int:
+    name = "LOCAL_RANK" if "LOCAL_RANK" in environ else "SLURM_LOCALID"
+    place = environ.get(name, "0")
+    if not place.isdecimal():
+        raise FastioError(f"environment {name}={place!r}: expected a whole number; correct it, or name --device cuda:N")
+    return int(place)
 
 
 @contextmanager
@@ -48,7 +55,10 @@ def process_group(device: torch.device, *, timeout: timedelta = _TIMEOUT) -> Ite
     Over NCCL for a CUDA device, gloo otherwise; one that the program has begun itself is used as it is. FastioError
     where the others do not come within ``timeout``, or a later wait for one of them is in vain.
     """
-    rank, world_size = rank_and_world()
+    try:
+        rank, world_size = rank_and_world()
+    except ValueError as exc:
+        raise FastioError(str(exc)) from exc
     if world_size == 1 or distributed.is_initialized():
         yield rank, world_size
         return
@@ -83,18 +93,19 @@ def process_group(device: torch.device, *, timeout: timedelta = _TIMEOUT) -> Ite
 
 def rendezvous(environ: Mapping[str, str]) -> str:
     """
-    Where ranks meet, host:port: MASTER_ADDR and MASTER_PORT, else the first node of the SLURM job, else this one.
+    Where ranks meet, host:port: MASTER_ADDR and MASTER_PORT, else the first node of srun's step or job, else this one.
 
-    Jobs of SLURM that share a node get ports of their own.
+    Jobs of SLURM that share a node get ports of their own. Of a node list like "r[1-2]n[07,9],login" the first node is
+    what stands before the first comma, with the first number of each bracket.
 
     >>> rendezvous({"SLURM_JOB_NODELIST": "gpu[007-010,12],login", "SLURM_JOB_ID": "41"})
     'gpu007:29541'
     """
-    first = re.match(r"([^,\[]+)(?:\[(\w+))?", environ.get("SLURM_JOB_NODELIST", "localhost"))
-    assert first is not None
-    host = environ.get("MASTER_ADDR", first[1] + (first[2] or ""))
-    job = int(environ.get("SLURM_JOB_ID", "0"))
-    return f"{host}:{environ.get('MASTER_PORT', _PORT + job % 1000)}"
+    nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST") or "localhost"
+    first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", nodes).partition(",")[0]
+    job = environ.get("SLURM_JOB_ID", "0")
+    port = environ.get("MASTER_PORT") or _PORT + (int(job) % 1000 if job.isdecimal() else 0)
+    return f"{environ.get('MASTER_ADDR') or first}:{port}"
 
 
 def mean_over_ranks(values: list[float], device: torch.device) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def store(tmp_path: Path) -> Path:
 
 def test_two_ranks(store: Path, tmp_path: Path) -> None:
     """As srun starts them: each sample once an epoch over both, equal batches, losses, and weights to the bit."""
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "SLURM_NTASKS": "2"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "SLURM_STEP_NUM_TASKS": "2"}
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", SCRIPT, str(store), str(tmp_path)],
@@ -164,7 +165,7 @@ def test_a_rank_that_ends() -> None:
 
 def test_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process group, and everything brought together is one's own."""
-    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"):
+    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"):
         monkeypatch.delenv(name, raising=False)
     with process_group(torch.device("cpu")) as ranks:
         assert (0, 1) == ranks
@@ -181,11 +182,36 @@ def test_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"SLURM_JOB_NODELIST": "gpu7", "SLURM_JOB_ID": "123456"}, "gpu7:29956"),
         ({"SLURM_JOB_NODELIST": "n[03-05,9],m1", "SLURM_JOB_ID": "1000"}, "n03:29500"),
         ({"SLURM_JOB_NODELIST": "a-b-1,c"}, "a-b-1:29500"),
+        ({"SLURM_JOB_NODELIST": "r[1-2]n[07,9]-ib,c"}, "r1n07-ib:29500"),
+        ({"SLURM_JOB_NODELIST": "a[1-4]", "SLURM_STEP_NODELIST": "a[3-4]"}, "a3:29500"),
+        ({"SLURM_JOB_NODELIST": "", "SLURM_JOB_ID": "x", "MASTER_ADDR": ""}, "localhost:29500"),
     ],
 )
 def test_where_ranks_meet(environ: dict[str, str], expected: str) -> None:
     """The launcher's word first, then the first node of the job."""
     assert expected == rendezvous(environ)
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"RANK": "a", "WORLD_SIZE": "2"}, "RANK='a', WORLD_SIZE='2': expected whole numbers"),
+        ({"RANK": "5", "WORLD_SIZE": "2"}, "expected 0 <= rank < world_size, got rank 5 of 2"),
+    ],
+)
+def test_ranks_that_are_none(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], message: str) -> None:
+    """A launcher's words that make no sense end a command in one line."""
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(FastioError, match=re.escape(message)), process_group(torch.device("cpu")):
+        pass
+
+
+def test_a_place_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LOCAL_RANK that is no number is named."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(FastioError, match="LOCAL_RANK='x': expected a whole number"):
+        local_device("cuda", environ={"LOCAL_RANK": "x"})
 
 
 def test_the_gpu_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
