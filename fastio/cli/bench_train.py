@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from fastio.measure.data import Data, DataOptions
     from fastio.measure.step_timer import StepSummary
     from fastio.measure.verdict import Verdict
-    from fastio.trainer import StepOptions, TrainResult, TrainStep
+    from fastio.trainer import StepOptions, TrainResult, TrainStep, Workload
 
 __all__ = ["train"]
 
@@ -68,7 +69,7 @@ def train(
       torchrun --nproc-per-node 2 -m fastio bench train --model cifar10cnn --data train.lmdb
     """
     from fastio.report.training import training_page
-    from fastio.trainer import MODELS, SYNTHETIC, TrainStep, open_training
+    from fastio.trainer import MODELS, SYNTHETIC, TrainStep, accuracy, open_training
     from fastio.trainer.distributed import every_rank, process_group
 
     settings = step_options()
@@ -76,14 +77,17 @@ def train(
     with process_group(settings.device) as (rank, world_size):
         if test is not None and world_size > 1:
             raise click.UsageError("--test takes one rank: leave it away")
-        with open_training(data, MODELS[model], options, settings=settings) as (opened, workload):
+        with (
+            open_training(data, MODELS[model], options, settings=settings) as (opened, workload),
+            _opened_test(test, opened, workload, options, settings) as tested,
+        ):
             step = TrainStep(workload, settings, where=data)
             result = _trained(opened, step, count, is_shown=rank == 0 and not as_json)
+            right = None if tested is None else accuracy(step, tested.loader)
         ranks = every_rank(result.summary)
     if rank > 0:
         return
     said = None if data == SYNTHETIC else _verdict(ranks)
-    right = None if test is None else _tested(test, step, options)
     verdict = None if said is None else dataclasses.asdict(said)
     about = {"data": data, "model": model, **_settings(step)}
     form = about | _figures(result, ranks) | {"test_accuracy": right, "verdict": verdict}
@@ -106,13 +110,19 @@ def _trained(opened: Data, step: TrainStep, count: int, *, is_shown: bool) -> Tr
         return train_steps(opened, step, count, on_step=on_step)
 
 
-def _tested(test: str, step: TrainStep, options: DataOptions) -> float:
-    """The accuracy on another store or folder."""
-    from fastio.trainer import accuracy, open_training
+@contextmanager
+def _opened_test(
+    test: str | None, trained_on: Data, workload: Workload, options: DataOptions, settings: StepOptions
+) -> Iterator[Data | None]:
+    """The data of --test, opened before the training begins: what is wrong with them should not be said after it."""
+    from fastio.trainer import open_test
 
-    plain = dataclasses.replace(options, shuffle=False, augment=False)
-    with open_training(test, step.workload, plain, settings=step.options) as (opened, _):
-        return accuracy(step, opened.loader)
+    if test is None:
+        yield None
+        return
+    plain = dataclasses.replace(options, shuffle=False, augment=False, threads=None, workers=None)
+    with open_test(test, workload, plain, settings=settings, trained_on=trained_on) as opened:
+        yield opened
 
 
 def _verdict(ranks: list[StepSummary]) -> Verdict:

@@ -28,7 +28,9 @@ _OPTIONS = (
     ),
     click.option("--tf32", is_flag=True, help="float32 products as TF32: faster on a GPU, 10 bits of mantissa."),
     click.option("--channels-last", is_flag=True, help="Weights and pictures in channels_last memory."),
-    click.option("--compile", "compiled", is_flag=True, help="The network through torch.compile."),
+    click.option(
+        "--compile", "compiled", is_flag=True, help="The network through torch.compile; a short last batch is left out."
+    ),
     click.option("--device", metavar="DEVICE", help="cpu, cuda or cuda:N.  [default: cuda where there is one]"),
 )
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from fastio.errors import FastioError
-from fastio.machine import available_cpus
+from fastio.machine import available_cpus, rank_and_world
 from fastio.measure.user_code import is_function_name, load_function
 from fastio.producer.choose import Layout
 from fastio.transforms import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize
@@ -28,7 +28,8 @@ class DataOptions:
 
     ``threads`` are a store's (all CPUs at hand), ``workers`` the processes of a folder's DataLoader (as many). ``crop``
     resizes each picture's shorter side to so many pixels and crops the centre. ``augment`` mirrors half of them, and
-    has ``crop`` resize a random part to that size. ``layout`` is that of a store's pictures in memory.
+    has ``crop`` resize a random part to that size. ``layout`` is that of a store's pictures in memory. ``drop_last``
+    leaves out a short batch behind whole ones.
     """
 
     batch_size: int = 256
@@ -38,6 +39,7 @@ class DataOptions:
     crop: int | None = None
     augment: bool = False
     layout: Layout = "channels_last"
+    drop_last: bool = False
 
     @property
     def transforms(self) -> list[Transform]:
@@ -132,6 +134,7 @@ def _store(path: str, options: DataOptions) -> Data:
             dataset,
             options.batch_size,
             shuffle=options.shuffle,
+            drop_last=options.drop_last and len(dataset) >= options.batch_size * rank_and_world()[1],
             threads=options.threads or 0,
             transforms=options.transforms,
             layout=options.layout if dataset.reader.is_picture else "channels_last",
@@ -147,7 +150,9 @@ def _folder(path: str, options: DataOptions) -> Data:
 
     dataset = FolderDataset(path, Compose(options.transforms) if options.transforms else None)
     workers = available_cpus() if options.workers is None else options.workers
+    whole = options.batch_size * rank_and_world()[1]
     settings = {"num_workers": workers, "persistent_workers": workers > 0}
+    settings["drop_last"] = options.drop_last and len(dataset) >= whole
     loader = folder_loader(dataset, options.batch_size, shuffle=options.shuffle, settings=settings)
     size_bytes = sum(Path(file).stat().st_size for file in dataset.paths)
     return Data(path, "folder", loader, size_bytes=size_bytes, samples=len(dataset))

@@ -24,13 +24,14 @@ class FolderDataset(Dataset[tuple[torch.Tensor, int]]):
     """
     Picture files below ``folder``, sorted; gives uint8 (3, H, W) and the number of the file's class folder.
 
-    ``transform`` gets a PIL image and returns one. Files in ``folder`` itself are of class 0.
+    ``transform`` gets a PIL image and returns one. Files in ``folder`` itself are of class 0, whose name is ".".
     """
 
     def __init__(self, folder: str | Path, transform: Callable[[Image.Image], Image.Image] | None = None) -> None:
         self.paths = picture_files(folder)
         parents = sorted({path.rpartition(os.sep)[0] for path in self.paths})
         numbers = {parent: number for number, parent in enumerate(parents)}
+        self.classes = [os.path.relpath(parent, folder) for parent in parents]
         self.labels = np.array([numbers[path.rpartition(os.sep)[0]] for path in self.paths], np.int64)
         self.transform = transform
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastio.trainer.cifar10cnn import CIFAR10CNN
-from fastio.trainer.feed import SYNTHETIC, feed, fitted, open_training, synthetic
+from fastio.trainer.feed import SYNTHETIC, classes_of, feed, fitted, open_test, open_training, synthetic
 from fastio.trainer.resnet50 import RESNET50
 from fastio.trainer.run import TrainResult, accuracy, train
 from fastio.trainer.step import Amp, StepOptions, TrainStep
@@ -20,8 +20,10 @@ __all__ = [
     "TrainStep",
     "Workload",
     "accuracy",
+    "classes_of",
     "feed",
     "fitted",
+    "open_test",
     "open_training",
     "synthetic",
     "train",

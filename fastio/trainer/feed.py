@@ -11,7 +11,7 @@ import torch
 
 from fastio.dataset import FastDataset
 from fastio.errors import FastioError
-from fastio.measure.data import Data, DataOptions, open_data, refuse_options
+from fastio.measure.data import Data, DataOptions, is_function, open_data, refuse_options
 from fastio.measure.folder import FolderDataset
 from fastio.measure.mock import MockLoader
 from fastio.prefetch import DevicePrefetcher
@@ -22,7 +22,7 @@ from fastio.trainer.step import StepOptions
 from fastio.trainer.text import NextToken
 from fastio.trainer.workload import Workload
 
-__all__ = ["SYNTHETIC", "feed", "fitted", "open_training", "synthetic"]
+__all__ = ["SYNTHETIC", "classes_of", "feed", "fitted", "open_test", "open_training", "synthetic"]
 
 SYNTHETIC = "synthetic"
 
@@ -42,10 +42,49 @@ def open_training(
         yield synthetic(workload, options.batch_size, settings), workload
         return
     layout: Layout = "channels_last" if settings.channels_last else "contiguous"
-    with open_data(name, replace(options, layout=layout)) as data:
+    # A batch of another size would be compiled anew, which takes longer than hundreds of steps.
+    with open_data(name, replace(options, layout=layout, drop_last=settings.compiled)) as data:
         fit = fitted(workload, data)
         feed(data, fit, settings)
         yield data, fit
+
+
+@contextmanager
+def open_test(
+    name: str, workload: Workload, options: DataOptions, *, settings: StepOptions, trained_on: Data
+) -> Iterator[Data]:
+    """
+    A store or a folder to count on which pictures' classes are told rightly, as ``open_training`` opens it.
+
+    FastioError where the model tells no classes, or where a number is known to be another class than in training.
+    """
+    classes_of(workload)
+    if name == SYNTHETIC or is_function(name):
+        raise FastioError(f"--test {name}: expected a store or a folder of pictures")
+    with open_training(name, workload, options, settings=settings) as (data, _):
+        for number, names in enumerate(zip(_class_names(trained_on), _class_names(data), strict=False)):
+            if names[0] != names[1]:
+                raise FastioError(
+                    f"--test {name}: class {number} is {names[1]!r}, in the training data {names[0]!r}; classes are "
+                    f"numbers, so both must name the same ones in the same order"
+                )
+        yield data
+
+
+def classes_of(workload: Workload) -> Classification:
+    """The task of a workload that tells classes apart; FastioError for another."""
+    if not isinstance(workload.task, Classification):
+        raise FastioError(f"{workload.name} learns no classes: there is nothing to tell rightly")
+    return workload.task
+
+
+def _class_names(data: Data) -> list[str]:
+    """The classes' names in the order of their numbers; none where nobody named them."""
+    loader = data.loader.batches if isinstance(data.loader, DevicePrefetcher) else data.loader
+    source = getattr(loader, "dataset", None)
+    if isinstance(source, FastDataset):
+        return source.classes if source.store.metadata.get("classes") is not None else []
+    return source.classes if isinstance(source, FolderDataset) else []
 
 
 def fitted(workload: Workload, data: Data) -> Workload:

@@ -15,7 +15,7 @@ from fastio.errors import FastioError
 from fastio.measure.data import Data
 from fastio.measure.step_timer import StepSummary, StepTimer, Timeline
 from fastio.trainer.distributed import mean_over_ranks
-from fastio.trainer.pictures import Classification
+from fastio.trainer.feed import classes_of
 from fastio.trainer.step import TrainStep
 
 __all__ = ["TrainResult", "accuracy", "train"]
@@ -83,9 +83,8 @@ def train(data: Data, step: TrainStep, steps: int, *, on_step: Callable[[int, in
 
 def accuracy(step: TrainStep, batches: Iterable[Any]) -> float:
     """The part, 0 to 1, of all pictures of ``batches`` whose class the network tells rightly."""
-    network, task, options = step.network, step.workload.task, step.options
-    if not isinstance(task, Classification):
-        raise FastioError(f"{step.workload.name} learns no classes: there is nothing to tell rightly")
+    network, options = step.network, step.options
+    classes_of(step.workload)
     network.eval()
     right = torch.zeros((), dtype=torch.int64, device=options.device)
     count = 0

@@ -79,6 +79,47 @@ def test_train(store: Path) -> None:
     assert all(word in printed for word in ("loss 2.", "next: ", "accuracy on "))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--test", "synthetic"), "--test synthetic: expected a store or a folder of pictures"),
+        (("--test", "SCRIPT:loader"), "--test SCRIPT:loader: expected a store or a folder of pictures"),
+        (("--test", "missing.lmdb"), "missing.lmdb: "),
+        (("--test", "bare.lmdb"), "bare.lmdb: cifar10cnn learns classes, the store has no labels"),
+        (("--test", "others"), "--test others: class 1 is 'dog', in the training data 'cat'"),
+        (("--model", "transformer", "--data", "synthetic", "--test", "STORE"), "transformer learns no classes"),
+    ],
+)
+def test_a_test_that_is_none(
+    arguments: tuple[object, ...], message: str, store: Path, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said before the training, whose figures would be lost after it."""
+    monkeypatch.setattr("fastio.trainer.train", lambda *_, **__: pytest.fail("has trained"))
+    folder = store.parent
+    write_store(folder / "bare.lmdb", [encode(pixels) for pixels in pictures(2, (32, 32, 3))])
+    for name in ("train/ape/a", "train/cat/b", "others/ape/a", "others/dog/b"):
+        path = folder / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(pictures(1, (32, 32, 3))[0]))
+    words = [str(word).replace("STORE", str(store)).replace("SCRIPT", script) for word in arguments]
+    data = () if "--data" in words else ("--data", "train", "--workers", 0)
+    output = run(*CIFAR, *data, *words, code=1)
+
+    assert output.startswith("error: " + message.replace("SCRIPT", script))
+    assert output.count("\n") == 1
+
+
+def test_a_folder_tests_what_a_store_trained(store: Path, tmp_path: Path) -> None:
+    """Options of the one kind are none of the other's."""
+    for label in range(2):
+        path = tmp_path / "test" / str(label) / "a.png"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(encode(pictures(1, (32, 32, 3))[0]))
+    printed = run(*CIFAR, "--data", store, "--steps", 1, "--threads", 1, "--test", tmp_path / "test")
+
+    assert "told rightly" in printed
+
+
 def test_synthetic() -> None:
     """No loading, no verdict; the precision is said."""
     printed = run(*CIFAR, "--data", "synthetic", "--steps", 2, "--batch-size", 2, "--amp", "bf16", "--channels-last")

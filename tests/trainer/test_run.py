@@ -226,6 +226,23 @@ def test_data_that_are_nothing_for_a_model(text: Path, tmp_path: Path, folder: P
         assert str(caught.value).startswith(f"{path}: ")
 
 
+@pytest.mark.parametrize(("batch_size", "sizes"), [(3, [3]), (4, [4]), (5, [4])])
+def test_a_compiled_network_gets_batches_of_one_size(tmp_path: Path, batch_size: int, sizes: list[int]) -> None:
+    """A short last batch would be compiled anew within the steps that are timed; one that is all there is, is taken."""
+    store = _store(tmp_path / "a.lmdb", labels=np.arange(4))
+    settings = StepOptions(compiled=True)
+    options = DataOptions(batch_size=batch_size)
+    with open_training(str(store), MODELS["cifar10cnn"], options, settings=settings) as (data, _):
+        assert sizes == [len(labels) for _, labels in data.loader]
+    few = tmp_path / "few" / "0"
+    few.mkdir(parents=True)
+    for number in range(4):
+        (few / f"{number}.png").write_bytes(encode(pictures(1, (32, 32, 3))[0]))
+    files = DataOptions(batch_size=batch_size, workers=0)
+    with open_training(str(few.parent), MODELS["cifar10cnn"], files, settings=settings) as (data, _):
+        assert sizes == [len(labels) for _, labels in data.loader]
+
+
 def test_options_of_random_data() -> None:
     """What would have no effect is refused."""
     with (
