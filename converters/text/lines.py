@@ -15,7 +15,7 @@ from fastio._native import ThreadPool
 from fastio.converters.base import Problem
 from fastio.converters.text.documents import MAX_DOCUMENT_BYTES, Documents, Limits, TextOptions
 from fastio.converters.text.separators import Separators
-from fastio.converters.text.streams import Stream, opened, plain_name
+from fastio.converters.text.streams import opened, plain_name
 from fastio.errors import SourceError
 
 __all__ = ["LinesSource", "open_lines"]
@@ -87,19 +87,15 @@ class LinesSource:
         self.separators = Separators()
         with opened(self.path) as stream:
             cutter = _Cutter(self, plain_name(Path(self.path).name))
-            position = 0
-            for block in _blocks(stream, limits.block_bytes):
-                for piece in cutter.cut(block, is_last=not block):
+            position, is_last = 0, False
+            while not is_last:
+                # As much again as is waiting: a long document is looked at a few times, not once a block.
+                block = stream.read(max(limits.block_bytes, cutter.waiting_bytes))
+                is_last = not block
+                for piece in cutter.cut(block, is_last=is_last):
                     at = stream.position
                     yield from _pieces(piece, limits, at - position)
                     position = at
-
-
-def _blocks(stream: Stream, size: int) -> Iterator[bytes]:
-    """Blocks of a stream, an empty one at the end."""
-    while block := stream.read(size):
-        yield block
-    yield b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +141,11 @@ class _Cutter:
         self._line = 1  # number of the line that ``_rest`` begins in
         self._is_head = True
         self._too_long = 0  # line of a document that is being passed over
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is held until its document ends."""
+        return len(self._rest)
 
     def cut(self, block: bytes, *, is_last: bool) -> Iterator[_Piece]:
         """The documents that end in this block; all that are left in the last, empty one."""

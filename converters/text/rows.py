@@ -233,7 +233,7 @@ def _csv_lines(stream: Stream, limit: int) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="surrogateescape")
     rest, number, is_end = "", 1, False
     while not is_end:
-        data = stream.read(_BLOCK_BYTES)
+        data = stream.read(max(_BLOCK_BYTES, len(rest)))
         is_end = not data
         # At the end too: what is left of a character there is bytes that are no UTF-8.
         *lines, rest = (rest + decoder.decode(data, is_end)).split("\n")

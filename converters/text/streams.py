@@ -54,7 +54,7 @@ class Stream:
     def lines(self, limit: int) -> Iterator[tuple[int, bytes | None]]:
         """Number (from 1) and bytes of each line without its LF or CR LF; None for one of more than ``limit`` bytes."""
         number, rest, is_long = 0, b"", False
-        while data := self.read(_COPY_BYTES):
+        while data := self.read(max(_COPY_BYTES, len(rest))):
             *whole, tail = data.split(b"\n")
             if whole:
                 whole[0] = rest + whole[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from fastio.converters.text import TextOptions, open_text
 from fastio.converters.text.documents import Limits
 from fastio.converters.text.separators import Separators
+from fastio.converters.text.streams import Stream
 from fastio.errors import SourceError
 from tests.converters.text.build import documents, tree
 
@@ -116,6 +118,28 @@ def test_a_line_of_ten_megabytes(tmp_path: Path) -> None:
     path = tree(tmp_path, {"a.txt": b"one\n" + b"x" * 10_000_000 + b"\nthree"}) / "a.txt"
 
     assert [3, 10_000_000, 5] == [len(text) for text in documents(path)[0].values()]
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl"])
+def test_a_long_line_is_looked_at_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    """What waits for its end grows by as much again, not by one block after the other."""
+    text = "x" * 1_000_000
+    content = {".txt": text, ".csv": f"text\n{text}\n", ".jsonl": json.dumps({"text": text})}[suffix]
+    source = open_text(tree(tmp_path, {f"a{suffix}": content}) / f"a{suffix}")
+    reads = 0
+    plain = Stream.read
+
+    def counted(stream: Stream, size: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        return plain(stream, size)
+
+    monkeypatch.setattr(Stream, "read", counted)
+    monkeypatch.setattr("fastio.converters.text.rows._BLOCK_BYTES", 1000)
+    monkeypatch.setattr("fastio.converters.text.streams._COPY_BYTES", 1000)
+
+    assert [1_000_000] == [len(part.data) for part in source.read(Limits(1000)) if part.keys]
+    assert reads < 20
 
 
 def test_compressed(tmp_path: Path) -> None:
