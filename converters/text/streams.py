@@ -7,7 +7,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -98,11 +98,34 @@ def seekable(path: str) -> Iterator[Any]:
         with mapped:
             yield mapped
         return
-    with tempfile.TemporaryFile() as copy, opened(path) as stream:
-        while data := stream.read(_COPY_BYTES):
-            copy.write(data)
-        copy.seek(0)
+    with _unpacked(path) as copy:
         yield arrow.PythonFile(copy)
+
+
+def _unpacked(path: str) -> IO[bytes]:
+    """A temporary file with what is in a compressed one."""
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    try:
+        with opened(path) as stream:
+            while data := stream.read(_COPY_BYTES):
+                _append(data, copy, path)
+        copy.seek(0)
+    except BaseException:
+        with suppress(OSError):  # once more, of what could not be written
+            copy.close()
+        raise
+    return copy
+
+
+def _append(data: bytes, copy: IO[bytes], path: str) -> None:
+    try:
+        copy.write(data)
+        copy.flush()
+    except OSError as exc:
+        raise SourceError(
+            f"{path}: cannot be unpacked into {tempfile.gettempdir()}: {exc.strerror or exc}; free space there, or "
+            f"name another folder as TMPDIR"
+        ) from exc
 
 
 @contextmanager

@@ -63,6 +63,14 @@ def test_compressed(tmp_path: Path, name: str, suffix: str) -> None:
     assert [text.encode() for text in TEXTS] == list(documents(path)[0].values())
 
 
+def test_a_full_folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compressed Parquet file is unpacked first: where there is no room for that, it is not the file's fault."""
+    (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(parquet(tmp_path / "a.parquet", text=TEXTS).read_bytes()))
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda: Path("/dev/full").open("wb"))  # noqa: SIM115 - closed by the code
+    with pytest.raises(SourceError, match=r"a\.parquet\.gz: cannot be unpacked into .*: No space left on device; free"):
+        open_text(tmp_path / "a.parquet.gz")
+
+
 def test_zstd_of_plain_text(tmp_path: Path) -> None:
     """A .txt.zst is read as the file in it; one that is cut off is an error."""
     path = tmp_path / "a.txt.zst"
