@@ -34,6 +34,7 @@ _LABEL_TITLES = ("label", "class", "target", "category", "labels", "class_name",
 WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.0*)?\Z")
 _FRACTION = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 _INT64 = range(-(2**63), 2**63)
+_PRINTED_BITS = 128
 
 # One statement of a label file: file name, label as it stands there, and where ("line 3", or "" where there are none).
 _Row = tuple[Any, Any, str]
@@ -139,10 +140,12 @@ def _numbers(labels: Mapping[str, Any]) -> tuple[dict[str, int], tuple[str, ...]
     if kinds - {int, str}:
         labels = {name: _scalar(name, label) for name, label in labels.items()}
         kinds = set(map(type, labels.values()))
+    numbers = labels.values() if kinds == {int} else [label for label in labels.values() if type(label) is int]
+    if numbers and (min(numbers) not in _INT64 or max(numbers) not in _INT64):
+        raise next(
+            _too_large(name, label) for name, label in labels.items() if type(label) is int and label not in _INT64
+        )
     if kinds <= {int}:
-        if labels and (min(labels.values()) not in _INT64 or max(labels.values()) not in _INT64):
-            name, label = next(item for item in labels.items() if item[1] not in _INT64)
-            raise SourceError(f"{name!r}: label {label} does not fit in 64 bits")
         return dict(labels), None
     if kinds == {str}:
         classes = sorted(set(labels.values()))
@@ -166,10 +169,18 @@ def _scalar(name: str, label: object) -> int | str:
         label = os.fsdecode(label)
     if isinstance(label, float) and label.is_integer():
         label = int(label)
+    if isinstance(label, int) and label not in _INT64:
+        raise _too_large(name, label)
     if isinstance(label, int | str):
         return int(label) if isinstance(label, int) else label
     kind = f"{label!r:.60}" if isinstance(label, float | None) else f"of type {type(label).__name__}"
     raise SourceError(f"{name!r}: label is {kind}; expected a whole number or a class name")
+
+
+def _too_large(name: str, label: int) -> SourceError:
+    """Python refuses to print numbers of thousands of digits."""
+    words = str(label) if label.bit_length() <= _PRINTED_BITS else f"is a number of {label.bit_length()} bits and"
+    return SourceError(f"{name!r}: label {words} does not fit in 64 bits")
 
 
 def _rows_of_pickle(data: bytes) -> Iterable[_Row]:
@@ -204,7 +215,7 @@ def _rows_of_table(data: bytes, delimiter: str) -> list[_Row]:
                 continue
             where = f"line {reader.line_num}"
             if columns is None:
-                width, columns = len(row), _header(row)
+                width, columns = len(row), _header(row, where)
                 if columns is not None:
                     continue
                 columns = 0, 1
@@ -238,19 +249,24 @@ def _unfit_row(where: str, row: list[str], width: int, delimiter: str) -> str:
     return f"{where}: {len(row)} column(s), expected a file name and a label{hint}"
 
 
-def _header(row: list[str]) -> tuple[int, int] | None:
-    """Positions of name and label where the row is a header."""
+def _header(row: list[str], where: str) -> tuple[int, int] | None:
+    """Positions of name and label where the row is a header; SourceError where one of them comes twice."""
     titles = [cell.strip().lower() for cell in row]
-    name = next((titles.index(t) for t in _NAME_TITLES if t in titles), None)
-    label = next((titles.index(t) for t in _LABEL_TITLES if t in titles), None)
-    return (name, label) if name is not None and label is not None else None
+    name = next((t for t in _NAME_TITLES if t in titles), None)
+    label = next((t for t in _LABEL_TITLES if t in titles), None)
+    if name is None or label is None:
+        return None
+    for title in (name, label):
+        if titles.count(title) > 1:
+            raise SourceError(f"{where}: {title!r} comes twice, so it is not known which one counts; rename one")
+    return titles.index(name), titles.index(label)
 
 
 def _typed(rows: list[tuple[str, str, str]]) -> list[_Row]:
     """Cells to numbers where all are whole numbers; some numbers among names are refused, for they may be slips."""
     whole = [WHOLE.match(label) is not None for _, label, _ in rows]
     if all(whole):
-        return [(name, int(label.partition(".")[0]), where) for name, label, where in rows]
+        return [(name, _whole(label, where), where) for name, label, where in rows]
     if all(_FRACTION.match(label) for _, label, _ in rows):
         if not any(re.search(r"[.eE]", label) for _, label, _ in rows):
             return list(rows)  # leading zeros: "007" and "7" are two names
@@ -263,6 +279,13 @@ def _typed(rows: list[tuple[str, str, str]]) -> list[_Row]:
             f'make all of them numbers or all of them names (in .json, "1" in quotes is a name)'
         )
     return list(rows)
+
+
+def _whole(label: str, where: str) -> int:
+    try:
+        return int(label.partition(".")[0])
+    except ValueError as exc:  # thousands of digits
+        raise SourceError(f"{where}: label {label:.20}... does not fit in 64 bits") from exc
 
 
 def _rows_of_json(data: bytes) -> Iterator[_Row]:
@@ -292,7 +315,7 @@ def _record(entry: object, where: str) -> _Row:
         return entry[0], entry[1], where
     if isinstance(entry, _Pairs):
         titles = [title.lower() for title, _ in entry.pairs]
-        columns = _header(titles)
+        columns = _header(titles, where)
         if columns is not None:
             return entry.pairs[columns[0]][1], entry.pairs[columns[1]][1], where
         if len(entry.pairs) == 1:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fastio.converters.labels import format_labels, read_labels
 from fastio.errors import SourceError
+from tests.converters.trees import pickled
 
 SUFFIXES = (".pkl", ".csv", ".tsv", ".json", ".jsonl")
 
@@ -156,6 +157,10 @@ BAD = {
     "fraction.csv": ("a.png,1\nb.png,0.5\n", "line 2: label '0.5'"),
     "list.json": ('{"a.png": [1]}', "of type list"),
     "large.json": ('{"a.png": 9223372036854775808}', "64 bits"),
+    "larger.json": ('{"a.png": 123456789012345678901234567890, "b.png": "cat"}', "64 bits"),
+    "digits.csv": ("a.png,1\nb.png," + "9" * 5000 + "\n", "line 2: label 9{20}... does not fit in 64 bits"),
+    "twice.csv": ("filename,label,split,Label\na.png,1,train,2\n", "line 1: 'label' comes twice"),
+    "twice.jsonl": ('{"filename": "a.png", "label": 1, "label": 2}', "line 1: 'label' comes twice"),
     "unnamed.csv": ("a.png,cat,0.7\n", r"line 1: 3 columns \(a.png,cat,0.7\), and no header.*filename,label"),
     "comma.csv": ("a.png,1\nb, c.png,1\n", "line 2: 3 columns, expected 2; .* needs quotes"),
     "no_label.csv": ("a.png,\n", "line 1 has no label"),
@@ -184,6 +189,13 @@ def test_what_is_refused(tmp_path, file):
         read_labels(tmp_path / file)
 
     assert str(tmp_path / file) in str(caught.value)
+
+
+@pytest.mark.parametrize("labels", [{"a.png": 1 << 20_000}, {b"a.png": -1 << 20_000, "a.png": 1 << 20_000}])
+def test_numbers_of_thousands_of_digits(tmp_path, labels):
+    """Python refuses to print them: they are said to be too large all the same."""
+    with pytest.raises(SourceError, match=r"'a\.png': label is a number of 20001 bits and does not fit in 64 bits"):
+        read_labels(pickled(tmp_path / "l.pkl", labels))
 
 
 def test_a_file_that_is_not_text(tmp_path):
