@@ -90,7 +90,12 @@ IMAGES = Wanted(image_kind, "an image", ", ".join(f".{name}" for name in _KINDS)
 
 def shown(key: str) -> str:
     """A key as it can be stored and printed: bytes of a file name that are not UTF-8 become ``\\xNN``."""
-    return os.fsencode(key).decode("utf-8", "backslashreplace") if not key.isascii() else key
+    if key.isascii():
+        return key
+    try:
+        return os.fsencode(key).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half a character, "\ud800" from a JSON
+        return key.encode("utf-8", "backslashreplace").decode()
 
 
 def is_utf8(key: str) -> bool:

@@ -176,7 +176,8 @@ def publish(files: Sequence[PartialFile], *, leftovers: Callable[[], Sequence[st
 def remove_stale(folder: Path, pattern: re.Pattern[str]) -> None:
     """Remove partial files of writers that died; ``pattern`` matches the final names they were meant for."""
     with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries if entry.name.startswith(".") and _MARK in entry.name)
+        found = [entry for entry in entries if entry.name.startswith(".") and _MARK in entry.name]
+    names = sorted(entry.name for entry in found if not entry.is_dir(follow_symlinks=False))
     ours = [name for name in names if pattern.fullmatch(name[1:].rpartition(_MARK)[0])]
     tokens = {_token(name) for name in ours}
     held = {_token(name) for name in names if _token(name) in tokens and _is_held(folder / name)}

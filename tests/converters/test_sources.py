@@ -270,6 +270,15 @@ def test_every_kind_of_bad_file_is_named(tmp_path, layout):
     assert good + len(expected) == len(source)
 
 
+def test_labels_of_names_that_are_no_text(tmp_path):
+    """Half a character, as JSON can hold it, is shown by its number."""
+    flat(tmp_path / "s", 1)
+    (tmp_path / "l.json").write_text('{"0000.png": 1, "\\ud800.png": 2}')
+    source = open_source(tmp_path / "s", labels=tmp_path / "l.json")
+
+    assert ["\\ud800.png"] == list(problems(source))
+
+
 def test_a_folder_whose_name_is_not_utf8(tmp_path):
     """Its files are problems, so that no key is kept that no text can hold; its class stays."""
     class_folders(tmp_path / "s")

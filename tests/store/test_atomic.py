@@ -103,8 +103,9 @@ def test_stale_files_of_this_target_only(tmp_path: Path) -> None:
     living = PartialFile(str(tmp_path / "a.lmdb"))
     for name in (".a.lmdb.partial-1-0", ".b.lmdb.partial-1-0", ".a.lmdb", ".a.lmdb.partial"):
         (tmp_path / name).touch()
+    (tmp_path / ".c.partial-1-0").mkdir()  # a folder of the same dead process, which `unpack` fills
     remove_stale(tmp_path, re.compile(re.escape("a.lmdb")))
-    kept = {".b.lmdb.partial-1-0", ".a.lmdb", ".a.lmdb.partial", Path(living.partial).name}
+    kept = {".b.lmdb.partial-1-0", ".a.lmdb", ".a.lmdb.partial", ".c.partial-1-0", Path(living.partial).name}
     assert kept == set(hidden(tmp_path))
     living.discard()
 
