@@ -31,7 +31,11 @@ _Shape = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Keep decoded uint8 pixels ``(H, W, C)``, those that ``FastDataset`` would give. All pictures have one size."""
+    """
+    Keep decoded uint8 pixels ``(H, W, C)``, those that ``FastDataset(mode=None)`` would give.
+
+    All pictures have one size and as many channels.
+    """
 
     def to_json(self) -> dict[str, Any]:
         """As the store keeps it."""

@@ -45,9 +45,10 @@ class FastDataset(Dataset[Any]):
     ``bytes``. Same order, classes and pixels as the files had. Works in any ``torch.utils.data.DataLoader``, under
     fork and spawn: it holds no thread and no file handle that must not travel, and is pickled by path.
 
-    ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"). ``verify`` compares every value
-    with its checksum. A bad sample raises SampleError; FastLoader can skip it. ``read``: "map" looks into mapped files,
-    "pread" reads into memory and holds the index there, "auto" does so on network file systems (see ``reading``).
+    ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"); raw pixels are always left so. ``verify`` compares
+    every value with its checksum. A bad sample raises SampleError; FastLoader can skip it. ``read``: "map" looks into
+    mapped files, "pread" reads into memory and holds the index there, "auto" does so on network file systems (see
+    ``reading``).
     """
 
     def __init__(
