@@ -95,8 +95,8 @@ class Watcher:
             if "__iter__" in vars(kind):
                 self._replace(kind, "__iter__", self._iterated)
 
-        def made(kind: Any, **named: Any) -> None:
-            super(DataLoader, kind).__init_subclass__(**named)
+        def made(kind: type[Any], /, **named: Any) -> None:
+            super(DataLoader, kind).__init_subclass__(**named)  # type: ignore[misc] # kind is below DataLoader
             if "__iter__" in vars(kind):
                 self._replace(kind, "__iter__", self._iterated)
 
