@@ -29,6 +29,7 @@ SOURCES: dict[str, Callable[[str, str | None, Folder | None], Source]] = {
     "tar": open_tar,
 }
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip", ".7z")
+_STORES = (".lmdb", ".h5", ".hdf5")
 LAYOUTS = ("auto", *SOURCES)
 
 
@@ -57,9 +58,11 @@ def _detect(path: str, top: Folder | None) -> str:
         if is_tar(path):
             return "tar"
         what = "a file" if Path(path).exists() else "nothing"
+        if path.endswith(_STORES) and Path(path).exists():
+            what = f"a file that is packed already: `fastio unpack {path} FOLDER` gives back what is in it"
         if path.endswith(_COMPRESSED) and Path(path).exists():
             what = "a compressed file: decompress it first, then pack the .tar or the folder in it"
-        raise SourceError(f"{path}: expected a folder of images, class folders or tar shards, found {what}")
+        raise SourceError(f"{path}: expected a folder of images, class folders, tar shards or text, found {what}")
     problems = [problem.key for problem in top.problems]
     images = len(top.keys) + sum(map(bool, map(image_kind, problems)))
     shards = sum(key.endswith(".tar") for key in problems)

@@ -144,6 +144,20 @@ def test_errors_are_one_line(tmp_path):
         assert lines[0].startswith("error: ")
 
 
+def test_what_is_packed_already_names_unpack(folder):
+    """A store is no source; its files are."""
+    said = run("pack", folder / "s.lmdb", folder / "t.h5", code=1).output
+
+    assert f"packed already: `fastio unpack {folder / 's.lmdb'} FOLDER`" in said
+
+
+def test_nothing_there_is_said_first(tmp_path):
+    """A name without a suffix may be a folder that is misspelt."""
+    said = run("bench", "io", tmp_path / "nowhere", code=1).output
+
+    assert said.startswith(f"error: {tmp_path / 'nowhere'}: no such file or folder; ")
+
+
 @pytest.mark.parametrize(
     "args", [("pack", "a"), ("pack", "a", "b", "--jobs", "0"), ("info",), ("verify", "a", "--labels", "b")]
 )

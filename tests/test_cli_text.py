@@ -42,6 +42,15 @@ def store(corpus: Path, tmp_path: Path) -> Path:
     return tmp_path / "c.lmdb"
 
 
+def test_labels_that_are_not_taken_are_hinted_at(tmp_path: Path) -> None:
+    """A column of labels is not left behind without a word."""
+    (tmp_path / "t.jsonl").write_text('{"text": "one", "label": 3}\n')
+    hint = "no labels (--label-field names the column with them)"
+
+    assert hint in run("pack", tmp_path / "t.jsonl", tmp_path / "a.h5").stderr
+    assert hint not in run("pack", tmp_path / "t.jsonl", tmp_path / "b.h5", "--label-field", "label").stderr
+
+
 def test_pack_says_what_it_did(corpus: Path, tmp_path: Path) -> None:
     """What was found, how it is stored, tokens, pieces and costs."""
     options = ("--split-text", "paragraph", "--tokenizer", "bytes", "--max-length", 20, "--split")

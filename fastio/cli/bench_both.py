@@ -13,7 +13,7 @@ from fastio.cli.group import Sections
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.model_options import MODEL_NAMES, MODEL_OPTION_NAMES, for_model, model_options, refuse_model_options
-from fastio.cli.screen import per_second, printable, table
+from fastio.cli.screen import begun, per_second, printable, table
 from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def both(
     given = [name for name, answer in answers.items() if answer is not None]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} are several answers to one question: give one")
+    begun(f"measuring for {seconds:g} s each: loading alone, training alone, both")
     if model is not None:
         halves = _with_model(data, model, options, settings=step_options(), seconds=seconds)
     else:

@@ -8,7 +8,7 @@ import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import counted, per_second, printable, table
+from fastio.cli.screen import begun, counted, per_second, printable, table
 
 __all__ = ["decode"]
 
@@ -48,6 +48,8 @@ def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: boo
     from fastio.report.decode import decode_page
 
     pictures = sample_pictures(data, count)
+    work = f"{counted(len(pictures), 'picture')} by each library, {counted(rounds, 'round')}"
+    begun(f"decoding {work}")
     rates = compare_decoders(pictures, crop=crop, rounds=rounds)
     about = {"data": data, "pictures": len(pictures), "crop": crop, "rounds": rounds}
     said = {**about, "decoders": [dataclasses.asdict(rate) for rate in rates]}

@@ -10,7 +10,7 @@ import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import SIZE, number, per_second, printable, size, table
+from fastio.cli.screen import SIZE, begun, counted, number, per_second, printable, size, table
 
 if TYPE_CHECKING:
     from fastio.measure.disk import DiskReport
@@ -41,6 +41,8 @@ def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
     from fastio.measure.disk import measure_disk
     from fastio.report.disk import disk_page
 
+    what = f"{size(size_bytes)} and {counted(files, 'small file')}"
+    begun(f"writing {what} below {printable(path)}, reading them, removing them")
     report = measure_disk(path, size_bytes=size_bytes, files=files)
     said = {**dataclasses.asdict(report), "sequential_bytes_per_s": report.sequential_bytes_per_s}
     write_html(lambda: disk_page(said | {"path": str(Path(path).resolve())}))

@@ -10,7 +10,7 @@ import click
 from fastio.cli.data_options import data_options
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import counted, per_second, printable, size
+from fastio.cli.screen import begun, counted, per_second, printable, size
 
 if TYPE_CHECKING:
     from fastio.measure.data import Data, DataOptions
@@ -56,6 +56,7 @@ def io(data: str, *, options: DataOptions, epochs: int, seconds: float, as_json:
     from fastio.report.loading import loading_page
 
     with open_data(data, options) as opened:
+        begun(f"loading {printable(data)}: {counted(epochs, 'epoch')}, {seconds:g} s at most")
         result = MockTrainer().run(opened.loader, epochs=epochs, seconds=seconds)
         if result.batches == 0:
             raise FastioError(f"{data}: the loader is empty; there is nothing to measure")

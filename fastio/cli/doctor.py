@@ -13,7 +13,7 @@ import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.screen import counted, printable, table
+from fastio.cli.screen import begun, counted, printable, table
 from fastio.units import gain, quantity
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ def _run(command: tuple[str, ...], seconds: float, profiled: int) -> _Case:
     is_function = is_function_name(first) and not Path(first).exists()
     if arguments and not first.endswith(".py"):
         raise click.UsageError(f"{first}: only a script.py takes arguments ({' '.join(arguments)})")
+    plan = f"{seconds:g} s of steps after some to warm up, then {counted(profiled, 'profiled step')}"
+    begun(f"watching {printable(first)}: {plan} (Ctrl-C ends it earlier)")
     with redirect_stdout(sys.stderr):  # what the training prints is no part of the report
         return _observed(first, arguments, Plan(seconds, profiled), is_function=is_function)
 

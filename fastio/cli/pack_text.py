@@ -103,6 +103,8 @@ def _found(source: TextSource, encoder: Encoder) -> str:
         what = f"{source.layout}, {'token ids' if source.is_ids else 'text'} in {printable(said['text_field'])!r}"
     classes = source.metadata.get("classes")
     labels = counted(len(classes), "class", "classes") if classes else "no labels"
+    if not source.has_labels and "text_field" in said:
+        labels += " (--label-field names the column with them)"
     files = counted(source.files_opened, "file")
     return f"{printable(source.path)}: {what}, {size(source.size_bytes)} in {files}, {labels}; {_stored(encoder)}"
 

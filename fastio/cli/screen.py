@@ -24,6 +24,7 @@ else:
 __all__ = [
     "SIZE",
     "Meter",
+    "begun",
     "columns",
     "counted",
     "duration",
@@ -122,6 +123,12 @@ def _widths(
 def problem_table(problems: Sequence[tuple[str, str]]) -> None:
     """Every key with its sentence."""
     table(("sample", "problem"), problems)
+
+
+def begun(text: str) -> None:
+    """On a terminal, say what is being done in the next seconds; programs that read stderr want results only."""
+    if sys.stderr.isatty():
+        click.echo(f"{text} ...", err=True)
 
 
 class Meter:

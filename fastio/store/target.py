@@ -100,7 +100,10 @@ def match_format(path: str, formats: Mapping[str, Format]) -> Format:
     if Path(path).is_dir() and "tar" in formats:
         return formats["tar"]
     known = ", ".join(suffix for each in formats.values() for suffix in each.suffixes)
-    raise StoreError(f"{path}: expected a name that ends in one of {known}, or a folder of .tar shards")
+    expected = f"expected a name that ends in one of {known}, or a folder of .tar shards"
+    if not os.path.lexists(path):
+        raise StoreNotFound(f"{path}: no such file or folder; {expected}")
+    raise StoreError(f"{path}: {expected}")
 
 
 def target_format(path: str, formats: Mapping[str, Format]) -> Format:
