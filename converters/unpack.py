@@ -69,22 +69,39 @@ def unpack(
     if os.path.lexists(target) and not target.is_dir():
         raise StoreError(f"{os.fspath(out)}: exists and is no folder; choose another name")
     _require_parent(out)
-    text = b"" if labels is None else _label_text(store, labels, overwrite=overwrite)
+    if labels is not None:
+        _check_labels(store, labels, overwrite=overwrite)
     field = text_field(store.schema)
     stored = None if field is None else StoredText.of(store, field)
-    with _label_file(labels, text, overwrite=overwrite) as publish_labels:
-        with _writing(out), partial_folder(target) as partial:
-            if stored is None:
-                written = _write_all(store, partial, progress)
-            else:
-                written = _write_text(text_files(stored, progress), partial, store)
+    with _writing(out), partial_folder(target) as partial:
+        if stored is None:
+            written = _write_all(store, partial, progress)
+            names = [name for name, _ in written[: len(store)]]
+        else:
+            written = _write_text(text_files(stored, progress), partial, store)
+            names = store.keys(np.arange(len(store)))
+        with _label_file(store, labels, names, overwrite=overwrite) as publish_labels:
             if os.path.lexists(target):
                 _merge(partial, target, written, overwrite=overwrite)
             else:
                 partial.rename(target)
-        publish_labels()
-    notes = packing_lines(store.metadata) if stored is None else text_notes(stored)
+            publish_labels()
+    notes = _notes(store, has_labels=labels is not None) if stored is None else text_notes(stored)
     return UnpackReport(os.fspath(out), len(written), sum(size for _, size in written), notes)
+
+
+def _notes(store: SampleStore, *, has_labels: bool) -> list[str]:
+    """How the files differ from those that were packed, and which columns are in none of them."""
+    source = store.metadata.get("source")
+    in_paths = isinstance(source, dict) and source.get("layout") == "imagefolder"
+    columns = [each.name for each in store.schema.columns]
+    if "label" in columns and (has_labels or in_paths):
+        columns.remove("label")
+    notes = list(packing_lines(store.metadata))
+    if columns:
+        hint = "; --labels FILE writes the labels" if "label" in columns else ""
+        notes.append(f"in the store, but in none of these files: {', '.join(columns)}{hint}")
+    return notes
 
 
 def check_key(key: str) -> str:
@@ -234,7 +251,9 @@ def _mode(path: Path) -> int | None:
 
 
 @contextmanager
-def _label_file(path: str | os.PathLike[str] | None, text: bytes, *, overwrite: bool) -> Iterator[Callable[[], object]]:
+def _label_file(
+    store: SampleStore, path: str | os.PathLike[str] | None, names: Sequence[str], *, overwrite: bool
+) -> Iterator[Callable[[], object]]:
     """Write the label file, if one is asked for, under a hidden name; the result gives it its own."""
     if path is None:
         yield lambda: None
@@ -244,24 +263,32 @@ def _label_file(path: str | os.PathLike[str] | None, text: bytes, *, overwrite: 
         remove_stale(Path(path).parent, re.compile(re.escape(Path(path).name)))
     file = PartialFile(path)
     try:
-        file.write(text)
+        file.write(_label_text(store, path, names))
         file.sync()
         yield lambda: publish([file], leftovers=list, replace=overwrite)
     finally:
         file.discard()
 
 
-def _label_text(store: SampleStore, path: str | os.PathLike[str], *, overwrite: bool) -> bytes:
-    """The label file's content, made before anything is written, so that what cannot be is found out first."""
+def _check_labels(store: SampleStore, path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """StoreError where the label file cannot be written: found out before anything is."""
     if "label" not in store.schema:
         raise StoreError(f"{store.path}: has no labels to write to {os.fspath(path)}")
     _require_parent(path)
     if os.path.lexists(path) and not overwrite:
         raise StoreError(f"{os.fspath(path)}: exists; choose another name, or --overwrite")
+    if store.schema["label"].shape:
+        raise StoreError(f"{store.path}: has several labels a sample, and a label file has one; unpack without labels")
+    _label_text(store, path, store.keys(np.arange(len(store))))
+
+
+def _label_text(store: SampleStore, path: str | os.PathLike[str], names: Sequence[str]) -> bytes:
+    """The label file's content, for files of these names."""
     values = store.column("label").tolist()
     classes = store.metadata.get("classes")
-    keys = store.keys(np.arange(len(store)))
-    labels = {key: classes[value] if classes else value for key, value in zip(keys, values, strict=True)}
+    if classes and not all(0 <= value < len(classes) for value in values):
+        raise StoreError(f"{store.path}: has labels beyond its {len(classes)} classes; unpack without labels")
+    labels = {name: classes[value] if classes else value for name, value in zip(names, values, strict=True)}
     try:
         return format_labels(path, labels).encode()
     except UnicodeEncodeError as exc:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fastio.converters import open_source, pack
+from fastio.converters import Raw, open_source, pack
+from fastio.converters.files import LABEL_FIELD
 from fastio.converters.labels import read_labels
 from fastio.converters.partial_folder import partial_folder
 from fastio.converters.unpack import check_key, unpack
@@ -221,6 +223,45 @@ def test_other_payload_fields_lie_beside(tmp_path):
         unpack(store, tmp_path / "out")
 
     assert {"a.png": picture(1), "a.png.caption": b"a bee"} == files_below(tmp_path / "out")
+
+
+def test_labels_name_the_files_that_were_written(tmp_path):
+    """Of shards without extensions and of raw pixels as well: what is unpacked can be packed again."""
+    flat(tmp_path / "f", 3)
+    (tmp_path / "f" / "0003.bmp").write_bytes(picture(3, kind="BMP"))
+    labels = pickled(tmp_path / "l.pkl", {f"000{i}.{'png' if i < 3 else 'bmp'}": i for i in range(4)})
+    pack(open_source(tmp_path / "f", labels=labels), tmp_path / "raw.h5", pictures=Raw())
+    foreign_tar(tmp_path / "old.tar", 3)
+    for name in ("raw.h5", "old.tar"):
+        with open_store(tmp_path / name) as store:
+            unpack(store, tmp_path / "again", labels=tmp_path / "again.json", overwrite=True)
+            source = open_source(tmp_path / "again", labels=tmp_path / "again.json")
+
+            assert (len(store), []) == (len(source), list(source.problems))
+            assert store.column("label").tolist() == source.labels.tolist()
+        shutil.rmtree(tmp_path / "again")
+
+
+def test_labels_beyond_the_classes(tmp_path):
+    """A negative number is not counted from the end of the classes."""
+    with create_store(tmp_path / "s.lmdb", Schema((Field("image", BYTES, "|u1", (None,)), LABEL_FIELD))) as writer:
+        writer.append(SampleBatch(["a"], {"image": as_spans([b"x"])}, {"label": np.array([-1])}))
+        writer.close({"classes": ["ant", "bee"]})
+    with open_store(tmp_path / "s.lmdb") as store, pytest.raises(StoreError, match="beyond its 2 classes"):
+        unpack(store, tmp_path / "again", labels=tmp_path / "again.csv")
+
+    assert ["s.lmdb"] == names(tmp_path)
+
+
+def test_columns_that_no_file_holds_are_named(tmp_path, packed):
+    """Labels of class folders are in the paths; those of a flat folder are said, unless they are written too."""
+    pack(open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", flat(tmp_path / "f"))), tmp_path / "flat.h5")
+    with open_store(packed) as folders, open_store(tmp_path / "flat.h5") as store:
+        assert [] == unpack(folders, tmp_path / "1").notes
+        assert ["in the store, but in none of these files: label; --labels FILE writes the labels"] == unpack(
+            store, tmp_path / "2"
+        ).notes
+        assert [] == unpack(store, tmp_path / "3", labels=tmp_path / "3.csv").notes
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path, packed):
