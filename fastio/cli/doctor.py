@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.command_argument import command_argument
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.screen import begun, counted, printable, table
@@ -41,7 +42,7 @@ class _Case:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@command_argument()
 @click.option("--from", "saved", multiple=True, metavar="FILE", help="Read FILE instead of running; may be repeated.")
 @click.option(
     "--seconds",

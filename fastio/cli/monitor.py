@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.command_argument import command_argument
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import form
 from fastio.cli.screen import counted, number, size, table
@@ -30,7 +31,7 @@ _SHOWN_CPUS = 8  # one by one; the log has all
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@command_argument()
 @click.option(
     "--pid", type=click.IntRange(min=1), metavar="N", help="Watch this process with its children, until it ends."
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from fastio.cli.command_argument import command_argument
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.profile_text import print_cpu, print_ranks, print_trace
@@ -60,7 +61,7 @@ def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@command_argument(required=True)
 @click.option(
     "--schedule",
     "plan",

@@ -151,3 +151,12 @@ def test_a_locale_whose_file_names_are_not_utf8_is_refused() -> None:
     assert done.stderr == (
         "error: file names are ascii in this locale, UTF-8 in stores: set PYTHONUTF8=1 or LC_ALL=C.UTF-8\n"
     )
+
+
+@pytest.mark.parametrize("command", ["monitor", "doctor", "profile"])
+def test_an_unknown_option_is_no_command(command: str) -> None:
+    """Options of a script stand behind its name; before that a misspelt one of ours is named."""
+    result = run(command, "--sconds", "3", "--", "train.py")
+
+    assert result.exit_code == 2
+    assert result.output == f"error: No such option '--sconds'; see 'fastio {command} --help'\n"
