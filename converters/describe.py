@@ -100,11 +100,11 @@ def snippet_of(store: SampleStore) -> str:
     return snippet
 
 
-def _path_of_set(store: SampleStore) -> str:
-    """The shards as webdataset takes them, by the range of their numbers where they have one; nothing for one file."""
+def _path_line(store: SampleStore) -> str:
+    """The file; or the shards as webdataset takes them, by the range of their numbers where they have one."""
     paths = list(store.shard_paths)
     if len(paths) == 1:
-        return ""
+        return f"path = {paths[0]!r}\n"
     first, last = (re.match(r"(.*?)(\d+)(\D*)\Z", path, re.DOTALL) for path in (paths[0], paths[-1]))
     if first is not None and last is not None:
         low, high, width = int(first[2]), int(last[2]), len(first[2])
@@ -145,7 +145,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "class_mixing": class_mixing_of(store),
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
-        "read_without_fastio": _path_of_set(store) + snippet_of(store) if store.schema.payload else "",
+        "read_without_fastio": _path_line(store) + snippet_of(store) if store.schema.payload else "",
     }
 
 

@@ -414,6 +414,10 @@ class FastLoader:
         """The bad samples met so far, each once, that ``on_error`` "skip" left out or "zero" blackened."""
         return list(self._skipped.values())
 
+    def __repr__(self) -> str:
+        batches = f"{len(self)} batches" + ("" if self.batch_size is None else f" of {self.batch_size}")
+        return f"FastLoader({self.dataset.store.path!r}): {batches}, {len(self.dataset)} samples"
+
     def close(self) -> None:
         """End the threads, and the dataset if this loader opened it; twice does no harm. Batches stay valid."""
         self._closed = True

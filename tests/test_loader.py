@@ -70,6 +70,12 @@ def test_the_fast_path_is_the_plain_path(
         assert [index % 3 for index in chosen] == labels.tolist() == plain_labels.tolist()
 
 
+def test_a_loader_says_what_it_is(png_store: Path) -> None:
+    """In a notebook or a log: which store, how many batches of how many."""
+    with FastLoader(png_store, 20) as loader:
+        assert f"FastLoader({str(png_store)!r}): 3 batches of 20, 50 samples" == repr(loader)
+
+
 def test_a_batch_is_that_of_a_dataloader(png_store: Path) -> None:
     """uint8 (B, C, H, W) and int64 (B,), as default_collate of PILToTensor makes them."""
     with FastLoader(png_store, 16) as loader:

@@ -123,7 +123,9 @@ def expand(path: str) -> list[str]:
     """
     if Path(path).is_dir():
         found: Iterable[str] = (str(Path(path) / name) for name in _names(Path(path)) if name.endswith(".tar"))
-        return _some(found, f"{path}: a folder without .tar shards; name a file, or a folder of shards")
+        return _some(
+            found, f"{path}: a folder without .tar shards; name a store, or pack it: fastio pack {path} NAME.lmdb"
+        )
     if os.path.lexists(path):
         return [path]
     braces = _RANGE.search(path)
