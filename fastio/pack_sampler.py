@@ -15,6 +15,7 @@ from fastio.sampler import Division, Uneven
 __all__ = ["PackSampler"]
 
 _WINDOW_SAMPLES = 1 << 16
+_MOST_TOKENS = (1 << 31) - 2
 
 
 class PackSampler(PlannedSampler):
@@ -48,6 +49,8 @@ class PackSampler(PlannedSampler):
         super().__init__(lengths, rank=rank, world_size=world_size)
         if window < 1:
             raise ValueError(f"window={window}: expected 1 or more")
+        if not 1 <= max_tokens <= _MOST_TOKENS:
+            raise ValueError(f"max_tokens={max_tokens}: expected 1 to {_MOST_TOKENS}")
         if len(self._lengths) and self._lengths.max() > max_tokens:
             index = int(self._lengths.argmax())
             raise ValueError(
@@ -69,7 +72,7 @@ class PackSampler(PlannedSampler):
             self._lengths,
             order,
             window=self.window,
-            capacity=self.max_tokens,
+            capacity=min(self.max_tokens, max(1, int(self._lengths.sum(dtype=np.int64)))),  # it costs memory
             world_size=self.world_size,
             seed=self.seed,
             epoch=epoch if self.shuffle else None,

@@ -43,6 +43,7 @@ class PlannedSampler(ABC):
         self._checksum = _native.crc32(self._lengths)
         self._next = (0, 0)  # epoch and batch where the next iteration begins
         self._seen: tuple[int, int] | None = None  # where the latest iteration stands, once it has begun
+        self._iterations = 0  # what an older one does no longer counts
         self._planned: tuple[int, Batches] | None = None
 
     @abstractmethod
@@ -69,25 +70,35 @@ class PlannedSampler(ABC):
         return self.count(self._next[0])
 
     def __iter__(self) -> Iterator[list[int]]:
-        self._seen = None
+        self._forget()
         return self._lists()
 
     def _lists(self) -> Iterator[list[int]]:
         self._share.check_shared_once(self, _SHARED_TWICE)
+        self._forget()
+        iteration = self._iterations
         epoch, start = self._seen = self._next
         self._next = epoch + 1, 0
         batches = self.plan(epoch)
         for number, place in enumerate(batches.part(start, len(batches)).slices(), start):
-            self._seen = epoch, number + 1
+            if iteration == self._iterations:
+                self._seen = epoch, number + 1
             yield batches.indices[batches.cuts[start] + place.start : batches.cuts[start] + place.stop].tolist()
-        self._seen = epoch + 1, 0
+        if iteration == self._iterations:
+            self._seen = epoch + 1, 0
+
+    def _forget(self) -> None:
+        """The position is where the next iteration begins, whatever those that run still hand out."""
+        self._iterations += 1
+        self._seen = None
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; naming the epoch of a loaded state keeps the position within it."""
         if operator.index(epoch) != self._next[0]:
             if self._next[1]:
                 log.warning(GIVEN_UP, type(self).__name__, epoch, self._next[1], self._next[0])
-            self._next, self._seen = (_checked_epoch(epoch), 0), None
+            self._next = _checked_epoch(epoch), 0
+            self._forget()
 
     def state_dict(self) -> dict[str, Any]:
         """Where the latest iteration stands, in plain numbers: the next batch not yet handed out."""
@@ -107,7 +118,8 @@ class PlannedSampler(ABC):
         epoch, batch = _checked_epoch(state.get("epoch", -1)), operator.index(state.get("batch", -1))
         if not 0 <= batch <= self.count(epoch):
             raise ValueError(f"batch={batch}: expected 0 to {self.count(epoch)} in the state")
-        self._next, self._seen = (epoch, batch), None
+        self._next = epoch, batch
+        self._forget()
 
     def configuration(self) -> dict[str, Any]:
         """What must be equal for a batch's number to mean the same samples."""

@@ -175,6 +175,22 @@ def test_resume_at_every_batch(step: int, epoch: int, world_size: int, size: dic
         assert following == list(resumed)
 
 
+def test_the_latest_iteration_has_the_position() -> None:
+    """An iteration that is still running says nothing of where the latest one stands, nor does one before set_epoch."""
+    sampler = LengthBucketSampler(range(20), batch_size=2)
+    first = iter(sampler)
+    next(first)
+    second = iter(sampler)
+    next(second)
+    assert len(list(first)) == 9
+    state = sampler.state_dict()
+    assert (1, 1) == (state["epoch"], state["batch"])
+    sampler.set_epoch(7)
+    assert len(list(second)) == 9
+    state = sampler.state_dict()
+    assert (7, 0) == (state["epoch"], state["batch"])
+
+
 def test_a_state_of_another_sampler_is_refused() -> None:
     """Another rule or other lengths would make other batches of the same number."""
     state = LengthBucketSampler([1, 2, 3], batch_size=2).state_dict()

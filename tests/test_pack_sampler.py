@@ -76,6 +76,8 @@ def test_resume_at_every_batch(step: int, world_size: int, epoch: int) -> None:
     [
         ([4, 9], {"max_tokens": 8}, "sample 1 alone has 9 tokens"),
         ([4], {"max_tokens": 8, "window": 0}, "window=0"),
+        ([0], {"max_tokens": 0}, "max_tokens=0: expected 1 to 2147483646"),
+        ([4], {"max_tokens": 1 << 31}, "max_tokens=2147483648: expected 1 to 2147483646"),
         ([4], {"max_tokens": 8, "uneven": "skip"}, "uneven='skip'"),
     ],
 )
@@ -83,3 +85,8 @@ def test_nonsense_is_refused(lengths: list[int], options: dict[str, Any], words:
     """What cannot be planned is refused when the sampler is made."""
     with pytest.raises(ValueError, match=words):
         PackSampler(lengths, **options)
+
+
+def test_a_budget_far_above_all_lengths() -> None:
+    """Memory is that of the samples, not of the budget."""
+    assert [[2, 1, 0]] == list(PackSampler([1, 2, 3], max_tokens=(1 << 31) - 2, shuffle=False))
