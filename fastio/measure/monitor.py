@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
@@ -16,6 +16,8 @@ from fastio.errors import FastioError
 from fastio.measure.gpus import Gpus, GpuSample, GpuSource, SmSource
 
 __all__ = ["Monitor", "ProcessSample", "Sample"]
+
+_Cpus = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,6 @@ class Monitor:
         self._tree = None if pid is None else _Tree(pid)
         self._gpus = Gpus()
         self.sources = ("CPU, memory, disk and network figures from psutil", self._gpus.source)
-        psutil.cpu_percent(percpu=True)
         self._last = _Counters.now()
 
     def sample(self) -> Sample | None:
@@ -87,7 +88,6 @@ class Monitor:
             process = self._tree.sample(max(time.perf_counter() - self._last.wall_s, 1e-9))
             if process is None:
                 return None
-        percents = tuple(psutil.cpu_percent(percpu=True))
         memory = psutil.virtual_memory()
         gpus = self._gpus.sample()
         last, now = self._last, _Counters.now()
@@ -96,7 +96,7 @@ class Monitor:
         return Sample(
             time_s=time.time(),
             seconds=seconds,
-            cpu_percents=percents,
+            cpu_percents=_busy_percents(last.cpus, now.cpus),
             memory_used_bytes=memory.total - memory.available,
             memory_total_bytes=memory.total,
             disk_read_bytes_per_s=(now.disk_read - last.disk_read) / seconds,
@@ -125,10 +125,11 @@ class Monitor:
 
 @dataclass(frozen=True, slots=True)
 class _Counters:
-    """Everything that only grows, at one moment."""
+    """Everything that only grows, at one moment; ``cpus`` has seconds of each: without work, and all of them."""
 
     wall_s: float
     own_s: float
+    cpus: _Cpus
     disk_read: int
     disk_written: int
     received: int
@@ -140,11 +141,29 @@ class _Counters:
         return cls(
             time.perf_counter(),
             time.process_time(),
+            tuple(map(_idle_and_all, psutil.cpu_times(percpu=True))),
             0 if disk is None else disk.read_bytes,  # containers may show no disks
             0 if disk is None else disk.write_bytes,
             0 if network is None else network.bytes_recv,
             0 if network is None else network.bytes_sent,
         )
+
+
+def _idle_and_all(times: Any) -> tuple[float, float]:
+    """Waiting for a disk is no work. Time of guests is part of that of users, and not added."""
+    spent = {name: value for name, value in times._asdict().items() if not name.startswith("guest")}
+    return spent["idle"] + spent.get("iowait", 0.0), sum(spent.values())
+
+
+def _busy_percents(last: _Cpus, now: _Cpus) -> tuple[float, ...]:
+    """
+    Of each CPU, in percent. A CPU that came meanwhile, or whose clock stood still, was not busy.
+
+    Not by ``psutil.cpu_percent``, which remembers the last look of each thread: the first one of another thread is 0.
+    """
+    before = (*last, *now[len(last) :])
+    spent = [(idle - was_idle, whole - was) for (was_idle, was), (idle, whole) in zip(before, now, strict=False)]
+    return tuple(min(100.0, max(0.0, 100 * (1 - idle / whole))) if whole > 0 else 0.0 for idle, whole in spent)
 
 
 @dataclass(frozen=True, slots=True)

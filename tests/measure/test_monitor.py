@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from fastio.errors import FastioError
-from fastio.measure.monitor import Monitor
+from fastio.measure.monitor import Monitor, _busy_percents
 
 
 def test_the_machine() -> None:
@@ -26,6 +28,33 @@ def test_the_machine() -> None:
     assert min(sample.disk_read_bytes_per_s, sample.disk_written_bytes_per_s, sample.own_cpu_percent) >= 0
     assert sample.process is None
     assert "psutil" in monitor.sources[0]
+
+
+def test_the_first_sample_of_another_thread() -> None:
+    """Who samples needs not be who made the monitor: a thread that computes keeps a CPU busy in its first sample."""
+    seen: list[float] = []
+
+    def sample(monitor: Monitor) -> None:
+        ends = time.process_time() + 0.05
+        while time.process_time() < ends:
+            pass
+        found = monitor.sample()
+        seen.append(0.0 if found is None else max(found.cpu_percents))
+
+    with Monitor() as monitor:
+        thread = threading.Thread(target=sample, args=(monitor,))
+        thread.start()
+        thread.join()
+
+    assert seen[0] > 0
+
+
+def test_a_cpu_is_busy_while_it_does_not_wait() -> None:
+    """Work over all time; a CPU that was not there before, or whose clock stood still, was idle."""
+    last = ((10.0, 20.0), (5.0, 5.0))
+    now = ((11.0, 24.0), (5.0, 5.0), (1.0, 9.0))
+
+    assert (75.0, 0.0, 0.0) == _busy_percents(last, now)
 
 
 def test_a_process_and_its_children() -> None:
