@@ -33,7 +33,8 @@ class Pace:
     @property
     def needed_workers(self) -> int:
         """So many workers make batches as fast as training takes them; the work on CPUs and the waiting of each."""
-        return math.ceil(self.making.batch_s / self.training_s) if self.training_s > 0 else self.cpus + 1
+        needed = self.making.batch_s / self.training_s if self.training_s > 0 else math.inf
+        return math.ceil(needed) if math.isfinite(needed) else self.cpus + 1
 
     @property
     def needed_cpus(self) -> float:
@@ -116,6 +117,9 @@ def _seen_from_outside(loader: LoaderFacts, machine: MachineFacts) -> Part | Non
         return "slow_disk" if machine.process_cpus < _MOST else None
     if (machine.cpu_percent or 0.0) >= SATURATED_PERCENT:
         return "slow_decode"
-    if machine.process_cpus < _BUSY_THREADS * min(loader.threads, machine.cpus):
-        return "slow_disk"
+    busy = _BUSY_THREADS * min(loader.threads, machine.cpus)
+    if machine.process_cpus < busy:
+        # Where others left too few CPUs for busy threads, it is not known whether they read or waited for one.
+        left = machine.cpus * (1 - (machine.cpu_percent or 0.0) / 100)
+        return "slow_disk" if machine.process_cpus + left >= busy else None
     return "too_few_workers" if loader.threads < machine.cpus else "slow_decode"

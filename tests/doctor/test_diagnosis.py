@@ -111,9 +111,10 @@ def test_the_slow_part(part: Part, making: MakingFacts, workers: int, cpus: int)
         ("slow_disk", 4, 0.4, 50.0),
         ("too_few_workers", 2, 1.9, 50.0),
         ("slow_decode", 4, 0.4, 99.0),
+        (None, 4, 0.8, 83.0),
     ],
 )
-def test_the_slow_part_of_our_own_loader(part: Part, threads: int, used: float, busy: float) -> None:
+def test_the_slow_part_of_our_own_loader(part: Part | None, threads: int, used: float, busy: float) -> None:
     """Native threads show by the CPUs that they use whether they decode or wait."""
     loader = LoaderFacts(kind="FastLoader", name="FastLoader", dataset="FastDataset", threads=threads)
     machine = MachineFacts(cpus=4, process_cpus=used, cpu_percent=busy)
@@ -365,6 +366,16 @@ def test_any_figures_are_told(step: StepFacts, trace: TraceFacts, loader: Loader
     assert all(advice.gain is None or advice.gain > 1 for advice in said.steps)
     assert len({advice.title for advice in said.steps}) == len(said.steps)
     assert all(0 <= each.share <= 1 for each in said.evidence if each.share is not None)
+
+
+def test_training_that_takes_no_time() -> None:
+    """A step below every clock asks for more workers than a number holds."""
+    step = replace(STEP, training_s=5e-324)
+
+    assert (
+        "io_bound"
+        == diagnose(Facts(step=step, loader=replace(LOADER, making=MAKING), machine=MachineFacts(cpus=1))).pattern
+    )
 
 
 def test_every_caution_is_covered() -> None:
