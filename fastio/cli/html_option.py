@@ -9,6 +9,11 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
+
+from fastio.cli.data_options import DATA_NAMES
+from fastio.cli.model_options import MODEL_OPTION_NAMES
+from fastio.cli.screen import SIZE
 
 if TYPE_CHECKING:
     from fastio.report.page import Page
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["html_option", "wants_html", "write_html"]
 
 _NAME = "html"
-_NOT_SETTINGS = (_NAME, "as_json")
+_NOT_SETTINGS = (_NAME, "as_json", "command")  # the line as it was typed stands there anyway
 
 
 def html_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -46,21 +51,39 @@ def write_html(page: Callable[[], Page]) -> None:
 
     Says on stderr where it lies. Nothing is imported otherwise.
     """
-    params = click.get_current_context().params
+    context = click.get_current_context()
+    params = context.params
     if params[_NAME] is None:
         return
     from fastio.report.setting import machine, versions
     from fastio.report.write import write_page
 
-    declared = [each for each in click.get_current_context().command.params if each.name not in _NOT_SETTINGS]
-    given = [(max(each.opts, key=len), params.get(str(each.name))) for each in declared]
-    settings = [(name, _value(value)) for name, value in given if value is not None and value != ()]
+    declared = [each for each in context.command.params if each.name not in _NOT_SETTINGS]
+    in_force = [each for each in declared if _is_in_force(context, str(each.name))]
+    given = [(max(each.opts, key=len), params.get(str(each.name)), each.type) for each in in_force]
+    settings = [(name, _value(value, kind)) for name, value, kind in given if value is not None and value != ()]
     command = ("command", shlex.join(["fastio", *sys.argv[1:]]))
     write_page(params[_NAME], page(), {"Settings": [command, *settings], "Machine": machine(), "Versions": versions()})
     click.echo(f"report: {params[_NAME]}", err=True)
 
 
-def _value(value: object) -> str:
+def _is_in_force(context: click.Context, name: str) -> bool:
+    """False for a default that the command did not take: there is no model, or it or the user's loader has its own."""
+    params = context.params
+    if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+        return True
+    if name in MODEL_OPTION_NAMES:
+        return params.get("model") is not None
+    if name not in DATA_NAMES or not params.keys() >= set(DATA_NAMES):
+        return True
+    from fastio.measure.data import is_function
+
+    return not is_function(str(params["data"])) and not (name == "batch_size" and params.get("model") is not None)
+
+
+def _value(value: object, kind: click.ParamType) -> str:
+    if kind is SIZE:
+        return f"{value:,} B"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return " ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

@@ -24,7 +24,7 @@ def bandwidth_page(said: Mapping[str, Any]) -> Page:
         (each["link"], _SOURCES[each["measured"]], f"{size(each['bytes_per_s'])}/s", duration(each["seconds"]))
         for each in links
     ]
-    table = Table(("link", "rate is", "rate", "time"), rows, (2, 3), f"How long {size(said['size_bytes'])} take")
+    table = Table(("link", "rate is", "rate", "time"), rows, (1, 2, 3), f"How long {size(said['size_bytes'])} take")
     subject = f"{size(said['size_bytes'])} over each link"
     sections = [Section("Time", [table]), Section("Rates", [Bars(caption, bars)])]
     return Page("How long data takes", subject, sections)

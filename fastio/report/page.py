@@ -41,7 +41,7 @@ HEADLINES = {
     "compute_bound": "Training is the limit",
     "launch_bound": "The host launches too slowly",
     "sync_bound": "The host waits for the device in every step",
-    "balanced": "Loading and training are level",
+    "balanced": "Neither loading nor training stands out",
 }
 
 

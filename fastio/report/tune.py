@@ -7,7 +7,7 @@ from typing import Any
 
 from fastio.report.page import Bar, Bars, Code, Page, Prose, Section, Table
 from fastio.report.steps import rate
-from fastio.units import counted, number
+from fastio.units import counted, per_second
 
 __all__ = ["tune_page"]
 
@@ -25,13 +25,13 @@ def tune_page(said: Mapping[str, Any]) -> Page:
         Bar(
             _words(each["settings"]),
             each["samples_per_s"],
-            rate(each["samples_per_s"]) + (", chosen" if each["settings"] == chosen else ""),
+            per_second(each["samples_per_s"]) + (", chosen" if each["settings"] == chosen else ""),
             "training" if each["settings"] == chosen else "plain",
         )
         for each in shown
     ]
     caption = "Samples per second, median of the rounds; of settings within 3 % of the best one the cheapest is chosen"
-    rows = [(_words(each["settings"]), number(each["samples_per_s"] // 1), str(each["rounds"])) for each in tried]
+    rows = [(_words(each["settings"]), per_second(each["samples_per_s"]), str(each["rounds"])) for each in tried]
     table = Table(("setting", "samples/s", "rounds"), rows, (1, 2), "Those that stayed in the race longest first")
     sections = [
         Section("Paste this", [Code(said["code"].rstrip())]),

@@ -65,6 +65,29 @@ def test_each_command_writes_its_page(title: str, png_stores: dict[str, Path], f
     assert len(text) < 1_500_000
 
 
+@pytest.mark.parametrize(
+    ("words", "shown", "hidden"),
+    [
+        (("bench", "both", "user_pages.py:pair", *SHORT), ["--seconds"], ["--batch-size", "--amp", "--shuffle"]),
+        (
+            ("bench", "train", "--model", "cifar10cnn", "--data", "synthetic", "--batch-size", "1", "--steps", "2"),
+            ["--batch-size", "--amp"],
+            [],
+        ),
+        (("bench", "disk", "--size", "4MiB", "--files", "16"), ["--size", "4,194,304 B"], []),
+    ],
+)
+def test_settings_are_those_in_force(words: tuple[str, ...], shown: list[str], hidden: list[str], folder: Path) -> None:
+    """Defaults stand on the page only where the command took them."""
+    result = CliRunner().invoke(cli, [*words, "--html", "page.html"])
+    assert result.exit_code == 0, result.output
+    settings = (folder / "page.html").read_text().partition("<h3>Settings</h3>")[2].partition("<h3>")[0]
+    settings = settings.partition("</div>")[2]  # behind the command as it was typed
+
+    assert [True] * len(shown) == [name in settings for name in shown]
+    assert [False] * len(hidden) == [name in settings for name in hidden]
+
+
 def test_a_class_name_is_only_text(folder: Path) -> None:
     """A class whose name is a tag is shown by its name."""
     tag = "<script>alert(1)"
