@@ -62,6 +62,8 @@ def open_test(
     if name == SYNTHETIC or is_function(name):
         raise FastioError(f"--test {name}: expected a store or a folder of pictures")
     with open_training(name, workload, options, settings=settings) as (data, _):
+        if data.samples == 0:
+            raise FastioError(f"--test {name}: no samples in it, of which nothing can be told rightly")
         for number, names in enumerate(zip(_class_names(trained_on), _class_names(data), strict=False)):
             if names[0] != names[1]:
                 raise FastioError(

@@ -86,6 +86,7 @@ def test_train(store: Path) -> None:
         (("--test", "SCRIPT:loader"), "--test SCRIPT:loader: expected a store or a folder of pictures"),
         (("--test", "missing.lmdb"), "missing.lmdb: "),
         (("--test", "bare.lmdb"), "bare.lmdb: cifar10cnn learns classes, the store has no labels"),
+        (("--test", "empty.lmdb"), "--test empty.lmdb: no samples in it"),
         (("--test", "others"), "--test others: class 1 is 'dog', in the training data 'cat'"),
         (("--model", "transformer", "--data", "synthetic", "--test", "STORE"), "transformer learns no classes"),
     ],
@@ -97,6 +98,7 @@ def test_a_test_that_is_none(
     monkeypatch.setattr("fastio.trainer.train", lambda *_, **__: pytest.fail("has trained"))
     folder = store.parent
     write_store(folder / "bare.lmdb", [encode(pixels) for pixels in pictures(2, (32, 32, 3))])
+    write_store(folder / "empty.lmdb", [], np.arange(0))
     for name in ("train/ape/a", "train/cat/b", "others/ape/a", "others/dog/b"):
         path = folder / f"{name}.png"
         path.parent.mkdir(parents=True, exist_ok=True)

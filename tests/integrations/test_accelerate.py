@@ -111,6 +111,16 @@ def test_save_state_keeps_the_position(store: Path, accelerator: Accelerator, tm
     assert [rest, following] == [taken(other), taken(other)]
 
 
+def test_a_state_of_another_loader_is_refused(store: Path, accelerator: Accelerator, tmp_path: Path) -> None:
+    """Its position would mean other samples."""
+    loader = prepare_loader(accelerator, factory(store))
+    next(iter(loader))
+    accelerator.save_state(tmp_path)
+    accelerator._dataloaders = [prepare_loader(accelerator, factory(store, seed=1))]
+    with pytest.raises(ValueError, match="seed is 0 in the state and 1 here"):
+        accelerator.load_state(tmp_path)
+
+
 def test_a_finished_epoch_resumes_at_the_next(store: Path, accelerator: Accelerator) -> None:
     """After the loop nothing of the epoch is left."""
     loader = prepare_loader(accelerator, factory(store))

@@ -134,6 +134,28 @@ def test_interrupted_training_goes_on_with_the_next_batch(
     assert [labels for _, labels in whole.seen] == [labels for _, labels in first.seen + second.seen]
 
 
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"seed": 1}, "seed is 0 in the state and 1 here"),
+        ({"batch_size": 8}, "batch_size is 4 in the state and 8 here"),
+        ({"uneven": "drop"}, "uneven is 'pad' in the state and 'drop' here"),
+    ],
+)
+def test_a_checkpoint_of_another_loader_is_refused(
+    store: Path, tmp_path: Path, other: dict[str, Any], said: str
+) -> None:
+    """Its position would mean other samples."""
+    checkpoint = tmp_path / "last.ckpt"
+    with pytest.raises(Interrupted):
+        trainer_of(max_epochs=2, callbacks=[StopAfter(2, checkpoint)]).fit(Model(), data_of(store))
+    changed = {"batch_size": 4, "shuffle": "full", "threads": 1, **other}
+    with pytest.raises(ValueError, match=said):
+        trainer_of(max_epochs=2).fit(
+            Model(), FastDataModule(partial(FastLoader, store, **changed)), ckpt_path=checkpoint
+        )
+
+
 def test_validation_in_the_middle_of_an_epoch(store: Path) -> None:
     """Two iterations at once, of training and validation, disturb each other nowhere."""
     model = ValidatedModel()
