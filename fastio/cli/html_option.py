@@ -81,7 +81,7 @@ def _is_in_force(context: click.Context, name: str) -> bool:
     return not is_function(str(params["data"])) and not (name == "batch_size" and params.get("model") is not None)
 
 
-def _value(value: object, kind: click.ParamType) -> str:
+def _value(value: object, kind: object) -> str:
     if kind is SIZE:
         return f"{value:,} B"
     if isinstance(value, bool):
