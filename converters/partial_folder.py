@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,7 +29,7 @@ def partial_folder(target: Path) -> Iterator[Path]:
     try:
         yield partial
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
         os.close(handle)
 
 
@@ -66,15 +65,26 @@ def _locked(partial: Path) -> int | None:
 
 def _remove_stale(target: Path) -> None:
     name = re.compile(re.escape(f".{target.name}.partial-") + r"\d+-\d+")
-    with os.scandir(target.parent) as entries:
-        folders = [
-            entry.path for entry in entries if name.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
-        ]
-    for folder in folders:
-        with suppress(OSError):  # gone already, held, not ours, or there are no locks
+    for folder in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
+        with suppress(OSError):  # gone already, held, no folder, not ours, or there are no locks
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
             finally:
                 os.close(handle)
+
+
+def _remove(folder: Path) -> None:
+    """As far as possible, and without recursion, which ``shutil.rmtree`` has: trees may be deeper than calls."""
+    folders = [folder]
+    for each in folders:  # grows meanwhile
+        with suppress(OSError):
+            for path in each.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    folders.append(path)
+                else:
+                    path.unlink()
+    for each in reversed(folders):
+        with suppress(OSError):
+            each.rmdir()

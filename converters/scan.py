@@ -185,30 +185,30 @@ def scan_tree(root: str, top: str, wanted: Wanted = IMAGES) -> Folder:
     ``folders`` of the result is empty: all of them have been walked.
     """
     result = Folder()
-    parts = dict(_walk(root, top, (), (result.problems, wanted)))
+    parts = dict(_walk(root, top, result.problems, wanted))
     for key in sorted(parts):
         result.add(parts[key])
     result.problems.sort(key=attrgetter("key"))
     return result
 
 
-def _walk(
-    root: str, key: str, above: tuple[tuple[int, int], ...], state: tuple[list[Problem], Wanted]
-) -> Iterator[tuple[str, Folder]]:
-    problems, wanted = state
-    try:
-        status = Path(root, key).stat()
-        here = (status.st_dev, status.st_ino)
-        if here in above or _leads_above(root, key):
-            problems.append(Problem(shown(key), "is a link that leads back to a folder above it"))
-            return
-        part = scan_folder(root, key, wanted)
-    except OSError as exc:
-        problems.append(Problem(shown(key), f"is a folder that cannot be listed: {exc.strerror or exc}"))
-        return
-    yield key, part
-    for folder in part.folders:
-        yield from _walk(root, folder, (*above, here), state)
+def _walk(root: str, top: str, problems: list[Problem], wanted: Wanted) -> Iterator[tuple[str, Folder]]:
+    """Every folder from ``top`` on, in any order; without recursion, for folders may be nested deeper than calls."""
+    waiting: list[tuple[str, tuple[tuple[int, int], ...]]] = [(top, ())]  # each with those that it lies in
+    while waiting:
+        key, above = waiting.pop()
+        try:
+            status = Path(root, key).stat()
+            here = (status.st_dev, status.st_ino)
+            if here in above or _leads_above(root, key):
+                problems.append(Problem(shown(key), "is a link that leads back to a folder above it"))
+                continue
+            part = scan_folder(root, key, wanted)
+        except OSError as exc:
+            problems.append(Problem(shown(key), f"is a folder that cannot be listed: {exc.strerror or exc}"))
+            continue
+        yield key, part
+        waiting += [(folder, (*above, here)) for folder in part.folders]
 
 
 def _leads_above(root: str, key: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -66,6 +67,8 @@ def unpack(
     names a label file to write (.csv, .tsv, .json or .jsonl).
     """
     target = Path(out).absolute()
+    if not target.name:
+        raise StoreError(f"{os.fspath(out)}: nothing can be written beside it; choose a folder in it")
     if os.path.lexists(target) and not target.is_dir():
         raise StoreError(f"{os.fspath(out)}: exists and is no folder; choose another name")
     _require_parent(out)
@@ -160,7 +163,8 @@ def _write_all(
                 parent = name.rpartition("/")[0]
                 if parent not in made:
                     _make_folders(root, parent, made)
-                _write(root + name, data, store)
+                with _short_enough(name):
+                    _write(root + name, data, store)
                 written.append((name, len(data)))
             if progress is not None:
                 progress(len(keys) if position == 0 else 0, int(spans.sizes.sum()))
@@ -176,7 +180,7 @@ def _write_text(parts: Iterator[tuple[str, bytes]], folder: Path, store: SampleS
         if parent not in made:
             _make_folders(f"{folder}/", parent, made)
         size = 0
-        with _new_file(f"{folder}/{name}", store) as file:
+        with _short_enough(name), _new_file(f"{folder}/{name}", store) as file:
             for _, data in of_one:
                 size += file.write(data)
         written.append((name, size))
@@ -189,11 +193,34 @@ def _sizes(field: Field) -> tuple[int, ...]:
 
 
 def _make_folders(root: str, parent: str, made: set[str]) -> None:
+    """Without recursion, as ``Path.mkdir`` has it: keys may be nested deeper than calls."""
+    missing = []
+    while parent not in made:
+        missing.append(parent)
+        parent = parent.rpartition("/")[0]
+    for each in reversed(missing):
+        with _short_enough(each):
+            try:
+                Path(root + each).mkdir()
+            except FileExistsError as exc:
+                if not Path(root + each).is_dir():
+                    raise StoreError(
+                        f"key {each!r} is a file and a folder at once; this store will not be unpacked"
+                    ) from exc
+        made.add(each)
+
+
+@contextmanager
+def _short_enough(key: str) -> Iterator[None]:
     try:
-        Path(root + parent).mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as exc:
-        raise StoreError(f"key {parent!r} is a file and a folder at once; this store will not be unpacked") from exc
-    made.add(parent)
+        yield
+    except OSError as exc:
+        if exc.errno != errno.ENAMETOOLONG:
+            raise
+        raise StoreError(
+            f"key {key!r:.300}: is longer than a file's name may be here; unpack to a shorter path, or to another "
+            f"file system"
+        ) from exc
 
 
 def _write(path: str, data: np.ndarray[tuple[int], np.dtype[np.uint8]], store: SampleStore) -> None:
@@ -220,10 +247,12 @@ def _merge(partial: Path, target: Path, written: list[tuple[str, int]], *, overw
     checked: set[str] = set()
     for name, _ in written:
         _check_place(target, name, checked, overwrite=overwrite)
+    made = {""}
     for name, _ in written:
-        place = target / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        (partial / name).replace(place)
+        parent = name.rpartition("/")[0]
+        if parent not in made:
+            _make_folders(f"{target}/", parent, made)
+        (partial / name).replace(target / name)
 
 
 def _check_place(target: Path, name: str, checked: set[str], *, overwrite: bool) -> None:

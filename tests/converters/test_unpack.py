@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -127,6 +128,40 @@ def test_a_key_that_is_a_folder_and_a_file(tmp_path, keys):
         unpack(store, tmp_path / "out")
 
     assert ["s.lmdb"] == [p.name for p in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("key", ["x" * 256, "x" * 300 + "/a.png"])
+def test_names_that_are_too_long(tmp_path, key):
+    """The key is named: another file system, or tool, may have room for it."""
+    with store_of(tmp_path / "s.lmdb", ["a.png", key]) as store, pytest.raises(StoreError, match=r"key 'xxx.*longer"):
+        unpack(store, tmp_path / "out")
+
+    assert ["s.lmdb"] == names(tmp_path)
+
+
+def test_folders_nested_deeper_than_calls(tmp_path, monkeypatch):
+    """As deep as a path may be, there and back."""
+    key = "d/" * 1500 + "a.png"
+    monkeypatch.chdir(tmp_path)
+    try:
+        with store_of("s.lmdb", [key]) as store:
+            unpack(store, "out")
+            unpack(store, "out", overwrite=True)
+        source = open_source("out")
+        pack(source, "again.lmdb")
+
+        assert [] == source.problems
+        with open_store("again.lmdb") as store:
+            assert [key] == store.keys([0])
+        assert [] == hidden(tmp_path)
+    finally:
+        subprocess.run(["rm", "-rf", *names(tmp_path)], check=True)  # pytest's own cleaning calls itself at each folder
+
+
+def test_the_root_of_all_files(packed):
+    """There is no place beside it."""
+    with open_store(packed) as store, pytest.raises(StoreError, match="choose a folder in it"):
+        unpack(store, "/")
 
 
 @pytest.mark.parametrize("what", ["out", "labels"])
