@@ -14,6 +14,7 @@ setup: $(VENV)/installed ## Install codecs, make .venv, build the native core
 
 $(VENV)/installed: pyproject.toml constraints.txt native/install_codecs.sh $(NATIVE)
 	native/install_codecs.sh
+	@echo 'installing torch and the rest into $(VENV), building the native core: some minutes'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check \
 	    -e '.[test,lint,bench]'
