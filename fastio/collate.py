@@ -140,7 +140,7 @@ class RowReader:
         sizes = ["x".join(map(str, shapes[position].tolist())) for position in (known[0], other[0])]
         raise SchemaError(
             f"{self.store.path}: pictures of different sizes in one batch: {keys[0]!r} is {sizes[0]}, {keys[1]!r} is "
-            f"{sizes[1]} (height x width x channels); pass transforms that make them equal (--crop), or pack equal sizes"
+            f"{sizes[1]} (height x width x channels); pass transforms that make them equal (--crop), or pack equal ones"
         )
 
     def read(
