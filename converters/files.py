@@ -15,7 +15,8 @@ from fastio import _native
 from fastio.converters.base import Chunk, Problem
 from fastio.converters.cut import cut
 from fastio.converters.probe import KIND_NAMES, image_problem, probe
-from fastio.converters.scan import Folder
+from fastio.converters.scan import Folder, shown
+from fastio.errors import SourceError
 from fastio.sampler import full_order
 from fastio.schema import COLUMN, IMAGE, Field, Schema
 from fastio.spans import Spans
@@ -106,7 +107,14 @@ class FileSource:
         keys, sizes = self.keys[part], self.sizes[part]
         starts = np.cumsum(sizes) - sizes
         total = int(sizes.sum())
-        data = self._ring.acquire(-(-total // _ROUND_BYTES) * _ROUND_BYTES)[:total]
+        try:
+            data = self._ring.acquire(-(-total // _ROUND_BYTES) * _ROUND_BYTES)[:total]
+        except MemoryError as exc:  # says nothing of the file: it is not left out for it
+            largest = int(sizes.argmax())
+            name = f"{shown(self.path)}/{keys[largest]}"
+            raise SourceError(
+                f"{name}: there is not enough memory for its {sizes[largest]:,} bytes; free some, or take the file away"
+            ) from exc
         status, errno = np.zeros(len(keys), np.int32), np.zeros(len(keys), np.int32)
         job = _native.read_files(os.fsencode(self.path), keys, sizes, data, starts, status, errno, pool)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fastio.converters import SOURCES, open_source
+from fastio.converters import SOURCES, files, open_source, pack
 from fastio.errors import SourceError
 from tests.converters.conformance import MAKERS, SourceConformance, read_all
 from tests.converters.trees import CLASSES, class_folders, flat, foreign_tar, pickled, picture
@@ -270,6 +270,21 @@ def test_every_kind_of_bad_file_is_named(tmp_path, layout):
     assert good + len(expected) == len(source)
 
 
+def test_a_file_larger_than_memory(tmp_path, monkeypatch):
+    """It is named, and stops the run whatever is to be skipped: another machine would have packed it."""
+
+    class Full:
+        def acquire(self, size: int) -> None:
+            raise MemoryError(size)
+
+    flat(tmp_path / "s", 2)
+    with (tmp_path / "s" / "0001.png").open("ab") as file:
+        file.truncate(1 << 20)
+    monkeypatch.setattr(files._native, "BufferRing", lambda _: Full())
+    with pytest.raises(SourceError, match=r"s/0001\.png: there is not enough memory for its 1,048,576 bytes"):
+        pack(open_source(tmp_path / "s"), tmp_path / "out.lmdb", on_error="skip")
+
+
 def test_labels_of_names_that_are_no_text(tmp_path):
     """Half a character, as JSON can hold it, is shown by its number."""
     flat(tmp_path / "s", 1)
@@ -433,8 +448,6 @@ def test_foreign_members_that_are_no_samples_are_problems(tmp_path):
 
 def test_damaged_sample_of_a_sealed_shard(tmp_path):
     """Damage is not packed under a new, right checksum."""
-    from fastio.converters import pack
-
     class_folders(tmp_path / "c")
     pack(open_source(tmp_path / "c"), tmp_path / "a.tar")
     image = picture(1, size=(8, 4))
