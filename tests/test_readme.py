@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pickle
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from PIL import Image
 
+from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.converters.describe import plain_snippet
 from fastio.converters.text import Encoder, Sequences, load_tokenizer, open_text, pack_text
@@ -53,6 +56,35 @@ def test_links_lead_somewhere(page: Path) -> None:
 def anchor_of(heading: str) -> str:
     """``#the-sealed-index`` of ``The sealed index``, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def command_lines(page: Path) -> list[list[str]]:
+    """The words of every ``$ fastio`` line of a page, without what follows ``#``."""
+    blocks = re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)
+    lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("fastio ")]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if command_lines(page)], ids=lambda page: page.name)
+def test_commands_that_are_shown_are_there(page: Path) -> None:
+    """Every command line of the guides names a command, and options that it has."""
+    for words in command_lines(page):
+        command: click.Command = cli
+        while isinstance(command, click.Group) and "|" not in words[0]:  # io|grid|decode names several
+            command = command.commands[words[0]]
+            words = words[1:]
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        asked = words[: words.index("--")] if "--" in words else words
+
+        assert {word for word in asked if word.startswith("-")} <= known, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_store_is_packed_twice(page: Path) -> None:
+    """Who copies a page's lines in order meets no name that something else has taken."""
+    outs = [words[2] for words in {tuple(words) for words in command_lines(page)} if words[0] == "pack"]
+
+    assert sorted(set(outs)) == sorted(outs)
 
 
 def test_readme_shows_the_reader_of_hdf5() -> None:
