@@ -17,6 +17,7 @@ from fastio.store.format import Place
 __all__ = ["Header", "byte_view", "check_names", "expected_arrays", "split_keys", "unit_bytes"]
 
 VERSION = 2  # 2: the starts and sizes of a flat field count ids, see ``unit_bytes``; written only where there is one
+_BLOCK_BYTES = 1 << 20  # of keys looked at together: what is made of them in between is small
 _PARTS = ("starts", "sizes", "checksums", "shapes", "interval_counts", "intervals")
 
 Expected = tuple[str, tuple[int | None, ...]]  # dtype and shape; None: of any length
@@ -107,18 +108,28 @@ def byte_view(array: NDArray[Any]) -> NDArray[np.uint8]:
 def split_keys(array: NDArray[Any], count: int, *, path: str) -> NDArray[np.int64] | None:
     """Where each NUL-joined key begins, and one past the end; None for keys of fixed width."""
     if array.dtype.kind == "S":
-        found = len(array)
-    else:
-        ends = np.flatnonzero(array == 0)
-        # No bytes are no keys or, as keys are never empty, nothing else.
-        found = len(ends) + 1 if len(array) else 0
-    if found != count:
-        raise StoreCorrupt(f"{path}: the index has {found} keys, expected {count}; pack again")
-    if array.dtype.kind == "S":
+        if len(array) != count:
+            raise _miscounted(path, len(array), count)
         return None
-    if count == 0:
-        return np.zeros(1, np.int64)
-    return np.concatenate(([0], ends + 1, [len(array) + 1])).astype(np.int64, copy=False)
+    # No bytes are no keys or, as keys are never empty, nothing else.
+    found = min(1, len(array))
+    if count > len(array):  # nothing of that size is made for a damaged one
+        raise _miscounted(path, found + int(np.count_nonzero(array == 0)), count)
+    starts = np.zeros(count + 1, np.int64)
+    for at in range(0, len(array), _BLOCK_BYTES):
+        ends = np.flatnonzero(array[at : at + _BLOCK_BYTES] == 0)
+        if found + len(ends) <= count:
+            np.add(ends, at + 1, out=starts[found : found + len(ends)])
+        found += len(ends)
+    if found != count:
+        raise _miscounted(path, found, count)
+    if count:
+        starts[-1] = len(array) + 1
+    return starts
+
+
+def _miscounted(path: str, found: int, count: int) -> StoreCorrupt:
+    return StoreCorrupt(f"{path}: the index has {found} keys, expected {count}; pack again")
 
 
 def _fixed(field: Field) -> tuple[int, ...]:

@@ -217,15 +217,19 @@ def _places(
     """
     if unit == 1 and base == 0:
         return starts, sizes
-    places = np.stack((_in_bytes(starts, unit, base), _in_bytes(sizes, unit, 0)), axis=1)
+    places = np.empty((len(starts), 2), np.int64)
+    _in_bytes(starts, unit, base, places[:, 0])
+    _in_bytes(sizes, unit, 0, places[:, 1])
     places.setflags(write=False)
     return places[:, 0], places[:, 1]
 
 
-def _in_bytes(values: NDArray[np.int64], unit: int, base: int) -> NDArray[np.int64]:
+def _in_bytes(values: NDArray[np.int64], unit: int, base: int, out: NDArray[np.int64]) -> None:
     # What is damaged must not come back into the file by wrapping around: it stays far outside.
     limit = np.iinfo(np.int64).max // unit - base
-    return np.where((values < 0) | (values > limit), -1, values * unit + base)
+    np.multiply(values, unit, out=out)
+    np.add(out, base, out=out)
+    out[(values < 0) | (values > limit)] = -1
 
 
 def _has_shape(array: NDArray[Any], shape: tuple[int | None, ...]) -> bool:
