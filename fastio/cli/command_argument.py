@@ -12,7 +12,7 @@ __all__ = ["command_argument"]
 
 def command_argument(*, required: bool = False) -> Callable[[Any], Any]:
     """
-    COMMAND: a script or function with its arguments, options of its own included.
+    COMMAND: a script, ``-m module`` or function with its arguments, options of its own included.
 
     The click.command needs ``ignore_unknown_options``; an unknown option before COMMAND's first word is an error.
     """
@@ -21,6 +21,6 @@ def command_argument(*, required: bool = False) -> Callable[[Any], Any]:
 
 def _checked(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
     del parameter
-    if words and words[0].startswith("-"):
+    if words and words[0].startswith("-") and words[0] != "-m":
         raise click.NoSuchOption(words[0], ctx=ctx)
     return words

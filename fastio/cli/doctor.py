@@ -75,9 +75,10 @@ def doctor(
     """
     Name what limits a training, show why, say what to do.
 
-    COMMAND is a script with its arguments, after "--", as it is; or MODULE:FUNCTION, which trains, or returns a pair
-    of loader and step(batch). It is ended when enough was seen; Ctrl-C ends it earlier. --from takes what bench both,
-    bench disk, profile, monitor and doctor wrote with --json, StepTimer.write_json, and traces of torch.profiler.
+    COMMAND is a script or -m MODULE with its arguments, after "--", as it is; or MODULE:FUNCTION, which trains, or
+    returns a pair of loader and step(batch). It is ended when enough was seen; Ctrl-C ends it earlier. --from takes
+    what bench both, bench disk, profile, monitor and doctor wrote with --json, StepTimer.write_json, and traces of
+    torch.profiler.
 
     \b
     Example:
@@ -111,13 +112,13 @@ def _read(saved: tuple[str, ...]) -> _Case:
 
 def _run(command: tuple[str, ...], seconds: float, profiled: int) -> _Case:
     from fastio.doctor.session import Plan
-    from fastio.measure.user_code import is_function_name, without_python
+    from fastio.measure.user_code import is_function_name, takes_arguments, without_python
 
     first, *rest = without_python(command)
     arguments = tuple(rest)
     is_function = is_function_name(first) and not Path(first).exists()
-    if arguments and not first.endswith(".py"):
-        raise click.UsageError(f"{first}: only a script.py takes arguments ({' '.join(arguments)})")
+    if arguments and not takes_arguments(first):
+        raise click.UsageError(f"{first}: only a script.py or -m MODULE takes arguments ({' '.join(arguments)})")
     plan = f"{seconds:g} s of steps after some to warm up, then {counted(profiled, 'profiled step')}"
     begun(f"watching {printable(first)}: {plan} (Ctrl-C ends it earlier)")
     with redirect_stdout(sys.stderr):  # what the training prints is no part of the report

@@ -105,9 +105,9 @@ def profile(
     """
     Record a few steps of a training, and break them down.
 
-    COMMAND is a script with its arguments, after "--"; MODULE:FUNCTION, which trains, or returns a pair of loader and
-    step(batch); or traces that were recorded before (.json, .json.gz), as of several ranks. The training ends when its
-    steps are recorded. A trace opens in https://ui.perfetto.dev; above 256 MiB it loses its last steps.
+    COMMAND is a script or -m MODULE with its arguments, after "--"; MODULE:FUNCTION, which trains, or returns a pair
+    of loader and step(batch); or traces that were recorded before (.json, .json.gz), as of several ranks. The training
+    ends when its steps are recorded. A trace opens in https://ui.perfetto.dev; above 256 MiB it loses its last steps.
 
     --cpu cprofile counts the calls of the training's own thread. --cpu py-spy looks at all threads from outside, and at
     who holds the GIL: the loader or the training.

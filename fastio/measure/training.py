@@ -59,7 +59,7 @@ def run_training(command: Sequence[str], recorder: Recorder) -> None:
     """
     Run a training until ``recorder`` has seen enough, or to its end.
 
-    ``command`` is a script with its arguments, run as ``python script arguments`` would, or ``module:function``, which
+    ``command`` is a script or ``-m module`` with its arguments, run as Python would, or ``module:function``, which
     trains, or returns a pair of loader and ``step(batch)`` to train with, epoch after epoch. A step ends with
     ``step()`` of the first optimizer that is used, or with that function. FastioError where there is no such training,
     or where it ends before the recorder's schedule does.
@@ -67,7 +67,7 @@ def run_training(command: Sequence[str], recorder: Recorder) -> None:
     first, *arguments = without_python(command)
     if is_function_name(first) and not Path(first).exists():
         if arguments:
-            raise FastioError(f"{first}: only a script.py takes arguments ({' '.join(arguments)})")
+            raise FastioError(f"{first}: only a script.py or -m MODULE takes arguments ({' '.join(arguments)})")
         _Run(recorder).function(first)
     else:
         _Run(recorder).script(first, arguments)

@@ -18,8 +18,17 @@ from typing import Any
 
 from fastio.errors import FastioError
 
-__all__ = ["is_function_name", "load_function", "run_script", "said_by", "user_traceback", "without_python"]
+__all__ = [
+    "is_function_name",
+    "load_function",
+    "run_script",
+    "said_by",
+    "takes_arguments",
+    "user_traceback",
+    "without_python",
+]
 
+_MODULE = "-m "  # what comes before a module's name in the place of a script
 _WORKERS = "\nOriginal Traceback (most recent call last):"  # as torch's DataLoader hands an error on
 _LIBRARIES = tuple(
     {f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -59,9 +68,18 @@ def load_function(name: str) -> Callable[[], Any]:
 
 
 def run_script(script: str, arguments: Sequence[str]) -> None:
-    """Run it as ``python script arguments`` would, in this process. FastioError where there is no such script.py."""
+    """
+    Run it as ``python script arguments`` would, in this process; ``-m module`` too.
+
+    FastioError where there is no such script.py or module.
+    """
+    if script.startswith(_MODULE):
+        _run_module(script.removeprefix(_MODULE), arguments)
+        return
     if not Path(script).is_file() or not script.endswith(".py"):
-        raise FastioError(f"{script}: no such script; expected SCRIPT.py and its arguments, or MODULE:FUNCTION")
+        raise FastioError(
+            f"{script}: no such script; expected SCRIPT.py or -m MODULE and its arguments, or MODULE:FUNCTION"
+        )
     argv, path = sys.argv, sys.path[:]
     sys.argv, sys.path[0] = [script, *arguments], str(Path(script).resolve().parent)
     try:
@@ -74,15 +92,23 @@ def without_python(command: Sequence[str]) -> tuple[str, ...]:
     """
     ``train.py --epochs 1`` of ``python train.py --epochs 1``; any other command as it is.
 
-    FastioError where that Python is not the one that runs here: it may have other packages.
+    ``-m`` and its module become one word. FastioError where that Python is not the one that runs here: it may have
+    other packages.
     """
     first, *rest = command
-    if not (rest and rest[0].endswith(".py") and re.fullmatch(r"python[0-9.]*", Path(first).name)):
+    if first == "-m" and rest:
+        return (_MODULE + rest[0], *rest[1:])
+    if not (rest and rest[0].endswith((".py", "-m")) and re.fullmatch(r"python[0-9.]*", Path(first).name)):
         return tuple(command)
     found = shutil.which(first)
     if found is None or Path(found).parent.resolve() != Path(sys.executable).parent.resolve():
         raise FastioError(f"{first}: fastio runs in {sys.executable}, and so must the training; leave {first!r} out")
-    return tuple(rest)
+    return without_python(rest)
+
+
+def takes_arguments(name: str) -> bool:
+    """Whether this is a script or ``-m module``, not a function."""
+    return name.endswith(".py") or name.startswith(_MODULE)
 
 
 def user_traceback(error: BaseException) -> str | None:
@@ -115,6 +141,28 @@ def said_by(error: BaseException) -> str:
     if isinstance(error, SyntaxError) or _WORKERS in str(error):  # frames and source come first, indented
         lines = lines[max(place for place, line in enumerate(lines) if line.startswith(" ")) + 1 :]
     return " ".join(line.strip() for line in lines)
+
+
+def _run_module(name: str, arguments: Sequence[str]) -> None:
+    here = str(Path.cwd())
+    argv, path = sys.argv, sys.path[:]
+    sys.argv, sys.path[0] = ["-m", *arguments], here
+    try:
+        if not _can_be_found(name):
+            raise FastioError(f"-m {name}: no such module here or on PYTHONPATH")
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+def _can_be_found(name: str) -> bool:
+    """Packages above it are imported on the way, as Python does; what else one of them misses is the user's to see."""
+    try:
+        return _is_dotted(name) and importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError as exc:
+        if exc.name is not None and f"{name}.".startswith(f"{exc.name}."):
+            return False
+        raise
 
 
 def _is_users(file: str, module: str) -> bool:

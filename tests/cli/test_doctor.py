@@ -110,7 +110,7 @@ def test_a_script_that_fails() -> None:
         (("--from", "a.json", "--", "user_doctor.py"), "give a training"),
         (("--", "nothing.py"), "no such script"),
         (("data.lmdb",), "no such script"),
-        (("--", "user_doctor.py:pair", "3"), "only a script.py takes arguments"),
+        (("--", "user_doctor.py:pair", "3"), "only a script.py or -m MODULE takes arguments"),
         (("user_doctor.py:nothing",), "has no function"),
         (("--from", "nothing.json"), "nothing.json"),
         (("--seconds", "0", "user_doctor.py:pair"), "--seconds"),

@@ -113,7 +113,7 @@ def test_ranks_side_by_side() -> None:
         (("--", "/elsewhere/python3", "user_profile.py"), "fastio runs in"),
         (("data.lmdb",), "no such script"),
         (("-o", "trace.txt", "user_profile.py:pair"), "choose a name"),
-        (("--", "user_profile.py:pair", "3"), "only a script.py takes arguments"),
+        (("--", "user_profile.py:pair", "3"), "only a script.py or -m MODULE takes arguments"),
         (("--cpu", "cprofile", "--", "user_profile.py", "1"), "ended after 3 steps"),
         (("nothing.json",), "nothing.json"),
     ],
