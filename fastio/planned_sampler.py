@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
 from fastio.batches import GIVEN_UP, Batches
-from fastio.share import Share
+from fastio.share import Share, check_resumed_epoch
 
 __all__ = ["PlannedSampler"]
 
@@ -75,6 +75,7 @@ class PlannedSampler(ABC):
 
     def _lists(self) -> Iterator[list[int]]:
         self._share.check_shared_once(self, _SHARED_TWICE)
+        check_resumed_epoch(self, self._next[0])
         self._forget()
         iteration = self._iterations
         epoch, start = self._seen = self._next

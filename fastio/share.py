@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from fastio.machine import process_group_ranks, rank_and_world
 
-__all__ = ["Share"]
+__all__ = ["Share", "check_resumed_epoch"]
 
 _DEEPEST = 8  # wrappers around a sampler or a data set; one may lead back to itself
 
@@ -52,21 +52,39 @@ class Share:
 
         The other ranks' parts of it would be lost. accelerate's own state says which of its loaders has begun last.
         """
-        accelerate = sys.modules.get("accelerate.state")
-        if self.world_size == 1 or accelerate is None:
-            return
-        loader = getattr(accelerate.GradientState(), "active_dataloader", None)
-        parts = list(_parts(loader))
-        if not any(part is owner for part in parts):
-            return
+        loader, parts = _reader_of(owner) if self.world_size > 1 else (None, [])
         processes = [getattr(part, "num_processes", 1) for part in parts]
-        if hasattr(loader, "slice_fn"):  # a dispatcher: one process reads for all
-            processes.append(accelerate.PartialState().num_processes)
-        if max(processes) > 1:
+        if parts and hasattr(loader, "slice_fn"):  # a dispatcher: one process reads for all
+            processes.append(loader.state.num_processes)
+        if max(processes, default=1) > 1:
             raise ValueError(
                 f"{type(owner).__name__} gives rank {self.rank} of {self.world_size} its share, and accelerate would "
                 f"share that out among {max(processes)} processes again, so that samples are lost: {hint}"
             )
+
+
+def check_resumed_epoch(owner: object, epoch: int) -> None:
+    """
+    ValueError where accelerate is about to skip batches of another epoch than ``owner`` would begin.
+
+    Its loader knows the epoch in which a training goes on, and does not tell a sampler within other samplers. What is
+    skipped in another order is not what was had: samples would come twice, and others never.
+    """
+    loader, parts = _reader_of(owner)
+    named = getattr(loader, "iteration", epoch)
+    if named != epoch and any(getattr(part, "skip_batches", 0) for part in parts):
+        raise ValueError(
+            f"accelerate goes on within epoch {named}, and this {type(owner).__name__} would begin epoch {epoch}, "
+            f"whose order is another: call its set_epoch({named}) before, or take a loader from fastio.integrations"
+        )
+
+
+def _reader_of(owner: object) -> tuple[Any, list[object]]:
+    """The loader of accelerate that has begun last, and what it is made of; nothing where ``owner`` is no part of it."""
+    accelerate = sys.modules.get("accelerate.state")
+    loader = None if accelerate is None else getattr(accelerate.GradientState(), "active_dataloader", None)
+    parts = list(_parts(loader))
+    return (loader, parts) if any(part is owner for part in parts) else (None, [])
 
 
 def _parts(loader: Any) -> Iterator[object]:

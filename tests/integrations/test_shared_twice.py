@@ -82,6 +82,27 @@ def test_one_share_of_all_is_shared_out(dataset: FastDataset, name: str) -> None
     assert COUNT + repeated == len(first) + len(second)
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_batches_of_another_epoch_are_not_skipped(dataset: FastDataset, processes: int) -> None:
+    """A training that goes on in epoch 1, as transformers does it: the sampler has to know, or it is an error."""
+
+    def resumed(epoch: int | None) -> list[int]:
+        sampler = LengthBucketSampler(dataset.lengths, batch_size=4, rank=0, world_size=1)
+        if epoch is not None:
+            sampler.set_epoch(epoch)
+        rest = skip_first_batches(shared(DataLoader(dataset, batch_sampler=sampler), of=processes), 1)
+        rest.set_epoch(1)
+        return labels(rest)
+
+    for epoch in (None, 2):
+        with pytest.raises(ValueError, match=rf"within epoch 1, and this LengthBucketSampler .* epoch {epoch or 0},"):
+            resumed(epoch)
+    sampler = LengthBucketSampler(dataset.lengths, batch_size=4, rank=0, world_size=1)
+    whole = shared(DataLoader(dataset, batch_sampler=sampler), of=processes)
+    labels(whole)
+    assert labels(whole)[4:] == resumed(1)
+
+
 @pytest.mark.parametrize("name", BUILDS)
 def test_a_share_that_nobody_shares_out_passes(dataset: FastDataset, name: str) -> None:
     """By itself, prepared in one process, and beside a loader that is shared out."""
