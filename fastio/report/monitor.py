@@ -40,7 +40,7 @@ def monitor_page(subject: str, samples: Sequence[Sample]) -> Page:
         Section("Disks", curves.plots([("Bytes read and written", disks, "bytes/s", None)])),
         Section("Networks", curves.plots([("Bytes received and sent", networks, "bytes/s", None)])),
     ]
-    names = [f"GPU {gpu['index']}: {gpu['name']}" for gpu in last["gpus"]]
+    names = [f"{_named(gpu)}: {gpu['name']}" for gpu in last["gpus"]]
     gpus = [Section(name, curves.plots(_gpu(place))) for place, name in enumerate(names)]
     return Page("What the machine did", subject, [*gpus, *sections], figures=_summary(samples, curves.seconds))
 
@@ -72,6 +72,11 @@ class _Curves:
         return Plot(caption, f"{said}.", "s", self._times, unit, series, limit=limit)
 
 
+def _named(gpu: Mapping[str, Any]) -> str:
+    """By its index, a MIG slice by that too."""
+    return f"GPU {gpu['index']}" + ("" if gpu["mig_index"] is None else f" slice {gpu['mig_index']}")
+
+
 def _gpu(place: int) -> list[tuple[str, Sequence[_Figure], Unit, float | None]]:
     def of(name: str) -> Callable[[Sample], float | None]:
         return lambda sample: sample["gpus"][place][name] if place < len(sample["gpus"]) else None
@@ -98,6 +103,11 @@ def _summary(samples: Sequence[Sample], seconds: float) -> list[tuple[str, str]]
     ]
     if last["gpu_source"] is None:
         return [*figures, ("GPUs", "none seen")]
+    for place, gpu in enumerate(last["gpus"]):
+        used = [each["gpus"][place]["utilization_percent"] for each in samples if place < len(each["gpus"])]
+        known = [percent for percent in used if percent is not None]
+        if known:
+            figures.append((f"{_named(gpu)}, mean utilization", f"{sum(known) / len(known):.1f}%"))
     return [*figures, ("GPU figures from", " and ".join(filter(None, (last["gpu_source"], last["sm_source"]))))]
 
 

@@ -80,7 +80,7 @@
     return {
       width,
       height: width < 500 ? 240 : 300,
-      padding: [10, 14, 0, 0],
+      padding: [10, 24, 0, 0],
       scales: {
         x: { time: false },
         y: { range: (u, low, high) => rangeOf(plot, low, high) },
