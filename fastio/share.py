@@ -80,7 +80,7 @@ def check_resumed_epoch(owner: object, epoch: int) -> None:
 
 
 def _reader_of(owner: object) -> tuple[Any, list[object]]:
-    """The loader of accelerate that has begun last, and what it is made of; nothing where ``owner`` is no part of it."""
+    """The loader of accelerate that has begun last, and its parts; nothing where ``owner`` is none of them."""
     accelerate = sys.modules.get("accelerate.state")
     loader = None if accelerate is None else getattr(accelerate.GradientState(), "active_dataloader", None)
     parts = list(_parts(loader))
