@@ -15,12 +15,14 @@ _VERSION = 1
 
 def form(command: str, said: Mapping[str, object]) -> dict[str, object]:
     """
-    The object of a command, as ``fastio/guide/json.md`` describes it.
+    The object of a command, as ``fastio/guide/json.md`` describes it: null for a figure that is no number.
 
     >>> form("tune", {"seconds": 30.0})
     {'format': 'fastio.tune/1', 'seconds': 30.0}
     """
-    return {"format": f"fastio.{command}/{_VERSION}", **said}
+    from fastio.report.finite import finite
+
+    return {"format": f"fastio.{command}/{_VERSION}", **finite(said)}
 
 
 def echo_json(command: str, said: Mapping[str, object]) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from fastio.errors import FastioError
+from fastio.report.finite import finite
 from fastio.report.page import Page
 
 __all__ = ["check_target", "html_of", "write_page"]
@@ -33,7 +32,7 @@ def html_of(page: Page, setting: Mapping[str, Sequence[tuple[str, str]]]) -> str
     )
     files.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     files.filters["base64"] = lambda data: base64.b64encode(data).decode()
-    files.filters["finite"] = _finite
+    files.filters["finite"] = finite
     scripts = [_read("uplot/uPlot.iife.min.js"), _read("page.js")]
     return files.get_template("page.html").render(
         page=page,
@@ -81,17 +80,6 @@ def _read(name: str) -> str:
 def _hash(script: str) -> str:
     """How a Content-Security-Policy names a script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _finite(value: Any) -> Any:
-    """The same with null for what JSON has no number for."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_finite(each) for each in value]
-    return value
 
 
 def _umask() -> int:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from fastio import StepTimer
 from fastio.cli import cli
+from fastio.cli.json_form import form
 
 GUIDE = Path(__file__).parents[2] / "fastio" / "guide" / "json.md"
 SCRIPT = """
@@ -71,6 +72,13 @@ def test_the_steps_of_a_timer_are_described(folder: Path) -> None:
         pass
     timer.write_json(folder / "steps.json")
     check("fastio.steps/1", json.loads((folder / "steps.json").read_text()))
+
+
+def test_what_is_no_number_is_null() -> None:
+    """A loss that went astray leaves the JSON readable for every program."""
+    said = form("bench.train", {"losses": (1.5, float("nan"), float("inf")), "data": "x"})
+
+    assert {"format": "fastio.bench.train/1", "losses": [1.5, None, None], "data": "x"} == said
 
 
 def check(name: str, said: dict[str, object]) -> None:

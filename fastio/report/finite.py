@@ -1,0 +1,25 @@
+"""Figures that JSON has no number for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["finite"]
+
+
+def finite(value: Any) -> Any:
+    """
+    The same with None for what is no number or has no end, as the loss of a training that went astray.
+
+    >>> finite({"losses": [0.5, float("nan")], "rate": float("inf")})
+    {'losses': [0.5, None], 'rate': None}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [finite(each) for each in value]
+    return value
