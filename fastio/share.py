@@ -52,7 +52,9 @@ class Share:
 
         The other ranks' parts of it would be lost. accelerate's own state says which of its loaders has begun last.
         """
-        loader, parts = _reader_of(owner) if self.world_size > 1 else (None, [])
+        if self.world_size == 1:
+            return
+        loader, parts = _reader_of(owner)
         processes = [getattr(part, "num_processes", 1) for part in parts]
         if parts and hasattr(loader, "slice_fn"):  # a dispatcher: one process reads for all
             processes.append(loader.state.num_processes)
@@ -82,7 +84,7 @@ def check_resumed_epoch(owner: object, epoch: int) -> None:
 def _reader_of(owner: object) -> tuple[Any, list[object]]:
     """The loader of accelerate that has begun last, and its parts; nothing where ``owner`` is none of them."""
     accelerate = sys.modules.get("accelerate.state")
-    loader = None if accelerate is None else getattr(accelerate.GradientState(), "active_dataloader", None)
+    loader: Any = None if accelerate is None else getattr(accelerate.GradientState(), "active_dataloader", None)
     parts = list(_parts(loader))
     return (loader, parts) if any(part is owner for part in parts) else (None, [])
 
