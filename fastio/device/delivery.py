@@ -138,6 +138,7 @@ class Delivery:
                 del latest
                 yield ready.pop()
         finally:
+            ahead.clear()  # an error in it refers to this frame by its traceback: they would wait for Python's gc
             self._stop(source, run)
 
     def _keep_step(self, run: _Run) -> None:
@@ -198,6 +199,7 @@ class Delivery:
         if run.pid == os.getpid():  # a forked child has neither the device nor the copies
             for mark, _, _ in run.read_from:
                 mark.wait()
+        run.read_from.clear()
 
 
 def _versions(batch: Iterable[torch.Tensor]) -> dict[int, int]:

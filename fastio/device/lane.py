@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-__all__ = ["CudaLane", "HostLane", "Lane", "Mark", "lane_to"]
+__all__ = ["CudaLane", "HostLane", "Lane", "Mark", "dense_parts", "lane_to"]
 
 
 class Mark(Protocol):
@@ -141,7 +141,10 @@ class CudaLane:
 
     def is_ready(self, tensor: torch.Tensor) -> bool:
         """As Lane.is_ready."""
-        return tensor.device == self.device or (tensor.layout == torch.strided and tensor.is_pinned())
+        return self._is_here(tensor) or (tensor.layout == torch.strided and tensor.is_pinned())
+
+    def _is_here(self, tensor: torch.Tensor) -> bool:
+        return tensor.device == self.device
 
     def pinned(self, size_bytes: int) -> torch.Tensor:
         """As Lane.pinned."""
@@ -149,12 +152,21 @@ class CudaLane:
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         """As Lane.copy; strides are kept, so that channels_last stays channels_last."""
-        if tensor.device == self.device:  # made on the current stream: the consumer's, or the side stream itself
+        if self._is_here(tensor):  # made on the current stream: the consumer's, or the side stream itself
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
-            tensor.record_stream(self._stream)
+            self._note_use(tensor, self._stream)
             return tensor
         with self.side():
-            return tensor.to(self.device, non_blocking=True)
+            return self._sent(tensor)
+
+    def _sent(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Its copy, by the current stream."""
+        return tensor.to(self.device, non_blocking=True)
+
+    def _note_use(self, tensor: torch.Tensor, stream: torch.cuda.Stream) -> None:
+        """Tell the caching allocator who reads: it gives the memory away again only behind that."""
+        for part in dense_parts(tensor):
+            part.record_stream(stream)
 
     def side(self) -> AbstractContextManager[object]:
         """As Lane.side."""
@@ -169,13 +181,24 @@ class CudaLane:
         return _CudaMark(torch.cuda.current_stream(self.device))
 
     def hand_over(self, batch: Iterable[torch.Tensor], arrived: Mark) -> None:
-        """As Lane.hand_over; the caching allocator is told who reads, and uses the memory again only behind that."""
+        """As Lane.hand_over."""
         assert isinstance(arrived, _CudaMark)
         stream = torch.cuda.current_stream(self.device)
         stream.wait_event(arrived.event)
         for tensor in batch:
-            if tensor.device == self.device:
-                tensor.record_stream(stream)
+            if self._is_here(tensor):
+                self._note_use(tensor, stream)
+
+
+def dense_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What a tensor's values lie in: ``record_stream`` knows no sparse layout."""
+    if tensor.layout == torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return (tensor,)
 
 
 def lane_to(device: torch.device | str | int) -> Lane:

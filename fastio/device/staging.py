@@ -43,7 +43,7 @@ class Staging:
         return sum(slot.memory.nbytes for slot in self._free)
 
     def take(self, batch: list[torch.Tensor]) -> Staged:
-        """Pinned copies of these tensors, of the same strides where they are dense."""
+        """Pinned copies of these tensors, of the same strides where they are dense, without gradients."""
         starts, end = [], 0
         for tensor in batch:
             starts.append(end)
@@ -54,7 +54,7 @@ class Staging:
             bytes_ = slot.memory[start : start + tensor.nbytes]
             # A meta tensor costs nothing and knows the strides of a dense copy.
             strides = torch.empty_like(tensor, device="meta").stride()
-            copies.append(bytes_.view(tensor.dtype).as_strided(tensor.shape, strides).copy_(tensor))
+            copies.append(bytes_.view(tensor.dtype).as_strided(tensor.shape, strides).copy_(tensor.detach()))
         return Staged(self, slot, copies)
 
     def _slot(self, size_bytes: int) -> _Slot:

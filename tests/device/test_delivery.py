@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -213,3 +214,30 @@ def test_nothing_holds_a_batch_that_the_loop_has_dropped(kind: str) -> None:
     del batch
 
     assert alive() is None
+
+
+def test_an_error_ahead_keeps_no_batch_alive() -> None:
+    """Memory comes back with the loop that was left, not with Python's gc, also where a later batch has failed."""
+
+    def source() -> Iterator[Any]:
+        yield from (torch.tensor([number]) for number in range(2))
+        raise ValueError("bad batch")
+
+    lane = SlowLane()
+    gc.disable()
+    try:
+        iterator = run(lane, source())
+        next(iterator)
+        del iterator
+        lane.consumer.finish()
+        assert lane.alive == 0
+    finally:
+        gc.enable()
+
+
+def test_a_tensor_with_a_gradient_leaves_staging_without_one() -> None:
+    """No batch hangs on the one before by way of staging."""
+    source = (torch.full((4,), float(number), requires_grad=True) for number in range(BATCHES))
+    got = list(run(SlowLane(), source, 1))
+
+    assert not any(batch.requires_grad for batch in got)
