@@ -90,7 +90,8 @@ def _utilisation(samples: Sequence[Mapping[str, Any]]) -> Plot:
     memory = [100 * sample["memory_used_bytes"] / sample["memory_total_bytes"] for sample in samples]
     series = [Series("all CPUs", cpu, "loading"), Series("memory", memory, "memory")]
     for place, gpu in enumerate(samples[0]["gpus"]):
-        used = [sample["gpus"][place]["utilization_percent"] for sample in samples]
+        shown = [sample["gpus"][place : place + 1] for sample in samples]  # a GPU may be lost on the way
+        used = [each[0]["utilization_percent"] if each else None for each in shown]
         series.append(Series(f"GPU {gpu['index']}", used, "device"))
     return Plot(
         "The machine while steps were timed, with everything else that it did",

@@ -10,6 +10,7 @@ import pytest
 from fastio.doctor.diagnosis import diagnose
 from fastio.doctor.facts import Facts
 from fastio.report.doctor import doctor_page
+from fastio.report.page import Plot
 from fastio.report.write import html_of
 from tests.doctor.test_diagnosis import CAUTIONS, LOADER, MAKING, PUBLISHED, STEP
 from tests.doctor.test_saved import SAMPLE
@@ -35,6 +36,16 @@ def test_everything_that_was_seen_is_there() -> None:
     assert "fastio pack" in html
     assert 2 == html.count('data-chart="shares"')
     assert 2 == html.count('data-chart="plot"')
+
+
+def test_a_gpu_that_was_lost_on_the_way() -> None:
+    """Its curve ends."""
+    gpu = {"index": 0, "name": "G", "utilization_percent": 50.0}
+    page = doctor_page(form(Facts(step=STEP), samples=[SAMPLE | {"gpus": [gpu]}, SAMPLE | {"gpus": []}]))
+    (plot,) = next(section for section in page.sections if section.title == "Utilisation").parts
+    assert isinstance(plot, Plot)
+
+    assert ("GPU 0", [50.0, None]) == (plot.series[-1].name, plot.series[-1].values)
 
 
 @pytest.mark.parametrize("facts", [*(facts for *_, facts in PUBLISHED), *(facts for _, facts in CAUTIONS)])
