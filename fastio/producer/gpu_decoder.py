@@ -77,7 +77,7 @@ class NvImageCodec:
         if not streams:
             return pictures
         stream = torch.cuda.current_stream(self._device)
-        with self._lock:
+        with self._lock, torch.cuda.device(self._device):  # a stream of another than the current device is none
             images = self._decoder.decode(streams, params=self._params, cuda_stream=stream.cuda_stream)
             self._keep(stream, (encoded, streams))
         if len(images) != len(streams):

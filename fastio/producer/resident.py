@@ -71,8 +71,7 @@ class ResidentProducer:
         self._device = device
         self._is_planar = is_planar
         shape = _row_shape(dataset)
-        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_memory()
-        _check_fits(dataset, shape, free, where=f"on {device}")
+        _check_fits(dataset, shape, _free_on(device), where=f"on {device}")
         dtype = torch.from_numpy(np.empty(0, dataset.reader.dtype)).dtype
         self._rows = torch.empty((len(dataset), *shape), dtype=dtype, device=device)
         for part, decoded in _decoded(dataset, threads=threads, verify=verify):
@@ -136,6 +135,14 @@ class _Chosen:
 
     def cancel(self) -> None:
         """Nothing is under way."""
+
+
+def _free_on(device: torch.device) -> int:
+    """Bytes that torch can still give away there: those of the driver, and those it keeps of tensors that died."""
+    if device.type != "cuda":
+        return available_memory()
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + kept
 
 
 def _row_shape(dataset: FastDataset) -> Shape:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +19,7 @@ from tests.conftest import encode, pictures
 
 
 class FakePackage:
-    """nvidia.nvimgcodec, as far as we use it: headers it cannot read raise, pictures it cannot decode are None."""
+    """nvidia.nvimgcodec, as far as we use it: headers it cannot read may raise, pictures it cannot decode are None."""
 
     __version__ = "0.9.0"
     BackendKind = SimpleNamespace(HW_GPU_ONLY="hw", GPU_ONLY="gpu", HYBRID_CPU_GPU="hybrid", CPU_ONLY="cpu")
@@ -26,8 +28,17 @@ class FakePackage:
     def __init__(self) -> None:
         self.made: dict[str, Any] = {}
         self.asked: dict[str, Any] = {}
+        self.current = torch.device("cuda", 0)
+        self.asked_on = self.current
         self.fails = False
         self.loses = False
+
+    @contextmanager
+    def on(self, device: torch.device) -> Iterator[None]:
+        """As torch.cuda.device."""
+        before, self.current = self.current, device
+        yield
+        self.current = before
 
     def Backend(self, kind: str) -> str:
         return kind
@@ -45,7 +56,7 @@ class FakePackage:
         return SimpleNamespace(decode=self._decode)
 
     def _decode(self, streams: list[bytes], **options: Any) -> list[torch.Tensor | None]:
-        self.asked = options
+        self.asked, self.asked_on = options, self.current
         if self.fails:
             return [None] * len(streams)
         decoded = [torch.from_numpy(np.array(Image.open(io.BytesIO(data)))) for data in streams]
@@ -67,6 +78,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> FakePackage:
     monkeypatch.setattr("fastio.producer.gpu_decoder._module", lambda: fake)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: SimpleNamespace(cuda_stream=77))
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(torch.cuda, "device", fake.on)
     return fake
 
 
@@ -101,6 +113,15 @@ def test_what_it_is_asked(package: FakePackage) -> None:
     assert ["hw", "gpu", "hybrid"] == package.made["backends"]
     assert ":fancy_upsampling=1" == package.made["options"]
     assert (0, 3) == (package.made["device_id"], package.made["max_num_cpu_threads"])
+
+
+def test_another_device_than_the_current_one(package: FakePackage) -> None:
+    """Whatever device is current, the package works where its stream is."""
+    other = torch.device("cuda", 1)
+    NvImageCodec(other, threads=1)
+
+    assert other == package.asked_on
+    assert torch.device("cuda", 0) == package.current
 
 
 def test_nothing_to_decode(package: FakePackage) -> None:
