@@ -42,7 +42,7 @@ def failed(error: Exception) -> Failed | None:
 
     text = user_traceback(error)
     if text is not None:
-        return Failed(f"the code that was named failed: {said_by(error)}", text=text)
+        return Failed(f"your code failed: {said_by(error)}", text=text)
     if isinstance(error, OSError):
         return Failed(f"{error.filename or 'system'}: {error.strerror or error}")
     return None

@@ -63,7 +63,7 @@ def test_code_of_the_user_that_fails_shows_its_own_frames(script: Path, function
     result = run("bench", "io", f"{script}:{function}")
     lines = result.stderr.splitlines()
 
-    assert (result.exit_code, lines[-1]) == (1, f"error: the code that was named failed: {last}")
+    assert (result.exit_code, lines[-1]) == (1, f"error: your code failed: {last}")
     assert f'File "{script}"' in result.stderr
     assert "fastio/cli" not in result.stderr
     assert "click" not in result.stderr
@@ -74,7 +74,7 @@ def test_a_script_that_python_cannot_read_is_shown_by_its_line(tmp_path: Path) -
     (tmp_path / "broken.py").write_text("x = 1\ndef (\n")
     result = run("profile", "--", tmp_path / "broken.py")
 
-    assert "error: the code that was named failed: SyntaxError: invalid syntax" == result.stderr.splitlines()[-1]
+    assert "error: your code failed: SyntaxError: invalid syntax" == result.stderr.splitlines()[-1]
     assert "broken.py" in result.stderr
     assert "line 2" in result.stderr
     assert "runpy" not in result.stderr
