@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.device.lane import Lane, Mark
-from fastio.device.nested import map_tensors, tensors
+from fastio.device.nested import held_tensors, map_tensors, tensors
 from fastio.device.staging import Staging
 from fastio.ranges import COPY, TRANSFORM, named_range
 from fastio.transforms.batch.recipe import AnyTransform, Recipe
@@ -131,7 +131,7 @@ class Delivery:
                         raise latest.error
                     arrive(latest.place)
                     return
-                self._lane.hand_over(tensors(latest.batch), latest.arrived)
+                self._lane.hand_over(held_tensors(latest.batch), latest.arrived)
                 arrive(latest.place)
                 # Nothing here may hold the batch while the loop works with it, or its memory would come back late.
                 ready = [latest.batch]

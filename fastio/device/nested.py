@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-__all__ = ["map_tensors", "sample_count", "tensors"]
+__all__ = ["held_tensors", "map_tensors", "sample_count", "tensors"]
 
 
 def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> Any:
@@ -45,6 +45,30 @@ def tensors(batch: Any) -> list[torch.Tensor]:
 
     map_tensors(note, batch)
     return found
+
+
+def held_tensors(batch: Any, *, levels: int = 2) -> list[torch.Tensor]:
+    """
+    All tensors that ``map_tensors`` meets, and those in attributes of objects whose form nobody knows.
+
+    Of such objects in one another ``levels`` are looked into.
+    """
+    if isinstance(batch, torch.Tensor):
+        return [batch]
+    parts: list[Any] = []
+    if isinstance(batch, Mapping):
+        parts += batch.values()
+    elif isinstance(batch, (list, tuple)):
+        parts += batch
+    found = [tensor for part in parts for tensor in held_tensors(part, levels=levels)]
+    if levels == 0 or callable(batch):  # classes, functions and networks are no batches
+        return found
+    return found + [tensor for part in _attributes(batch) for tensor in held_tensors(part, levels=levels - 1)]
+
+
+def _attributes(thing: Any) -> list[Any]:
+    slots = [name for kind in type(thing).__mro__ for name in kind.__dict__.get("__slots__", ())]
+    return [*getattr(thing, "__dict__", {}).values(), *(getattr(thing, name) for name in slots if hasattr(thing, name))]
 
 
 def sample_count(batch: Any) -> int:

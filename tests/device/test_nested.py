@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
-from fastio.device.nested import map_tensors, sample_count, tensors
+from fastio.device.nested import held_tensors, map_tensors, sample_count, tensors
 
 
 class Pair(NamedTuple):
@@ -77,3 +77,22 @@ def test_a_packed_sequence_keeps_its_sizes() -> None:
 def test_sample_count(batch: Any, expected: int) -> None:
     """The first tensor's length."""
     assert expected == sample_count(batch)
+
+
+class Slotted:
+    """An object with slots, that holds another with attributes, that holds itself."""
+
+    __slots__ = ("inner", "number", "unset")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.number = 3
+        self.inner = SimpleNamespace(own=[tensor], name="a")
+        self.inner.inner = self.inner
+
+
+def test_tensors_that_an_object_holds() -> None:
+    """In attributes and slots, some levels deep; a network beside the batch is none of it."""
+    one, other = torch.ones(1), torch.ones(2)
+    batch = {"a": Slotted(one), "b": [other, "text"], "c": torch.nn.Linear(2, 2)}
+
+    assert {id(one), id(other)} == {id(each) for each in held_tensors(batch)}

@@ -145,6 +145,24 @@ def test_inference_and_training_in_turn() -> None:
     assert card.races == []
 
 
+class Bag:
+    """A user's own kind of batch, of which nobody knows the form."""
+
+    def __init__(self, batch: list[torch.Tensor]) -> None:
+        self.parts = {"batch": transformed(batch)}
+
+
+def test_a_batch_of_a_users_own_kind() -> None:
+    """Its tensors too are kept from the next batch until the consumer's stream has done with them."""
+    card = Card()
+    with card.simulated():
+        for number, bag in enumerate(delivered(card, RacedLane(card), "pageable", 2, transforms=[Bag])):
+            train(card, bag.parts["batch"], number)
+            del bag
+
+    assert card.races == []
+
+
 def races(kind: str, *, seed: int = 0, **options: Any) -> list[str]:
     """Of a consumer that asks for nothing and keeps nothing."""
     card = Card(seed)
