@@ -17,7 +17,7 @@ from fastio.converters.cut import cut
 from fastio.converters.probe import KIND_NAMES, image_problem, probe
 from fastio.converters.scan import Folder, shown
 from fastio.errors import SourceError
-from fastio.sampler import full_order
+from fastio.samplers.order import full_order
 from fastio.schema import COLUMN, IMAGE, Field, Schema
 from fastio.spans import Spans
 from fastio.store.base import SampleBatch

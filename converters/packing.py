@@ -10,7 +10,7 @@ import numpy as np
 from fastio.converters.raw import Raw
 from fastio.converters.transcode import KEPT, Transcode
 from fastio.errors import StoreCorrupt
-from fastio.mixing import WELL_MIXED, class_mixing
+from fastio.samplers.mixing import WELL_MIXED, class_mixing
 from fastio.schema import IMAGE
 from fastio.store import SampleStore
 
@@ -73,7 +73,7 @@ def is_lossless(pictures: Transcode | Raw) -> bool:
 
 
 def class_mixing_of(store: SampleStore) -> float | None:
-    """``fastio.mixing.class_mixing`` of a store, for batches of 256; None where there are no classes to mix."""
+    """``samplers.mixing.class_mixing`` of a store, for batches of 256; None where there are no classes to mix."""
     fields = store.schema.payload
     if not fields or "label" not in store.schema or store.schema["label"].shape or len(store) < 2:
         return None

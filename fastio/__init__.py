@@ -21,14 +21,14 @@ from fastio.errors import (
 )
 
 if TYPE_CHECKING:
-    from fastio.bucket_sampler import LengthBucketSampler
     from fastio.dataset import FastDataset
     from fastio.loader import FastLoader
     from fastio.measure.mock import MockLoader, MockTrainer
     from fastio.measure.step_timer import StepTimer
     from fastio.measure.verdict import StepShares, verdict
-    from fastio.pack_sampler import PackSampler
     from fastio.prefetch import DevicePrefetcher
+    from fastio.samplers.bucket import LengthBucketSampler
+    from fastio.samplers.pack import PackSampler
     from fastio.store import create_store, open_store
     from fastio.text_collate import ChunkCollate, PackCollate, PadCollate
 
@@ -69,9 +69,9 @@ _HOMES = {
     "FastDataset": "fastio.dataset",
     "FastLoader": "fastio.loader",
     "MockLoader": "fastio.measure.mock",
-    "LengthBucketSampler": "fastio.bucket_sampler",
+    "LengthBucketSampler": "fastio.samplers.bucket",
     "MockTrainer": "fastio.measure.mock",
-    "PackSampler": "fastio.pack_sampler",
+    "PackSampler": "fastio.samplers.pack",
     "StepShares": "fastio.measure.verdict",
     "StepTimer": "fastio.measure.step_timer",
     "create_store": "fastio.store",

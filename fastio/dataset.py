@@ -19,8 +19,8 @@ from fastio.collate import RowReader, label_values, one_by_one
 from fastio.errors import SchemaError
 from fastio.iterable import SequentialDataset
 from fastio.reading import Read, ShardFiles, reads_by_pread
+from fastio.samplers.share import Share
 from fastio.schema import IMAGE, TEXT, TOKENS
-from fastio.share import Share
 from fastio.spans import Spans
 from fastio.store import open_store
 from fastio.store.base import SampleStore

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from fastio.share import Share
+from fastio.samplers.share import Share
 
 __all__ = ["SequentialDataset"]
 

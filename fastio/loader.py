@@ -17,21 +17,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastio.batches import GIVEN_UP, Batches, BatchSampler, OrderSampler
 from fastio.dataset import FastDataset
 from fastio.device import Delivery, Numbered
 from fastio.device.lane import lane_to
-from fastio.epoch_sampler import ClosedBatchSampler, EpochSampler
 from fastio.errors import SampleError
 from fastio.loader_options import check_choices, check_decode, check_sampler, check_subclass, whole, whole_epoch
 from fastio.machine import available_cpus
 from fastio.metrics import LoaderStats
-from fastio.mixing import warn_if_sorted
 from fastio.producer import Cache, Made, Means, NativeProducer, OnError, check_cache, in_ram
 from fastio.producer.choose import CollateName, Decode, Layout, Quality, collate_of, fused_of, is_native, producer_of
 from fastio.ranges import WAIT, named_range
-from fastio.sampler import Division, Shuffle, Uneven
-from fastio.share import Share
+from fastio.samplers.batches import GIVEN_UP, Batches, BatchSampler, OrderSampler
+from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
+from fastio.samplers.mixing import warn_if_sorted
+from fastio.samplers.order import Division, Shuffle, Uneven
+from fastio.samplers.share import Share
 from fastio.text_collate import TokenCollate
 from fastio.thread_tuner import ThreadTuner
 from fastio.transforms.batch.recipe import AnyTransform, as_list, split
@@ -78,7 +78,7 @@ class FastLoader:
 
     * ``batch_sampler``: LengthBucketSampler, PackSampler or another ``BatchSampler``, in the place of ``batch_size``,
       ``shuffle``, ``drop_last`` and ``uneven``; ``rank`` and ``world_size`` are its own.
-    * ``shuffle``: False, True (see ``sampler.block_order``) or "full"; ``seed`` and epoch name the order.
+    * ``shuffle``: False, True (see ``samplers.order.block_order``) or "full"; ``seed`` and epoch name the order.
     * Each iteration is an epoch of its own: the counter moves on when its first batch is asked for, ``set_epoch``
       (or ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
     * ``rank`` and ``world_size`` as in ``rank_and_world``; ``uneven`` as in ``Division``: all ranks get equal batches.

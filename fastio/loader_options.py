@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
-from fastio.batches import BatchSampler
 from fastio.dataset import FastDataset
 from fastio.producer import OnError
-from fastio.sampler import Shuffle
+from fastio.samplers.batches import BatchSampler
+from fastio.samplers.order import Shuffle
 
 __all__ = ["check_choices", "check_decode", "check_sampler", "check_subclass", "whole", "whole_epoch"]
 
@@ -51,7 +51,7 @@ def check_sampler(
     if not isinstance(sampler, BatchSampler):
         raise TypeError(
             f"batch_sampler={type(sampler).__name__}: expected LengthBucketSampler, PackSampler or another with "
-            f"plan(epoch), count(epoch) and configuration(), see fastio.batches.BatchSampler"
+            f"plan(epoch), count(epoch) and configuration(), see fastio.samplers.batches.BatchSampler"
         )
     twice = [name for name, value in given.items() if value is not None]
     if twice:

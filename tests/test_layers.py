@@ -20,12 +20,8 @@ LAYERS = (
     {"loader_options"},
     {"device", "producer"},
     {"dataset", "transforms", "text_collate"},
-    {"token_reader"},
-    {"bucket_sampler", "pack_sampler"},
-    {"planned_sampler"},
-    {"epoch_sampler", "iterable", "mixing"},
-    {"batches"},
-    {"collate", "sampler", "share", "reading"},
+    {"iterable", "token_reader"},
+    {"collate", "samplers", "reading"},
     {"store", "codec"},
     {"schema", "spans", "metrics", "machine", "ranges", "thread_tuner"},
     {"errors", "units", "_native"},
@@ -116,7 +112,7 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
     }
     tools = ("batch", "bus", "folder", "grid", "points", "profiler", "training", "tune")
     measuring = {f"fastio.measure.{name}" for name in tools}
-    loading = {"fastio.dataset", "fastio.epoch_sampler", "fastio.iterable", "fastio.loader"}
+    loading = {"fastio.dataset", "fastio.samplers.epoch", "fastio.iterable", "fastio.loader"}
     adapters = {f"fastio.integrations.{name}" for name in ("factory", "lightning", "prepared", "transformers")}
     doctor = {f"fastio.doctor.{name}" for name in ("gather", "model", "probe", "session", "watch")}
     assert users <= {*loading, *adapters, *tensors, *measuring, *doctor}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Subset
 
 from fastio import FastDataset, FastLoader, SchemaError, open_store
-from fastio.sampler import Division, Shuffle, Uneven, epoch_order
+from fastio.samplers.order import Division, Shuffle, Uneven, epoch_order
 from fastio.schema import BYTES, RAW, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
 from tests.test_dataset import to_tensor

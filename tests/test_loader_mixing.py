@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fastio import FastDataset, FastLoader
-from fastio.sampler import Shuffle, full_order
+from fastio.samplers.order import Shuffle, full_order
 from tests.conftest import encode, pictures, write_store
 
 COUNT = 400

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
 from fastio.errors import SampleError, SchemaError
 from fastio.producer.choose import CollateName
-from fastio.sampler import Uneven
+from fastio.samplers.order import Uneven
 from fastio.schema import TEXT, TOKENS, Field
 from fastio.text_collate import ChunkCollate, PackCollate, PadCollate, TokenCollate, tensor_core_multiple
 from tests.conftest import SUFFIXES, write_store

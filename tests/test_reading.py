@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastio import FastDataset, FastLoader, SampleError, StoreError, reading
-from fastio.sampler import Shuffle
+from fastio.samplers.order import Shuffle
 from fastio.schema import RAW, Field
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.transforms import RandomCrop

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from fastio.batches import Batches
 from fastio.errors import SampleError
+from fastio.samplers.batches import Batches
 
 __all__ = ["Made", "Means", "OnError", "Producer", "UnderWay"]
 

@@ -7,11 +7,8 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from fastio.batches import BatchSampler
-from fastio.bucket_sampler import LengthBucketSampler
 from fastio.dataset import FastDataset
 from fastio.errors import SchemaError
-from fastio.pack_sampler import PackSampler
 from fastio.producer.base import Means, Producer
 from fastio.producer.device_decode import DeviceDecodeProducer
 from fastio.producer.gpu_decoder import decoder_on
@@ -19,6 +16,9 @@ from fastio.producer.native import NativeProducer
 from fastio.producer.plain import PlainProducer
 from fastio.producer.resident import ResidentProducer
 from fastio.producer.tokens import TokenProducer
+from fastio.samplers.batches import BatchSampler
+from fastio.samplers.bucket import LengthBucketSampler
+from fastio.samplers.pack import PackSampler
 from fastio.schema import IMAGE, RAW
 from fastio.text_collate import PackCollate, PadCollate, TokenCollate
 from fastio.transforms.fused import Fused

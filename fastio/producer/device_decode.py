@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
 from fastio import _native
-from fastio.batches import Batches
 from fastio.codec.jpeg_kind import is_for_gpu
 from fastio.collate import Shape, one_by_one
 from fastio.dataset import FastDataset
@@ -23,6 +22,7 @@ from fastio.producer.base import Made, Means
 from fastio.producer.gpu_decoder import DeviceDecoder
 from fastio.producer.native import PillowFinish
 from fastio.ranges import DECODE, named_range
+from fastio.samplers.batches import Batches
 from fastio.schema import IMAGE
 from fastio.spans import Spans
 from fastio.transforms.batch.canvas import run_plans, to_device

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
 from fastio import _native
-from fastio.batches import Batches
 from fastio.collate import Shape, is_uniform, one_by_one
 from fastio.dataset import FastDataset
 from fastio.errors import SchemaError
 from fastio.producer.base import Made, OnError
 from fastio.reading import Fetched
+from fastio.samplers.batches import Batches
 from fastio.spans import Spans
 from fastio.transforms.fused import Fused, Planned
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch.utils.data import default_collate
 
-from fastio.batches import Batches
 from fastio.dataset import FastDataset
 from fastio.errors import SampleError
 from fastio.producer.base import Made, OnError
+from fastio.samplers.batches import Batches
 from fastio.text_collate import TokenCollate, count_tokens
 
 __all__ = ["PlainProducer"]

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
-from fastio.batches import Batches
 from fastio.collate import Shape, one_by_one
 from fastio.dataset import FastDataset
 from fastio.errors import SchemaError
 from fastio.machine import available_memory
 from fastio.producer.base import Made, OnError
 from fastio.producer.native import NativeProducer
+from fastio.samplers.batches import Batches
 from fastio.store.memory import MemoryStore
 
 __all__ = ["Cache", "ResidentProducer", "check_cache", "in_ram"]

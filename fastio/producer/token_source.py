@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.batches import Batches
 from fastio.dataset import FastDataset
 from fastio.reading import Fetched
+from fastio.samplers.batches import Batches
 from fastio.spans import Spans
 
 __all__ = ["Coming", "Located", "TokenSource"]

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
 from fastio import _native
-from fastio.batches import Batches
 from fastio.collate import one_by_one
 from fastio.dataset import FastDataset
 from fastio.errors import SampleError
 from fastio.producer.base import Made, OnError
 from fastio.producer.token_source import Coming, Located, TokenSource
+from fastio.samplers.batches import Batches
 from fastio.spans import Spans
 from fastio.text_collate import Batch, Flat, Layout, TokenCollate
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastio.mixing import WELL_MIXED
 from fastio.report.page import Bar, Bars, Code, Mark, Page, Part, Pictures, Prose, Section, Table
+from fastio.samplers.mixing import WELL_MIXED
 from fastio.units import number, size
 
 __all__ = ["store_page"]

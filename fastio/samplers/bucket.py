@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
-from fastio.batches import Batches
-from fastio.planned_sampler import PlannedSampler
-from fastio.sampler import Division, Uneven
+from fastio.samplers.batches import Batches
+from fastio.samplers.order import Division, Uneven
+from fastio.samplers.planned import PlannedSampler
 
 __all__ = ["LengthBucketSampler"]
 

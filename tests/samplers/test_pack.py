@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastio.pack_sampler import PackSampler
-from fastio.sampler import Uneven
-from tests.test_bucket_sampler import WORLDS, batches_of, long_tailed
+from fastio.samplers.order import Uneven
+from fastio.samplers.pack import PackSampler
+from tests.samplers.test_bucket import WORLDS, batches_of, long_tailed
 
 lengths_of = st.lists(st.integers(0, 50), max_size=80).map(lambda values: np.array(values, np.int64))
 rules = st.fixed_dictionaries(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
-from fastio.share import Share
+from fastio.samplers.share import Share
 from tests.conftest import encode, pictures, write_store
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from fastio.batches import Batches
-from fastio.bucket_sampler import LengthBucketSampler
-from fastio.sampler import Uneven
+from fastio.samplers.batches import Batches
+from fastio.samplers.bucket import LengthBucketSampler
+from fastio.samplers.order import Uneven
 
 WORLDS = (1, 2, 3, 8)
 

@@ -8,8 +8,8 @@ from math import exp, lgamma
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.batches import Batches
-from fastio.sampler import epoch_order
+from fastio.samplers.batches import Batches
+from fastio.samplers.order import epoch_order
 
 __all__ = ["WELL_MIXED", "batch_mixing", "class_mixing", "warn_if_sorted"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastio.sampler import Division, Shuffle, Uneven, block_order, epoch_order, full_order
+from fastio.samplers.order import Division, Shuffle, Uneven, block_order, epoch_order, full_order
 
 SHUFFLES: tuple[Shuffle, ...] = (False, True, "full")
 

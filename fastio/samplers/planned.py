@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
-from fastio.batches import GIVEN_UP, Batches
-from fastio.share import Share, check_resumed_epoch
+from fastio.samplers.batches import GIVEN_UP, Batches
+from fastio.samplers.share import Share, check_resumed_epoch
 
 __all__ = ["PlannedSampler"]
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.sampler import Division, Shuffle, epoch_order
+from fastio.samplers.order import Division, Shuffle, epoch_order
 
 __all__ = ["GIVEN_UP", "BatchSampler", "Batches", "OrderSampler"]
 

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from torch.utils.data import Dataset, DistributedSampler
 
-from fastio.batches import Batches
-from fastio.share import Share
+from fastio.samplers.batches import Batches
+from fastio.samplers.share import Share
 
 __all__ = ["ClosedBatchSampler", "EpochSampler"]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastio.mixing import WELL_MIXED, batch_mixing, class_mixing
-from fastio.sampler import full_order
+from fastio.samplers.mixing import WELL_MIXED, batch_mixing, class_mixing
+from fastio.samplers.order import full_order
 
 PHOTO = 110_000  # bytes
 
