@@ -82,6 +82,7 @@ def accelerate_resumed(store: Path, folder: Path) -> list[list[list[int]]]:
     running = iter(first)
     seen += [labels.tolist() for _, labels in islice(running, 2)]
     accelerator.save_state(str(folder / "accelerate"))
+    accelerator.wait_for_everyone()  # rank 0 has written the state
     accelerator._dataloaders = [second]
     accelerator.load_state(str(folder / "accelerate"))
     return [expected, seen + _batches(second) + _batches(second)]

@@ -48,8 +48,8 @@ def seen(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str
         with log:
             processes.append(subprocess.Popen(command, env=environment, cwd=TOP, stdout=log, stderr=log))
     try:
-        for rank, process in enumerate(processes):
-            assert process.wait(timeout=280) == 0, (folder / f"{rank}.log").read_text()
+        ended = [process.wait(timeout=280) for process in processes]
+        assert ended == [0, 0], "".join((folder / f"{rank}.log").read_text() for rank in range(2))
     finally:
         for process in processes:
             process.kill()
