@@ -99,7 +99,7 @@ def shown(key: str) -> str:
 
 
 def is_utf8(key: str) -> bool:
-    """Whether a file name is text: Python has surrogates for bytes that are not."""
+    """Whether a name is text: Python has surrogates for bytes that are not, and for halves of characters."""
     return key.isascii() or not any("\ud800" <= c <= "\udfff" for c in key)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fastio.converters.labels import WHOLE
+from fastio.converters.scan import is_utf8
 from fastio.errors import SourceError
 
 __all__ = ["TableLabels"]
@@ -32,7 +33,7 @@ class TableLabels:
         """Look at every label once, with the key of its row; SourceError for numbers and names at once."""
         for key, label in labels:
             if isinstance(label, str):
-                if label and label not in self._names and _is_text(label):
+                if label and label not in self._names and is_utf8(label):
                     self._names.add(label)
                     self._first.setdefault("name", f"{key} has {label!r:.60}")
             elif isinstance(label, int) or (isinstance(label, float) and label.is_integer()):
@@ -71,22 +72,13 @@ class TableLabels:
             if not self.is_typed and WHOLE.match(label):
                 label = int(label.partition(".")[0])
             else:
-                why = "is none of the classes" if _is_text(label) else "is no text"
+                why = "is none of the classes" if is_utf8(label) else "is no text"
                 return f"has the label {label!r:.60}, which {why}"
         if not isinstance(label, int):
             return f"has the label {label!r:.60}, expected a whole number or a name"
         if self.known is not None and not 0 <= label < len(self.known):
             return f"has the label {label}, expected 0 to {len(self.known) - 1}"
         return int(label) if label in _INT64 else f"has the label {label}, which does not fit in 64 bits"
-
-
-def _is_text(name: str) -> bool:
-    """Whether a name holds no surrogates: bytes that are no UTF-8, or halves of characters."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _mixed(number: str, name: str) -> str:

@@ -12,6 +12,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 __all__ = ["held_tensors", "map_tensors", "sample_count", "tensors"]
 
+# Batches may hold thousands of these: captions, keys, boxes. To ask whether each is a mapping takes most of the time.
+_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
+
 
 def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> Any:
     """
@@ -21,6 +24,8 @@ def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], batch: Any) ->
     """
     if isinstance(batch, torch.Tensor):
         return function(batch)
+    if type(batch) in _PLAIN:
+        return batch
     if isinstance(batch, PackedSequence):
         data, sizes, *orders = batch
         return PackedSequence(function(data), sizes, *(None if order is None else function(order) for order in orders))
@@ -55,6 +60,8 @@ def held_tensors(batch: Any, *, levels: int = 2) -> list[torch.Tensor]:
     """
     if isinstance(batch, torch.Tensor):
         return [batch]
+    if type(batch) in _PLAIN:
+        return []
     parts: list[Any] = []
     if isinstance(batch, Mapping):
         parts += batch.values()

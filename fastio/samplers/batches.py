@@ -74,7 +74,7 @@ class BatchSampler(Protocol):
 
 
 class OrderSampler:
-    """Batches of equal size from the order of an epoch, see ``sampler``; ``sizes`` gives the bytes of all samples."""
+    """Batches of equal size from the order of an epoch, see ``order``; ``sizes`` gives the bytes of all samples."""
 
     def __init__(
         self,
