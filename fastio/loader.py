@@ -21,16 +21,17 @@ from fastio.dataset import FastDataset
 from fastio.device import Delivery, Numbered
 from fastio.device.lane import lane_to
 from fastio.errors import SampleError
-from fastio.loader_options import check_choices, check_decode, check_sampler, check_subclass, whole, whole_epoch
+from fastio.loader_options import check_choices, check_decode, check_sampler, check_subclass
 from fastio.machine import available_cpus
 from fastio.metrics import LoaderStats
 from fastio.producer import Cache, Made, Means, NativeProducer, OnError, check_cache, in_ram
 from fastio.producer.choose import CollateName, Decode, Layout, Quality, collate_of, fused_of, is_native, producer_of
 from fastio.ranges import WAIT, named_range
-from fastio.samplers.batches import GIVEN_UP, Batches, BatchSampler, OrderSampler
+from fastio.samplers.batches import Batches, BatchSampler, OrderSampler
 from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
 from fastio.samplers.mixing import warn_if_sorted
 from fastio.samplers.order import Division, Shuffle, Uneven
+from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
 from fastio.samplers.share import Share
 from fastio.text_collate import TokenCollate
 from fastio.thread_tuner import ThreadTuner
@@ -357,16 +358,7 @@ class FastLoader:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on at that batch. ValueError, naming what differs, for another configuration."""
-        expected = {"version": _STATE_VERSION, **self._configuration()}
-        differences = [
-            f"{name} is {state.get(name)!r} in the state and {value!r} here"
-            for name, value in expected.items()
-            if state.get(name) != value or type(state.get(name)) is not type(value)
-        ]
-        if differences:
-            raise ValueError(
-                f"the state belongs to another loader: {'; '.join(differences)}; build the loader as it was"
-            )
+        check_state(state, {"version": _STATE_VERSION, **self._configuration()}, owner="loader")
         epoch = whole_epoch(state.get("epoch", -1))
         count = self._sampler.count(epoch)
         batch = whole("batch", state.get("batch", -1), f"0 to {count} in the state", least=0, below=count + 1)

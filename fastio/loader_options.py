@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
@@ -12,7 +11,7 @@ from fastio.producer import OnError
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.order import Shuffle
 
-__all__ = ["check_choices", "check_decode", "check_sampler", "check_subclass", "whole", "whole_epoch"]
+__all__ = ["check_choices", "check_decode", "check_sampler", "check_subclass"]
 
 
 def check_choices(dataset: object, *, shuffle: object, on_error: object) -> None:
@@ -67,17 +66,6 @@ def check_sampler(
         raise ValueError(f"{dataset.store.path}: {len(dataset)} samples, but the batch_sampler plans {samples}")
 
 
-def whole(name: str, number: int | None, expected: str, *, least: int, below: int = 1 << 63) -> int:
-    """The number as Python's int, of numpy's integers too; ValueError for any other number."""
-    try:
-        found = least - 1 if number is None else operator.index(number)
-    except TypeError:
-        found = least - 1
-    if not least <= found < below:
-        raise ValueError(f"{name}={number!r}: expected {expected}")
-    return found
-
-
 def check_subclass(dataset: FastDataset, *, shuffle: Shuffle, on_error: OnError) -> None:
     """ValueError where the loader would take the store's samples for those that a subclass makes of them."""
     path, kind = dataset.store.path, type(dataset)
@@ -92,7 +80,3 @@ def check_subclass(dataset: FastDataset, *, shuffle: Shuffle, on_error: OnError)
             f"{path}: shuffle=True goes by the places of the store's {len(dataset.store)} samples, but "
             f"{kind.__name__} has {len(dataset)}; use shuffle='full'"
         )
-
-
-def whole_epoch(epoch: int) -> int:
-    return whole("epoch", epoch, "0 <= epoch < 2**32", least=0, below=1 << 32)

@@ -9,35 +9,19 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.data import Sampler
 from tqdm import tqdm
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler
-from fastio.schema import RAW, Field
-from tests.conftest import write_store
-
-COUNT = 23
+from tests.numbered import COUNT, loader_of, taken, write_numbers
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> FastDataset:
     """Samples that are their own index, with the index as label too."""
-    path = tmp_path_factory.mktemp("dropin") / "a.h5"
-    values = [np.int32(index).tobytes() for index in range(COUNT)]
-    return FastDataset(write_store(path, values, np.arange(COUNT), field=Field("number", RAW, "<i4", ())))
-
-
-def loader_of(dataset: FastDataset, **options: Any) -> FastLoader:
-    """Six batches an epoch, in another order each time."""
-    return FastLoader(dataset, **{"batch_size": 4, "shuffle": "full", "threads": 1, **options})
-
-
-def taken(batches: Any) -> list[list[int]]:
-    """The indices of each batch."""
-    return [values.tolist() for values, _ in batches]
+    return write_numbers(tmp_path_factory.mktemp("dropin") / "a.h5")
 
 
 def epochs_of(dataset: FastDataset, count: int) -> list[list[list[int]]]:

@@ -13,28 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler
-from fastio.schema import RAW, Field
 from tests.conftest import write_store
-
-COUNT = 23
+from tests.numbered import COUNT, loader_of, taken, write_numbers
 
 
 @pytest.fixture(scope="module")
 def numbered(tmp_path_factory: pytest.TempPathFactory) -> FastDataset:
     """Samples that are their own index, of 4 bytes."""
-    path = tmp_path_factory.mktemp("numbered") / "a.h5"
-    values = [np.int32(index).tobytes() for index in range(COUNT)]
-    return FastDataset(write_store(path, values, np.arange(COUNT), field=Field("number", RAW, "<i4", ())))
-
-
-def loader_of(dataset: FastDataset, **options: Any) -> FastLoader:
-    """A loader with a batch size that leaves a short last batch."""
-    return FastLoader(dataset, **{"batch_size": 4, "shuffle": "full", "threads": 1, **options})
-
-
-def taken(batches: Any) -> list[list[int]]:
-    """The indices of each batch."""
-    return [values.tolist() for values, _ in batches]
+    return write_numbers(tmp_path_factory.mktemp("numbered") / "a.h5")
 
 
 def test_every_iteration_is_another_epoch(numbered: FastDataset) -> None:

@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 
 from fastio.samplers.order import Division, Shuffle, epoch_order
 
-__all__ = ["GIVEN_UP", "BatchSampler", "Batches", "OrderSampler"]
-
-# What a log says where set_epoch names another epoch than a loaded state: who, the epoch named, batch and epoch loaded.
-GIVEN_UP = "%s: set_epoch(%d) gives up the loaded position, batch %d of epoch %d: what is left of that will not come"
+__all__ = ["BatchSampler", "Batches", "OrderSampler"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
-from fastio.samplers.batches import GIVEN_UP, Batches
+from fastio.samplers.batches import Batches
+from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
 from fastio.samplers.share import Share, check_resumed_epoch
 
 __all__ = ["PlannedSampler"]
@@ -95,10 +95,11 @@ class PlannedSampler(ABC):
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; naming the epoch of a loaded state keeps the position within it."""
-        if operator.index(epoch) != self._next[0]:
+        epoch = whole_epoch(epoch)
+        if epoch != self._next[0]:
             if self._next[1]:
                 log.warning(GIVEN_UP, type(self).__name__, epoch, self._next[1], self._next[0])
-            self._next = _checked_epoch(epoch), 0
+            self._next = epoch, 0
             self._forget()
 
     def state_dict(self) -> dict[str, Any]:
@@ -108,23 +109,16 @@ class PlannedSampler(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on at that batch. ValueError, naming what differs, for another sampler's."""
-        expected = {"version": _STATE_VERSION, **self.configuration()}
-        differences = [
-            f"{name} is {state.get(name)!r} in the state and {value!r} here"
-            for name, value in expected.items()
-            if state.get(name) != value
-        ]
-        if differences:
-            raise ValueError(f"the state belongs to another sampler: {'; '.join(differences)}")
-        epoch, batch = _checked_epoch(state.get("epoch", -1)), operator.index(state.get("batch", -1))
-        if not 0 <= batch <= self.count(epoch):
-            raise ValueError(f"batch={batch}: expected 0 to {self.count(epoch)} in the state")
+        check_state(state, {"version": _STATE_VERSION, **self.configuration()}, owner="sampler")
+        epoch = whole_epoch(state.get("epoch", -1))
+        count = self.count(epoch)
+        batch = whole("batch", state.get("batch", -1), f"0 to {count} in the state", least=0, below=count + 1)
         self._next = epoch, batch
         self._forget()
 
     def configuration(self) -> dict[str, Any]:
         """What must be equal for a batch's number to mean the same samples."""
-        return {
+        found = {
             "sampler": type(self).__name__,
             "samples": len(self._lengths),
             "lengths_crc32": self._checksum,
@@ -132,6 +126,7 @@ class PlannedSampler(ABC):
             "world_size": self.world_size,
             **self._rules(),
         }
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
     def _shuffled(self, count: int, epoch: int) -> NDArray[np.int64]:
         """The numbers below ``count`` in the random order of an epoch."""
@@ -156,10 +151,3 @@ def _as_lengths(lengths: ArrayLike) -> NDArray[np.int32]:
     if array.size and not (array.min() >= 0 and array.max() <= _LONGEST):
         raise ValueError(f"lengths go from {array.min()} to {array.max()}: expected 0 to {_LONGEST}")
     return np.ascontiguousarray(array, np.int32)
-
-
-def _checked_epoch(epoch: int) -> int:
-    epoch = operator.index(epoch)
-    if not 0 <= epoch < 1 << 32:
-        raise ValueError(f"epoch={epoch}: expected 0 <= epoch < 2**32")
-    return epoch

@@ -10,17 +10,8 @@ from click.testing import CliRunner
 from PIL import Image
 
 from fastio.cli import cli
+from tests.cli.tiny_training import SCRIPT
 
-SCRIPT = """
-import torch
-model = torch.nn.Linear(2, 1)
-optimizer = torch.optim.SGD(model.parameters())
-def step(batch):
-    model(batch).sum().backward()
-    optimizer.step()
-def pair():
-    return [torch.ones(4, 2)] * 3, step
-"""
 SHORT = ("--seconds", "0.1")
 # What is read on top of the page to the command that writes it; DATA is a store.
 COMMANDS = {

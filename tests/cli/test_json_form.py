@@ -14,18 +14,9 @@ from click.testing import CliRunner
 from fastio import StepTimer
 from fastio.cli import cli
 from fastio.cli.json_form import form
+from tests.cli.tiny_training import SCRIPT
 
 GUIDE = Path(__file__).parents[2] / "fastio" / "guide" / "json.md"
-SCRIPT = """
-import torch
-model = torch.nn.Linear(2, 1)
-optimizer = torch.optim.SGD(model.parameters())
-def step(batch):
-    model(batch).sum().backward()
-    optimizer.step()
-def pair():
-    return [torch.ones(4, 2)] * 3, step
-"""
 SHORT = ("--seconds", "0.1")
 TINY = ("--batch-size", "1", "--steps", "2")
 # Format to the command that prints it, without DATA, a store.

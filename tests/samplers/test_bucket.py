@@ -241,3 +241,24 @@ def test_nonsense_is_refused(lengths: Any, options: dict[str, Any], words: str) 
 def test_no_samples(size: dict[str, int]) -> None:
     """No samples make no batches."""
     assert list(LengthBucketSampler([], **size)) == []
+
+
+def test_states_of_numpys_numbers_are_plain() -> None:
+    """A state goes through JSON and back, whoever counted batch size and seed."""
+    lengths = np.arange(1, 30)
+    saving = LengthBucketSampler(lengths, batch_size=np.int64(4), seed=np.int64(3))
+    state = json.loads(json.dumps(saving.state_dict()))
+    resuming = LengthBucketSampler(lengths, batch_size=4, seed=3)
+    resuming.load_state_dict({**state, "batch": 2})
+
+    assert list(saving)[2:] == list(resuming)
+
+
+@pytest.mark.parametrize("name", ["seed", "shuffle"])
+def test_states_of_another_sampler_are_refused_by_kind_too(name: str) -> None:
+    """True is no seed, and 1 no answer to a question."""
+    sampler = LengthBucketSampler(np.arange(1, 30), batch_size=4, seed=1)
+    state = sampler.state_dict()
+
+    with pytest.raises(ValueError, match=rf"another sampler: {name} is"):
+        sampler.load_state_dict({**state, name: {"seed": True, "shuffle": 1}[name]})
