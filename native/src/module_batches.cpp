@@ -63,10 +63,10 @@ PyJob checksum(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
 PyJob probe_images(
     BuffersHandle buffers, const Int32s& shard, const Int64s& starts, const Int64s& sizes,
     const nb::ndarray<std::int32_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>& out,
-    const PoolHandle& pool) {
+    const PoolHandle& pool, bool verify) {
   auto spans = resolve(buffers, shard, starts, sizes);
   expect_length("out", out.shape(0), starts.size());
-  return begin(fastio::probe_task(std::move(spans), out.data()), {starts.size(), 16}, pool,
+  return begin(fastio::probe_task(std::move(spans), verify, out.data()), {starts.size(), 16}, pool,
                keep(nb::borrow(buffers), out));
 }
 
@@ -216,10 +216,13 @@ void bind_batches(nb::module_& m) {
         nb::sig("def checksum(" SPANS "out: NDArray[np.uint32], " POOL_TO_JOB),
         "Write each span's CRC-32 to ``out[i]``.");
   m.def("probe_images", &probe_images, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "out"_a.noconvert(), "pool"_a = nb::none(),
-        nb::sig("def probe_images(" SPANS "out: NDArray[np.int32], " POOL_TO_JOB),
+        "sizes"_a.noconvert(), "out"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
+        "verify"_a = false,
+        nb::sig("def probe_images(" SPANS "out: NDArray[np.int32], pool: ThreadPool | None = None, "
+                "*, verify: bool = False) -> Job"),
         "Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, kind\n"
-        "(0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM).");
+        "(0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM). ``verify`` also\n"
+        "compares the CRC of every chunk of a PNG: BAD_CHECKSUM where one differs.");
   m.def("decode_images", &decode_images, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
         "sizes"_a.noconvert(), "checksums"_a.noconvert().none(), "out"_a.noconvert(),
         "status"_a.noconvert(), "pool"_a = nb::none(),

@@ -111,7 +111,7 @@ class TranscodeTask final : public Task {
     if (!worker.transformer.begin(plan, options, 1)) return Status::no_memory;
     const JpegPart part{box_of(plan), worker.transformer.region(), picture.channels, 1, {}};
     PixelView pixels{};
-    const Status status = decode_part(worker, file, part, /*verify_crc=*/true, pixels);
+    const Status status = decode_part(worker, file, part, /*verify_data=*/true, pixels);
     if (status != Status::ok) return status;
     picture.data = worker.resized.reserve(picture.height * picture.row_bytes());
     if (picture.data == nullptr) return Status::no_memory;
