@@ -144,7 +144,7 @@ class FileSource:
             i: read_problem(int(status[i]), int(errno[i])) for i in np.flatnonzero(status).tolist()
         }
         good = np.flatnonzero(status == _native.OK)
-        seen = probe(Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good]))
+        seen = probe(Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good]), verify=True)
         shapes[good] = seen[:, 1:4]
         odd = (seen[:, 0] != _native.OK) | (seen[:, 4] != self.kinds[part][good])
         for row in np.flatnonzero(odd):

@@ -134,7 +134,7 @@ class TarSource:
         problems: dict[int, str] = {}
         for field in self.schema.payload:
             if field.codec == IMAGE:
-                seen = probe(spans[field.name])
+                seen = probe(spans[field.name], verify=True)
                 shapes[field.name] = np.ascontiguousarray(seen[:, 1:4])
                 problems |= {int(i): image_problem(seen[i]) for i in np.flatnonzero(seen[:, 0] != _native.OK)}
         for name, part in spans.items():

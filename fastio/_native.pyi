@@ -32,6 +32,8 @@ CHANGED: int = 8
 
 FAILED: int = 9
 
+TOO_LARGE: int = 11
+
 class Buffers:
     """Read-only byte buffers that spans point into; keeps them alive."""
 
@@ -142,10 +144,11 @@ def pick_spans(ends: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArra
 def checksum(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: NDArray[np.uint32], pool: ThreadPool | None = None) -> Job:
     """Write each span's CRC-32 to ``out[i]``."""
 
-def probe_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
+def probe_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = False) -> Job:
     """
     Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, kind
-    (0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM).
+    (0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM). ``verify`` also
+    compares the CRC of every chunk of a PNG: BAD_CHECKSUM where one differs.
     """
 
 def decode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
@@ -235,7 +238,7 @@ class PictureFunction:
 
     def __init__(self, address: int, owner: object) -> None: ...
 
-def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None) -> Job:
+def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None, max_pixels: int | None = None) -> Job:
     """
     Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.
 
@@ -250,7 +253,8 @@ def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArr
     BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is
     seen by ``checksums`` only. ``intervals`` are the spans of where each JPEG's restart
     intervals 8, 16, ... begin, uint32 within the file; they need not be true.
-    ``function`` is called with each picture, and its row of ``numbers`` (n, k).
+    ``function`` is called with each picture, and its row of ``numbers`` (n, k). A picture
+    whose header announces more than ``max_pixels`` is TOO_LARGE.
     """
 
 def gather_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, height: int, width: int) -> Job:

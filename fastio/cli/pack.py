@@ -9,6 +9,7 @@ import click
 from fastio.cli.group import Sections
 from fastio.cli.pack_text import packs_text
 from fastio.cli.picture_options import PictureArguments, picture_options
+from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.screen import SIZE, counted, meter, number, per_second, printable, problem_table, size
 from fastio.cli.text_options import TEXT_LAYOUTS, TextArguments
 
@@ -43,6 +44,7 @@ __all__ = ["pack"]
     help="Bytes a shard, for OUT such as train-%06d.tar: 500MB, 1GB.  [default: 1GiB]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT where it exists.")
+@max_pixels_option
 @packs_text
 @picture_options
 def pack(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.screen import counted, meter, problem_table, size
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = ["verify"]
     help="How SRC is laid out.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Threads.  [default: the CPUs at hand]")
+@max_pixels_option
 @click.option("--json", "as_json", is_flag=True, help="The report for machines.")
 @click.pass_context
 def verify(
