@@ -7,7 +7,7 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench bench-peers wheel native-test clean
+.PHONY: help setup demo test test-more lint format bench bench-peers wheel native-test clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,15 @@ demo: $(VENV)/fastio ## Make 10,000 PNGs, pack them into three formats, compare 
 test: native-test ## Run the whole test suite
 	tests/install_browser.sh
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+ROUNDS ?= 10
+test-more: setup ## Run the property tests with fresh examples, ROUNDS times; a failure names the seed to repeat
+	@for round in $$(seq $(ROUNDS)); do \
+	    seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
+	    echo "round $$round: --hypothesis-profile fresh --hypothesis-seed $$seed"; \
+	    $(BIN)/python -m pytest -q -n auto --dist worksteal -m hypothesis \
+	        --hypothesis-profile fresh --hypothesis-seed $$seed || exit 1; \
+	done
 
 native-test: setup ## Build the C++ core without Python under ASan and UBSan, run its tests
 	$(BIN)/cmake -S native -B build/native -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
