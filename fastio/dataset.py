@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import Dataset
 
+from fastio._native import Buffers
 from fastio.collate import RowReader, label_values, one_by_one
-from fastio.errors import SchemaError
+from fastio.errors import SampleError, SchemaError
 from fastio.iterable import SequentialDataset
+from fastio.picture import LazyPicture, StoredPicture
 from fastio.reading import Read, ShardFiles, reads_by_pread
 from fastio.samplers.share import Share
 from fastio.schema import IMAGE, TEXT, TOKENS
@@ -29,6 +31,7 @@ from fastio.token_reader import TokenReader, read_text, stored_lengths
 __all__ = ["FastDataset"]
 
 _LABEL = "label"
+_EAGER_PIXELS = 64 * 64  # pictures up to here are decoded a batch at a time: waiting would cost more than it saves
 _MAX_POSITION = 65_535  # labels without names up to here are taken for positions in a list of classes
 
 
@@ -117,13 +120,35 @@ class FastDataset(Dataset[Any]):
             return list(read_text(reader, indices, spans, verify=self.verify))
         if not reader.has_rows:
             return [reader.encoded(indices, spans, position, verify=self.verify) for position in range(len(indices))]
-        values: list[Any] = [None] * len(indices)
+        return self._pictures(indices, spans) if reader.is_picture else self._rows(indices, spans)
+
+    def _rows(self, indices: NDArray[np.int64], spans: Spans) -> list[Any]:
+        reader = self.reader
+        return list(reader.read(indices, spans, reader.shapes(indices, spans), verify=self.verify))
+
+    def _pictures(self, indices: NDArray[np.int64], spans: Spans) -> list[LazyPicture]:
+        """Pictures that wait, but for small ones, which are decoded here by one native call for each size."""
+        reader = self.reader
         shapes = reader.shapes(indices, spans)
-        for positions in _groups(shapes):
+        sources = [
+            StoredPicture(reader, index, self._own(spans.part(position, position + 1)), shape, verify=self.verify)
+            for position, (index, shape) in enumerate(zip(indices.tolist(), shapes.tolist(), strict=True))
+        ]
+        small = np.flatnonzero(shapes[:, 0] * shapes[:, 1] <= _EAGER_PIXELS)  # bad headers have no pixels at all
+        decoded: dict[int, NDArray[np.uint8]] = {}
+        for group in _groups(shapes[small]):
+            positions = small[group]
             rows = reader.read(indices[positions], spans.at(positions), shapes[positions], verify=self.verify)
-            for position, row in zip(positions.tolist(), rows, strict=True):
-                values[position] = _picture(row) if reader.is_picture else row
-        return values
+            # Each in memory of its own, so that a picture that is kept does not keep its batch.
+            decoded.update(zip(positions.tolist(), map(np.copy, rows), strict=True))
+        return [LazyPicture.of(source, decoded.get(position)) for position, source in enumerate(sources)]
+
+    def _own(self, spans: Spans) -> Spans:
+        """One value, where it lies for as long as somebody looks at it; without the values that were read with it."""
+        if self.files is None:
+            return spans
+        memory = Buffers([spans.view(0).copy()] * len(self.store.shard_paths))
+        return Spans(memory, spans.shard, np.zeros(1, np.int64), spans.sizes, spans.checksums, spans.intervals)
 
     def _spans(self, indices: NDArray[np.int64]) -> tuple[Spans, NDArray[np.int32] | None]:
         """Where the values lie, and the status of each where some cannot be read."""
@@ -139,7 +164,8 @@ class FastDataset(Dataset[Any]):
             return value, label if self.target_transform is None else self.target_transform(label)
         except Exception as exc:
             # The transform is the user's: the exception stays as it is, and learns which sample it was.
-            exc.add_note(f"in the transform of {self.store.path}[{index}] ({self.store.keys([index])[0]!r})")
+            if not (isinstance(exc, SampleError) and exc.index == index):  # which says so itself
+                exc.add_note(f"in the transform of {self.store.path}[{index}] ({self.store.keys([index])[0]!r})")
             raise
 
     def blank(self, index: int) -> Any:

@@ -20,7 +20,7 @@ LAYERS = (
     {"loader_options"},
     {"device", "producer"},
     {"dataset", "transforms", "text_collate"},
-    {"iterable", "token_reader"},
+    {"iterable", "picture", "token_reader"},
     {"collate", "samplers", "reading"},
     {"store", "codec"},
     {"schema", "spans", "metrics", "machine", "ranges", "thread_tuner"},
