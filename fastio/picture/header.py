@@ -15,6 +15,7 @@ __all__ = ["Header", "read_header"]
 Info = dict[str | tuple[int, int], Any]
 
 _PNG = b"\x89PNG\r\n\x1a\n"
+_INTERLACE = 28  # where a PNG says whether it is interlaced
 
 
 class Header(NamedTuple):
@@ -30,21 +31,29 @@ def read_header(data: NDArray[np.uint8], mode: str) -> Header:
 
     Raises what Pillow raises for bytes that it does not take for a picture.
     """
+    chunks = _chunks(data)
+    if chunks is not None and set(chunks[1:]) == {b"IDAT", b"IEND"} and not data[_INTERLACE]:
+        return Header("PNG", {})  # as most small PNGs, for which asking Pillow takes longer than decoding
     with Image.open(io.BytesIO(data.data)) as picture:
-        if "transparency" in picture.info or _has_chunks_behind_pixels(data):
-            return Header(picture.format, picture.convert(mode).info)
-        return Header(picture.format, picture.info)
+        is_complete = picture.format == "JPEG" or (chunks is not None and not _is_text_behind_pixels(chunks))
+        if is_complete and "transparency" not in picture.info:
+            return Header(picture.format, picture.info)
+        return Header(picture.format, picture.convert(mode).info)  # decoding and converting add to it
 
 
-def _has_chunks_behind_pixels(data: NDArray[np.uint8]) -> bool:
-    """Whether this is a PNG with text or EXIF behind its pixels, which Pillow reads when it decodes."""
+def _chunks(data: NDArray[np.uint8]) -> list[bytes] | None:
+    """The names of a PNG's chunks; None for another format."""
     if data[: len(_PNG)].tobytes() != _PNG:
-        return False
-    view, offset, has_pixels = data.data, len(_PNG), False
+        return None
+    view, offset, chunks = data.data, len(_PNG), []
     while offset + 8 <= len(view):
-        size, kind = struct.unpack_from(">I4s", view, offset)
-        if has_pixels and kind not in (b"IDAT", b"IEND"):
-            return True
-        has_pixels = has_pixels or kind == b"IDAT"
+        size, name = struct.unpack_from(">I4s", view, offset)
+        chunks.append(name)
         offset += size + 12  # length, name and CRC
-    return False
+    return chunks
+
+
+def _is_text_behind_pixels(chunks: list[bytes]) -> bool:
+    """Whether there are chunks that Pillow reads only when it decodes: text or EXIF behind the pixels."""
+    last = len(chunks) - 1 - chunks[::-1].index(b"IDAT") if b"IDAT" in chunks else 0
+    return any(name != b"IEND" for name in chunks[last + 1 :])

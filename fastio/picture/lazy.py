@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, SupportsInt
@@ -176,7 +175,7 @@ class LazyPicture(Image.Image):
             return
         resized = self.resize(*wish.arguments)
         if isinstance(resized, LazyPicture):
-            self._source, self._pending = resized._source, resized._pending
+            self._source, self._pending, self._core = resized._source, resized._pending, resized._core
         else:
             self._core = resized.im
         self._size = resized.size
@@ -195,7 +194,7 @@ class LazyPicture(Image.Image):
         return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return copyreg.__newobj__, (Image.Image,), self.__getstate__()  # type: ignore[attr-defined]
+        return Image.Image, (), self.__getstate__()
 
     def __eq__(self, other: object) -> bool:
         if type(other) not in (LazyPicture, Image.Image):
