@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +21,12 @@ from fastio.doctor.facts import (
     ModelFacts,
     StepFacts,
     TraceFacts,
+    TransformFacts,
+    WaitFacts,
 )
 from fastio.doctor.probe import CAN_WATCH, BatchCost, read_costs
 from fastio.doctor.session import Seen
+from fastio.doctor.wait_sampler import Wait
 from fastio.doctor.watch import LoaderWatch
 from fastio.loader import FastLoader
 from fastio.machine import available_cpus
@@ -28,6 +35,8 @@ from fastio.measure.trace import StepBreakdown
 from fastio.prefetch import DevicePrefetcher
 
 __all__ = ["facts_of", "trace_facts"]
+
+_MOST_WAITS = 5  # places that are listed
 
 
 def facts_of(seen: Seen) -> Facts:
@@ -148,17 +157,17 @@ def _data_path(dataset: Any) -> str | None:
 
 
 def _making(seen: Seen, number: int, workers: int) -> MakingFacts | None:
-    """Means of the batches that were begun while steps were timed."""
-    costs = read_costs(seen.folder, number)
+    """Means of the batches that were begun while steps were timed; of all where none was."""
+    every = read_costs(seen.folder, number)
     begun, ended = seen.window or (0.0, float("inf"))
-    costs = [cost for cost in costs if begun <= cost.begun_s < ended]
+    costs = [cost for cost in every if begun <= cost.begun_s < ended] or every
     if not costs:
         return None
 
     def mean(name: str) -> float:
         return float(sum(getattr(cost, name) for cost in costs) / len(costs))
 
-    return MakingFacts(
+    known = MakingFacts(
         batches=len(costs),
         samples=mean("samples"),
         samples_s=mean("samples_s"),
@@ -170,6 +179,42 @@ def _making(seen: Seen, number: int, workers: int) -> MakingFacts | None:
         major_faults=mean("major_faults"),
         busy=_busy(costs, workers, seen),
     )
+    return replace(known, transforms=_transforms(costs), **_waits(costs, known.blocked_s))
+
+
+def _transforms(costs: Sequence[BatchCost]) -> tuple[TransformFacts, ...]:
+    """Means of the steps of the transform; two steps of one name get numbers."""
+    steps = [cost.steps_s for cost in costs]
+    names = [name for name, _ in steps[0]]
+    if any([name for name, _ in each] != names for each in steps):  # a worker with another dataset
+        return ()
+    shown = [f"{name} ({names[:place].count(name) + 1})" if names.count(name) > 1 else name for place, name in enumerate(names)]
+    return tuple(
+        TransformFacts(name=name, seconds=sum(each[place][1] for each in steps) / len(steps))
+        for place, name in enumerate(shown)
+    )
+
+
+def _waits(costs: Sequence[BatchCost], blocked_s: float) -> dict[str, Any]:
+    """What waiting was for, by how often each place was seen in it; nothing where it was too short to be seen."""
+    seen: Counter[Wait] = Counter()
+    for cost in costs:
+        seen.update(dict(cost.waits))
+    looks = seen.total()
+    if looks == 0:
+        return {}
+    reading = sum(count for wait, count in seen.items() if wait.is_reading)
+    return {
+        "reading_s": blocked_s * reading / looks,
+        "waits": tuple(
+            WaitFacts(
+                **wait._asdict(),
+                seconds=blocked_s * count / looks,
+                source=linecache.getline(wait.file, wait.line).strip() or None,
+            )
+            for wait, count in seen.most_common(_MOST_WAITS)
+        ),
+    }
 
 
 def _busy(costs: list[BatchCost], workers: int, seen: Seen) -> float | None:

@@ -64,8 +64,8 @@ def slow_part(facts: Facts) -> Part | None:
     The part of loading that takes most, of a loop that waits for data. None where nobody looked inside the loader.
 
     In this order: queueing for a CPU, where batches would come fast enough without it or workers are more than CPUs;
-    workers that stand idle; what takes more than half of a batch, of collating and of waiting without a CPU (disk,
-    network); more workers, where CPUs are left for them; the transform, or else decoding.
+    workers that stand idle; what takes more than half of a batch, of collating and of waiting without a CPU (for a
+    disk, or for something else, whichever is more); more workers, where CPUs are left for them; the transform, or else decoding.
     """
     loader = facts.loader
     if loader is None:
@@ -82,7 +82,7 @@ def slow_part(facts: Facts) -> Part | None:
     if making.collate_s > most:
         return "slow_collate"
     if making.blocked_s > most:
-        return "slow_disk"
+        return "slow_disk" if making.read_wait_s >= making.other_wait_s else "slow_wait"
     if _has_room_for_workers(facts):
         return "too_few_workers"
     return "slow_transform" if (making.transform_s or 0.0) > most else "slow_decode"

@@ -18,6 +18,8 @@ from fastio.doctor.facts import (
     ModelFacts,
     StepFacts,
     TraceFacts,
+    TransformFacts,
+    WaitFacts,
     merged,
 )
 from fastio.doctor.gather import trace_facts
@@ -128,7 +130,7 @@ def _doctor(objects: Sequence[Any]) -> Facts:
     loader = said["loader"]
     if loader is not None:
         making = loader["making"]
-        loader = _built(LoaderFacts, {**loader, "making": None if making is None else _built(MakingFacts, making)})
+        loader = _built(LoaderFacts, {**loader, "making": None if making is None else _making(making)})
     return Facts(
         step=None if said["step"] is None else _built(StepFacts, said["step"]),
         trace=None if said["trace"] is None else _built(TraceFacts, said["trace"]),
@@ -140,6 +142,13 @@ def _doctor(objects: Sequence[Any]) -> Facts:
         sources=tuple(said["sources"]),
         unknown=tuple(said["unknown"]),
     )
+
+
+def _making(said: Mapping[str, Any]) -> MakingFacts:
+    """``transforms`` and ``waits`` are newer than the form."""
+    transforms = tuple(_built(TransformFacts, each) for each in said.get("transforms", ()))
+    waits = tuple(_built(WaitFacts, each) for each in said.get("waits", ()))
+    return _built(MakingFacts, {**said, "transforms": transforms, "waits": waits})
 
 
 def _built(kind: type[_Built], said: Mapping[str, Any]) -> _Built:

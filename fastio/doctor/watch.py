@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from torch.profiler import record_function
 from torch.utils.data import DataLoader, dataloader
 
-from fastio.doctor.probe import WorkerStart, fetchers_write_to, leave_transforms
+from fastio.doctor.probe import WorkerStart, fetchers_write_to, leave_process
 from fastio.doctor.run_queue import RunQueue
 from fastio.loader import FastLoader
 from fastio.measure.batch import next_batch, sample_count, size_bytes
@@ -36,7 +36,7 @@ class LoaderWatch:
 
     ``is_training``: an optimizer has worked in one of its steps. ``waited_s`` are all waits so far; of these the
     loop's own thread worked for ``own_cpu_s`` and waited for a CPU for ``queued_s``. ``batch_bytes`` is the size of its
-    first batch. ``inner`` is the DataLoader that this one takes its batches from.
+    first batch. ``epochs`` have begun. ``inner`` is the DataLoader that this one takes its batches from.
     """
 
     loader: Any
@@ -49,6 +49,7 @@ class LoaderWatch:
     batch_bytes: int | None = None
     inner: LoaderWatch | None = None
     is_in_step: bool = False
+    epochs: int = 0
 
 
 class Listener(Protocol):
@@ -79,7 +80,7 @@ class Watcher:
         self._patches = ExitStack()
 
     def __enter__(self) -> Watcher:
-        self._patches.callback(leave_transforms)
+        self._patches.callback(leave_process)
         self._watch_kinds()
         self._replace(_ITERATOR, "__next__", self._advanced)
         for kind in (FastLoader, DevicePrefetcher):
@@ -188,6 +189,7 @@ class Watcher:
     def begin(self, watch: LoaderWatch) -> None:
         """An epoch of this loader begins."""
         watch.is_in_step = False
+        watch.epochs += 1
         watch.timer.begin()
 
     def advance(self, watch: LoaderWatch, following: Callable[[], Any]) -> Any:

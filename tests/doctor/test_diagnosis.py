@@ -84,8 +84,10 @@ def loading(making: MakingFacts, *, workers: int = 1, cpus: int = 1, training_s:
 @pytest.mark.parametrize(
     ("part", "making", "workers", "cpus"),
     [
-        ("slow_disk", replace(MAKING, cpu_s=0.01), 1, 1),
-        ("slow_disk", replace(MAKING, cpu_s=0.01), 0, 64),
+        ("slow_disk", replace(MAKING, cpu_s=0.01, read_bytes=1e6), 1, 1),
+        ("slow_disk", replace(MAKING, cpu_s=0.01, reading_s=0.07), 0, 64),
+        ("slow_wait", replace(MAKING, cpu_s=0.01), 1, 1),
+        ("slow_wait", replace(MAKING, cpu_s=0.01, read_bytes=1e6, reading_s=0.05), 0, 64),
         ("slow_decode", MAKING, 1, 2),
         ("slow_decode", replace(MAKING, cpu_s=0.04, queued_s=0.09), 1, 2),  # others use the CPUs
         ("slow_transform", replace(MAKING, transform_s=0.1), 0, 1),
@@ -176,7 +178,7 @@ def test_steps_of_a_packed_store() -> None:
 @pytest.mark.parametrize(
     ("expected", "not_expected", "making"),
     [
-        ("fastio bench disk", "collate_fn", replace(MAKING, cpu_s=0.01)),
+        ("fastio bench disk", "collate_fn", replace(MAKING, cpu_s=0.01, reading_s=0.12)),
         ("collate_fn", "bench disk", replace(MAKING, collate_s=0.5)),
         ("DevicePrefetcher", "bench disk", replace(MAKING, transform_s=0.1)),
         ("torch.stack", "num_workers", replace(MAKING, busy=0.1)),
