@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from numpy.typing import NDArray
 from PIL import Image
 
 from fastio import FastDataset, FastLoader, SampleError
@@ -43,13 +45,16 @@ def store_of(path: Path, kind: str, *, shapes: bool = True) -> Path:
 @pytest.mark.usefixtures("_limit")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shapes", [True, False])
-def test_a_sample_is_refused(tmp_path: Path, kind: str, shapes: bool) -> None:
+@pytest.mark.parametrize("transform", [np.asarray, lambda picture: np.asarray(picture.crop((0, 0, 2, 2)))])
+def test_a_sample_is_refused(
+    tmp_path: Path, kind: str, shapes: bool, transform: Callable[[Image.Image], NDArray[np.uint8]]
+) -> None:
     """The error names key, size, limit and what raises it; the samples around are read."""
-    dataset = FastDataset(store_of(tmp_path / "s.lmdb", kind, shapes=shapes))
+    dataset = FastDataset(store_of(tmp_path / "s.lmdb", kind, shapes=shapes), transform)
 
     with pytest.raises(SampleError, match=rf"'a/0001.png'\), field 'image': it {REFUSED}"):
         dataset[1]
-    assert [(6, 6), (6, 6)] == [picture.size for picture, _ in (dataset[0], dataset[2])]
+    assert [0, 2] == [dataset[index][1] for index in (0, 2)]
 
 
 @pytest.mark.usefixtures("_limit")
@@ -135,13 +140,19 @@ def test_the_option_of_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert 0 == code("pack", str(folder), str(store), "--max-pixels", "120")
     assert 1 == code("verify", str(store), "--decode", "--max-pixels", "118")
     assert 0 == code("verify", str(store), "--decode", "--max-pixels", "0")
-    sheet = str(tmp_path / "sheet.png")
-    shown = CliRunner().invoke(cli, ["show", str(store), "-o", sheet, "--max-pixels", "100"])
-    assert "exceeds limit of 100 pixels" in shown.stderr
-    assert (
-        "exceeds limit"
-        not in CliRunner().invoke(cli, ["show", str(store), "-o", sheet, "--overwrite", "--max-pixels", "0"]).stderr
-    )
+
+
+def test_a_contact_sheet_of_what_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``show`` crosses it out, and draws it on request."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50_000)
+    store = write_store(tmp_path / "s.lmdb", [encode(pictures(1, (400, 400, 3))[0])])
+
+    def said(*options: str) -> str:
+        sheet = str(tmp_path / "sheet.png")
+        return CliRunner().invoke(cli, ["show", str(store), "-o", sheet, "--overwrite", *options]).stderr
+
+    assert "exceeds limit of 100000 pixels" in said()
+    assert not said("--max-pixels", "0")
 
 
 def test_a_picture_of_memory(tmp_path: Path) -> None:
