@@ -30,7 +30,9 @@ from fastio.errors import FastioError, StoreCorrupt, StoreError
 from fastio.schema import IMAGE, Field
 from fastio.spans import Spans
 from fastio.store import SampleStore
-from fastio.store.atomic import PartialFile, publish, remove_stale
+from fastio.store.atomic import PartialFile
+from fastio.store.publish import publish_file
+from fastio.store.stale import remove_stale
 
 __all__ = ["UnpackReport", "check_key", "unpack"]
 
@@ -294,7 +296,7 @@ def _label_file(
     try:
         file.write(_label_text(store, path, names))
         file.sync()
-        yield lambda: publish([file], leftovers=list, replace=overwrite)
+        yield lambda: publish_file(file, replace=overwrite)
     finally:
         file.discard()
 

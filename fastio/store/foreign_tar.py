@@ -29,11 +29,13 @@ from fastio._native import crc32
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.schema import BYTES, COLUMN, IMAGE, Field, Schema
 from fastio.store.arrays import Header, split_keys
-from fastio.store.atomic import PartialFile, publish, remove_stale
+from fastio.store.atomic import PartialFile
 from fastio.store.format import Place
 from fastio.store.mapping import map_file
+from fastio.store.publish import publish_file
 from fastio.store.seal import SEAL_SIZE, Seal, set_checksum
 from fastio.store.sealed import Shard, read_shard
+from fastio.store.stale import remove_stale
 from fastio.store.tar import INDEX_FOLDER
 from fastio.store.tar_scan import BLOCK, Member, scan
 
@@ -338,12 +340,13 @@ def _write_sidecar(shard: Shard, bound: dict[str, int]) -> None:
         _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
         return
     try:
-        _fill_sidecar(file, shard, arrays)
-        publish([file], leftovers=list, replace=True)
+        try:
+            _fill_sidecar(file, shard, arrays)
+            publish_file(file, replace=True)
+        finally:
+            file.discard()
     except StoreError as exc:
         _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
-    finally:
-        file.discard()
 
 
 def _fill_sidecar(file: PartialFile, shard: Shard, arrays: dict[str, NDArray[Any]]) -> None:
