@@ -27,6 +27,7 @@ from fastio.spans import Spans
 from fastio.store import open_store
 from fastio.store.base import SampleStore
 from fastio.token_reader import TokenReader, read_text, stored_lengths
+from fastio.verification import check_verify
 
 __all__ = ["FastDataset"]
 
@@ -49,9 +50,9 @@ class FastDataset(Dataset[Any]):
     fork and spawn: it holds no thread and no file handle that must not travel, and is pickled by path.
 
     ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"); raw pixels are always left so. ``verify`` compares
-    every value with its checksum. A bad sample raises SampleError; FastLoader can skip it. ``read``: "map" looks into
-    mapped files, "pread" reads into memory and holds the index there, "auto" does so on network file systems (see
-    ``reading``).
+    every sample with its checksum as it is read. A bad sample raises SampleError; FastLoader can skip it. ``read``:
+    "map" looks into mapped files, "pread" reads into memory and holds the index there, "auto" does so on network file
+    systems (see ``reading``).
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class FastDataset(Dataset[Any]):
         self.store = open_store(path) if isinstance(path, (str, Path)) else path
         self.transform = transform
         self.target_transform = target_transform
-        self.verify = verify
+        self.verify = check_verify(verify)
         self.files = ShardFiles(self.store.shard_paths) if reads_by_pread(read, self.store.shard_paths) else None
         if self.files is not None:
             self.store.hold_index()

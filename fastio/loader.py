@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import Any, ClassVar, Literal, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ from fastio.samplers.share import Share
 from fastio.text_collate import TokenCollate
 from fastio.thread_tuner import ThreadTuner
 from fastio.transforms.batch.recipe import AnyTransform, as_list, split
+from fastio.verification import resolve_verify
 
 __all__ = ["FastLoader"]
 
@@ -89,8 +90,8 @@ class FastLoader:
     * ``on_error``: "raise" SampleError; "skip" leaves bad samples out of their (then shorter) batch; "zero" puts a
       black picture, or no tokens, under the sample's own label (a subclass with samples of its own says by ``blank``
       what that is). ``skipped`` names them.
-    * ``verify``: compare with checksums; "auto" does so for encoded pictures, whose decoding costs far more, and not
-      for raw arrays, which are only copied.
+    * ``verify``: True compares every sample with its checksum as it is read, False compares none; None does as the
+      dataset (``FastDataset(verify=True)``, its default). On the plain path the dataset alone decides.
     * ``transforms``: those of ``fastio.transforms``, done by the native threads in the pass that decodes. Their random
       numbers are a function of seed, epoch and sample: the same whatever the threads, ranks, batches or resumes.
       Of a JPEG only the rows needed are decoded: damage behind them is seen by the checksum (``verify``) alone.
@@ -133,7 +134,7 @@ class FastLoader:
         world_size: int | None = None,
         uneven: Uneven = "pad",
         on_error: OnError = "raise",
-        verify: bool | Literal["auto"] = "auto",
+        verify: bool | None = None,
         pin_memory: bool | None = None,
         transforms: Sequence[AnyTransform] | AnyTransform | None = None,
         quality: Quality = "exact",
@@ -146,7 +147,9 @@ class FastLoader:
         threads = whole("threads", threads, "0 (as many as available) or more", least=0)
         prefetch_batches = whole("prefetch_batches", prefetch_batches, "1 or more", least=1)
         self._owns_dataset = not isinstance(dataset, FastDataset)
-        self._dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
+        self._dataset = (
+            dataset if isinstance(dataset, FastDataset) else FastDataset(dataset, verify=verify is not False)
+        )
         self._store = self.dataset.store.identity  # kept, for a state is asked for after close() too
         seed = whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
         self.division: Division | None = None
@@ -179,18 +182,18 @@ class FastLoader:
             self._delivery = Delivery(
                 lane_to(device), depth=_DEPTH, transforms=behind, seed=seed, is_made_there=is_made_there
             )
-        source = self.dataset
-        if cache == "ram":
-            source = in_ram(source, threads=threads or available_cpus(), verify=verify is not False)
-        self._fused = fused_of(source, native, quality=quality, layout=layout, seed=seed)
-        self.quality = quality
         means = Means(
             threads=threads or available_cpus(),
             depth=prefetch_batches,
             on_error=on_error,
-            verify=verify,
+            verify=resolve_verify(verify, dataset_verify=self.dataset.verify),
             pin_memory=self.pin_memory,
         )
+        source = self.dataset
+        if cache == "ram":
+            source = in_ram(source, threads=means.threads, verify=means.verify)
+        self._fused = fused_of(source, native, quality=quality, layout=layout, seed=seed)
+        self.quality = quality
         where = None if self._delivery is None else self._delivery.device
         self._producer = producer_of(
             source,

@@ -24,7 +24,7 @@ LAYERS = (
     {"collate", "samplers", "reading"},
     {"store", "codec"},
     {"schema", "spans", "metrics", "machine", "ranges", "thread_tuner"},
-    {"errors", "units", "_native"},
+    {"errors", "units", "verification", "_native"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
