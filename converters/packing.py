@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,7 +50,32 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
     ]
     if "shuffle" in metadata:
         lines.append(f"stored in an order drawn from names and the seed {metadata['shuffle']}")
-    return lines
+    return [*lines, *_misnamed_line(metadata), *_left_aside_line(metadata)]
+
+
+def _misnamed_line(metadata: Mapping[str, Any]) -> list[str]:
+    """Pictures whose content is of another format than their names say."""
+    entries = metadata.get("misnamed") or []
+    if not entries:
+        return []
+    first = f"{entries[0]['key']} {entries[0]['problem']}"
+    if len(entries) == 1:
+        return [f"named wrongly: 1 picture, which keeps its bytes and its name: {first}"]
+    return [f"named wrongly: {len(entries):,} pictures, which keep their bytes and their names; the first: {first}"]
+
+
+def _left_aside_line(metadata: Mapping[str, Any]) -> list[str]:
+    """Files that are no samples, counted by the reason."""
+    entries = metadata.get("left_aside") or []
+    if not entries:
+        return []
+    reasons = Counter(str(each["problem"]) for each in entries)
+    counted = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+    return [f"left out: {_files(len(entries))} ({counted}); the first: {entries[0]['key']}"]
+
+
+def _files(count: int) -> str:
+    return f"{count:,} {'file' if count == 1 else 'files'}"
 
 
 def _pictures(count: int) -> str:

@@ -155,7 +155,7 @@ class RawStage:
         pixels = {name: _rows(out) for name, (out, _) in done.items()}
         new = SampleBatch(batch.keys, {**batch.spans, **pixels}, batch.columns, {})
         found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
-        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found])
+        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found])  # pixels: no name can be wrong
 
 
 def _as_shape(shape: NDArray[np.int32]) -> _Shape:

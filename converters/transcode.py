@@ -23,6 +23,7 @@ __all__ = ["KEPT", "Subsampling", "Transcode", "TranscodeStage"]
 
 Subsampling = Literal["4:4:4", "4:2:2", "4:2:0"]  # in the order of their numbers in the native core
 
+_RESIZED = int(_native.Transcoded.RESIZED)
 _JPEG = KIND_NAMES.index("JPEG")
 _LONGEST_SIDE = 65_500  # of a JPEG, as libjpeg writes them
 _MOST_MCUS = 65_535
@@ -201,7 +202,11 @@ class TranscodeStage:
             self.source_bytes += int(batch.spans[name].sizes[good].sum())
             self._count(facts[good, 1], [batch.keys[i] for i in good])
         found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
-        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found])
+        resized = {
+            batch.keys[i] for _, facts in done.values() for i in np.flatnonzero(facts[:, 1] == _RESIZED).tolist()
+        }
+        misnamed = [each for each in chunk.misnamed if each.key not in resized]  # these have the name of what they are
+        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found], misnamed)
 
     def _count(self, outcomes: NDArray[np.int32], keys: Sequence[str]) -> None:
         for outcome, first, count in zip(*np.unique(outcomes, return_index=True, return_counts=True), strict=True):
@@ -231,6 +236,13 @@ class TranscodeStage:
             new_keys.append(new)
         self._keys.update(keys)
         return new_keys
+
+
+def _still_misnamed(chunk: Chunk, done: Mapping[str, tuple[Spans, NDArray[np.int32]]]) -> list[Problem]:
+    """Those that keep their bytes: what was resized has got the name of what it is."""
+    resized = [np.flatnonzero(facts[:, 1] == _RESIZED).tolist() for _, facts in done.values()]
+    renamed = {chunk.batch.keys[i] for rows in resized for i in rows}
+    return [each for each in chunk.misnamed if each.key not in renamed]
 
 
 def _joined(data: NDArray[np.uint8], sizes: NDArray[np.int64], intervals: Spans | None = None) -> Spans:

@@ -26,6 +26,8 @@ _LEDGERS = {
     "skipped": "skipped",
     "left_out": "left out of samples that are there",
     "skipped_before": "skipped when the source of this store was packed",
+    "left_aside": "left out beside the samples",
+    "misnamed": "packed as they are, of another format than their names say",
 }
 
 
@@ -145,6 +147,9 @@ def _print(said: dict[str, Any]) -> None:
     if said["classes"] is not None:
         click.echo()
         _print_classes(said["classes"])
+    if said["labels"] is not None:
+        click.echo()
+        _print_labels(said["labels"])
     if said["read_without_fastio"]:
         click.echo("\nwithout fastio:\n")
         click.echo("    " + said["read_without_fastio"].rstrip().replace("\n", "\n    "))
@@ -175,6 +180,17 @@ def _print_field(name: str, field: dict[str, Any]) -> None:
         kinds = ", ".join(f"{number(count)} {kind}" for kind, count in field["kinds"].items())
         channels = ", ".join(f"{number(count)} with {c}" for c, count in field["channels"].items())
         click.echo(f"kinds: {kinds} (of {number(field['kinds_of'])} looked at); channels: {channels or 'unknown'}")
+
+
+def _print_labels(labels: dict[str, Any]) -> None:
+    """Labels that are numbers and no classes."""
+    rows = [
+        (each["title"] or f"label {i}", *(f"{each[name]:.6g}" for name in ("min", "mean", "max")))
+        for i, each in enumerate(labels["numbers"][:_CLASSES_SHOWN])
+    ]
+    table((labels["dtype"], "min", "mean", "max"), rows, right=(1, 2, 3))
+    if len(labels["numbers"]) > _CLASSES_SHOWN:
+        click.echo(f"... {number(len(labels['numbers']))} numbers a sample; --json has all of them")
 
 
 def _print_classes(classes: list[dict[str, Any]]) -> None:

@@ -29,6 +29,7 @@ __all__ = ["pack"]
     show_default=True,
     help="How SRC is laid out; auto looks at its names.",
 )
+@click.option("--split", metavar="NAME", help="Pack the folder NAME in SRC, one part of a data set: train, val ...")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Threads that read.  [default: the CPUs at hand]")
 @click.option(
     "--on-error",
@@ -100,13 +101,22 @@ def pack(
 
 def _found(source: Source) -> str:
     """What the source was taken for, in one line."""
-    classes = source.metadata.get("classes")
     words = {"flat": "flat folder", "imagefolder": "class folders", "tar": "tar shards"}[source.layout]
     if "label" not in source.schema:
         labels = "no labels" + (" (--labels names a file with them)" if source.layout == "flat" else "")
     else:
-        labels = counted(len(classes), "class", "classes") if classes else "labels are numbers"
+        labels = _labels(source)
     return f"{printable(source.path)}: {words}, {counted(len(source), 'sample')}, {size(source.size_bytes)}, {labels}"
+
+
+def _labels(source: Source) -> str:
+    """What the labels are."""
+    classes, label = source.metadata.get("classes"), source.schema["label"]
+    if classes:
+        return counted(len(classes), "class", "classes")
+    if not label.shape:
+        return "labels are numbers" if label.dtype == "<i8" else "labels are fractions, kept as float64"
+    return f"labels are {label.shape[0]} numbers a sample, kept as {'int64' if label.dtype == '<i8' else 'float32'}"
 
 
 def _summary(report: PackReport) -> list[str]:
@@ -116,7 +126,7 @@ def _summary(report: PackReport) -> list[str]:
     shards = f" in {report.shards} shards" if report.shards > 1 else ""
     before, after = (number(each / report.packed) for each in (report.source_bytes, report.payload_bytes))
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
-    of = counted(report.found, "sample")
+    of = counted(report.found - len(report.left_out), "sample")
     packed = f"packed {number(report.packed)} of {of}{skipped} in {report.seconds:.2f} s ({rate})"
     files = f"{size(report.source_disk_bytes)} on disk, {counted(report.files_opened, 'file')} opened"
     above = f"{number(report.overhead_bytes)} B a sample on top ({overhead_reason(report.format)})"

@@ -25,7 +25,11 @@ def packs_text(command: _Command) -> _Command:
     """Give ``fastio pack`` the options about text, and have it pack SRC where that is text; else ``command`` does."""
 
     @wraps(command)
-    def packing(src: str, out: str, **options: Any) -> None:
+    def packing(src: str, out: str, *, split: str | None, **options: Any) -> None:
+        if split is not None:
+            from fastio.converters.ambiguous import split_folder
+
+            src = split_folder(src, split)
         text = TextArguments(**{name: options.pop(name) for name in TextArguments.__slots__})
         if not _is_text(src, options["layout"]):
             if text.given:
@@ -35,10 +39,13 @@ def packs_text(command: _Command) -> _Command:
             command(src, out, **options)
             return
         others = [
-            name for name, value in options.items() if name not in _SHARED and value is not None and value is not False
+            name
+            for name, value in options.items()
+            if name not in _SHARED and value is not None and value is not False and value != ()
         ]
         if others:
-            raise click.UsageError(f"--{others[0].replace('_', '-')} is for pictures; {src} is text")
+            option = {"filters": "filter"}.get(others[0], others[0]).replace("_", "-")
+            raise click.UsageError(f"--{option} is for pictures; {src} is text")
         _pack(text, src, out, **{name: options[name] for name in _SHARED})
 
     for option in reversed(TEXT_OPTIONS):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,14 +11,55 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 if TYPE_CHECKING:
-    from fastio.converters import Raw, Source, Transcode
+    from fastio.converters import LabelOptions, Raw, Source, Transcode
 
 __all__ = ["PictureArguments", "picture_options"]
 
 _SIDE = click.IntRange(1, 65_500)
 
+
+def _names(context: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Titles of columns with commas between; those that contain one are written as in a table: "a,b",c."""
+    del context, option
+    return () if value is None else tuple(next(csv.reader([value]), []))
+
+
+def _pairs(context: click.Context, option: click.Parameter, values: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Columns and values; UsageError for what is no pair."""
+    del context, option
+    for value in values:
+        if "=" not in value.strip("="):
+            raise click.BadParameter(f"{value!r}: expected COLUMN=VALUE, as in split=train")
+    return tuple((value.partition("=")[0], value.partition("=")[2]) for value in values)
+
+
 _OPTIONS = (
     click.option("--labels", metavar="FILE", help="Label file of a flat folder: .pkl, .csv, .tsv, .json or .jsonl."),
+    click.option(
+        "--label-column",
+        callback=_names,
+        metavar="A[,B...]",
+        help="Column of FILE with the labels; several columns of numbers make a vector.  [default: label, class, ...]",
+    ),
+    click.option(
+        "--key-column", metavar="NAME", help="Column of FILE with the file names.  [default: filename, file_name, ...]"
+    ),
+    click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        callback=_pairs,
+        metavar="COLUMN=VALUE",
+        help="Only rows of FILE with this value; again for another value or column.",
+    ),
+    click.option(
+        "--ignore-columns",
+        callback=_names,
+        metavar="A[,B...]",
+        help="Columns of FILE that are left out, * for all others.  [default: refuse what is not used]",
+    ),
+    click.option("--no-header", is_flag=True, help="FILE has no titles; its columns are called 1, 2, ..."),
+    click.option("--many-classes", is_flag=True, help="Nearly as many classes as samples are meant."),
     click.option(
         "--restart",
         type=click.IntRange(0, 65_535),
@@ -43,6 +85,12 @@ class PictureArguments:
     """What was said of pictures on the command line; the names are those of the options."""
 
     labels: str | None
+    label_column: tuple[str, ...]
+    key_column: str | None
+    filters: tuple[tuple[str, str], ...]
+    ignore_columns: tuple[str, ...]
+    no_header: bool
+    many_classes: bool
     restart: int | None
     short_side: int | None
     max_side: int | None
@@ -53,6 +101,17 @@ class PictureArguments:
 
     def check(self) -> None:
         """UsageError for options that do not go together."""
+        of_labels = {
+            "--label-column": self.label_column,
+            "--key-column": self.key_column,
+            "--filter": self.filters,
+            "--ignore-columns": self.ignore_columns,
+            "--no-header": self.no_header,
+            "--many-classes": self.many_classes,
+        }
+        alone = next((name for name, value in of_labels.items() if value and self.labels is None), None)
+        if alone is not None:
+            raise click.UsageError(f"{alone} is about a label file: say --labels FILE too")
         sides = [name for name, value in (("short", self.short_side), ("max", self.max_side)) if value]
         if len(sides) == 2:
             raise click.UsageError("--short-side and --max-side bound different sides: say one of them")
@@ -63,6 +122,19 @@ class PictureArguments:
         for name, value in (("--quality", self.quality), ("--subsampling", self.subsampling)):
             if value is not None and not sides:
                 raise click.UsageError(f"{name} is of JPEGs that are made smaller: say --short-side or --max-side too")
+
+    def label_options(self) -> LabelOptions:
+        """How the label file is to be read."""
+        from fastio.converters import LabelOptions
+
+        return LabelOptions(
+            label_columns=self.label_column,
+            key_column=self.key_column,
+            filters=self.filters,
+            ignore_columns=self.ignore_columns,
+            header=not self.no_header,
+            many_classes=self.many_classes,
+        )
 
     def chosen(self) -> Transcode | Raw | None:
         """What is to become of the pictures; None: they are kept as they are."""
@@ -85,7 +157,7 @@ class PictureArguments:
         """SRC, opened, in the order in which it is to be stored."""
         from fastio.converters import open_source
 
-        source = open_source(src, layout=layout, labels=self.labels)
+        source = open_source(src, layout=layout, labels=self.labels, label_options=self.label_options())
         return source if self.shuffle is None else source.shuffled(self.shuffle)
 
 
