@@ -27,23 +27,18 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
     side = next((name for name in ("short_side", "max_side") if name in packing), None)
     lines = []
     if packing.get("raw"):
-        lines.append(f"decoded: {pictures.get('decoded', 0):,} pictures as raw pixels; the original bytes are not kept")
-    if side is not None:
-        every = packing.get("resized_restart", packing.get("restart", 0))
-        markers = f"a restart marker every {every} MCUs" if every else "no restart markers"
-        lines.append(
-            f"made smaller, with loss: {pictures.get('resized', 0):,} pictures to a {side.replace('_', ' ')} of "
-            f"{packing[side]}, JPEG quality {packing.get('quality')}, {packing.get('subsampling')}, {markers}; the "
-            f"original bytes are not kept"
-        )
+        lines.append(_raw_line(packing, pictures))
+    elif side is not None or "resize" in packing:
+        lines.append(_resized_line(packing, pictures, side))
     if "restart" in packing:
-        these = "these, and " if side is not None else ""
+        these = "these, and " if side is not None or "resize" in packing else ""
         lines.append(
             f"restart markers every {packing['restart']} MCUs: {these}{pictures.get('rewritten', 0):,} JPEGs whose "
             f"pixels stay the same; the original bytes are not kept"
         )
     if pictures.get("fitting"):
-        lines.append(f"kept as they are: {_pictures(pictures['fitting'])}, small enough already")
+        why = "of that size already" if "resize" in packing else "small enough already"
+        lines.append(f"kept as they are: {_pictures(pictures['fitting'])}, {why}")
     lines += [
         f"kept as they are: {_pictures(each['samples'])}, {KEPT.get(why, why)}; the first: {each['first']}"
         for why, each in kept.items()
@@ -51,6 +46,35 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
     if "shuffle" in metadata:
         lines.append(f"stored in an order drawn from names and the seed {metadata['shuffle']}")
     return [*lines, *_misnamed_line(metadata), *_left_aside_line(metadata)]
+
+
+def _raw_line(packing: Mapping[str, Any], pictures: Mapping[str, int]) -> str:
+    """What was decoded, and to which size."""
+    size = f", resized to {_height_width(packing)}, RGB," if "resize" in packing else ""
+    alpha = pictures.get("without_alpha", 0)
+    lost = f"; {_pictures(alpha)} had transparency, which is lost" if alpha else ""
+    return (
+        f"decoded: {pictures.get('decoded', 0):,} pictures{size} as raw pixels; the original bytes are not kept{lost}"
+    )
+
+
+def _resized_line(packing: Mapping[str, Any], pictures: Mapping[str, int], side: str | None) -> str:
+    """What was made smaller, or of one size, and how it was written."""
+    every = packing.get("resized_restart", packing.get("restart", 0))
+    markers = f"a restart marker every {every} MCUs" if every else "no restart markers"
+    style = f"JPEG quality {packing.get('quality')}, {packing.get('subsampling')}, {markers}"
+    count = pictures.get("resized", 0)
+    if side is not None:
+        size = f"made smaller, with loss: {count:,} pictures to a {side.replace('_', ' ')} of {packing[side]}, {style}"
+    else:
+        as_png = pictures.get("as_png", 0)
+        png = f", {as_png:,} of them as PNG" if as_png else ""
+        size = f"resized, with loss: {count:,} pictures to {_height_width(packing)}{png}; {style}"
+    return f"{size}; the original bytes are not kept"
+
+
+def _height_width(packing: Mapping[str, Any]) -> str:
+    return "x".join(map(str, packing["resize"]))
 
 
 def _misnamed_line(metadata: Mapping[str, Any]) -> list[str]:
@@ -88,14 +112,14 @@ def recorded(store: SampleStore) -> Transcode | Raw | None:
     if not said:
         return None
     try:
-        return Raw() if said.get("raw") else Transcode.from_json(said)
+        return Raw.from_json(said) if said.get("raw") else Transcode.from_json(said)
     except (AttributeError, TypeError, ValueError) as exc:
         raise StoreCorrupt(f"{store.path}: how it was packed is not on record as fastio writes it ({exc})") from exc
 
 
 def is_lossless(pictures: Transcode | Raw) -> bool:
     """Whether pictures are what they were, as encoded pictures of the same pixels."""
-    return isinstance(pictures, Transcode) and pictures.side is None
+    return isinstance(pictures, Transcode) and pictures.is_lossless
 
 
 def class_mixing_of(store: SampleStore) -> float | None:

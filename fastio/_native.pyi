@@ -200,12 +200,13 @@ class Transcoded:
         within each picture, one picture after the other; how many of these each has.
         """
 
-def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: Transcoded, pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, quality: int = 90, subsampling: int = 2, restart: int = 0, resized_restart: int = 0) -> Job:
+def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: Transcoded, pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, width: int = 0, quality: int = 90, subsampling: int = 2, restart: int = 0, resized_restart: int = 0) -> Job:
     """
     Write pictures anew. ``bound`` 1 makes the short side at most ``side`` pixels, 2 the
-    long one; ``subsampling`` is 0 for 4:4:4, 1 for 4:2:2, 2 for 4:2:0; ``restart`` puts
-    markers every so many MCUs into JPEGs that are small enough, losslessly, and
-    ``resized_restart`` into those that are resized. The
+    long one, 3 makes JPEGs ``side`` pixels high and ``width`` wide; ``subsampling`` is 0
+    for 4:4:4, 1 for 4:2:2, 2 for 4:2:0; ``restart`` puts markers every so many MCUs into
+    JPEGs that are small enough, losslessly, and ``resized_restart`` into those that are
+    resized. The
     outcome is RESIZED or REWRITTEN, or one of FITTING (nothing to do), OTHER (another
     kind), UNUSUAL (CMYK, 12 bits, bytes behind the picture), RICH (a PNG that a JPEG
     cannot hold): these are kept as they are.

@@ -87,9 +87,9 @@ def test_shuffle_and_the_score(tmp_path: Path) -> None:
     [
         (("--short-side", 3, "--max-side", 4), "say one of them"),
         (("--raw", "--restart", 8), "say one of them"),
-        (("--quality", 80), "say --short-side or --max-side too"),
-        (("--restart", 8, "--subsampling", "4:4:4"), "say --short-side or --max-side too"),
-        (("--restart", 0), "say --short-side or --max-side too"),
+        (("--quality", 80), "say --short-side, --max-side or --resize too"),
+        (("--restart", 8, "--subsampling", "4:4:4"), "say --short-side, --max-side or --resize too"),
+        (("--restart", 0), "say --short-side, --max-side or --resize too"),
         (("--restart", -1), "not in the range"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -15,13 +16,25 @@ if TYPE_CHECKING:
 
 __all__ = ["PictureArguments", "picture_options"]
 
-_SIDE = click.IntRange(1, 65_500)
+_LONGEST_SIDE = 65_500
+_SIDE = click.IntRange(1, _LONGEST_SIDE)
 
 
 def _names(context: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...]:
     """Titles of columns with commas between; those that contain one are written as in a table: "a,b",c."""
     del context, option
     return () if value is None else tuple(next(csv.reader([value]), []))
+
+
+def _size(context: click.Context, option: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    """Height and width of a picture."""
+    del context, option
+    if value is None:
+        return None
+    match = re.fullmatch(r"([1-9][0-9]{0,4})[xX]([1-9][0-9]{0,4})", value)
+    if match is None or not max(int(match[1]), int(match[2])) <= _LONGEST_SIDE:
+        raise click.BadParameter(f"{value!r}: expected height and width in pixels, as in 224x224")
+    return int(match[1]), int(match[2])
 
 
 def _pairs(context: click.Context, option: click.Parameter, values: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -69,11 +82,19 @@ _OPTIONS = (
     ),
     click.option("--short-side", type=_SIDE, metavar="N", help="Make larger pictures JPEGs of this short side."),
     click.option("--max-side", type=_SIDE, metavar="N", help="Make larger pictures JPEGs of this long side."),
-    click.option("--quality", type=click.IntRange(1, 100), metavar="Q", help="Of JPEGs made smaller.  [default: 90]"),
+    click.option(
+        "--resize",
+        callback=_size,
+        metavar="HxW",
+        help="Make all pictures this high and wide: JPEGs stay JPEGs, others become PNG; with --raw, RGB pixels.",
+    ),
+    click.option("--quality", type=click.IntRange(1, 100), metavar="Q", help="Of JPEGs resized.  [default: 90]"),
     click.option(
         "--subsampling", type=click.Choice(("4:2:0", "4:2:2", "4:4:4")), help="Of their colours.  [default: 4:2:0]"
     ),
-    click.option("--raw", is_flag=True, help="Decoded pixels instead of files, for small pictures of one size."),
+    click.option(
+        "--raw", is_flag=True, help="Decoded pixels instead of files, for small pictures of one size (see --resize)."
+    ),
     click.option(
         "--shuffle", type=click.IntRange(0), metavar="SEED", help="Store samples in an order drawn from names and SEED."
     ),
@@ -94,6 +115,7 @@ class PictureArguments:
     restart: int | None
     short_side: int | None
     max_side: int | None
+    resize: tuple[int, int] | None
     quality: int | None
     subsampling: Literal["4:2:0", "4:2:2", "4:4:4"] | None
     raw: bool
@@ -112,16 +134,17 @@ class PictureArguments:
         alone = next((name for name, value in of_labels.items() if value and self.labels is None), None)
         if alone is not None:
             raise click.UsageError(f"{alone} is about a label file: say --labels FILE too")
-        sides = [name for name, value in (("short", self.short_side), ("max", self.max_side)) if value]
-        if len(sides) == 2:
-            raise click.UsageError("--short-side and --max-side bound different sides: say one of them")
+        sizes = {"--short-side": self.short_side, "--max-side": self.max_side, "--resize": self.resize}
+        sides = [name for name, value in sizes.items() if value]
+        if len(sides) > 1:
+            raise click.UsageError(f"{' and '.join(sides)} say different sizes: say one of them")
         if self.restart == 0 and not sides:
-            raise click.UsageError("--restart 0 is of pictures made smaller: say --short-side or --max-side too")
-        if self.raw and (sides or self.restart):
+            raise click.UsageError("--restart 0 is of resized pictures: say --short-side, --max-side or --resize too")
+        if self.raw and (self.short_side or self.max_side or self.restart is not None):
             raise click.UsageError("--raw keeps pixels, the other options make JPEGs: say one of them")
         for name, value in (("--quality", self.quality), ("--subsampling", self.subsampling)):
-            if value is not None and not sides:
-                raise click.UsageError(f"{name} is of JPEGs that are made smaller: say --short-side or --max-side too")
+            if value is not None and (not sides or self.raw):
+                raise click.UsageError(f"{name} is of resized JPEGs: say --short-side, --max-side or --resize too")
 
     def label_options(self) -> LabelOptions:
         """How the label file is to be read."""
@@ -141,14 +164,15 @@ class PictureArguments:
         from fastio.converters import Raw, Transcode
 
         if self.raw:
-            return Raw()
-        if not (self.restart or self.short_side or self.max_side):
+            return Raw(self.resize)
+        if not (self.restart or self.short_side or self.max_side or self.resize):
             return None
         return Transcode(
             restart=self.restart or 0,
             resized_restart=8 if self.restart is None else self.restart,
             short_side=self.short_side,
             max_side=self.max_side,
+            resize=self.resize,
             quality=self.quality or 90,
             subsampling=self.subsampling or "4:2:0",
         )
