@@ -91,8 +91,8 @@ def _what_stands_out(facts: Facts, part: Part) -> str:
     if part == "slow_wait" and wait is not None:
         return f": {wait.place}" + ("" if wait.source is None else f": {wait.source}")
     slowest = max(making.transforms, key=lambda step: step.seconds, default=None)
-    if part == "slow_transform" and slowest is not None and making.batch_s > 0:
-        return f"; {slowest.name} takes {min(1.0, slowest.seconds / making.batch_s):.0%} of it"
+    if part == "slow_transform" and slowest is not None:
+        return f"; {slowest.name} takes {making.share(slowest.seconds):.0%} of it"
     return ""
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "MachineFacts",
     "MakingFacts",
     "ModelFacts",
+    "ScriptFacts",
     "StepFacts",
     "TraceFacts",
     "TransformFacts",
@@ -134,6 +135,15 @@ class MakingFacts:
         return self.samples_s + self.collate_s
 
     @property
+    def unqueued_s(self) -> float:
+        """All of it without waiting for a CPU, which says who else is at work and not what a batch costs."""
+        return max(self.batch_s - min(self.queued_s, self.samples_s), 0.0)
+
+    def share(self, seconds: float) -> float:
+        """So many seconds as a part of ``unqueued_s``, from 0 to 1."""
+        return min(1.0, seconds / self.unqueued_s) if self.unqueued_s > 0 else 0.0
+
+    @property
     def blocked_s(self) -> float:
         """Neither on a CPU nor in the queue for one."""
         return max(0.0, self.samples_s - self.cpu_s - self.queued_s)
@@ -154,6 +164,43 @@ class MakingFacts:
     def decode_s(self) -> float:
         """Work on a CPU for the samples, without their transform."""
         return max(0.0, min(self.cpu_s, self.samples_s) - (self.transform_s or 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptFacts:
+    """
+    What lines to paste into the user's script are made of; None where nobody knows.
+
+    ``loader`` is the variable of the loader. ``dataset``, ``transform`` (of the dataset, which gives it Pillow's
+    pictures), ``collate_fn``, ``sampler``, ``batch_sampler`` and ``subset`` (indices, of a Subset) are expressions,
+    None where torch's default is used or there is none; ``is_part``: the dataset is a Subset. ``arguments`` are those
+    of a FastLoader, as code.
+
+    ``recipe`` is the dataset's transform as code of ``fastio.transforms``, None unless FastLoader with it gives batches
+    of the same type and shape from the same files. ``unknown_steps`` are those of its steps that we do not have.
+
+    ``data_kind`` is what the files hold. ``is_flat``: no class folders; ``labels_path`` is a file of labels beside
+    them. ``reads`` is where the dataset's ``__getitem__`` stands.
+    """
+
+    loader: str | None = None
+    dataset: str | None = None
+    transform: str | None = None
+    collate_fn: str | None = None
+    sampler: str | None = None
+    batch_sampler: str | None = None
+    subset: str | None = None
+    is_part: bool = False
+    arguments: tuple[tuple[str, str], ...] | None = None
+    shuffle: bool = False
+    drop_last: bool = False
+    recipe: tuple[str, ...] | None = None
+    unknown_steps: tuple[str, ...] = ()
+    gives_pairs: bool = False
+    data_kind: Literal["pictures", "text"] | None = None
+    is_flat: bool = False
+    labels_path: str | None = None
+    reads: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +228,7 @@ class LoaderFacts:
     batch_bytes: int | None = None
     own_cpu: float | None = None
     making: MakingFacts | None = None
+    script: ScriptFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,8 @@ class BatchCost:
     """
     One batch: ``loader`` that it is of, when it was begun (``perf_counter``), how long it took.
 
-    ``steps_s`` are the seconds of each step of the transform, by name. ``waits`` are the places at which getting the
+    ``transform_input`` is the type that the dataset's transform got. ``steps_s`` are the seconds of each of its steps,
+    by name. ``waits`` are the places at which getting the
     samples was seen waiting, and how often. The rest is as in MakingFacts.
     """
 
@@ -54,6 +55,7 @@ class BatchCost:
     transform_s: float | None
     read_bytes: int
     major_faults: int
+    transform_input: str | None = None
     steps_s: tuple[tuple[str, float], ...] = ()
     waits: tuple[tuple[Wait, int], ...] = ()
 
@@ -178,6 +180,7 @@ class _Watch:
             transform_s=self._timers.seconds if self._timers else None,
             read_bytes=(gathered.blocks - begun.blocks) * _BLOCK_BYTES,
             major_faults=gathered.major_faults - begun.major_faults,
+            transform_input=self._timers.input,
             steps_s=tuple(zip(self._timers.names, self._timers.steps_s, strict=True)),
             waits=tuple(waits.items()),
         )

@@ -32,6 +32,7 @@ _MOST_WARMUP = 32
 # Parts of the seconds that a loop is looked at: warm-up takes so much at least and at most, profiling what is left.
 _WARMUP_PART = (0.2, 0.4)
 _TIMED_UNTIL = 0.8
+_LITTLE = 0.05  # steps that take no more are profiled in any case
 _NO_BATCHES = 20  # an optimizer's steps without a new batch: the loop has stopped asking the loader
 
 _Told = TypeVar("_Told")
@@ -229,7 +230,7 @@ class _Session:
 
     def _is_time_for(self, steps: int) -> bool:
         """Whether so many more steps would end in time."""
-        left_s = (1 - self._spent) * self._plan.seconds
+        left_s = max(1 - self._spent, _LITTLE) * self._plan.seconds
         return self._are_ranks() or steps * self._step_s() <= left_s
 
     def _scheduled(self, step: int) -> ProfilerAction:
@@ -259,11 +260,7 @@ class _Session:
             seen.window, seen.is_warm = (seen.window[0], time.perf_counter()), True
         if watch is not None:
             seen.summary, seen.timeline = watch.timer.summary(), watch.timer.timeline()
-            if (
-                self._warm is not None
-                and seen.summary.steps < self._warm[0].steps
-                and seen.summary.steps < _FEW_STEPS
-            ):
+            if self._warm is not None and seen.summary.steps < self._warm[0].steps and seen.summary.steps < _FEW_STEPS:
                 (seen.summary, seen.timeline), seen.is_warm = self._warm, False
             seen.waited_s = watch.waited_s - watch.queued_s - self._marks[0]
             seen.own_cpu_s = watch.own_cpu_s - self._marks[1]

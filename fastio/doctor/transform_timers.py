@@ -7,21 +7,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
-__all__ = ["TransformTimers", "leave_transforms", "step_name", "steps_of", "transform_of"]
+__all__ = ["WHOLE_PICTURE", "TransformTimers", "leave_transforms", "step_name", "steps_of", "transform_of"]
 
+WHOLE_PICTURE = "whole picture"  # what a transform got: a picture of Pillow as large as its file's
 _USUAL_NAMES = ("transform", "transforms")  # of a dataset's attribute
 _MOST_STEPS = 50  # a longer list of callables is no list of transforms
 
 
 class TransformTimers:
     """
-    CPU seconds in the transform of one dataset, in each of its steps, and in pictures that decode meanwhile.
+    CPU seconds in the transform of one dataset, in each of its steps (a single one is its own), and in pictures that
+    decode meanwhile.
 
     A picture that puts decoding off (Pillow's files do) decodes in whichever step first asks for its pixels. That
     time is in ``decode_s`` alone. Waiting for a CPU lengthens nothing here. Falsy where there is nothing to time.
@@ -37,9 +39,11 @@ class TransformTimers:
         if transform is None:
             self._whole = None
             return
+        _watch_opening()
         steps = list(steps_of(transform))
-        self._whole = None if isinstance(transform, (list, tuple)) else _timed(transform, partial(setattr, holder, name))
-        timers = [(_timed(step, put), step_name(step)) for step, put in steps]
+        put_whole = partial(setattr, holder, name)
+        self._whole = None if isinstance(transform, (list, tuple)) else _timed(transform, put_whole)
+        timers = [(_timed(step, put), step_name(step)) for step, put in steps or [(transform, put_whole)]]
         found = [(timer, name) for timer, name in timers if timer is not None]
         self._steps, self.names = [timer for timer, _ in found], tuple(name for _, name in found)
 
@@ -55,6 +59,12 @@ class TransformTimers:
     def seconds(self) -> float:
         """In the whole transform, decoding left out."""
         return sum(self.steps_s) if self._whole is None else self._whole.own_s
+
+    @property
+    def input(self) -> str | None:
+        """The type that the first step was called with, or WHOLE_PICTURE; None before a call."""
+        first = self._whole or next(iter(self._steps), None)
+        return None if first is None else first.input
 
     @property
     def decode_s(self) -> float:
@@ -75,6 +85,7 @@ class _Timer:
     seconds: float = 0.0
     decode_s: float = 0.0
     is_running: bool = False
+    input: str | None = None
 
     @property
     def own_s(self) -> float:
@@ -86,7 +97,7 @@ class _Patches:
     """What this process has wrapped, and how to undo it."""
 
     timers: dict[int, _Timer] = field(default_factory=dict)  # by id of the transform
-    kinds: set[type] = field(default_factory=set)  # whose __call__ is wrapped, or pictures whose load is looked up
+    kinds: set[Any] = field(default_factory=set)  # whose __call__ is wrapped, or pictures whose load is looked up
     undo: list[Callable[[], None]] = field(default_factory=list)
 
 
@@ -192,9 +203,7 @@ def _wrap_calls(kind: Any) -> bool:
     """Let calls of this class's objects that have a timer be timed. False for functions and classes written in C."""
     if kind in _patches.kinds:
         return True
-    original = getattr(kind, "__call__", None)
-    if original is None:
-        return False
+    original = kind.__call__
 
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
         timer = _patches.timers.get(id(self))
@@ -208,9 +217,11 @@ def _wrap_calls(kind: Any) -> bool:
 def _measured(timer: _Timer, call: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
     timers = _running.__dict__.setdefault("timers", [])
     if not timers:
-        for value in arguments:
-            if isinstance(value, Image.Image):
-                _watch_decoding(type(value))
+        value = next((value for value in arguments if value is not timer.transform), None)
+        if isinstance(value, Image.Image):
+            _watch_decoding(type(value))
+        if timer.input in (None, WHOLE_PICTURE):
+            timer.input = _kind_of(value)
     timers.append(timer)
     timer.is_running = True
     begun = time.thread_time()
@@ -222,13 +233,35 @@ def _measured(timer: _Timer, call: Callable[..., Any], arguments: tuple[Any, ...
         timers.pop()
 
 
+def _kind_of(value: Any) -> str:
+    """WHOLE_PICTURE, or the name of the type: a picture of another size than that of the file was changed before."""
+    if isinstance(value, Image.Image) and _running.__dict__.get("opened", value.size) == value.size:
+        return WHOLE_PICTURE
+    return type(value).__name__
+
+
+def _watch_opening() -> None:
+    """Note the size of the picture that Pillow has opened last."""
+    original = Image.open
+    if Image in _patches.kinds:
+        return
+
+    @wraps(original)
+    def opening(*arguments: Any, **named: Any) -> Any:
+        image = original(*arguments, **named)
+        _running.opened = image.size
+        return image
+
+    _replace(Image, "open", opening)
+
+
 def _watch_decoding(kind: type) -> None:
     """Time ``load`` of this class of pictures where it does more than Pillow's own, which has nothing to decode."""
     if kind in _patches.kinds:
         return
     _patches.kinds.add(kind)
     owner = next(base for base in kind.__mro__ if "load" in vars(base))
-    if owner is Image.Image or owner in _patches.kinds and owner is not kind:
+    if owner is Image.Image or (owner in _patches.kinds and owner is not kind):
         return
     original = vars(owner)["load"]
 

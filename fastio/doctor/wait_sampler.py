@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
