@@ -16,10 +16,10 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from fastio._native import Buffers
-from fastio.collate import RowReader, label_values, one_by_one
+from fastio.collate import RowReader, is_uniform, label_values, one_by_one
 from fastio.errors import SampleError, SchemaError
 from fastio.iterable import SequentialDataset
-from fastio.picture import LazyPicture, StoredPicture
+from fastio.picture import LazyPicture, StoredPicture, small_picture
 from fastio.reading import Read, ShardFiles, reads_by_pread
 from fastio.samplers.share import Share
 from fastio.schema import IMAGE, TEXT, TOKENS
@@ -127,29 +127,33 @@ class FastDataset(Dataset[Any]):
         reader = self.reader
         return list(reader.read(indices, spans, reader.shapes(indices, spans), verify=self.verify))
 
-    def _pictures(self, indices: NDArray[np.int64], spans: Spans) -> list[LazyPicture]:
+    def _pictures(self, indices: NDArray[np.int64], spans: Spans) -> list[Image.Image]:
         """Pictures that wait, but for small ones, which are decoded here by one native call for each size."""
-        reader = self.reader
+        reader, verify = self.reader, self.verify
         shapes = reader.shapes(indices, spans)
         sources = [
-            StoredPicture(reader, index, self._own(spans.part(position, position + 1)), shape, verify=self.verify)
+            StoredPicture(reader, index, self._place(spans, position), shape, verify)
             for position, (index, shape) in enumerate(zip(indices.tolist(), shapes.tolist(), strict=True))
         ]
-        small = np.flatnonzero(shapes[:, 0] * shapes[:, 1] <= _EAGER_PIXELS)  # bad headers have no pixels at all
-        decoded: dict[int, NDArray[np.uint8]] = {}
-        for group in _groups(shapes[small]):
-            positions = small[group]
-            rows = reader.read(indices[positions], spans.at(positions), shapes[positions], verify=self.verify)
-            # Each in memory of its own, so that a picture that is kept does not keep its batch.
-            decoded.update(zip(positions.tolist(), map(np.copy, rows), strict=True))
-        return [LazyPicture.of(source, decoded.get(position)) for position, source in enumerate(sources)]
+        small = shapes[:, 0] * shapes[:, 1] <= _EAGER_PIXELS  # bad headers have no pixels at all
+        if is_uniform(shapes) and small[0]:
+            return list(map(small_picture, sources, reader.read(indices, spans, shapes, verify=verify)))
+        pictures: list[Image.Image] = [LazyPicture.of(source) for source in sources]
+        chosen = np.flatnonzero(small)
+        for group in _groups(shapes[chosen]):
+            positions = chosen[group]
+            rows = reader.read(indices[positions], spans.at(positions), shapes[positions], verify=verify)
+            for position, row in zip(positions.tolist(), rows, strict=True):
+                pictures[position] = small_picture(sources[position], row)
+        return pictures
 
-    def _own(self, spans: Spans) -> Spans:
-        """One value, where it lies for as long as somebody looks at it; without the values that were read with it."""
+    def _place(self, spans: Spans, position: int) -> tuple[Spans, int]:
+        """One value as StoredPicture wants it: where it lies mapped, or copied from what was read with it."""
         if self.files is None:
-            return spans
-        memory = Buffers([spans.view(0).copy()] * len(self.store.shard_paths))
-        return Spans(memory, spans.shard, np.zeros(1, np.int64), spans.sizes, spans.checksums, spans.intervals)
+            return spans, position
+        one = spans.part(position, position + 1)
+        memory = Buffers([one.view(0).copy()] * len(self.store.shard_paths))
+        return Spans(memory, one.shard, np.zeros(1, np.int64), one.sizes, one.checksums, one.intervals), 0
 
     def _spans(self, indices: NDArray[np.int64]) -> tuple[Spans, NDArray[np.int32] | None]:
         """Where the values lie, and the status of each where some cannot be read."""

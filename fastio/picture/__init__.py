@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from fastio.picture.eager import small_picture
 from fastio.picture.lazy import LazyPicture
 from fastio.picture.stored import StoredPicture
 
-__all__ = ["LazyPicture", "StoredPicture"]
+__all__ = ["LazyPicture", "StoredPicture", "small_picture"]

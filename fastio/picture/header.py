@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ["Header", "read_header"]
+__all__ = ["Header", "is_plain_png", "read_header"]
 
 Info = dict[str | tuple[int, int], Any]
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-_INTERLACE = 28  # where a PNG says whether it is interlaced
+_FIRST_CHUNK = 33  # where the first chunk behind a PNG's header lies
+_FRAME = 12  # a chunk's length, name and CRC
+_INTERLACE = 28  # where the header says whether the picture is interlaced
 
 
 class Header(NamedTuple):
@@ -31,14 +33,26 @@ def read_header(data: NDArray[np.uint8], mode: str) -> Header:
 
     Raises what Pillow raises for bytes that it does not take for a picture.
     """
-    chunks = _chunks(data)
-    if chunks is not None and set(chunks[1:]) == {b"IDAT", b"IEND"} and not data[_INTERLACE]:
-        return Header("PNG", {})  # as most small PNGs, for which asking Pillow takes longer than decoding
+    if is_plain_png(data):
+        return Header("PNG", {})
     with Image.open(io.BytesIO(data.data)) as picture:
+        chunks = _chunks(data)
         is_complete = picture.format == "JPEG" or (chunks is not None and not _is_text_behind_pixels(chunks))
         if is_complete and "transparency" not in picture.info:
             return Header(picture.format, picture.info)
         return Header(picture.format, picture.convert(mode).info)  # decoding and converting add to it
+
+
+def is_plain_png(data: NDArray[np.uint8]) -> bool:
+    """
+    Whether this is a PNG of three chunks, not interlaced: Pillow finds nothing to say about it.
+
+    Most small PNGs are; to ask Pillow would take longer than to decode them.
+    """
+    head = data[: _FIRST_CHUNK + 8].tobytes()
+    if not head.startswith(_PNG) or head[_FIRST_CHUNK + 4 :] != b"IDAT" or head[_INTERLACE]:
+        return False
+    return _FIRST_CHUNK + int.from_bytes(head[_FIRST_CHUNK : _FIRST_CHUNK + 4]) + 2 * _FRAME == len(data)
 
 
 def _chunks(data: NDArray[np.uint8]) -> list[bytes] | None:
@@ -49,7 +63,7 @@ def _chunks(data: NDArray[np.uint8]) -> list[bytes] | None:
     while offset + 8 <= len(view):
         size, name = struct.unpack_from(">I4s", view, offset)
         chunks.append(name)
-        offset += size + 12  # length, name and CRC
+        offset += size + _FRAME
     return chunks
 
 

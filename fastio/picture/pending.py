@@ -13,6 +13,7 @@ after that ``resized`` returns None, and the caller begins anew with the pixels 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from fastio.picture.turn import UPRIGHT, Box, Turn
@@ -36,11 +37,12 @@ class Pending(NamedTuple):
     read: str
     mode: str
 
-    @classmethod
-    def nothing(cls, width: int, height: int, mode: str) -> Pending:
+    @staticmethod
+    @lru_cache
+    def nothing(width: int, height: int, mode: str) -> Pending:
         """The whole source as it is."""
         whole = (0, 0, width, height)
-        return cls(whole, None, 0, whole, UPRIGHT, mode, mode)
+        return Pending(whole, None, 0, whole, UPRIGHT, mode, mode)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -22,19 +22,21 @@ _MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
 
 class StoredPicture:
     """
-    Where the pixels of sample ``index`` come from: ``spans`` holds its value alone.
+    Where the pixels of sample ``index`` come from: ``place`` is spans and a position in them.
 
     ``shape`` is height, width and channels as the dataset's mode has them. The checksum is compared with ``verify``,
     the first time pixels are made. The first result is decoded as far as it needs; whoever asks again (several
     crops of one picture) gets it from the whole picture, decoded once.
     """
 
-    __slots__ = ("_header", "_index", "_is_asked_again", "_reader", "_shape", "_spans", "_verify", "_whole", "mode")
+    __slots__ = ("_header", "_index", "_is_asked_again", "_place", "_reader", "_shape", "_verify", "_whole", "mode")
 
-    def __init__(self, reader: RowReader, index: int, spans: Spans, shape: list[int], *, verify: bool) -> None:
+    def __init__(
+        self, reader: RowReader, index: int, place: tuple[Spans, int], shape: list[int], verify: bool
+    ) -> None:
         self._reader = reader
         self._index = index
-        self._spans = spans
+        self._place = place
         self._shape = shape
         self._verify = verify
         self._header: Header | None = None
@@ -70,9 +72,20 @@ class StoredPicture:
         return self._header
 
     @property
+    def value(self) -> NDArray[np.uint8]:
+        """The encoded bytes."""
+        spans, position = self._place
+        return spans.view(position)
+
+    @property
+    def _spans(self) -> Spans:
+        spans, position = self._place
+        return spans.part(position, position + 1)
+
+    @property
     def may_have_transparency(self) -> bool:
         """False only where ``info`` surely names no transparent colour; JPEGs are not looked into for that."""
-        return self.can_read and self._spans.view(0)[:2].tobytes() != b"\xff\xd8" and "transparency" in self.header.info
+        return self.can_read and self.value[:2].tobytes() != b"\xff\xd8" and "transparency" in self.header.info
 
     def render(self, pending: Pending) -> Pixels:
         """The pixels ``(H, W, C)``, in memory of their own; SampleError for a bad sample."""
@@ -85,13 +98,13 @@ class StoredPicture:
         return from_array(self._whole, self.mode, pending)
 
     def _decode(self, pending: Pending) -> Pixels:
-        reader, indices = self._reader, np.array([self._index])
+        reader, indices, spans = self._reader, np.array([self._index]), self._spans
         rows, status = empty_row(pending), np.empty(1, np.int32)
         stored = None if self.can_read else (self._shape[0], self._shape[1])
         plan = geometry(pending, stored)
-        reader.decode(self._spans, rows, status, pool=None, verify=self._verify, geometry=plan).wait()
+        reader.decode(spans, rows, status, pool=None, verify=self._verify, geometry=plan).wait()
         plain = _Plain(self, pending)
-        for error in reader.settle(indices, self._spans, rows, status, finish=plain).values():
+        for error in reader.settle(indices, spans, rows, status, finish=plain).values():
             raise error
         self._verify = False
         if plain.pixels is not None:
@@ -102,7 +115,7 @@ class StoredPicture:
         if not self.can_read:
             return Header(None, {})
         try:
-            return read_header(self._spans.view(0), self.mode)
+            return read_header(self.value, self.mode)
         except PLUGIN_ERRORS as exc:
             words = " ".join(str(exc).split()) or type(exc).__name__
             raise self._reader.error(
