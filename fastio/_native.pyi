@@ -134,6 +134,17 @@ def deal_steps(order: NDArray[np.int64], cuts: NDArray[np.int64], steps: NDArray
     Copy samples rank, rank + world_size, ... of these steps to ``out``; how many.
     """
 
+def shuffle_runs(values: NDArray[np.int64], cuts: NDArray[np.int64], seed: int, stream: int) -> None:
+    """
+    Shuffle each ``values[cuts[k]:cuts[k + 1]]`` in place, as ``shuffle`` with stream + k.
+    """
+
+def interleave_lanes(out: NDArray[np.int64], lanes: int, seed: int, stream: int) -> None:
+    """
+    Write the places of ``out`` round by round: one place of each lane, lanes in random
+    order. Lane l holds the places from ``l * len(out) // lanes`` on; no lane is empty.
+    """
+
 def pick_spans(ends: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, indices: NDArray[np.int64], shard_out: NDArray[np.int32], starts_out: NDArray[np.int64], sizes_out: NDArray[np.int64], checksums_out: NDArray[np.uint32] | None) -> None:
     """
     Copy these samples' entries of an index whose shard k ends before sample ``ends[k]``;
@@ -163,10 +174,11 @@ def gather(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64]
     Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.
     """
 
-def read_ahead(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], pool: ThreadPool | None = None) -> Job:
+def read_ahead(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], pool: ThreadPool | None = None, *, looks: bool = True) -> Job:
     """
     Ask the kernel to read these spans ahead, neighbours merged, unless a look at 64 places
-    finds them in memory. Blocks while the disk's queue is full: give it a pool of its own.
+    finds them in memory; with ``looks=False`` it asks without looking, for files whose
+    mapping must not be touched. Blocks while the disk's queue is full: give it a pool of its own.
     """
 
 def read_spans(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], descriptors: NDArray[np.int32], files: Any, out: NDArray[np.uint8], error: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
