@@ -26,10 +26,11 @@ from fastio.machine import available_cpus
 from fastio.metrics import LoaderStats
 from fastio.producer import Cache, Made, Means, NativeProducer, OnError, check_cache, in_ram
 from fastio.producer.choose import CollateName, Decode, Layout, Quality, collate_of, fused_of, is_native, producer_of
+from fastio.producer.read_ahead import WindowReader
 from fastio.ranges import WAIT, named_range
 from fastio.samplers.batches import Batches, BatchSampler, OrderSampler
+from fastio.samplers.choice import Choice
 from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
-from fastio.samplers.mixing import warn_if_sorted
 from fastio.samplers.order import Division, Shuffle, Uneven
 from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
 from fastio.samplers.share import Share
@@ -42,7 +43,7 @@ __all__ = ["FastLoader"]
 
 log = logging.getLogger(__name__)
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2  # 1: shuffle=True was the block shuffle, and no state had an order
 _DEPTH = 2  # batches copied ahead to the device
 
 
@@ -80,7 +81,8 @@ class FastLoader:
 
     * ``batch_sampler``: LengthBucketSampler, PackSampler or another ``BatchSampler``, in the place of ``batch_size``,
       ``shuffle``, ``drop_last`` and ``uneven``; ``rank`` and ``world_size`` are its own.
-    * ``shuffle``: False, True (see ``samplers.order.block_order``) or "full"; ``seed`` and epoch name the order.
+    * ``shuffle``: False, True or "full"; ``seed`` and epoch name the order. True trains as "full" does, and reads whole
+      blocks where the store is larger than memory (see ``samplers.choice``); ``stats.shuffle`` says what was taken.
     * Each iteration is an epoch of its own: the counter moves on when its first batch is asked for, ``set_epoch``
       (or ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
     * ``rank`` and ``world_size`` as in ``rank_and_world``; ``uneven`` as in ``Division``: all ranks get equal batches.
@@ -159,7 +161,12 @@ class FastLoader:
             self.rank, self.world_size = self._share.rank, self._share.world_size
             self.division = Division(len(self.dataset), batch_size, self.world_size, uneven, drop_last)
             self._sampler: BatchSampler = OrderSampler(
-                self.division, rank=self.rank, shuffle=shuffle, seed=seed, sizes=partial(_sample_bytes, self.dataset)
+                self.division,
+                rank=self.rank,
+                shuffle=shuffle,
+                seed=seed,
+                sizes=partial(_sample_bytes, self.dataset, cache),
+                labels=partial(getattr, self.dataset, "labels"),
             )
         else:
             given = {"batch_size": batch_size, "shuffle": shuffle or None, "drop_last": drop_last or None}
@@ -167,7 +174,7 @@ class FastLoader:
             self._sampler = batch_sampler
             self.rank, self.world_size = batch_sampler.rank, batch_sampler.world_size
             self._share = Share(self.rank, self.world_size, is_found=False)  # the sampler looks after its own
-        check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
+        check_subclass(self.dataset, on_error=on_error)
         self._batch_size = batch_size
         self.drop_last = drop_last
         self.pin_memory = torch.cuda.is_available() if pin_memory is None else pin_memory
@@ -204,9 +211,9 @@ class FastLoader:
             is_planar=layout == "contiguous",
             means=means,
         )
+        self._ahead = WindowReader(self.dataset)
         self._tuner = ThreadTuner() if threads == 0 and isinstance(self._producer, NativeProducer) else None
         self._closed = False
-        self._looks_at_mixing = shuffle is True and self.rank == 0
         self._stats = LoaderStats()
         self._skipped: dict[int, SampleError] = {}
         self._next = _Position(0, 0)  # where the next iteration begins
@@ -268,9 +275,8 @@ class FastLoader:
         self._check_open()
         self._start(position, consumer or position)
         left = self._left(position)
-        self._look_at_mixing(left)
         parts = left.slices()
-        submitted, stats = self._producer.submit(left, epoch=position.epoch), self._stats
+        submitted, stats = self._ahead.run(left, self._producer.submit(left, epoch=position.epoch)), self._stats
         under_way = deque(islice(submitted, self._depth))
         first = True
         try:
@@ -327,14 +333,8 @@ class FastLoader:
     def _left(self, position: _Position) -> Batches:
         """What is left of an epoch."""
         batches = self._sampler.plan(position.epoch)
-        return batches.part(position.batch, len(batches))
-
-    def _look_at_mixing(self, batches: Batches) -> None:
-        """Let rank 0 say, once, that the block shuffle of this store mixes its classes badly."""
-        if self._looks_at_mixing and self.dataset.labels is not None:
-            self._looks_at_mixing = False
-            assert self.batch_size is not None
-            warn_if_sorted(self.dataset.store.path, self.dataset.labels, batches, batch_size=self.batch_size)
+        is_held = isinstance(self._sampler, OrderSampler) and self._sampler.is_held
+        return self._ahead.with_windows(batches.part(position.batch, len(batches)), is_held=is_held)
 
     def set_epoch(self, epoch: int) -> None:
         """
@@ -360,11 +360,25 @@ class FastLoader:
         return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self._configuration()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on at that batch. ValueError, naming what differs, for another configuration."""
-        check_state(state, {"version": _STATE_VERSION, **self._configuration()}, owner="loader")
+        """
+        Let the next iteration go on at that batch. ValueError, naming what differs, for another configuration.
+
+        The order that ``shuffle=True`` was when the state was saved is kept, on this machine too.
+        """
+        expected = {"version": _STATE_VERSION, **self._configuration()}
+        if state.get("version") == 1:
+            state = {**state, "version": _STATE_VERSION}
+            if "order" in expected:
+                state["order"] = {"kind": "blocks"}
+        order = state.get("order")
+        if "order" in expected and state.get("shuffle") is True:
+            expected["order"] = Choice.from_json(order, samples=len(self.dataset)).to_json()
+        check_state(state, expected, owner="loader")
         epoch = whole_epoch(state.get("epoch", -1))
         count = self._sampler.count(epoch)
         batch = whole("batch", state.get("batch", -1), f"0 to {count} in the state", least=0, below=count + 1)
+        if isinstance(self._sampler, OrderSampler) and order is not None:
+            self._sampler.adopt(order)
         self._next = self._seen = _Position(epoch, batch)
 
     def _configuration(self) -> dict[str, Any]:
@@ -401,6 +415,8 @@ class FastLoader:
         """Counters since the loader was made: see LoaderStats."""
         self._stats.buffer_bytes = self._producer.buffer_bytes
         self._stats.threads = self._producer.threads
+        if isinstance(self._sampler, OrderSampler):
+            self._stats.shuffle = self._sampler.report()
         self._stats.estimated_bytes = (self._depth + 2) * self._stats.batch_bytes
         return self._stats
 
@@ -415,6 +431,8 @@ class FastLoader:
 
     def close(self) -> None:
         """End the threads, and the dataset if this loader opened it; twice does no harm. Batches stay valid."""
+        if self._owns_dataset and not self._closed and isinstance(self._sampler, OrderSampler):
+            self._sampler.settle()  # a state is asked for after close() too
         self._closed = True
         self._producer.close()
         if self._owns_dataset:
@@ -436,10 +454,11 @@ class FastLoader:
             raise ValueError(f"{self.dataset.store.path}: this FastLoader is closed")
 
 
-def _sample_bytes(dataset: FastDataset) -> NDArray[np.int64]:
-    """The stored size of every sample."""
-    every = np.arange(len(dataset.store), dtype=np.int64)
-    return dataset.store.spans(dataset.reader.field.name, every).sizes
+def _sample_bytes(dataset: FastDataset, cache: Cache | None) -> NDArray[np.int64]:
+    """The bytes that each sample reads from the store; 0 for what is cached, and for samples of a subclass's own."""
+    if cache is not None or len(dataset) != len(dataset.store):
+        return np.zeros(len(dataset), np.int64)
+    return dataset.store.spans(dataset.reader.field.name, np.arange(len(dataset), dtype=np.int64)).sizes
 
 
 def _numbered(made: Made, indices: NDArray[np.int64], epoch: int) -> Numbered:

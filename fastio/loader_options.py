@@ -9,7 +9,6 @@ from typing import get_args
 from fastio.dataset import FastDataset
 from fastio.producer import OnError
 from fastio.samplers.batches import BatchSampler
-from fastio.samplers.order import Shuffle
 
 __all__ = ["check_choices", "check_decode", "check_sampler", "check_subclass"]
 
@@ -23,7 +22,7 @@ def check_choices(dataset: object, *, shuffle: object, on_error: object) -> None
         )
     # By identity: 1 and numpy's True equal True and would be another configuration in a saved state.
     if not (shuffle is False or shuffle is True or (isinstance(shuffle, str) and shuffle == "full")):
-        raise ValueError(f"shuffle={shuffle!r}: expected False, True (block shuffle) or 'full'")
+        raise ValueError(f"shuffle={shuffle!r}: expected False, True or 'full'")
     if on_error not in get_args(OnError):
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))}")
 
@@ -66,7 +65,7 @@ def check_sampler(
         raise ValueError(f"{dataset.store.path}: {len(dataset)} samples, but the batch_sampler plans {samples}")
 
 
-def check_subclass(dataset: FastDataset, *, shuffle: Shuffle, on_error: OnError) -> None:
+def check_subclass(dataset: FastDataset, *, on_error: OnError) -> None:
     """ValueError where the loader would take the store's samples for those that a subclass makes of them."""
     path, kind = dataset.store.path, type(dataset)
     overrides = kind.__getitem__ is not FastDataset.__getitem__ or kind.__getitems__ is not FastDataset.__getitems__
@@ -74,9 +73,4 @@ def check_subclass(dataset: FastDataset, *, shuffle: Shuffle, on_error: OnError)
         raise ValueError(
             f"{path}: on_error='zero' cannot know the label of a sample that {kind.__name__} makes itself; "
             f"use on_error='skip' or 'raise', or give {kind.__name__} a blank(index) of its own"
-        )
-    if shuffle is True and len(dataset) != len(dataset.store):
-        raise ValueError(
-            f"{path}: shuffle=True goes by the places of the store's {len(dataset.store)} samples, but "
-            f"{kind.__name__} has {len(dataset)}; use shuffle='full'"
         )

@@ -4,10 +4,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["LoaderStats"]
+from fastio.units import counted, size
+
+__all__ = ["LoaderStats", "ShuffleReport"]
 
 # Bucket k counts waits below 2**k microseconds (and not below 2**(k-1)); the last takes the rest.
 _BUCKETS = 26
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleReport:
+    """
+    What ``shuffle=True`` is for a store, and what that costs; ``str`` of it is one line.
+
+    ``kind``: "full", "lanes", or "blocks" (a state of an older fastio). ``memory_bytes`` of the store's
+    ``store_bytes`` stay in memory. ``mixing``: distinct classes in a batch, relative to a full shuffle (None: not
+    judged, or as in a state). ``drift``: how far a class's share goes over the epoch, 0 to 1. ``reads`` contiguous
+    pieces are read in an epoch by all ranks together, ``read_ratio`` times the bytes of the samples, where nothing
+    is in memory. ``lanes`` and ``block_bytes`` are 0 without lanes.
+    """
+
+    kind: str
+    reason: str
+    memory_bytes: int
+    store_bytes: int
+    lanes: int
+    block_bytes: int
+    mixing: float | None
+    drift: float | None
+    reads: int
+    read_ratio: float
+
+    def __str__(self) -> str:
+        held = f"{size(self.store_bytes)} in a memory for {size(self.memory_bytes)}"
+        if self.reason == "memory":
+            return f"shuffle=True is a full shuffle: {held}"
+        price = f"{self.read_ratio:.2f} times the samples' bytes in {counted(self.reads, 'read')} an epoch"
+        if self.kind == "lanes":
+            judged = "" if self.mixing is None else f"; a batch has {self.mixing:.2f} of a full shuffle's classes"
+            return f"shuffle=True takes {self.lanes} lanes of {size(self.block_bytes)} blocks: {held}, {price}{judged}"
+        if self.reason == "badly mixed":
+            price += "; pack with --shuffle SEED for larger reads"
+        return f"shuffle=True is a {self.kind} shuffle ({self.reason}): {held}, {price}"
 
 
 @dataclass(slots=True)
@@ -21,7 +59,7 @@ class LoaderStats:
     memory of batch buffers now (under way, handed out and free), ``estimated_bytes`` what they take where the
     loop keeps one batch. ``threads`` decode now (see ``thread_tuner``). Of token ids, ``tokens`` and the ``slots`` of
     the batches that hold them are counted. With ``decode="device"`` a GPU decoded ``decoded_on_device`` of the
-    samples, and the CPU the others.
+    samples, and the CPU the others. ``shuffle`` says what order ``shuffle=True`` is, and its price; None otherwise.
     """
 
     batches: int = 0
@@ -35,6 +73,7 @@ class LoaderStats:
     tokens: int = 0
     slots: int = 0
     decoded_on_device: int = 0
+    shuffle: ShuffleReport | None = None
     _waits: list[int] = field(default_factory=lambda: [0] * _BUCKETS, repr=False)
 
     def count(self, samples: int, nbytes: int, *, waited_s: float, first: bool) -> None:
