@@ -93,9 +93,12 @@ def _left_aside_line(metadata: Mapping[str, Any]) -> list[str]:
     entries = metadata.get("left_aside") or []
     if not entries:
         return []
-    reasons = Counter(str(each["problem"]) for each in entries)
-    counted = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
-    return [f"left out: {_files(len(entries))} ({counted}); the first: {entries[0]['key']}"]
+    firsts: dict[str, str] = {}
+    for each in entries:
+        firsts.setdefault(each["problem"], each["key"])
+    counts = Counter(each["problem"] for each in entries)
+    parts = [f"{count:,} such as {firsts[why]} ({why})" for why, count in counts.most_common()]
+    return [f"left out: {_files(len(entries))}, {'; '.join(parts)}"]
 
 
 def _files(count: int) -> str:

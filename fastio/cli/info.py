@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.html_option import html_option, wants_html, write_html
 from fastio.cli.info_text import print_lengths, print_tokenizer
 from fastio.cli.screen import counted, number, printable, problem_table, size, table
@@ -61,7 +62,7 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
     from fastio.store import open_store
 
     with open_store(path) as store:
-        described = describe(store)
+        described = {**describe(store), "epoch": epoch_facts(store)}
         write_html(lambda: _page(described, store))
     if as_json:
         click.echo(json.dumps(described["ledger"] if only_skipped else described, indent=2))
@@ -113,6 +114,7 @@ def _print(said: dict[str, Any]) -> None:
         f"samples take {size(said['payload_bytes'])}; {number(said['overhead_bytes_per_sample'] or 0)} B a sample "
         f"on top ({said['overhead_reason']})"
     )
+    click.echo(epoch_line(said["epoch"]))
     source = said["source"] or {}
     if source:
         labels = f", labels from {printable(str(source['labels']))}" if source.get("labels") else ""

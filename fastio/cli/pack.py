@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.group import Sections
 from fastio.cli.pack_text import packs_text
 from fastio.cli.picture_options import PictureArguments, picture_options
@@ -94,8 +95,8 @@ def pack(
     if report.skipped:
         problem_table([(problem.key, problem.problem) for problem in report.skipped])
     with open_store(out) as store:
-        done, better = packing_lines(store.metadata), advice(store)
-    for line in (*_summary(report), *map(printable, done), *better):
+        epoch, done, better = epoch_line(epoch_facts(store)), packing_lines(store.metadata), advice(store)
+    for line in (*_summary(report), epoch, *map(printable, done), *better):
         click.echo(line)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.screen import counted, meter, number, printable, problem_table, size
 from fastio.cli.text_options import TEXT_LAYOUTS, TEXT_OPTIONS, TextArguments
 
@@ -73,7 +74,7 @@ def _pack(
     """Pack the documents of SRC and say what was done."""
     from fastio.converters.text import HuggingFaceTokenizer, open_text
     from fastio.converters.text import pack_text as run
-    from fastio.store import check_target
+    from fastio.store import check_target, open_store
 
     check_target(out, overwrite=overwrite, shard_bytes=shard_size)
     source = open_text(src, layout=layout, options=text.options())
@@ -95,7 +96,9 @@ def _pack(
         )
     if report.skipped:
         problem_table([(problem.key, problem.problem) for problem in report.skipped])
-    for line in _summary(report, encoder):
+    with open_store(out) as store:
+        epoch = epoch_line(epoch_facts(store))
+    for line in (*_summary(report, encoder), epoch):
         click.echo(line)
 
 
