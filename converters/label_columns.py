@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import Any
 
+from fastio.converters.scan import image_kind
 from fastio.errors import SourceError
 
 __all__ = ["ALL_OTHERS", "Columns", "LabelOptions", "choose_columns", "has_known_title"]
@@ -17,6 +19,7 @@ _NAME_TITLES = ("filename", "file_name", "file", "image", "image_name", "path", 
 _LABEL_TITLES = ("label", "class", "target", "category", "labels", "class_name", "class_id", "y")
 _MOST_FILTER_VALUES = 6  # a column with more different values is not suggested for --filter,
 _LONGEST_FILTER_VALUE = 20  # nor one with longer values
+_LOOKED_AT = 50  # values that tell whether a column names pictures
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +131,11 @@ def choose_columns(
     if key in labels:
         raise SourceError(f"{where}: {titles[labels[0]]!r} cannot be the file name and the label at once")
     used = {*ignored, *filters, *labels, -1 if key is None else key}
-    unused = [] if ignores_all else [i for i in range(len(titles)) if i not in used]
-    if key is None or not labels or unused:
-        unknown = unused or [i for i in range(len(titles)) if i not in used]
-        raise SourceError(_advice(table, unknown, has_key=key is not None, has_label=bool(labels), values=values))
+    free = [i for i in range(len(titles)) if i not in used]
+    if key is None or not labels:
+        raise _unknown_titles(table, free, has_key=key is not None, has_label=bool(labels), values=values)
+    if free and not ignores_all:
+        raise _unused_columns(table, free, values=values)
     return Columns(key, labels, tuple((position, frozenset(each)) for position, each in filters.items()))
 
 
@@ -173,33 +177,46 @@ def _twice(title: str, where: str) -> SourceError:
     return SourceError(f"{where}: {title!r} comes twice, so it is not known which one counts; rename one")
 
 
-def _advice(
-    table: _Titles,
-    unknown: Sequence[int],
-    *,
-    has_key: bool,
-    has_label: bool,
-    values: Callable[[int], Iterable[Any]],
-) -> str:
-    """What was found, and what to type."""
-    columns = f"column{'s' if len(unknown) != 1 else ''} {table.listed(unknown)}"
-    missing = []
-    if not has_key:
-        missing.append("--key-column NAME says which holds the file names")
-    if not has_label:
-        missing.append("--label-column NAME says which holds the labels")
-    if not unknown:
-        return f"{table.where}: columns {table.listed()}: {' and '.join(missing)}"
-    is_one = len(unknown) == 1
-    names = ",".join(table.titles[i] for i in unknown)
-    names = shlex.quote(ALL_OTHERS if any(not t or "," in t for t in (table.titles[i] for i in unknown)) else names)
-    steps = [*missing, f"--ignore-columns {names} leaves {'it' if is_one else 'them'} out"]
-    for i in unknown:
+def _unknown_titles(
+    table: _Titles, free: Sequence[int], *, has_key: bool, has_label: bool, values: Callable[[int], Iterable[Any]]
+) -> SourceError:
+    """What to say where no known title stands over the names or the labels: the options to type, as far as clear."""
+    key = None if has_key else next((i for i in free if _names_pictures(values(i))), None)
+    others = [i for i in free if i != key]
+    label = others[0] if len(others) == 1 and (has_key or key is not None) else None
+    options = [] if has_key else [f"--key-column {_quoted(table, key)}"]
+    options += [] if has_label else [f"--label-column {_quoted(table, label)}"]
+    missing = " and ".join(["file names"] * (not has_key) + ["labels"] * (not has_label))
+    several = "" if has_label or label is not None or not others else ", or A,B for several numbers a sample"
+    ignoring = ", with --ignore-columns for what is neither" if len(others) > 1 else ""
+    return SourceError(
+        f"{table.where}: no known title for the {missing} among {table.listed(free) or 'none'}: say "
+        f"{' '.join(options)}{several}{ignoring}"
+    )
+
+
+def _quoted(table: _Titles, position: int | None) -> str:
+    return "NAME" if position is None else shlex.quote(table.titles[position])
+
+
+def _names_pictures(values: Iterable[Any]) -> bool:
+    """Whether values are names of pictures, as far as one looks."""
+    found = list(islice(values, _LOOKED_AT))
+    return bool(found) and all(isinstance(value, str) and image_kind(value) for value in found)
+
+
+def _unused_columns(table: _Titles, unused: Sequence[int], *, values: Callable[[int], Iterable[Any]]) -> SourceError:
+    """What to say of columns that nobody named: the option that leaves them out, and the one that filters by one."""
+    titles = [table.titles[i] for i in unused]
+    names = shlex.quote(ALL_OTHERS if any(not title or "," in title for title in titles) else ",".join(titles))
+    is_one = len(unused) == 1
+    steps = [f"--ignore-columns {names} leaves {'it' if is_one else 'them'} out"]
+    for i in unused:
         found = sorted({as_text(value) for value in values(i)})
         if 2 <= len(found) <= _MOST_FILTER_VALUES and max(map(len, found)) <= _LONGEST_FILTER_VALUE:
             choice = next((each for each in ("train", "training") if each in found), found[0])
             pair = shlex.quote(f"{table.titles[i]}={choice}")
             steps.append(f"--filter {pair} takes the rows of one value ({', '.join(found)})")
             break
-    columns = f"column{'' if is_one else 's'} {table.listed(unknown)}"
-    return f"{table.where}: {columns} {'is' if is_one else 'are'} not used: {'; '.join(steps)}"
+    columns = f"column{'' if is_one else 's'} {table.listed(unused)}"
+    return SourceError(f"{table.where}: {columns} {'is' if is_one else 'are'} not used: {'; '.join(steps)}")

@@ -173,7 +173,7 @@ BAD = {
     "broken.jsonl": ('["a.png", 1]\n{', "line 2: not readable as JSON"),
     "deep.json": ("[" * 100_000, "not readable as JSON"),
     "number.json": ("3", "expected an object"),
-    "record.jsonl": ('{"a": 1, "b": 2}', "line 1: columns 'a', 'b' are not used"),
+    "record.jsonl": ('{"a": 1, "b": 2}', "line 1: no known title for the file names and labels among 'a', 'b'"),
     "key.jsonl": ("[3, 1]", "line 1: file name is 3"),
     "blank.json": ('{"a.png": "", "b.png": "cat"}', "label is empty"),
     "nameless.json": ('{"": 1}', "file name is empty"),

@@ -151,8 +151,11 @@ TABLE = "image_file,emotion,split,age\na.png,happy,train,3.5\nb.png,sad,val,4\nc
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "--key-column NAME says which holds the file names; --label-column NAME"),
-        ({"key_column": "image_file"}, "--label-column NAME says which holds the labels"),
+        ({}, "--key-column image_file --label-column NAME, or A,B for several numbers a sample, with --ignore-columns"),
+        (
+            {"key_column": "image_file"},
+            "no known title for the labels among 'emotion', 'split', 'age': say --label-col",
+        ),
         (
             {"key_column": "image_file", "label_columns": ("emotion",)},
             "'split', 'age' are not used: --ignore-columns split,age leaves them out; --filter split=train",
@@ -167,7 +170,7 @@ TABLE = "image_file,emotion,split,age\na.png,happy,train,3.5\nb.png,sad,val,4\nc
             },
             "all 3 rows have other values",
         ),
-        ({"header": False}, "columns '1', '2', '3', '4' are not used"),
+        ({"header": False}, "no known title for the file names and labels among '1', '2', '3', '4'"),
     ],
 )
 def test_columns_that_nobody_named(tmp_path, options, words):
@@ -182,7 +185,7 @@ def test_an_unknown_header_is_no_sample(tmp_path):
     """Two columns whose titles nobody knows are not taken for a file called as the title is."""
     path = tmp_path / "l.csv"
     path.write_text("picture of,emotion\na.png,happy\n")
-    with pytest.raises(SourceError, match="line 1: columns 'picture of', 'emotion' are not used: --key-column NAME"):
+    with pytest.raises(SourceError, match=r"say --key-column 'picture of' --label-column emotion$"):
         read_labels(path)
 
     options = LabelOptions(key_column="picture of", label_columns=("emotion",))
