@@ -218,7 +218,7 @@ class RowReader:
         """Why a picture is not decoded for its size, where that is what its status means."""
         if self.field.codec != IMAGE or status not in (_native.BAD_SHAPE, _native.TOO_LARGE, _native.UNSUPPORTED):
             return None
-        size = self.codec.probe(spans.at([position]))[:, 1:3]
+        size = self.codec.probe(spans.part(position, position + 1))[:, 1:3]
         return f"it {refusal(*size[0].tolist())}" if is_refused(size)[0] else None
 
     def _decode_with_pillow(

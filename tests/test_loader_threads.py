@@ -242,9 +242,7 @@ def test_the_interpreter_ends(big: Path, transform: str, ending: str) -> None:
         f"loader = FastLoader(FastDataset({str(big)!r}, {transform}), 4, threads=2);"
         f"batches = iter(loader); batch = next(batches); {ending}"
     )
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
-    )
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
 
     assert (ended.stdout, ended.stderr) == ("", "")
     assert ended.returncode == (3 if "3" in ending else 0)
