@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.lengths import length_histogram
-from fastio.converters.packing import class_mixing_of, packing_lines
+from fastio.converters.packing import packing_lines, shuffling_of
 from fastio.converters.probe import KIND_NAMES, probe
 from fastio.converters.text_readers import text_reader
 from fastio.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
@@ -156,11 +157,16 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "tokenizer": _tokenizer(store.metadata),
         "packing": packing_lines(store.metadata),
         "options": {name: store.metadata[name] for name in ("packing", "shuffle") if name in store.metadata},
-        "class_mixing": class_mixing_of(store),
+        "shuffle": _shuffling(store),
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
         "read_without_fastio": _path_line(store) + snippet_of(store) if store.schema.payload else "",
     }
+
+
+def _shuffling(store: SampleStore) -> dict[str, Any] | None:
+    report = shuffling_of(store)
+    return None if report is None else {**asdict(report), "text": str(report)}
 
 
 def store_bytes(store: SampleStore) -> int:

@@ -11,11 +11,13 @@ import numpy as np
 from fastio.converters.raw import Raw
 from fastio.converters.transcode import KEPT, Transcode
 from fastio.errors import StoreCorrupt
-from fastio.samplers.mixing import WELL_MIXED, class_mixing
+from fastio.metrics import ShuffleReport
+from fastio.samplers.batches import OrderSampler
+from fastio.samplers.order import Division
 from fastio.schema import IMAGE
 from fastio.store import SampleStore
 
-__all__ = ["advice", "class_mixing_of", "is_lossless", "mixing_line", "packing_lines", "recorded"]
+__all__ = ["advice", "is_lossless", "packing_lines", "recorded", "shuffling_of"]
 
 _SMALL_SIDE = 64  # pixels; up to here decoded ones are not much more than a PNG
 
@@ -125,16 +127,21 @@ def is_lossless(pictures: Transcode | Raw) -> bool:
     return isinstance(pictures, Transcode) and pictures.is_lossless
 
 
-def class_mixing_of(store: SampleStore) -> float | None:
-    """``samplers.mixing.class_mixing`` of a store, for batches of 256; None where there are no classes to mix."""
+def shuffling_of(store: SampleStore) -> ShuffleReport | None:
+    """What ``shuffle=True`` is for this store, here and with batches of 256; None where there is nothing to shuffle."""
     fields = store.schema.payload
-    if not fields or "label" not in store.schema or store.schema["label"].shape or len(store) < 2:
+    if not fields or len(store) < 2:
         return None
-    labels = store.column("label")
-    if labels.dtype.kind not in "biu" or (labels == labels[0]).all():
-        return None
-    sizes = store.spans(fields[0].name, np.arange(len(store))).sizes
-    return class_mixing(labels, sizes, batch_size=256)
+    labels = store.column("label") if "label" in store.schema else None
+    sampler = OrderSampler(
+        Division(len(store), 256),
+        rank=0,
+        shuffle=True,
+        seed=0,
+        sizes=lambda: store.spans(fields[0].name, np.arange(len(store))).sizes,
+        labels=lambda: labels,
+    )
+    return sampler.report()
 
 
 def advice(store: SampleStore) -> list[str]:
@@ -148,15 +155,7 @@ def advice(store: SampleStore) -> list[str]:
                 f"all pictures are {height}x{width}: with --raw they are {height * width * channels:,} B each and need "
                 f"no decoding"
             )
-    mixing = class_mixing_of(store)
-    if mixing is not None and mixing < WELL_MIXED:
-        said.append(mixing_line(mixing))
+    shuffling = shuffling_of(store)
+    if shuffling is not None and shuffling.reason == "badly mixed":
+        said.append(str(shuffling))
     return said
-
-
-def mixing_line(mixing: float) -> str:
-    """What a store's class mixing means."""
-    line = (
-        f"mixing: a batch of 256 with shuffle=True has {mixing:.2f} of the distinct classes that a full shuffle gives"
-    )
-    return line if mixing >= WELL_MIXED else f"{line}; pack with --shuffle SEED, or read with shuffle='full'"

@@ -11,17 +11,25 @@ __all__ = ["LoaderStats", "ShuffleReport"]
 # Bucket k counts waits below 2**k microseconds (and not below 2**(k-1)); the last takes the rest.
 _BUCKETS = 26
 
+_REASONS = {
+    "badly mixed": ", because blocks mix these labels badly",
+    "little memory": ", because memory is too small for blocks",
+    "as in the state": ", as in the loaded state",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ShuffleReport:
     """
     What ``shuffle=True`` is for a store, and what that costs; ``str`` of it is one line.
 
-    ``kind``: "full", "lanes", or "blocks" (a state of an older fastio). ``memory_bytes`` of the store's
-    ``store_bytes`` stay in memory. ``mixing``: distinct classes in a batch, relative to a full shuffle (None: not
-    judged, or as in a state). ``drift``: how far a class's share goes over the epoch, 0 to 1. ``reads`` contiguous
-    pieces are read in an epoch by all ranks together, ``read_ratio`` times the bytes of the samples, where nothing
-    is in memory. ``lanes`` and ``block_bytes`` are 0 without lanes.
+    * ``kind``: "full", "lanes", or "blocks" (from the state of an older fastio). ``reason``: "memory" (it holds the
+      store), "well mixed", "badly mixed", "no labels", "little memory" or "as in the state".
+    * ``store_bytes`` of samples; ``memory_bytes`` is what the page cache is expected to hold.
+    * ``mixing``: distinct classes in a batch, relative to a full shuffle, 1.0 for that itself; ``drift``: how far a
+      class's share goes from the mean within an epoch, 0 to 1. None where nothing was judged.
+    * ``reads``: contiguous pieces that all ranks together read in an epoch if nothing is in memory; ``read_ratio``:
+      their bytes, relative to those of the samples. ``lanes`` and ``block_bytes`` are 0 without lanes.
     """
 
     kind: str
@@ -36,16 +44,21 @@ class ShuffleReport:
     read_ratio: float
 
     def __str__(self) -> str:
-        held = f"{size(self.store_bytes)} in a memory for {size(self.memory_bytes)}"
+        held, memory = size(self.store_bytes), size(self.memory_bytes)
         if self.reason == "memory":
-            return f"shuffle=True is a full shuffle: {held}"
-        price = f"{self.read_ratio:.2f} times the samples' bytes in {counted(self.reads, 'read')} an epoch"
+            return f"shuffle=True: a full shuffle ({held} fit into memory, {memory})"
+        kind = "a full shuffle" if self.kind == "full" else "blocks, as older versions shuffled"
         if self.kind == "lanes":
-            judged = "" if self.mixing is None else f"; a batch has {self.mixing:.2f} of a full shuffle's classes"
-            return f"shuffle=True takes {self.lanes} lanes of {size(self.block_bytes)} blocks: {held}, {price}{judged}"
+            kind = f"{self.lanes} lanes of {size(self.block_bytes)} blocks"
+        line = (
+            f"{kind}{_REASONS.get(self.reason, '')} ({held}, memory for {memory}); an epoch reads "
+            f"{self.read_ratio:.2f} times the samples' bytes in {counted(self.reads, 'piece')}"
+        )
         if self.reason == "badly mixed":
-            price += "; pack with --shuffle SEED for larger reads"
-        return f"shuffle=True is a {self.kind} shuffle ({self.reason}): {held}, {price}"
+            line += "; pack with --shuffle SEED for larger ones"
+        if self.kind == "lanes" and self.mixing is not None:
+            line += f"; a batch has {self.mixing:.2f} of the distinct classes that a full shuffle gives"
+        return f"shuffle=True: {line}"
 
 
 @dataclass(slots=True)

@@ -103,8 +103,6 @@ def _jpeg(picture: Image) -> bytes:
 
 
 def _print(said: dict[str, Any]) -> None:
-    from fastio.converters.packing import mixing_line
-
     shards = f" in {said['shards']} shards" if said["shards"] > 1 else ""
     click.echo(
         f"{printable(said['path'])}: {said['format']}, {counted(said['samples'], 'sample')}, "
@@ -124,8 +122,8 @@ def _print(said: dict[str, Any]) -> None:
         )
     for line in said["packing"]:
         click.echo(printable(line))
-    if said["class_mixing"] is not None:
-        click.echo(mixing_line(said["class_mixing"]))
+    if said["shuffle"] is not None:
+        click.echo(said["shuffle"]["text"])
     if not source and said["ledger"]:
         left = ", ".join(f"{number(len(entries))} {_LEDGERS[name]}" for name, entries in said["ledger"].items())
         click.echo(f"beside the samples: {left} (--skipped lists them)")

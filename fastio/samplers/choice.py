@@ -23,7 +23,7 @@ __all__ = ["Choice", "choose", "report"]
 
 _MOST_BLOCK_BYTES = 4 << 20  # larger ones are read no faster
 _GOOD_BLOCK_BYTES = 1 << 20
-_LEAST_BLOCK_BYTES = 64 << 10  # smaller ones are read no faster than single samples
+_LEAST_BLOCK_BYTES = 16 << 10  # smaller ones are hardly read faster than single samples
 _LEAST_BLOCK_SAMPLES = 2
 _LANES = (256, 128, 64)
 _MORE = (1, 2, 4, 8, 16, 32)  # times the lanes, as long as a batch is not well mixed
@@ -79,7 +79,7 @@ def choose(
     """
     total = int(sizes.sum())
     if total <= memory:
-        return Choice("full", reason="memory")
+        return Choice("full", mixing=1.0, reason="memory")
     found = labels()
     classes = None if found is None else Classes.of(found)
     reached: list[float] = []
