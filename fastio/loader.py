@@ -152,7 +152,8 @@ class FastLoader:
         self._dataset = (
             dataset if isinstance(dataset, FastDataset) else FastDataset(dataset, verify=verify is not False)
         )
-        self._store = self.dataset.store.identity  # kept, for a state is asked for after close() too
+        # The identity is kept, for a state is asked for after close() too.
+        self._opened, self._store = self.dataset.store, self.dataset.store.identity
         seed = whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
         self.division: Division | None = None
         if batch_sampler is None:
@@ -253,6 +254,11 @@ class FastLoader:
         """The position of a new iteration, which counts as an epoch when its first batch is asked for."""
         self._check_open()
         self._share.check_ranks(f"{self.dataset.store.path}: this FastLoader")
+        if self.dataset.store is not self._opened:
+            raise ValueError(
+                f"{self.dataset.store.path}: dataset.samples was assigned after this FastLoader was built, which still "
+                f"reads the samples from before; assign it first, or build the loader anew"
+            )
         if self.dataset.transform is not None and isinstance(self._producer, NativeProducer):
             raise ValueError(
                 f"{self.dataset.store.path}: the dataset got its transform after this FastLoader was built, which "

@@ -132,17 +132,17 @@ class LazyPicture(Image.Image):
         box: tuple[float, float, float, float] | None = None,
         reducing_gap: SupportsInt | float | None = None,
     ) -> Image.Image:
-        """As Pillow's; waits with every filter but Pillow 13's new ones, without ``box`` and blocks of ``reducing_gap``."""
+        """As Pillow's; waits, but for Pillow 13's new filters, a ``box``, and blocks averaged for ``reducing_gap``."""
         if self._core is None:
             kernel, target = native_filter(resample), plain_size(size)
             is_whole = box is None or tuple(box) == (0, 0, *self._size)
             if kernel is not None and target is not None and is_whole:
                 if target == self._size:
                     return self.copy()
-                is_nearest = resample == Image.Resampling.NEAREST
-                if is_nearest or not reduces_first(self._size, target, reducing_gap):
-                    if not self._has_transparency():
-                        return self._resized(target, kernel)
+                gap = None if resample == Image.Resampling.NEAREST else reducing_gap
+                # Beside a transparent colour Pillow compares bytes that only its own resize leaves in its memory.
+                if not reduces_first(self._size, target, gap) and not self._has_transparency():
+                    return self._resized(target, kernel)
         return super().resize(size, resample, box, reducing_gap)  # type: ignore[arg-type]
 
     def transpose(self, method: Image.Transpose) -> Image.Image:
@@ -262,9 +262,7 @@ class _Wish(Image.Image):
     def load(self) -> None:
         """Nothing is there; Pillow before 11 asks."""
 
-    def resize(
-        self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None
-    ) -> Image.Image:
+    def resize(self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Image.Image:
         """Note the arguments."""
         self.arguments = (size, resample, box, reducing_gap)
         return Image.new(self._mode, (1, 1))

@@ -31,9 +31,7 @@ class StoredPicture:
 
     __slots__ = ("_header", "_index", "_is_asked_again", "_place", "_reader", "_shape", "_verify", "_whole", "mode")
 
-    def __init__(
-        self, reader: RowReader, index: int, place: tuple[Spans, int], shape: list[int], verify: bool
-    ) -> None:
+    def __init__(self, reader: RowReader, index: int, place: tuple[Spans, int], shape: list[int], verify: bool) -> None:
         self._reader = reader
         self._index = index
         self._place = place
@@ -42,7 +40,7 @@ class StoredPicture:
         self._header: Header | None = None
         self._is_asked_again = False
         self._whole: Pixels | None = None
-        self.mode = _MODES[shape[2]]
+        self.mode = _MODES.get(shape[2], "")  # a bad header names no channels, and nothing is made of it
 
     @property
     def origin(self) -> StoredPicture:
