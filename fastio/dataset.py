@@ -258,7 +258,7 @@ class FastDataset(Dataset[Any]):
 
     @imgs.setter
     def imgs(self, samples: Iterable[tuple[str, Any]]) -> None:
-        self.samples = samples  # type: ignore[assignment] # what is assigned is read once
+        self.samples = samples
 
     @property
     def root(self) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, SupportsInt
+from typing import Any
 
+from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.picture.pending import Pending
@@ -70,10 +70,10 @@ class LazyPicture(Image.Image):
         self._core = core
 
     if not hasattr(Image.Image, "im"):  # Pillow before 11, where it is the attribute
-        im = _im  # type: ignore[assignment]
+        im = _im
 
     @property
-    def info(self) -> dict[str | tuple[int, int], Any]:  # type: ignore[override] # Pillow's is an attribute
+    def info(self) -> dict[str | tuple[int, int], Any]:
         """As Pillow's, read from the file's header when it is first asked for; SampleError where that is bad."""
         if self._own_info is None:
             header = self._source.origin.header
@@ -127,10 +127,10 @@ class LazyPicture(Image.Image):
 
     def resize(
         self,
-        size: Sequence[Any],
+        size: tuple[int, int] | list[int] | NDArray[Any],
         resample: int | None = None,
         box: tuple[float, float, float, float] | None = None,
-        reducing_gap: SupportsInt | float | None = None,
+        reducing_gap: float | None = None,
     ) -> Image.Image:
         """As Pillow's; waits, but for Pillow 13's new filters, a ``box``, and blocks averaged for ``reducing_gap``."""
         if self._core is None:
@@ -143,7 +143,7 @@ class LazyPicture(Image.Image):
                 # Beside a transparent colour Pillow compares bytes that only its own resize leaves in its memory.
                 if not reduces_first(self._size, target, gap) and not self._has_transparency():
                     return self._resized(target, kernel)
-        return super().resize(size, resample, box, reducing_gap)  # type: ignore[arg-type]
+        return super().resize(size, resample, box, reducing_gap)
 
     def transpose(self, method: Image.Transpose) -> Image.Image:
         """As Pillow's."""
