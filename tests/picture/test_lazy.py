@@ -110,6 +110,15 @@ def test_what_needs_two_plans_waits_too(store: Path, first: Image.Transpose) -> 
     assert np.array_equal(np.asarray(plain), np.asarray(waiting))
 
 
+def test_hamming_to_the_last_bit(tmp_path: Path) -> None:
+    """Pillow computes HAMMING's weights from constants in single precision: here that decides about a pixel."""
+    value = files(80, 95, seed=80)["progressive jpeg"]
+    picture = FastDataset(write_store(tmp_path / "a.lmdb", [value]), mode="L")[0].resize((46, 66), 5)
+
+    with Image.open(io.BytesIO(value)) as plain:
+        assert np.array_equal(np.asarray(plain.convert("L").resize((46, 66), 5)), np.asarray(picture))
+
+
 def test_several_crops_decode_the_whole_once(store: Path, decodings: list[Any]) -> None:
     """Ten crops of one picture are two decodings: of the first crop, and then of all; its checksum is compared once."""
     picture, plain = picture_of(store, "jpeg"), opened("jpeg")
