@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -15,34 +14,33 @@ from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch.utils.data import Dataset
 
-from fastio.dataset import FastDataset
-from fastio.device import Delivery, Numbered
-from fastio.device.lane import lane_to
+from fastio.device import Numbered
 from fastio.errors import SampleError
-from fastio.loader_options import check_choices, check_decode, check_sampler, check_subclass
+from fastio.loader_options import check_choices, check_subclass
 from fastio.machine import available_cpus
 from fastio.metrics import LoaderStats
-from fastio.producer import Cache, Made, Means, NativeProducer, OnError, check_cache, in_ram
-from fastio.producer.choose import CollateName, Decode, Layout, Quality, collate_of, fused_of, is_native, producer_of
+from fastio.pipeline import PixelOptions, build_pipeline
+from fastio.producer import Cache, Made, Means, NativeProducer, OnError
+from fastio.producer.choose import CollateName, Decode, Layout, Quality
 from fastio.ranges import WAIT, named_range
-from fastio.samplers.batches import Batches, BatchSampler, OrderSampler
+from fastio.samplers.batches import Batches, BatchSampler
 from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
 from fastio.samplers.mixing import warn_if_sorted
-from fastio.samplers.order import Division, Shuffle, Uneven
+from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
-from fastio.samplers.share import Share
+from fastio.samplers.uneven import say_uneven
+from fastio.selection import Wish, choose
 from fastio.text_collate import TokenCollate
 from fastio.thread_tuner import ThreadTuner
-from fastio.transforms.batch.recipe import AnyTransform, as_list, split
+from fastio.transforms.batch.recipe import AnyTransform
 
 __all__ = ["FastLoader"]
 
 log = logging.getLogger(__name__)
 
 _STATE_VERSION = 1
-_DEPTH = 2  # batches copied ahead to the device
 
 
 @dataclass(slots=True)
@@ -119,10 +117,14 @@ class FastLoader:
 
     def __init__(  # noqa: PLR0913 - torch's DataLoader is called like this, and its users are ours
         self,
-        dataset: FastDataset | str | Path,
+        dataset: Dataset[Any] | str | Path,
         batch_size: int | None = None,
         *,
-        batch_sampler: BatchSampler | None = None,
+        indices: Any = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: BatchSampler | Iterable[Any] | None = None,
+        weights: Any = None,
+        samples_per_epoch: int | None = None,
         collate: TokenCollate | CollateName | None = None,
         shuffle: Shuffle = False,
         seed: int = 0,
@@ -142,48 +144,36 @@ class FastLoader:
         cache: Cache | None = None,
         decode: Decode = "cpu",
     ) -> None:
-        check_choices(dataset, shuffle=shuffle, on_error=on_error)
+        check_choices(shuffle=shuffle, on_error=on_error)
         threads = whole("threads", threads, "0 (as many as available) or more", least=0)
         prefetch_batches = whole("prefetch_batches", prefetch_batches, "1 or more", least=1)
-        self._owns_dataset = not isinstance(dataset, FastDataset)
-        self._dataset = dataset if isinstance(dataset, FastDataset) else FastDataset(dataset)
-        self._store = self.dataset.store.identity  # kept, for a state is asked for after close() too
         seed = whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
-        self.division: Division | None = None
-        if batch_sampler is None:
-            batch_size = whole("batch_size", batch_size, "a whole number from 1", least=1)
-            self._share = Share.of(rank, world_size)
-            self.rank, self.world_size = self._share.rank, self._share.world_size
-            self.division = Division(len(self.dataset), batch_size, self.world_size, uneven, drop_last)
-            self._sampler: BatchSampler = OrderSampler(
-                self.division, rank=self.rank, shuffle=shuffle, seed=seed, sizes=partial(_sample_bytes, self.dataset)
-            )
-        else:
-            given = {"batch_size": batch_size, "shuffle": shuffle or None, "drop_last": drop_last or None}
-            check_sampler(self.dataset, batch_sampler, given, rank=rank, world_size=world_size)
-            self._sampler = batch_sampler
-            self.rank, self.world_size = batch_sampler.rank, batch_sampler.world_size
-            self._share = Share(self.rank, self.world_size, is_found=False)  # the sampler looks after its own
-        check_subclass(self.dataset, shuffle=shuffle, on_error=on_error)
-        self._batch_size = batch_size
+        self._chosen = chosen = choose(
+            dataset,
+            Wish(
+                batch_size=batch_size,
+                indices=indices,
+                sampler=sampler,
+                batch_sampler=batch_sampler,
+                weights=weights,
+                samples_per_epoch=samples_per_epoch,
+                shuffle=shuffle,
+                seed=seed,
+                drop_last=drop_last,
+                rank=rank,
+                world_size=world_size,
+                uneven=uneven,
+            ),
+        )
+        self.base, self._sampler, self._share = chosen.base, chosen.sampler, chosen.plan.share
+        self.rank, self.world_size, self.division = self._share.rank, self._share.world_size, chosen.plan.division
+        self._path = self.base.store.path
+        self._store = self.base.store.identity  # kept, for a state is asked for after close() too
+        check_subclass(self.base, on_error=on_error)
         self.drop_last = drop_last
         self.pin_memory = torch.cuda.is_available() if pin_memory is None else pin_memory
         self._depth = prefetch_batches
         self._on_error = on_error
-        check_decode(decode, device=device, cache=cache)
-        check_cache(self.dataset, cache, device=device, on_error=on_error, is_native=is_native(self.dataset))
-        native, behind = split(as_list(transforms), on_device=device is not None, resident=cache == "device")
-        self._delivery = None
-        if device is not None:
-            is_made_there = cache == "device" or decode == "device"
-            self._delivery = Delivery(
-                lane_to(device), depth=_DEPTH, transforms=behind, seed=seed, is_made_there=is_made_there
-            )
-        source = self.dataset
-        if cache == "ram":
-            source = in_ram(source, threads=threads or available_cpus(), verify=verify is not False)
-        self._fused = fused_of(source, native, quality=quality, layout=layout, seed=seed)
-        self.quality = quality
         means = Means(
             threads=threads or available_cpus(),
             depth=prefetch_batches,
@@ -191,16 +181,10 @@ class FastLoader:
             verify=verify,
             pin_memory=self.pin_memory,
         )
-        where = None if self._delivery is None else self._delivery.device
-        self._producer = producer_of(
-            source,
-            resident=where if cache == "device" else None,
-            decodes_on=where if decode == "device" else None,
-            fused=self._fused,
-            collate=collate_of(self.dataset, collate, batch_sampler),
-            is_planar=layout == "contiguous",
-            means=means,
-        )
+        pixels = PixelOptions(transforms, collate, quality, layout, device, cache, decode, seed)
+        pipeline = build_pipeline(self.base, chosen.indices, pixels, means, batch_sampler=batch_sampler)
+        self._producer, self._delivery, self._fused = pipeline.producer, pipeline.delivery, pipeline.fused
+        self.quality = quality
         self._tuner = ThreadTuner() if threads == 0 and isinstance(self._producer, NativeProducer) else None
         self._closed = False
         self._looks_at_mixing = shuffle is True and self.rank == 0
@@ -209,19 +193,6 @@ class FastLoader:
         self._next = _Position(0, 0)  # where the next iteration begins
         self._latest = self._next  # where the consumer of the latest one stands
         self._seen = self._next  # the same, unless an epoch has been set or a state loaded since
-        self._log_uneven()
-
-    def _log_uneven(self) -> None:
-        division = self.division
-        if division is not None and (division.repeated or division.dropped):
-            log.info(
-                "%s: every epoch repeats %d and drops %d of %d samples (%s)",
-                self.dataset.store.path,
-                division.repeated,
-                division.dropped,
-                division.count,
-                self._configuration(),
-            )
 
     def __len__(self) -> int:
         """Batches in an epoch, the same on every rank."""
@@ -242,10 +213,11 @@ class FastLoader:
     def _begin(self) -> _Position:
         """The position of a new iteration, which counts as an epoch when its first batch is asked for."""
         self._check_open()
-        self._share.check_ranks(f"{self.dataset.store.path}: this FastLoader")
-        if self.dataset.transform is not None and isinstance(self._producer, NativeProducer):
+        self._share.check_ranks(f"{self._path}: this FastLoader")
+        is_native = isinstance(self._producer, NativeProducer)
+        if any(each.transform is not (None if is_native else self.base.transform) for each in self._chosen.datasets):
             raise ValueError(
-                f"{self.dataset.store.path}: the dataset got its transform after this FastLoader was built, which "
+                f"{self._path}: the dataset got its transform after this FastLoader was built, which "
                 f"decodes without one; set it before, or build the loader anew"
             )
         self._seen = self._latest = replace(self._next)
@@ -289,7 +261,7 @@ class FastLoader:
                 if is_numbered:
                     part = next(parts)
                     if ready:
-                        ready = [_numbered(made, left.indices[part], position.epoch)]
+                        ready = [_numbered(made, left, part, position.epoch)]
                 position.batch += 1
                 del made
                 if ready:
@@ -324,14 +296,15 @@ class FastLoader:
     def _left(self, position: _Position) -> Batches:
         """What is left of an epoch."""
         batches = self._sampler.plan(position.epoch)
+        say_uneven(self._path, batches, self._sampler)
         return batches.part(position.batch, len(batches))
 
     def _look_at_mixing(self, batches: Batches) -> None:
         """Let rank 0 say, once, that the block shuffle of this store mixes its classes badly."""
-        if self._looks_at_mixing and self.dataset.labels is not None:
+        if self._looks_at_mixing and self.base.labels is not None:
             self._looks_at_mixing = False
             assert self.batch_size is not None
-            warn_if_sorted(self.dataset.store.path, self.dataset.labels, batches, batch_size=self.batch_size)
+            warn_if_sorted(self._path, self.base.labels, batches, batch_size=self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
         """
@@ -344,7 +317,7 @@ class FastLoader:
         epoch = whole_epoch(epoch)
         if epoch != self._next.epoch:
             if self._next.batch:
-                log.warning(GIVEN_UP, self.dataset.store.path, epoch, self._next.batch, self._next.epoch)
+                log.warning(GIVEN_UP, self._path, epoch, self._next.batch, self._next.epoch)
             self._next = self._seen = _Position(epoch, 0)
 
     def state_dict(self) -> dict[str, Any]:
@@ -354,7 +327,8 @@ class FastLoader:
         What is decoded ahead does not count. The same on every rank.
         """
         epoch, batch = (self._seen if self._seen.has_begun else self._next).place
-        return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self._configuration()}
+        proof = self._chosen.proof(epoch) if batch else {}
+        return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self._configuration(), **proof}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on at that batch. ValueError, naming what differs, for another configuration."""
@@ -362,6 +336,7 @@ class FastLoader:
         epoch = whole_epoch(state.get("epoch", -1))
         count = self._sampler.count(epoch)
         batch = whole("batch", state.get("batch", -1), f"0 to {count} in the state", least=0, below=count + 1)
+        self._chosen.check_proof(state)
         self._next = self._seen = _Position(epoch, batch)
 
     def _configuration(self) -> dict[str, Any]:
@@ -374,19 +349,24 @@ class FastLoader:
         }
 
     @property
-    def dataset(self) -> FastDataset:
-        """What is read; another one needs another loader."""
-        return self._dataset
+    def dataset(self) -> Any:
+        """
+        What was passed, as in torch; with ``indices`` a FastSubset of it, of a path its FastDataset.
+
+        Another one needs another loader. ``base`` is the FastDataset that holds its samples.
+        """
+        return self._chosen.dataset
 
     @property
     def batch_size(self) -> int | None:
         """Samples of a batch of one rank; None where the batch_sampler decides. As in torch, it cannot be set."""
-        return self._batch_size
+        return self._chosen.plan.batch_size
 
     @property
     def sampler(self) -> EpochSampler:
         """For ``loader.sampler.set_epoch(epoch)``, as loops written for a DistributedSampler have it."""
-        return EpochSampler(self.dataset, self._share, lambda: self._sampler.plan(self._next.epoch), self.set_epoch)
+        plan = self._chosen.plan.sampler.plan
+        return EpochSampler(self.dataset, self._share, lambda: plan(self._next.epoch), self.set_epoch)
 
     @property
     def batch_sampler(self) -> ClosedBatchSampler:
@@ -408,14 +388,14 @@ class FastLoader:
 
     def __repr__(self) -> str:
         batches = f"{len(self)} batches" + ("" if self.batch_size is None else f" of {self.batch_size}")
-        return f"FastLoader({self.dataset.store.path!r}): {batches}, {len(self.dataset)} samples"
+        return f"FastLoader({self._path!r}): {batches}, {len(self._chosen)} samples"
 
     def close(self) -> None:
         """End the threads, and the dataset if this loader opened it; twice does no harm. Batches stay valid."""
         self._closed = True
         self._producer.close()
-        if self._owns_dataset:
-            self.dataset.close()
+        if self._chosen.is_opened:
+            self.base.close()
 
     def __enter__(self) -> Self:
         return self
@@ -430,17 +410,12 @@ class FastLoader:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ValueError(f"{self.dataset.store.path}: this FastLoader is closed")
+            raise ValueError(f"{self._path}: this FastLoader is closed")
 
 
-def _sample_bytes(dataset: FastDataset) -> NDArray[np.int64]:
-    """The stored size of every sample."""
-    every = np.arange(len(dataset.store), dtype=np.int64)
-    return dataset.store.spans(dataset.reader.field.name, every).sizes
-
-
-def _numbered(made: Made, indices: NDArray[np.int64], epoch: int) -> Numbered:
-    """A batch with its samples; those that were skipped are not among them."""
-    if made.samples < len(indices):
-        indices = indices[~np.isin(indices, [error.index for error in made.errors])]
-    return Numbered(made.batch, epoch, indices)
+def _numbered(made: Made, batches: Batches, part: slice, epoch: int) -> Numbered:
+    """A batch with what its samples' random numbers go by; those that were skipped are not among them."""
+    ids = batches.ids[part]
+    if made.samples < len(ids):
+        ids = ids[~np.isin(batches.indices[part], [error.index for error in made.errors])]
+    return Numbered(made.batch, epoch, ids)

@@ -24,7 +24,7 @@ def big_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     def sizes(dataset: FastDataset) -> NDArray[np.int64]:
         return np.full(len(dataset), 1 << 20, np.int64)
 
-    monkeypatch.setattr("fastio.loader._sample_bytes", sizes)
+    monkeypatch.setattr("fastio.selection.chosen.sample_bytes", sizes)
 
 
 def said(path: Path, labels: NDArray[np.int64] | None, caplog: pytest.LogCaptureFixture, *, shuffle: Shuffle) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastio.samplers.order import Division, Shuffle, epoch_order
 
-__all__ = ["BatchSampler", "Batches", "OrderSampler"]
+__all__ = ["BatchSampler", "Batches", "OrderSampler", "even_cuts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,21 @@ class Batches:
     Batch k consists of the samples ``indices[cuts[k]:cuts[k + 1]]``.
 
     ``indices`` is int64, ``cuts`` int64 with one entry more than there are batches; it begins with 0 and ascends.
-    Over all ranks, ``repeated`` samples come once more in the epoch, and ``dropped`` do not come.
+    Over all ranks, ``repeated`` samples come once more in the epoch, and ``dropped`` do not come. ``random_ids``, one
+    an index, tell the repetitions of a sample that is drawn several times apart (see ``repeats``); None: each sample
+    is its index.
     """
 
     indices: NDArray[np.int64]
     cuts: NDArray[np.int64]
     repeated: int = 0
     dropped: int = 0
+    random_ids: NDArray[np.int64] | None = None
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """What the random numbers of transforms depend on, besides seed and epoch: ``(len(indices),)``."""
+        return self.indices if self.random_ids is None else self.random_ids
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
@@ -36,7 +44,9 @@ class Batches:
         cuts = self.cuts[start : stop + 1]
         if len(cuts) == 0:
             return Batches(self.indices[:0], np.zeros(1, np.int64))
-        return Batches(self.indices[cuts[0] : cuts[-1]], cuts - cuts[0])
+        part = slice(cuts[0], cuts[-1])
+        ids = None if self.random_ids is None else self.random_ids[part]
+        return Batches(self.indices[part], cuts - cuts[0], random_ids=ids)
 
     def slices(self) -> Iterator[slice]:
         """The place of each batch in ``indices``."""
@@ -101,7 +111,7 @@ class OrderSampler:
             self._sizes = self._measure() if self.shuffle is True else every
         order = epoch_order(self._sizes, shuffle=self.shuffle, seed=self.seed, epoch=epoch)
         division = self.division
-        cuts = _even_cuts(division.samples, division.batch_size)
+        cuts = even_cuts(division.samples, division.batch_size)
         return Batches(division.share(order, self.rank), cuts, division.repeated, division.dropped)
 
     def configuration(self) -> dict[str, Any]:
@@ -117,6 +127,6 @@ class OrderSampler:
         }
 
 
-def _even_cuts(count: int, batch_size: int) -> NDArray[np.int64]:
+def even_cuts(count: int, batch_size: int) -> NDArray[np.int64]:
     """Where batches of equal size begin, and where the last one, perhaps shorter, ends."""
     return np.minimum(np.arange(-(-count // batch_size) + 1, dtype=np.int64) * batch_size, count)

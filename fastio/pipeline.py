@@ -1,0 +1,90 @@
+"""From what a loader is asked to do with pixels to who does it: a producer, and a delivery to a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastio.dataset import FastDataset
+from fastio.device import Delivery
+from fastio.device.lane import lane_to
+from fastio.producer import Cache, Means, Producer, check_cache, in_ram
+from fastio.producer.choose import CollateName, Decode, Layout, Quality, collate_of, fused_of, is_native, producer_of
+from fastio.text_collate import TokenCollate
+from fastio.transforms.batch.base import BatchTransform
+from fastio.transforms.batch.recipe import AnyTransform, as_list, split
+from fastio.transforms.fused import Fused
+
+__all__ = ["Pipeline", "PixelOptions", "build_pipeline"]
+
+_DEPTH = 2  # batches copied ahead to the device
+
+
+@dataclass(frozen=True, slots=True)
+class PixelOptions:
+    """What is to be done with samples: see FastLoader."""
+
+    transforms: Sequence[AnyTransform] | AnyTransform | None
+    collate: TokenCollate | CollateName | None
+    quality: Quality
+    layout: Layout
+    device: torch.device | str | int | None
+    cache: Cache | None
+    decode: Decode
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Who makes the batches, and who brings them to a device (None: they stay as they are made)."""
+
+    producer: Producer
+    delivery: Delivery | None
+    fused: Fused | None
+
+
+def build_pipeline(
+    dataset: FastDataset, indices: NDArray[np.int64] | None, options: PixelOptions, means: Means, *, batch_sampler: Any
+) -> Pipeline:
+    """The pipeline for the samples of ``dataset`` at ``indices`` (None: all); ValueError for options at odds."""
+    device, cache, decode, seed = options.device, options.cache, options.decode, options.seed
+    _check_decode(decode, device=device, cache=cache)
+    check_cache(dataset, cache, device=device, on_error=means.on_error, is_native=is_native(dataset))
+    transforms = as_list(options.transforms)
+    if device is None and any(isinstance(each, BatchTransform) for each in transforms):
+        device = "cpu"
+    native, behind = split(transforms, on_device=device is not None, resident=cache == "device")
+    delivery = None
+    if device is not None:
+        is_made_there = cache == "device" or decode == "device"
+        delivery = Delivery(lane_to(device), depth=_DEPTH, transforms=behind, seed=seed, is_made_there=is_made_there)
+    source = dataset
+    if cache == "ram":
+        source = in_ram(dataset, threads=means.threads, verify=means.verify is not False)
+    fused = fused_of(source, native, quality=options.quality, layout=options.layout, seed=seed)
+    where = None if delivery is None else delivery.device
+    producer = producer_of(
+        source,
+        resident=where if cache == "device" else None,
+        decodes_on=where if decode == "device" else None,
+        fused=fused,
+        collate=collate_of(dataset, options.collate, batch_sampler),
+        is_planar=options.layout == "contiguous",
+        means=means,
+    )
+    return Pipeline(producer, delivery, fused)
+
+
+def _check_decode(decode: object, *, device: object, cache: object) -> None:
+    """ValueError for an unknown place to decode, or one that conflicts with another option."""
+    if decode not in ("cpu", "device"):
+        raise ValueError(f"decode={decode!r}: expected 'cpu' or 'device'")
+    if decode == "device" and device is None:
+        raise ValueError("decode='device': pass device='cuda' too, to say which")
+    if decode == "device" and cache is not None:
+        raise ValueError(f"decode='device' with cache={cache!r}: a cache is decoded once, by the CPU; leave one out")
