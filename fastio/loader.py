@@ -237,7 +237,7 @@ class FastLoader:
         self._check_open()
         self._start(position, consumer or position)
         left = self._left(position)
-        self._look_at_mixing(left)
+        self._look_at_mixing(position)
         parts = left.slices()
         submitted, stats = self._producer.submit(left, epoch=position.epoch), self._stats
         under_way = deque(islice(submitted, self._depth))
@@ -299,12 +299,15 @@ class FastLoader:
         say_uneven(self._path, batches, self._sampler)
         return batches.part(position.batch, len(batches))
 
-    def _look_at_mixing(self, batches: Batches) -> None:
-        """Let rank 0 say, once, that the block shuffle of this store mixes its classes badly."""
-        if self._looks_at_mixing and self.base.labels is not None:
+    def _look_at_mixing(self, position: _Position) -> None:
+        """Let rank 0 say, once, that the block shuffle of these samples mixes their classes badly."""
+        if self._looks_at_mixing:
             self._looks_at_mixing = False
-            assert self.batch_size is not None
-            warn_if_sorted(self._path, self.base.labels, batches, batch_size=self.batch_size)
+            labels, batch_size = self._chosen.labels(), self.batch_size
+            if labels is not None and batch_size is not None:
+                planned = self._chosen.plan.sampler.plan(position.epoch)
+                left = planned.part(position.batch, len(planned))
+                warn_if_sorted(self._path, labels, left, batch_size=batch_size)
 
     def set_epoch(self, epoch: int) -> None:
         """

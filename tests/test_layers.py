@@ -112,7 +112,14 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
     }
     tools = ("batch", "bus", "folder", "grid", "points", "profiler", "training", "tune")
     measuring = {f"fastio.measure.{name}" for name in tools}
-    loading = {"fastio.dataset", "fastio.samplers.epoch", "fastio.samplers.generators", "fastio.iterable", "fastio.loader", "fastio.pipeline"}
+    loading = {
+        "fastio.dataset",
+        "fastio.samplers.epoch",
+        "fastio.samplers.generators",
+        "fastio.iterable",
+        "fastio.loader",
+        "fastio.pipeline",
+    }
     selection = {f"fastio.selection.{name}" for name in ("chosen", "indices", "members", "subset", "weights")}
     adapters = {f"fastio.integrations.{name}" for name in ("factory", "lightning", "prepared", "transformers")}
     doctor = {f"fastio.doctor.{name}" for name in ("gather", "model", "probe", "session", "watch")}

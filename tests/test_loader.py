@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import pickle
 import tarfile
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader
 
 from fastio import FastDataset, FastLoader, SchemaError, open_store
 from fastio.samplers.order import Division, Shuffle, Uneven, epoch_order

@@ -25,7 +25,7 @@ from fastio.selection.members import find_members
 from fastio.selection.subset import FastSubset
 from fastio.selection.weights import as_weights
 
-__all__ = ["Chosen", "Plan", "Wish", "choose", "sample_bytes"]
+__all__ = ["Chosen", "Plan", "Wish", "choose", "sample_bytes", "sample_labels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,11 @@ class Chosen:
 
     def __len__(self) -> int:
         return len(self.base) if self.indices is None else len(self.indices)
+
+    def labels(self) -> NDArray[Any] | None:
+        """The label of each sample, where the store's are those of the dataset and not a subclass' own."""
+        labels = sample_labels(self.base)
+        return labels if labels is None or self.indices is None else labels[self.indices]
 
     def proof(self, epoch: int) -> dict[str, Any]:
         """
@@ -130,6 +135,13 @@ def sample_bytes(dataset: FastDataset) -> NDArray[np.int64]:
     return np.full(len(dataset), int(sizes.mean()) if len(sizes) else 0, np.int64)
 
 
+def sample_labels(dataset: FastDataset) -> NDArray[Any] | None:
+    """The stored label of each sample; None without labels, and where a subclass makes samples itself."""
+    if dataset.labels is None or not is_native(dataset) or len(dataset) > len(dataset.labels):
+        return None
+    return dataset.labels[: len(dataset)]
+
+
 def _check_exclusive(wish: Wish) -> None:
     """ValueError for options of which one decides what another one is about."""
     shuffle = wish.shuffle or None
@@ -171,7 +183,8 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, wish: Wish) -> P
         return Plan(drawn, share, batch_size, foreign=foreign, is_own_share=is_own)
     share = Share.of(wish.rank, wish.world_size)
     if wish.weights is not None:
-        labels = base.labels if base.labels is None or indices is None else base.labels[indices]
+        labels = sample_labels(base)
+        labels = labels if labels is None or indices is None else labels[indices]
         samples = count if wish.samples_per_epoch is None else wish.samples_per_epoch
         draw = WeightedDraw(
             as_weights(wish.weights, base, labels, count),

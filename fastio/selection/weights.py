@@ -14,9 +14,7 @@ from fastio.dataset import FastDataset
 __all__ = ["as_weights"]
 
 
-def as_weights(
-    weights: Any, dataset: FastDataset, labels: NDArray[Any] | None, count: int
-) -> NDArray[np.float64]:
+def as_weights(weights: Any, dataset: FastDataset, labels: NDArray[Any] | None, count: int) -> NDArray[np.float64]:
     """
     The weight of each of ``count`` samples, whose ``labels`` are given; ``dataset`` names them and its classes.
 
@@ -38,9 +36,7 @@ def as_weights(
     return np.ascontiguousarray(array, np.float64)
 
 
-def _by_class(
-    weights: Mapping[Any, Any], dataset: FastDataset, labels: NDArray[Any] | None
-) -> NDArray[np.float64]:
+def _by_class(weights: Mapping[Any, Any], dataset: FastDataset, labels: NDArray[Any] | None) -> NDArray[np.float64]:
     path = dataset.store.path
     if labels is None or labels.ndim != 1 or labels.dtype != np.int64:
         kind = "none" if labels is None else f"{labels.dtype} {labels.shape}"

@@ -12,7 +12,6 @@ import numpy as np
 from fastio.errors import SchemaError
 from fastio.schema import COLUMN, Field, Schema
 from fastio.store.index import SealedStore
-from fastio.store.sealed import Shard
 
 __all__ = ["join_stores"]
 
@@ -51,10 +50,10 @@ class _Opener:
 def _common_schema(stores: Sequence[SealedStore], field: str) -> Schema:
     first = stores[0]
     for store in stores[1:]:
-        if field not in store.schema or store.schema[field] != first.schema[field]:
-            other = store.schema[field] if field in store.schema else "no such field"
+        other = {known.name: known for known in store.schema.fields}.get(field)
+        if other != first.schema[field]:
             raise SchemaError(
-                f"{store.path}: field {field!r} is {other}, but in {first.path} it is {first.schema[field]}; stores of "
+                f"{store.path}: field {field!r} is {other or 'not there'}, but in {first.path} it is {first.schema[field]}; stores of "
                 f"one loader must hold the same kind of samples: pack them alike"
             )
         if (_LABEL in store.schema) != (_LABEL in first.schema):
@@ -122,8 +121,8 @@ def _common_classes(stores: Sequence[SealedStore]) -> list[str] | None:
         at = next((place for place, name in enumerate(own) if name != names[place]), None)
         if at is not None:
             raise SchemaError(
-                f"label {at} is {own[at]!r} in {store.path} and {names[at]!r} in {longest.path}; give each FastDataset a "
-                f"target_transform of its own that makes them agree, or pack both with the same classes"
+                f"label {at} is {own[at]!r} in {store.path} and {names[at]!r} in {longest.path}; give each FastDataset "
+                f"a target_transform of its own that makes them agree, or pack both with the same classes"
             )
     return names
 
