@@ -53,8 +53,8 @@ def _common_schema(stores: Sequence[SealedStore], field: str) -> Schema:
         other = {known.name: known for known in store.schema.fields}.get(field)
         if other != first.schema[field]:
             raise SchemaError(
-                f"{store.path}: field {field!r} is {other or 'not there'}, but in {first.path} it is {first.schema[field]}; stores of "
-                f"one loader must hold the same kind of samples: pack them alike"
+                f"{store.path}: field {field!r} is {other or 'not there'}, but in {first.path} it is "
+                f"{first.schema[field]}; stores of one loader must hold the same kind of samples: pack them alike"
             )
         if (_LABEL in store.schema) != (_LABEL in first.schema):
             without, with_ = (first, store) if _LABEL in store.schema else (store, first)
@@ -121,7 +121,7 @@ def _common_classes(stores: Sequence[SealedStore]) -> list[str] | None:
         at = next((place for place, name in enumerate(own) if name != names[place]), None)
         if at is not None:
             raise SchemaError(
-                f"label {at} is {own[at]!r} in {store.path} and {names[at]!r} in {longest.path}; give each FastDataset "
+                f"label {at} is {names[at]!r} in {longest.path} and {own[at]!r} in {store.path}; give each FastDataset "
                 f"a target_transform of its own that makes them agree, or pack both with the same classes"
             )
     return names
