@@ -183,7 +183,7 @@ class FastLoader:
         )
         pixels = PixelOptions(transforms, collate, quality, layout, device, cache, decode, seed)
         pipeline = build_pipeline(self.base, chosen.indices, pixels, means, batch_sampler=batch_sampler)
-        self._producer, self._delivery, self._fused = pipeline.producer, pipeline.delivery, pipeline.fused
+        self._producer, self._delivery, self._native = pipeline.producer, pipeline.delivery, pipeline.transforms
         self.quality = quality
         self._tuner = ThreadTuner() if threads == 0 and isinstance(self._producer, NativeProducer) else None
         self._closed = False
@@ -347,7 +347,7 @@ class FastLoader:
         return {
             "store": self._store,
             **self._sampler.configuration(),
-            "transforms": repr(self._fused.transforms) if self._fused and self._fused.transforms.transforms else None,
+            "transforms": self._native,
             "quality": self.quality,
         }
 

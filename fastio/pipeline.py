@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from numpy.typing import NDArray
 from fastio.dataset import FastDataset
 from fastio.device import Delivery
 from fastio.device.lane import lane_to
-from fastio.producer import Cache, Means, Producer, check_cache, in_ram
+from fastio.producer import Cache, Means, Producer, ResidentProducer, check_cache, in_ram, what_to_keep
 from fastio.producer.choose import CollateName, Decode, Layout, Quality, collate_of, fused_of, is_native, producer_of
 from fastio.text_collate import TokenCollate
+from fastio.transforms.base import Transform
 from fastio.transforms.batch.base import BatchTransform
 from fastio.transforms.batch.recipe import AnyTransform, as_list, split
-from fastio.transforms.fused import Fused
+from fastio.transforms.compose import Compose
 
 __all__ = ["Pipeline", "PixelOptions", "build_pipeline"]
 
@@ -41,11 +43,15 @@ class PixelOptions:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Who makes the batches, and who brings them to a device (None: they stay as they are made)."""
+    """
+    Who makes the batches, and who brings them to a device (None: they stay as they are made).
+
+    ``transforms`` names what native threads do with pictures, for states: None for nothing.
+    """
 
     producer: Producer
     delivery: Delivery | None
-    fused: Fused | None
+    transforms: str | None
 
 
 def build_pipeline(
@@ -59,25 +65,40 @@ def build_pipeline(
     if device is None and any(isinstance(each, BatchTransform) for each in transforms):
         device = "cpu"
     native, behind = split(transforms, on_device=device is not None, resident=cache == "device")
+    described = repr(Compose(native)) if native else None
+    source, kept = dataset, None
+    threads, verify = means.threads, means.verify is not False
+    if cache is not None:
+        first = native if cache == "ram" else _leading(behind)
+        kept = what_to_keep(dataset, indices, first, quality=options.quality, seed=seed)
+        if cache == "ram":
+            source, native = in_ram(kept, threads=threads, verify=verify), list(kept.rest)
+        else:
+            behind = behind[len(first) - len(kept.rest) :]
     delivery = None
     if device is not None:
         is_made_there = cache == "device" or decode == "device"
         delivery = Delivery(lane_to(device), depth=_DEPTH, transforms=behind, seed=seed, is_made_there=is_made_there)
-    source = dataset
-    if cache == "ram":
-        source = in_ram(dataset, threads=means.threads, verify=means.verify is not False)
+    is_planar = options.layout == "contiguous"
     fused = fused_of(source, native, quality=options.quality, layout=options.layout, seed=seed)
-    where = None if delivery is None else delivery.device
-    producer = producer_of(
-        source,
-        resident=where if cache == "device" else None,
-        decodes_on=where if decode == "device" else None,
-        fused=fused,
-        collate=collate_of(dataset, options.collate, batch_sampler),
-        is_planar=options.layout == "contiguous",
-        means=means,
-    )
-    return Pipeline(producer, delivery, fused)
+    producer: Producer
+    if cache == "device" and kept is not None and delivery is not None:
+        producer = ResidentProducer(kept, delivery.device, threads=threads, verify=verify, is_planar=is_planar)
+    else:
+        producer = producer_of(
+            source,
+            decodes_on=delivery.device if decode == "device" and delivery is not None else None,
+            fused=fused,
+            collate=collate_of(dataset, options.collate, batch_sampler),
+            is_planar=is_planar,
+            means=means,
+        )
+    return Pipeline(producer, delivery, described)
+
+
+def _leading(transforms: Sequence[Any]) -> list[Any]:
+    """The crops, resizes and flips at the beginning."""
+    return list(takewhile(lambda each: isinstance(each, Transform), transforms))
 
 
 def _check_decode(decode: object, *, device: object, cache: object) -> None:

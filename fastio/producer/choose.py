@@ -14,7 +14,6 @@ from fastio.producer.device_decode import DeviceDecodeProducer
 from fastio.producer.gpu_decoder import decoder_on
 from fastio.producer.native import NativeProducer
 from fastio.producer.plain import PlainProducer
-from fastio.producer.resident import ResidentProducer
 from fastio.producer.tokens import TokenProducer
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.bucket import LengthBucketSampler
@@ -106,7 +105,6 @@ def is_native(dataset: FastDataset) -> bool:
 def producer_of(
     dataset: FastDataset,
     *,
-    resident: torch.device | None,
     decodes_on: torch.device | None,
     fused: Fused | None,
     collate: TokenCollate | None,
@@ -114,9 +112,6 @@ def producer_of(
     means: Means,
 ) -> Producer:
     """Native jobs where the dataset's samples are what the native core decodes, its own methods otherwise."""
-    if resident is not None:
-        verify = means.verify is not False
-        return ResidentProducer(dataset, resident, threads=means.threads, verify=verify, is_planar=is_planar)
     is_own = dataset.transform is None and is_native(dataset)
     if decodes_on is not None:
         if not is_own:

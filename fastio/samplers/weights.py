@@ -43,8 +43,8 @@ class WeightedDraw:
         """The positions of an epoch, in the order in which they are drawn."""
         raw = np.random.Philox(key=np.array([self._seed, epoch], np.uint64)).random_raw(self._count)
         uniform = (raw >> np.uint64(64 - _MANTISSA)) * 2.0**-_MANTISSA
-        drawn = np.searchsorted(self._ends, uniform * self._ends[-1], side="right").astype(np.int64, copy=False)
-        return np.minimum(drawn, self._last, out=drawn)
+        drawn: NDArray[np.int64] = np.searchsorted(self._ends, uniform * self._ends[-1], side="right")
+        return drawn.clip(max=self._last)
 
     def configuration(self) -> dict[str, Any]:
         """What names the draw."""

@@ -73,7 +73,7 @@ PIXELS = Field("image", RAW, "|u1", (8, 8, 3))
         (
             {"labels": np.arange(2), "metadata": {"classes": ["cat", "dog"]}},
             {"labels": np.arange(2), "metadata": {"classes": ["cat", "eel", "dog"]}},
-            r"label 1 is 'dog' in .*a.h5 and 'eel' in .*b.h5; give each FastDataset a target_transform of its own",
+            r"label 1 is 'eel' in .*b.h5 and 'dog' in .*a.h5; give each FastDataset a target_transform of its own",
         ),
     ],
 )
