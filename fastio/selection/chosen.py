@@ -93,15 +93,15 @@ class Chosen:
         if foreign is None:
             return {}
         rank = self.plan.share.rank if self.plan.is_own_share else None
-        return {"order": {"epoch": epoch, "rank": rank, "crc32": foreign.order_crc32(epoch)}}
+        return {"drawn_order": {"epoch": epoch, "rank": rank, "crc32": foreign.order_crc32(epoch)}}
 
     def check_proof(self, state: Mapping[str, Any]) -> None:
         """ValueError where the user's sampler draws another order than when the state was saved."""
-        order = state.get("order")
+        order = state.get("drawn_order")
         if self.plan.foreign is None or not isinstance(order, Mapping) or not state.get("batch"):
             return
         epoch = state.get("epoch")
-        expected = self.proof(order["epoch"])["order"] if order.get("epoch") == epoch else order
+        expected = self.proof(order["epoch"])["drawn_order"] if order.get("epoch") == epoch else order
         if order.get("rank") == expected["rank"] and order != expected:
             raise ValueError(
                 f"{self.base.store.path}: the sampler draws another order for epoch {epoch} than when the state was "
