@@ -23,7 +23,7 @@ from fastio.machine import available_cpus
 from fastio.metrics import LoaderStats
 from fastio.pipeline import PixelOptions, build_pipeline
 from fastio.producer import Cache, Made, Means, NativeProducer, OnError
-from fastio.producer.choose import CollateName, Decode, Layout, Quality
+from fastio.producer.choose import CollateName, Decode, Layout, Quality, has_rows
 from fastio.ranges import WAIT, named_range
 from fastio.samplers.batches import Batches, BatchSampler
 from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
@@ -66,7 +66,7 @@ class FastLoader:
     ``for images, labels in FastLoader(dataset, 256, shuffle=True)``, without worker processes.
 
     A batch has the values that a DataLoader makes with ``transform=PILToTensor()``: ``images`` is uint8
-    ``(B, C, H, W)`` (in channels_last memory), ``labels`` int64 ``(B,)``; without labels, the images alone. Rows are
+    ``(B, C, H, W)``, ``labels`` int64 ``(B,)``; without labels, the images alone. Rows are
     decoded by native threads without the GIL straight into the memory of the tensor, which goes back to a bounded
     ring when the tensor dies. Pictures of one batch must have one size, after ``transforms``. A dataset with a
     ``transform``, or a subclass with its own ``__getitem__``, takes the plain path: its samples, made in Python
@@ -95,7 +95,8 @@ class FastLoader:
     * ``quality``: "exact", or "fast", which lets JPEGs be shrunk to a half, a quarter or an eighth while they are
       decoded wherever ``transforms`` make them at least four times smaller on both sides: other pixels than Pillow's,
       by little (measured in fastio/guide/transforms.md). Nothing else changes, and the plain path has no fast mode.
-    * ``layout``: "channels_last", or "contiguous" for (B, C, H, W) in memory too.
+    * ``layout``: "contiguous", (B, C, H, W) in memory too, as a DataLoader's batches; or "channels_last", which Tensor
+      Cores are faster with. There ``view`` of what convolutions return fails: use ``reshape`` or ``flatten``.
     * ``pin_memory``: pinned batches, by default where there is a CUDA device.
     * ``device``: batches are copied there ahead, as by ``DevicePrefetcher(loader, device)``; None: left on the CPU.
       ``transforms`` may then go on with those of batches (Normalize, ColorJitter, ...): what stands before the first of
@@ -139,7 +140,7 @@ class FastLoader:
         pin_memory: bool | None = None,
         transforms: Sequence[AnyTransform] | AnyTransform | None = None,
         quality: Quality = "exact",
-        layout: Layout = "channels_last",
+        layout: Layout = "contiguous",
         device: torch.device | str | int | None = None,
         cache: Cache | None = None,
         decode: Decode = "cpu",
@@ -188,6 +189,7 @@ class FastLoader:
         self._tuner = ThreadTuner() if threads == 0 and isinstance(self._producer, NativeProducer) else None
         self._closed = False
         self._looks_at_mixing = shuffle is True and self.rank == 0
+        self._may_be_unpacked = has_rows(self.base) and self.base.labels is None and self.rank == 0
         self._stats = LoaderStats()
         self._skipped: dict[int, SampleError] = {}
         self._next = _Position(0, 0)  # where the next iteration begins
@@ -297,7 +299,18 @@ class FastLoader:
         """What is left of an epoch."""
         batches = self._sampler.plan(position.epoch)
         say_uneven(self._path, batches, self._sampler)
+        self._say_unlabelled(batches)
         return batches.part(position.batch, len(batches))
+
+    def _say_unlabelled(self, batches: Batches) -> None:
+        """Warn, once, where a batch is one tensor that ``images, labels = batch`` would take apart without an error."""
+        if self._may_be_unpacked and len(batches) and batches.cuts[1] == 2:
+            self._may_be_unpacked = False
+            log.warning(
+                "%s: has no labels, so a batch is one tensor of two pictures; `for images, labels in loader` would take "
+                "the second one for labels: write `for images in loader`, or pack with labels",
+                self._path,
+            )
 
     def _look_at_mixing(self, position: _Position) -> None:
         """Let rank 0 say, once, that the block shuffle of these samples mixes their classes badly."""

@@ -15,10 +15,21 @@ from fastio.dataset import FastDataset
 from fastio.device import Delivery
 from fastio.device.lane import lane_to
 from fastio.producer import Cache, Means, Producer, ResidentProducer, check_cache, in_ram, what_to_keep
-from fastio.producer.choose import CollateName, Decode, Layout, Quality, collate_of, fused_of, is_native, producer_of
+from fastio.producer.choose import (
+    CollateName,
+    Decode,
+    Layout,
+    Quality,
+    collate_of,
+    fused_of,
+    has_rows,
+    is_native,
+    producer_of,
+)
 from fastio.text_collate import TokenCollate
 from fastio.transforms.base import Transform
 from fastio.transforms.batch.base import BatchTransform
+from fastio.transforms.batch.finish import ChannelsLast, Contiguous
 from fastio.transforms.batch.recipe import AnyTransform, as_list, split
 from fastio.transforms.compose import Compose
 
@@ -78,9 +89,17 @@ def build_pipeline(
     delivery = None
     if device is not None:
         is_made_there = cache == "device" or decode == "device"
-        delivery = Delivery(lane_to(device), depth=_DEPTH, transforms=behind, seed=seed, is_made_there=is_made_there)
-    is_planar = options.layout == "contiguous"
+        delivery = Delivery(
+            lane_to(device),
+            depth=_DEPTH,
+            transforms=_laid_out(behind, options.layout),
+            seed=seed,
+            is_made_there=is_made_there,
+        )
+    is_planar = options.layout == "contiguous" and has_rows(dataset)
     fused = fused_of(source, native, quality=options.quality, layout=options.layout, seed=seed)
+    if decode == "device" and not native:
+        fused = None  # the layout is a matter of the device there
     producer: Producer
     if cache == "device" and kept is not None and delivery is not None:
         producer = ResidentProducer(kept, delivery.device, threads=threads, verify=verify, is_planar=is_planar)
@@ -99,6 +118,14 @@ def build_pipeline(
 def _leading(transforms: Sequence[Any]) -> list[Any]:
     """The crops, resizes and flips at the beginning."""
     return list(takewhile(lambda each: isinstance(each, Transform), transforms))
+
+
+def _laid_out(transforms: Sequence[Any], layout: Layout) -> list[Any]:
+    """The transforms on a device, and after them (but before the user's own functions) the layout asked for."""
+    ours = list(takewhile(lambda each: isinstance(each, (Transform, BatchTransform)), transforms))
+    if not ours or layout == "channels_last" or any(isinstance(each, ChannelsLast) for each in ours):
+        return list(transforms)
+    return [*ours, Contiguous(), *transforms[len(ours) :]]
 
 
 def _check_decode(decode: object, *, device: object, cache: object) -> None:

@@ -30,11 +30,12 @@ __all__ = [
     "Quality",
     "collate_of",
     "fused_of",
+    "has_rows",
     "is_native",
     "producer_of",
 ]
 
-Layout = Literal["channels_last", "contiguous"]
+Layout = Literal["contiguous", "channels_last"]
 Quality = Literal["exact", "fast"]
 CollateName = Literal["pad", "pack"]
 Decode = Literal["cpu", "device"]
@@ -76,11 +77,15 @@ def fused_of(
     layout: Layout,
     seed: int,
 ) -> Fused | None:
-    """The transforms for the native core; another layout alone is none at all, done there too."""
+    """
+    The transforms for the native core; None if it has nothing to do beyond decoding.
+
+    It takes planes apart for ``layout="contiguous"``. What other code collates is contiguous already.
+    """
     for name, value, choices in (("layout", layout, get_args(Layout)), ("quality", quality, get_args(Quality))):
         if value not in choices:
             raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, choices))}")
-    if not transforms and layout == "channels_last" and quality == "exact":
+    if not transforms and quality == "exact" and layout == ("channels_last" if has_rows(dataset) else "contiguous"):
         return None
     what = "transforms=" if transforms else f"quality={quality!r}" if quality != "exact" else f"layout={layout!r}"
     reader = dataset.reader
@@ -94,6 +99,11 @@ def fused_of(
     is_raw = reader.field.codec == RAW
     mode = reader.mode if reader.row_shape is None else {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]]
     return Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
+
+
+def has_rows(dataset: FastDataset) -> bool:
+    """Whether native threads decode its samples as rows of pixels."""
+    return dataset.transform is None and is_native(dataset) and dataset.reader.is_picture
 
 
 def is_native(dataset: FastDataset) -> bool:
