@@ -307,8 +307,8 @@ class FastLoader:
         if self._may_be_unpacked and len(batches) and batches.cuts[1] == 2:
             self._may_be_unpacked = False
             log.warning(
-                "%s: has no labels, so a batch is one tensor of two pictures; `for images, labels in loader` would take "
-                "the second one for labels: write `for images in loader`, or pack with labels",
+                "%s: has no labels, so a batch is one tensor of two pictures; `for images, labels in loader` would "
+                "take the second one for labels: write `for images in loader`, or pack with labels",
                 self._path,
             )
 

@@ -92,7 +92,7 @@ def fused_of(
     if dataset.transform is not None or not is_native(dataset):
         raise ValueError(
             f"{what} is for pictures that native threads decode, but this dataset has a transform or methods of its "
-            f"own: put everything there (fastio.transforms.Compose), or nothing"
+            f"own: leave it out here, and call fastio.transforms there, each of which is a function of a picture"
         )
     if not reader.is_picture:
         raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")
