@@ -2,30 +2,47 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Python compiles what it imports; compiling all of torch beforehand takes longer than the demo.
+PIP = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench bench-peers wheel native-test clean
+.PHONY: help setup demo test test-more lint format bench bench-peers wheel native-test clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(VENV)/installed ## Install codecs, make .venv, build the native core
+setup: $(VENV)/installed ## Set up everything: what fastio needs, and what tests, linters and benchmarks need
 
-$(VENV)/installed: pyproject.toml constraints.txt native/install_codecs.sh $(NATIVE)
+# Two steps, so that the demo need not wait for what only tests and linters use. Each stamp names one of them.
+$(VENV)/fastio: pyproject.toml constraints.txt native/install_codecs.sh $(NATIVE)
 	native/install_codecs.sh
-	@echo 'installing torch and the rest into $(VENV), building the native core: some minutes'
+	@echo 'installing torch and the native core into $(VENV): a minute or two'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check \
-	    -e '.[test,lint,bench]'
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) -e .
 	touch $@
 
-demo: setup ## Make 10,000 PNGs, pack them into three formats, compare reading them
+# The extras of the fastio that is installed already: naming it, instead of `-e .`, builds nothing again.
+$(VENV)/installed: $(VENV)/fastio
+	@echo 'installing what tests and linters need into $(VENV): some minutes'
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) 'fastio[test,lint,bench]'
+	touch $@
+
+demo: $(VENV)/fastio ## Make 10,000 PNGs, pack them into three formats, compare reading them
 	$(BIN)/python -m benchmarks.demo
 
 test: native-test ## Run the whole test suite
 	tests/install_browser.sh
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+ROUNDS ?= 10
+test-more: setup ## Run the property tests with fresh examples, ROUNDS times; a failure names the seed to repeat
+	@for round in $$(seq $(ROUNDS)); do \
+	    seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
+	    echo "round $$round: --hypothesis-profile fresh --hypothesis-seed $$seed"; \
+	    $(BIN)/python -m pytest -q -n auto --dist worksteal -m hypothesis \
+	        --hypothesis-profile fresh --hypothesis-seed $$seed || exit 1; \
+	done
 
 native-test: setup ## Build the C++ core without Python under ASan and UBSan, run its tests
 	$(BIN)/cmake -S native -B build/native -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
@@ -54,7 +71,7 @@ bench: setup ## Measure rates side by side, in interleaved rounds; writes benchm
 bench-peers: setup ## Install every peer (once, 6 GB), measure all beside fastio; writes benchmarks/results
 	$(BIN)/python -m benchmarks.run_peers $(if $(PHOTOS),--photos '$(PHOTOS)') $(PEERS)
 
-wheel: setup ## Build dist/*.whl; codecs are linked in, nothing else is needed where it is installed
+wheel: $(VENV)/fastio ## Build dist/*.whl; codecs are linked in, nothing else is needed where it is installed
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean: ## Remove what was built, made and measured into temporary places

@@ -23,10 +23,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one read of a source gave: samples in order, and those that could not be had."""
+    """
+    What one read of a source gave: samples in order, and those that could not be had.
+
+    ``misnamed`` are samples of ``batch`` whose content is not what their names say.
+    """
 
     batch: SampleBatch
     problems: Sequence[Problem]
+    misnamed: Sequence[Problem] = ()
 
 
 class Stage(Protocol):
@@ -67,7 +72,7 @@ class Source(Protocol):
     """
     An unpacked dataset in an order that depends on names alone.
 
-    Building one scans names (and sizes) only. ``len`` counts everything found, good or bad:
+    Building one scans names (and sizes) only. ``len`` counts everything found that should be a sample, good or bad:
     packed + skipped equals it, always.
     """
 
@@ -94,6 +99,11 @@ class Source(Protocol):
     @property
     def problems(self) -> Sequence[Problem]:
         """Found while scanning (not in any chunk), sorted by key."""
+        ...
+
+    @property
+    def left_out(self) -> Sequence[Problem]:
+        """Files that are no samples (``junk``), and pictures that the user's filters leave out, sorted by key."""
         ...
 
     @property

@@ -139,7 +139,8 @@ def _compare_chunk(
     if result.labels:
         stored = _named(store.column("label")[indices], store.metadata.get("classes"))
         expected = _named(chunk.batch.columns["label"][there], classes)
-        for row in np.flatnonzero(stored != expected).tolist():
+        other = (stored != expected).reshape(len(stored), -1).any(axis=1)
+        for row in np.flatnonzero(other).tolist():
             result.problems.append(
                 Problem(
                     chunk.batch.keys[int(there[row])],

@@ -104,6 +104,8 @@ def _labels(store: SampleStore, indices: np.ndarray[tuple[int], np.dtype[np.int6
         return [f"#{i}" for i in indices]
     names = store.metadata.get("classes") or ()
     values = store.column("label")[indices].tolist()
+    if not names:
+        return [f"label {value}" for value in values]
     return [str(names[v]) if 0 <= v < len(names) else f"label {v}" for v in values]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.lengths import length_histogram
-from fastio.converters.packing import class_mixing_of, packing_lines
+from fastio.converters.packing import packing_lines, shuffling_of
 from fastio.converters.probe import KIND_NAMES, probe
 from fastio.converters.text_readers import text_reader
 from fastio.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
 from fastio.store import SampleStore
 
-__all__ = ["class_counts", "describe", "overhead_reason", "plain_snippet", "snippet_of", "store_bytes"]
+__all__ = [
+    "class_counts",
+    "describe",
+    "overhead_reason",
+    "plain_snippet",
+    "snippet_of",
+    "store_bytes",
+]
 
-_LEDGERS = ("skipped", "left_out", "skipped_before")  # lists of {"key", "problem"} in a store's metadata
+_LEDGERS = (
+    "skipped",
+    "left_out",
+    "skipped_before",
+    "left_aside",
+    "misnamed",
+)  # lists of {"key", "problem"} in a store's metadata
 _PROBED = 10_000  # headers looked at for the kinds of images: all of a million would read the whole file
 
 _SNIPPETS = {
@@ -137,16 +151,22 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "overhead_reason": overhead_reason(store.format, store.schema),
         "schema": store.schema.to_json(),
         "classes": class_counts(store),
+        "labels": _label_statistics(store),
         "fields": {field.name: _payload(store, field, sizes[field.name]) for field in store.schema.payload},
         "source": _source(store.metadata),
         "tokenizer": _tokenizer(store.metadata),
         "packing": packing_lines(store.metadata),
         "options": {name: store.metadata[name] for name in ("packing", "shuffle") if name in store.metadata},
-        "class_mixing": class_mixing_of(store),
+        "shuffle": _shuffling(store),
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
         "read_without_fastio": _path_line(store) + snippet_of(store) if store.schema.payload else "",
     }
+
+
+def _shuffling(store: SampleStore) -> dict[str, Any] | None:
+    report = shuffling_of(store)
+    return None if report is None else {**asdict(report), "text": str(report)}
 
 
 def store_bytes(store: SampleStore) -> int:
@@ -156,7 +176,7 @@ def store_bytes(store: SampleStore) -> int:
 
 def class_counts(store: SampleStore) -> list[dict[str, Any]] | None:
     """Label, name (None where the labels are numbers of the user) and number of samples of each class."""
-    if "label" not in store.schema:
+    if not _are_classes(store):
         return None
     values, counts = np.unique(store.column("label"), return_counts=True)
     known = dict(zip(values.tolist(), counts.tolist(), strict=True))
@@ -164,6 +184,30 @@ def class_counts(store: SampleStore) -> list[dict[str, Any]] | None:
     if names:
         known = {**dict.fromkeys(range(len(names)), 0), **known}
     return [{"label": value, "name": _name(names, value), "samples": count} for value, count in sorted(known.items())]
+
+
+def _are_classes(store: SampleStore) -> bool:
+    """Whether each sample's label is one whole number."""
+    if "label" not in store.schema:
+        return False
+    label = store.schema["label"]
+    return not label.shape and np.dtype(label.dtype).kind in "biu"
+
+
+def _label_statistics(store: SampleStore) -> dict[str, Any] | None:
+    """Of labels that are no classes: dtype, and title (or None), least, mean and greatest of each number."""
+    if "label" not in store.schema or _are_classes(store) or len(store) == 0:
+        return None
+    column = store.column("label")
+    values = column.reshape(len(store), -1).astype(np.float64)
+    titles = (store.metadata.get("source") or {}).get("label_titles") or [None] * values.shape[1]
+    numbers = [
+        {"title": title, "min": low, "mean": mean, "max": high}
+        for title, low, mean, high in zip(
+            titles, values.min(axis=0).tolist(), values.mean(axis=0).tolist(), values.max(axis=0).tolist(), strict=True
+        )
+    ]
+    return {"dtype": column.dtype.name, "numbers": numbers}
 
 
 def _name(names: list[str] | None, label: int) -> str | None:

@@ -37,7 +37,7 @@ class FileSource:
     Files below ``path``, in the order of ``keys``, with the labels that belong to them (or None).
 
     Satisfies ``fastio.converters.Source``. ``sizes`` are those seen while scanning, ``kinds`` the content
-    that each extension promises; a file that turns out different is a problem of its chunk.
+    that each extension promises; a picture of another kind is packed as it is and named by its chunk.
     """
 
     path: str
@@ -46,14 +46,15 @@ class FileSource:
     keys: Sequence[str]
     sizes: NDArray[np.int64]
     kinds: NDArray[np.int32]
-    labels: NDArray[np.int64] | None
+    labels: NDArray[Any] | None  # (n,), or (n, k) where a sample has k numbers
     problems: Sequence[Problem]
     disk_bytes: int
+    left_out: Sequence[Problem] = ()
     # Memory that the kernel has zeroed once already: fresh pages for every chunk cost as much as checking its bytes.
     _ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2), repr=False, compare=False)
 
     @classmethod
-    def of(cls, path: str, found: Folder, labels: NDArray[np.int64] | None, metadata: Mapping[str, Any]) -> FileSource:
+    def of(cls, path: str, found: Folder, labels: NDArray[Any] | None, metadata: Mapping[str, Any]) -> FileSource:
         """The source of what a scan found below ``path``; ``labels`` belong to ``found.keys``."""
         return cls(
             path=path,
@@ -65,12 +66,15 @@ class FileSource:
             labels=labels,
             problems=sorted(found.problems, key=lambda problem: problem.key),
             disk_bytes=found.disk_bytes,
+            left_out=sorted(found.left_out, key=lambda problem: problem.key),
         )
 
     @property
     def schema(self) -> Schema:
         """An image, and its label where there are labels."""
-        return Schema((IMAGE_FIELD,) if self.labels is None else (IMAGE_FIELD, LABEL_FIELD))
+        if self.labels is None:
+            return Schema((IMAGE_FIELD,))
+        return Schema((IMAGE_FIELD, replace(LABEL_FIELD, dtype=self.labels.dtype.str, shape=self.labels.shape[1:])))
 
     @property
     def size_bytes(self) -> int:
@@ -140,18 +144,21 @@ class FileSource:
         starts, status, errno = read
         buffers = _native.Buffers([data])
         shapes = np.zeros((len(keys), 3), np.int32)
+        misnamed: dict[int, str] = {}
         problems: dict[int, str] = {
             i: read_problem(int(status[i]), int(errno[i])) for i in np.flatnonzero(status).tolist()
         }
         good = np.flatnonzero(status == _native.OK)
-        seen = probe(Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good]))
+        seen = probe(Spans(buffers, np.zeros(len(good), np.int32), starts[good], sizes[good]), verify=True)
         shapes[good] = seen[:, 1:4]
         odd = (seen[:, 0] != _native.OK) | (seen[:, 4] != self.kinds[part][good])
         for row in np.flatnonzero(odd):
             at = int(good[row])
-            problem = image_problem(seen[row]) or _kind_problem(keys[at], int(seen[row, 4]), int(self.kinds[part][at]))
+            problem = image_problem(seen[row])
             if problem:
                 problems[at] = problem
+            else:
+                misnamed[at] = _other_name(keys[at], int(seen[row, 4]), int(self.kinds[part][at]))
         if problems:
             good = np.setdiff1d(np.arange(len(keys)), np.fromiter(problems, np.int64, len(problems)))
             keys = [keys[i] for i in good.tolist()]
@@ -161,7 +168,10 @@ class FileSource:
             columns={} if self.labels is None else {"label": self.labels[part][good]},
             shapes={"image": shapes[good]},
         )
-        return Chunk(batch, [Problem(self.keys[chunk[i]], problems[i]) for i in sorted(problems)])
+        return Chunk(batch, self._named(chunk, problems), self._named(chunk, misnamed))
+
+    def _named(self, chunk: range, sentences: Mapping[int, str]) -> list[Problem]:
+        return [Problem(self.keys[chunk[i]], sentences[i]) for i in sorted(sentences)]
 
 
 def read_problem(status: int, errno: int) -> str:
@@ -171,8 +181,5 @@ def read_problem(status: int, errno: int) -> str:
     return f"cannot be read: {os.strerror(errno) if errno else 'it ended early'}"
 
 
-def _kind_problem(key: str, found: int, promised: int) -> str:
-    if found == promised:
-        return ""
-    extension = Path(key).suffix
-    return f"is a {KIND_NAMES[found]} under the name of a {KIND_NAMES[promised]} ({extension}); rename it"
+def _other_name(key: str, found: int, promised: int) -> str:
+    return f"is a {KIND_NAMES[found]} under the name of a {KIND_NAMES[promised]} ({Path(key).suffix})"

@@ -3,63 +3,76 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
-from fastio.converters.labels import LABEL_SUFFIXES, Labels, read_labels
-from fastio.converters.scan import Folder, scan_root, shown
+from fastio.converters.junk import is_hidden
+from fastio.converters.labels import LABEL_SUFFIXES, LabelFile, Labels, read_labels
+from fastio.converters.scan import Folder, scan_root, scan_tree, shown
 
 __all__ = ["open_flat"]
 
 
-def open_flat(path: str, labels: str | None = None, top: Folder | None = None) -> FileSource:
+def open_flat(path: str, labels: LabelFile | None = None, top: Folder | None = None) -> FileSource:
     """
     All images of one folder, sorted by name; their labels, where ``labels`` names a label file.
 
     Names in the label file may carry folders, where these are the end of ``path`` ("train/a.png" for "data/train");
-    with others they are labels of other files. A label without a file and a file without a label are problems.
-    Without a label file the source has no labels. ``top`` is the scan of ``path``, where there is one already.
+    with others they are labels of other files. A label without a file and a file without a label are problems;
+    files whose rows do not pass the label file's filters are left out. Without a label file the source has no labels.
+    ``top`` is the scan of ``path``, where there is one already.
     """
     found = top or scan_root(path)
     for key in found.folders:
-        found.problems.append(Problem(shown(key), "is a folder, which a flat source has none of; pack it by itself"))
-    said = None if labels is None else read_labels(labels)
-    if labels is not None and Path(labels).resolve().parent == Path(path).resolve():
-        _leave_out(found, Path(labels).name)
-    values = None
-    if said is not None:
-        values = _assign(found, said, path)
-    else:
-        _hint_at_labels(found)
-    classes = None if said is None or said.classes is None else list(said.classes)
-    source = {"layout": "flat", "name": Path(path).resolve().name, "labels": labels and Path(labels).name}
+        if is_hidden(key):
+            found.add(scan_tree(path, key))
+        else:
+            found.problems.append(
+                Problem(shown(key), "is a folder, which a flat source has none of; pack it by itself")
+            )
+    source: dict[str, Any] = {"layout": "flat", "name": Path(path).resolve().name, "labels": None}
+    if labels is None:
+        _point_at_labels(found)
+        return FileSource.of(path, found, None, {"classes": None, "source": source})
+    if Path(labels.path).resolve().parent == Path(path).resolve():
+        _leave_out(found, Path(labels.path).name)
+    read = read_labels(labels.path, labels.options, files=frozenset(found.keys))
+    values = _assign(found, read, path)
+    source |= {"labels": Path(labels.path).name, "label_options": labels.options.to_json()}
+    if read.numbered.width is not None and len(read.titles) == read.numbered.width:
+        source["label_titles"] = list(read.titles)
+    classes = None if read.classes is None else list(read.classes)
     return FileSource.of(path, found, values, {"classes": classes, "source": source})
 
 
 def _leave_out(found: Folder, name: str) -> None:
     """The label file itself is no sample, though it lies among them."""
     found.problems = [problem for problem in found.problems if problem.key != name]
+    found.left_out = [each for each in found.left_out if each.key != name]
 
 
-def _hint_at_labels(found: Folder) -> None:
-    """Say what a file that looks like a label file is good for."""
-    for i, problem in enumerate(found.problems):
-        if problem.key.lower().endswith(LABEL_SUFFIXES):
-            found.problems[i] = Problem(problem.key, "is no image; if it holds the labels, say --labels with its path")
+def _point_at_labels(found: Folder) -> None:
+    """What looks like a label file is a problem where no labels are given, which says what it is good for."""
+    names = [each.key for each in (*found.problems, *found.left_out) if each.key.lower().endswith(LABEL_SUFFIXES)]
+    for name in names:
+        if "/" not in name and not name.startswith("."):
+            _leave_out(found, name)
+            found.problems.append(Problem(name, "is no image; if it holds the labels, say --labels with its path"))
 
 
-def _assign(found: Folder, labels: Labels, path: str) -> NDArray[np.int64]:
+def _assign(found: Folder, labels: Labels, path: str) -> NDArray[Any]:
     """Labels in the order of the files; whatever has only one of the two moves to the problems."""
     file = Path(labels.path).name
     by_name, contradictions, elsewhere = _by_basename(labels, path)
+    _leave_out_filtered(found, labels, path, by_name.keys() | contradictions.keys())
     values = list(map(by_name.get, found.keys))
     if len(values) == len(by_name) and not contradictions and not elsewhere and None not in values:
-        return np.array(values, np.int64)  # the usual folder: every file has a label, every label a file
+        return labels.numbered.array(values)  # the usual folder: every file has a label, every label a file
     names = set(found.keys)
     known = names.union(problem.key for problem in found.problems)
     for name, sentence in contradictions.items():
@@ -87,10 +100,23 @@ def _assign(found: Folder, labels: Labels, path: str) -> NDArray[np.int64]:
         )
         for name in elsewhere
     ]
-    return np.array([value for value in values if value is not None], np.int64)
+    return labels.numbered.array([value for value in values if value is not None])
 
 
-def _by_basename(labels: Labels, path: str) -> tuple[Mapping[str, int], Mapping[str, str], list[str]]:
+def _leave_out_filtered(found: Folder, labels: Labels, path: str, labelled: Collection[str]) -> None:
+    """Files whose rows in the label file do not pass its filters; one that has another row which does stays."""
+    if not labels.filtered:
+        return
+    roots = _roots(path)
+    here = {folder: _names_one_of(folder, roots) for folder in {name.rpartition("/")[0] for name in labels.filtered}}
+    names = {name.rpartition("/")[2] for name in labels.filtered if here[name.rpartition("/")[0]]} - set(labelled)
+    sentence = f"does not pass the filters of {Path(labels.path).name}"
+    found.left_out += [Problem(key, sentence) for key in found.keys if key in names]
+    found.problems = [each for each in found.problems if each.key not in names]
+    found.keep([key not in names for key in found.keys])
+
+
+def _by_basename(labels: Labels, path: str) -> tuple[Mapping[str, Any], Mapping[str, str], list[str]]:
     """
     What is said of the files in ``path``, by names without folders: labels, contradictions; and names of other folders.
 
@@ -98,10 +124,10 @@ def _by_basename(labels: Labels, path: str) -> tuple[Mapping[str, int], Mapping[
     """
     if "/" not in "".join(labels.by_name) and "/" not in "".join(labels.contradictions):
         return labels.by_name, labels.contradictions, []
-    roots = {str(Path(path).absolute()), str(Path(path).resolve())}
+    roots = _roots(path)
     folders = {name.rpartition("/")[0] for name in (*labels.by_name, *labels.contradictions)}
-    here = {folder for folder in folders if not folder or _names_one_of(folder, roots)}
-    by_name: dict[str, int] = {}
+    here = {folder for folder in folders if _names_one_of(folder, roots)}
+    by_name: dict[str, Any] = {}
     origin: dict[str, str] = {}
     contradictions: dict[str, str] = {}
     elsewhere: list[str] = []
@@ -123,8 +149,15 @@ def _by_basename(labels: Labels, path: str) -> tuple[Mapping[str, int], Mapping[
     return by_name, contradictions, elsewhere
 
 
+def _roots(path: str) -> set[str]:
+    """What the folder is called, with and without its links."""
+    return {str(Path(path).absolute()), str(Path(path).resolve())}
+
+
 def _names_one_of(folder: str, roots: set[str]) -> bool:
-    """Whether the folder of a name is one of these folders, or the end of its path: "train" for "/data/train"."""
+    """Whether the folder of a name is none, one of these, or the end of one's path: "train" for "/data/train"."""
+    if not folder:
+        return True
     place = os.path.normpath(folder)
     if place.startswith("/"):
         return place in roots

@@ -8,47 +8,62 @@ import numpy as np
 
 from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
-from fastio.converters.labels import LABEL_SUFFIXES
+from fastio.converters.junk import is_hidden
+from fastio.converters.labels import LABEL_SUFFIXES, LabelFile
 from fastio.converters.scan import Folder, image_kind, scan_root, scan_tree, shown
 from fastio.errors import SourceError
 
 __all__ = ["open_imagefolder"]
 
 
-def open_imagefolder(path: str, labels: str | None = None, top: Folder | None = None) -> FileSource:
+def open_imagefolder(path: str, labels: LabelFile | None = None, top: Folder | None = None) -> FileSource:
     """
     ``path/class/.../file``: classes sorted by name, files in the order of their folders and names, links followed.
 
     A class folder without any image is a problem, but stays a class, as with torchvision's ``allow_empty``. Files
-    beside the class folders have no class: problems. ``top`` is the scan of ``path``, where there is one already.
+    beside the class folders have no class: problems. Hidden folders are no classes. ``top`` is the scan of ``path``,
+    where there is one already.
     """
     if labels is not None:
         raise SourceError(
-            f"{path}: class folders name the classes; --labels {labels} would contradict them, leave it out"
+            f"{path}: class folders name the classes; --labels {labels.path} would contradict them, leave it out"
         )
     top = top or scan_root(path)
-    if not top.folders:
+    classes = [name for name in top.folders if not is_hidden(name)]
+    if not classes:
         raise SourceError(f"{path}: has no class folders; is it --layout flat?")
-    found = Folder(problems=[_with_hint(problem) for problem in top.problems], disk_bytes=top.disk_bytes)
-    found.problems += [
-        Problem(key, "lies beside the class folders and so has no class; move it into one") for key in top.keys
-    ]
-    counts = []
+    found = Folder(disk_bytes=top.disk_bytes)
+    _add_files_beside(found, top)
     for name in top.folders:
+        if is_hidden(name):
+            found.add(scan_tree(path, name))
+    counts = []
+    for name in classes:
         part = scan_tree(path, name)
         if not part.keys and not any(image_kind(each.key) or each.key == shown(name) for each in part.problems):
             part.problems.append(Problem(shown(name), "is a class folder without an image; remove it or fill it"))
         found.add(part)
         counts.append(len(part.keys))
     source = {"layout": "imagefolder", "name": Path(path).resolve().name, "labels": None}
-    classes = [shown(name) for name in top.folders]
     values = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    return FileSource.of(path, found, values, {"classes": classes, "source": source})
+    return FileSource.of(path, found, values, {"classes": list(map(shown, classes)), "source": source})
 
 
-def _with_hint(problem: Problem) -> Problem:
-    """A label file beside folders: rather a flat folder of images and its labels, one level further up than meant."""
-    if problem.key.lower().endswith(LABEL_SUFFIXES):
-        sentence = "lies beside the class folders; if it labels a flat folder, pack that folder with --labels"
-        return Problem(problem.key, sentence)
-    return problem
+def _add_files_beside(found: Folder, top: Folder) -> None:
+    """
+    The files beside the class folders: images have no class, and a label file says that more is meant.
+
+    It is rather that of a flat folder of images, one level further up than meant.
+    """
+    sentence = "lies beside the class folders; if it labels a flat folder, pack that folder with --labels"
+    for each in top.problems:
+        is_label_file = each.key.lower().endswith(LABEL_SUFFIXES)
+        found.problems.append(Problem(each.key, sentence) if is_label_file else each)
+    for each in top.left_out:
+        if each.key.lower().endswith(LABEL_SUFFIXES) and not each.key.startswith("."):
+            found.problems.append(Problem(each.key, sentence))
+        else:
+            found.left_out.append(each)
+    found.problems += [
+        Problem(key, "lies beside the class folders and so has no class; move it into one") for key in top.keys
+    ]

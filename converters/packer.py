@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fastio import _native
@@ -31,13 +31,14 @@ MAX_JOBS = 16  # more readers than this only fight for the one writer
 
 @dataclass(frozen=True, slots=True)
 class PackReport:
-    """What a run of ``pack`` did. ``found`` is always ``packed`` and the skipped ones together."""
+    """What a run of ``pack`` did. ``found`` is always ``packed``, the skipped and the left out together."""
 
     path: str
     format: str
     found: int
     packed: int
     skipped: Sequence[Problem]
+    left_out: Sequence[Problem]  # files that are no samples, and what the user's filters leave out
     payload_bytes: int  # the samples' bytes that went into the store
     source_bytes: int  # the same samples' bytes in the source
     packing: Mapping[str, Any]  # what was done to the pictures, as the store records it; empty: nothing
@@ -97,7 +98,7 @@ def pack(
             raise _nothing_left(source, done.skipped)
         if done.samples + len(done.skipped) != len(source):
             raise _miscounted(source, done)
-        writer.close(_metadata(source, stage, done.skipped))
+        writer.close(_metadata(source, stage, done))
     return _report(source, stage, os.fspath(out), done, seconds=time.perf_counter() - begun)
 
 
@@ -106,11 +107,15 @@ class _Done:
     """What has been written so far, and what has not."""
 
     skipped: list[Problem]
+    misnamed: list[Problem] = field(default_factory=list)
     samples: int = 0
     size_bytes: int = 0
 
     def write(self, chunk: Chunk, writer: SampleWriter | None, progress: Callable[[int, int], object] | None) -> None:
         self.skipped += chunk.problems
+        if chunk.misnamed:
+            bad = {problem.key for problem in chunk.problems}
+            self.misnamed += [each for each in chunk.misnamed if each.key not in bad]
         if writer is None or not chunk.batch.keys:
             return
         writer.append(chunk.batch)
@@ -127,9 +132,10 @@ def _report(source: Source, stage: Stage | None, out: str, done: _Done, *, secon
         return PackReport(
             path=out,
             format=store.format,
-            found=len(source),
+            found=len(source) + len(source.left_out),
             packed=done.samples,
             skipped=_sorted(done.skipped),
+            left_out=source.left_out,
             payload_bytes=done.size_bytes,
             source_bytes=done.size_bytes if stage is None else stage.source_bytes,
             packing={} if stage is None else stage.record,
@@ -155,10 +161,15 @@ def _chunks(source: Source, stage: Stage | None, jobs: int | None) -> Generator[
         yield from chunks
 
 
-def _metadata(source: Source, stage: Stage | None, skipped: Sequence[Problem]) -> dict[str, Any]:
-    ledger = [{"key": problem.key, "problem": problem.problem} for problem in _sorted(skipped)]
+def _metadata(source: Source, stage: Stage | None, done: _Done) -> dict[str, Any]:
     packing = {} if stage is None else {"packing": stage.record}
-    return {**source.metadata, **packing, "skipped": ledger}
+    ledgers = {"left_aside": source.left_out, "misnamed": done.misnamed}
+    listed = {name: _ledger(problems) for name, problems in ledgers.items() if problems}
+    return {**source.metadata, **packing, **listed, "skipped": _ledger(done.skipped)}
+
+
+def _ledger(problems: Sequence[Problem]) -> list[dict[str, str]]:
+    return [{"key": problem.key, "problem": problem.problem} for problem in _sorted(problems)]
 
 
 def _sorted(problems: Sequence[Problem]) -> list[Problem]:
@@ -182,7 +193,8 @@ def _miscounted(source: Source, done: _Done) -> SourceError:
 
 def _nothing_left(source: Source, skipped: Sequence[Problem]) -> SourceError:
     if not skipped:
-        return SourceError(f"{shown(source.path)}: nothing to pack, the source is empty")
+        left = f"; {len(source.left_out)} files are no samples or are left out" if source.left_out else ""
+        return SourceError(f"{shown(source.path)}: nothing to pack, the source has no pictures{left}")
     first = _sorted(skipped)[0]
     return SourceError(
         f"{shown(source.path)}: nothing left to pack, all {len(skipped)} have problems; "

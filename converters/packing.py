@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,11 +11,13 @@ import numpy as np
 from fastio.converters.raw import Raw
 from fastio.converters.transcode import KEPT, Transcode
 from fastio.errors import StoreCorrupt
-from fastio.samplers.mixing import WELL_MIXED, class_mixing
+from fastio.metrics import ShuffleReport
+from fastio.samplers.batches import OrderSampler
+from fastio.samplers.order import Division
 from fastio.schema import IMAGE
 from fastio.store import SampleStore
 
-__all__ = ["advice", "class_mixing_of", "is_lossless", "mixing_line", "packing_lines", "recorded"]
+__all__ = ["advice", "is_lossless", "packing_lines", "recorded", "shuffling_of"]
 
 _SMALL_SIDE = 64  # pixels; up to here decoded ones are not much more than a PNG
 
@@ -26,30 +29,82 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
     side = next((name for name in ("short_side", "max_side") if name in packing), None)
     lines = []
     if packing.get("raw"):
-        lines.append(f"decoded: {pictures.get('decoded', 0):,} pictures as raw pixels; the original bytes are not kept")
-    if side is not None:
-        every = packing.get("resized_restart", packing.get("restart", 0))
-        markers = f"a restart marker every {every} MCUs" if every else "no restart markers"
-        lines.append(
-            f"made smaller, with loss: {pictures.get('resized', 0):,} pictures to a {side.replace('_', ' ')} of "
-            f"{packing[side]}, JPEG quality {packing.get('quality')}, {packing.get('subsampling')}, {markers}; the "
-            f"original bytes are not kept"
-        )
+        lines.append(_raw_line(packing, pictures))
+    elif side is not None or "resize" in packing:
+        lines.append(_resized_line(packing, pictures, side))
     if "restart" in packing:
-        these = "these, and " if side is not None else ""
+        these = "these, and " if side is not None or "resize" in packing else ""
         lines.append(
             f"restart markers every {packing['restart']} MCUs: {these}{pictures.get('rewritten', 0):,} JPEGs whose "
             f"pixels stay the same; the original bytes are not kept"
         )
     if pictures.get("fitting"):
-        lines.append(f"kept as they are: {_pictures(pictures['fitting'])}, small enough already")
+        why = "of that size already" if "resize" in packing else "small enough already"
+        lines.append(f"kept as they are: {_pictures(pictures['fitting'])}, {why}")
     lines += [
         f"kept as they are: {_pictures(each['samples'])}, {KEPT.get(why, why)}; the first: {each['first']}"
         for why, each in kept.items()
     ]
     if "shuffle" in metadata:
         lines.append(f"stored in an order drawn from names and the seed {metadata['shuffle']}")
-    return lines
+    return [*lines, *_misnamed_line(metadata), *_left_aside_line(metadata)]
+
+
+def _raw_line(packing: Mapping[str, Any], pictures: Mapping[str, int]) -> str:
+    """What was decoded, and to which size."""
+    size = f", resized to {_height_width(packing)}, RGB," if "resize" in packing else ""
+    alpha = pictures.get("without_alpha", 0)
+    lost = f"; {_pictures(alpha)} had transparency, which is lost" if alpha else ""
+    return (
+        f"decoded: {pictures.get('decoded', 0):,} pictures{size} as raw pixels; the original bytes are not kept{lost}"
+    )
+
+
+def _resized_line(packing: Mapping[str, Any], pictures: Mapping[str, int], side: str | None) -> str:
+    """What was made smaller, or of one size, and how it was written."""
+    every = packing.get("resized_restart", packing.get("restart", 0))
+    markers = f"a restart marker every {every} MCUs" if every else "no restart markers"
+    style = f"JPEG quality {packing.get('quality')}, {packing.get('subsampling')}, {markers}"
+    count = pictures.get("resized", 0)
+    if side is not None:
+        size = f"made smaller, with loss: {count:,} pictures to a {side.replace('_', ' ')} of {packing[side]}, {style}"
+    else:
+        as_png = pictures.get("as_png", 0)
+        png = f", {as_png:,} of them as PNG" if as_png else ""
+        size = f"resized, with loss: {count:,} pictures to {_height_width(packing)}{png}; {style}"
+    return f"{size}; the original bytes are not kept"
+
+
+def _height_width(packing: Mapping[str, Any]) -> str:
+    return "x".join(map(str, packing["resize"]))
+
+
+def _misnamed_line(metadata: Mapping[str, Any]) -> list[str]:
+    """Pictures whose content is of another format than their names say."""
+    entries = metadata.get("misnamed") or []
+    if not entries:
+        return []
+    first = f"{entries[0]['key']} {entries[0]['problem']}"
+    if len(entries) == 1:
+        return [f"named wrongly: 1 picture, which keeps its bytes and its name: {first}"]
+    return [f"named wrongly: {len(entries):,} pictures, which keep their bytes and their names; the first: {first}"]
+
+
+def _left_aside_line(metadata: Mapping[str, Any]) -> list[str]:
+    """Files that are no samples, counted by the reason."""
+    entries = metadata.get("left_aside") or []
+    if not entries:
+        return []
+    firsts: dict[str, str] = {}
+    for each in entries:
+        firsts.setdefault(each["problem"], each["key"])
+    counts = Counter(each["problem"] for each in entries)
+    parts = [f"{count:,} such as {firsts[why]} ({why})" for why, count in counts.most_common()]
+    return [f"left out: {_files(len(entries))}, {'; '.join(parts)}"]
+
+
+def _files(count: int) -> str:
+    return f"{count:,} {'file' if count == 1 else 'files'}"
 
 
 def _pictures(count: int) -> str:
@@ -62,26 +117,31 @@ def recorded(store: SampleStore) -> Transcode | Raw | None:
     if not said:
         return None
     try:
-        return Raw() if said.get("raw") else Transcode.from_json(said)
+        return Raw.from_json(said) if said.get("raw") else Transcode.from_json(said)
     except (AttributeError, TypeError, ValueError) as exc:
         raise StoreCorrupt(f"{store.path}: how it was packed is not on record as fastio writes it ({exc})") from exc
 
 
 def is_lossless(pictures: Transcode | Raw) -> bool:
     """Whether pictures are what they were, as encoded pictures of the same pixels."""
-    return isinstance(pictures, Transcode) and pictures.side is None
+    return isinstance(pictures, Transcode) and pictures.is_lossless
 
 
-def class_mixing_of(store: SampleStore) -> float | None:
-    """``samplers.mixing.class_mixing`` of a store, for batches of 256; None where there are no classes to mix."""
+def shuffling_of(store: SampleStore) -> ShuffleReport | None:
+    """What ``shuffle=True`` is for this store, here and with batches of 256; None where there is nothing to shuffle."""
     fields = store.schema.payload
-    if not fields or "label" not in store.schema or store.schema["label"].shape or len(store) < 2:
+    if not fields or len(store) < 2:
         return None
-    labels = store.column("label")
-    if labels.dtype.kind not in "biu" or (labels == labels[0]).all():
-        return None
-    sizes = store.spans(fields[0].name, np.arange(len(store))).sizes
-    return class_mixing(labels, sizes, batch_size=256)
+    labels = store.column("label") if "label" in store.schema else None
+    sampler = OrderSampler(
+        Division(len(store), 256),
+        rank=0,
+        shuffle=True,
+        seed=0,
+        sizes=lambda: store.spans(fields[0].name, np.arange(len(store))).sizes,
+        labels=lambda: labels,
+    )
+    return sampler.report()
 
 
 def advice(store: SampleStore) -> list[str]:
@@ -95,15 +155,7 @@ def advice(store: SampleStore) -> list[str]:
                 f"all pictures are {height}x{width}: with --raw they are {height * width * channels:,} B each and need "
                 f"no decoding"
             )
-    mixing = class_mixing_of(store)
-    if mixing is not None and mixing < WELL_MIXED:
-        said.append(mixing_line(mixing))
+    shuffling = shuffling_of(store)
+    if shuffling is not None and shuffling.reason == "badly mixed":
+        said.append(str(shuffling))
     return said
-
-
-def mixing_line(mixing: float) -> str:
-    """What a store's class mixing means."""
-    line = (
-        f"mixing: a batch of 256 with shuffle=True has {mixing:.2f} of the distinct classes that a full shuffle gives"
-    )
-    return line if mixing >= WELL_MIXED else f"{line}; pack with --shuffle SEED, or read with shuffle='full'"

@@ -27,10 +27,19 @@ def decode_problem(status: int) -> str:
     return _DECODE_PROBLEMS.get(status, f"cannot be decoded (status {status})")
 
 
-def probe(spans: Spans) -> NDArray[np.int32]:
-    """``(n, 5)`` status, height, width, channels and kind of encoded images, from their headers."""
+def probe(spans: Spans, *, verify: bool = False) -> NDArray[np.int32]:
+    """
+    ``(n, 5)`` status, height, width, channels and kind of encoded images, from their headers.
+
+    With ``verify`` a picture that is too large to be decoded (see ``fastio.codec.pixel_limit``) is TOO_LARGE, and a PNG
+    with a chunk that differs from its own CRC-32 is BAD_CHECKSUM.
+    """
     out = np.zeros((len(spans), 5), np.int32)
-    _native.probe_images(spans.buffers, spans.shard, spans.starts, spans.sizes, out).wait()
+    _native.probe_images(spans.buffers, spans.shard, spans.starts, spans.sizes, out, verify=verify).wait()
+    if verify:
+        from fastio.codec.pixel_limit import is_refused  # imports Pillow
+
+        out[(out[:, 0] == _native.OK) & is_refused(out[:, 1:3]), 0] = _native.TOO_LARGE
     return out
 
 
@@ -39,6 +48,12 @@ def image_problem(seen: NDArray[np.int32]) -> str:
     status, kind = int(seen[0]), KIND_NAMES[int(seen[4])]
     if status == _native.OK:
         return ""
+    if status == _native.TOO_LARGE:
+        from fastio.codec.pixel_limit import refusal
+
+        return refusal(int(seen[1]), int(seen[2]))
+    if status == _native.BAD_CHECKSUM:
+        return f"is a {kind} with a damaged chunk: it differs from its own CRC-32"
     if status == _native.NOT_IMAGE or not seen[4]:
         return "is not an image: its first bytes are those of no known kind"
     if status == _native.TRUNCATED:

@@ -13,6 +13,8 @@ from fastio import _native
 from fastio.converters.base import Chunk, Problem
 from fastio.converters.cut import cut
 from fastio.converters.probe import decode_problem
+from fastio.converters.resize import DEEP_MODES, has_16_bits, plan_to
+from fastio.converters.transcode import check_size
 from fastio.errors import SourceError
 from fastio.schema import IMAGE, RAW, Field, Schema
 from fastio.spans import Spans
@@ -21,10 +23,9 @@ from fastio.store.base import SampleBatch
 __all__ = ["Raw", "RawStage"]
 
 PART_BYTES = 8 << 20  # of pixels that are decoded, held and written as one piece of work
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_PNG_DEPTH = 24  # the byte of a PNG that says how many bits a sample has
 _PILLOW_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-_DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L")  # more than 8 bits, as Pillow names them
+_JPEG_SIGNATURE = b"\xff\xd8"
+_BILINEAR = 0  # the native core's number for it
 
 _Shape = tuple[int, int, int]
 
@@ -34,12 +35,24 @@ class Raw:
     """
     Keep decoded uint8 pixels ``(H, W, C)``, those that ``FastDataset(mode=None)`` would give.
 
-    All pictures have one size and as many channels.
+    All pictures have one size and as many channels; or are RGB and resized to ``resize``, a height and a width, by the
+    bilinear filter with antialiasing.
     """
+
+    resize: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.resize is not None:
+            check_size(self.resize)
 
     def to_json(self) -> dict[str, Any]:
         """As the store keeps it."""
-        return {"raw": True}
+        return {"raw": True} | ({} if self.resize is None else {"resize": list(self.resize)})
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Raw:
+        """The inverse."""
+        return cls(tuple(said["resize"]) if "resize" in said else None)
 
     def stage(self) -> RawStage:
         """The work itself, for one run."""
@@ -53,6 +66,7 @@ class RawStage:
     options: Raw
     source_bytes: int = 0
     _pictures: int = 0
+    _without_alpha: int = 0  # pictures whose transparency was lost
     _firsts: dict[str, tuple[str, _Shape]] = field(default_factory=dict)  # key and shape that all others must have
     _ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
 
@@ -68,14 +82,16 @@ class RawStage:
     @property
     def record(self) -> Mapping[str, Any]:
         """That pixels are kept, and of how many pictures."""
-        return {**self.options.to_json(), "source_bytes": self.source_bytes, "pictures": {"decoded": self._pictures}}
+        pictures = {"decoded": self._pictures}
+        pictures |= {"without_alpha": self._without_alpha} if self._without_alpha else {}
+        return {**self.options.to_json(), "source_bytes": self.source_bytes, "pictures": pictures}
 
     def parts(self, chunk: Chunk, schema: Schema) -> Sequence[Chunk]:
-        """The chunk, cut by what its pixels take: a small file may hold a large picture."""
+        """The chunk, cut by what its rows take: a small file may hold a large picture, or become one."""
         size_bytes = np.zeros(len(chunk.batch.keys), np.int64)
         for each in schema.payload:
             if each.codec == IMAGE:
-                size_bytes += chunk.batch.shapes[each.name].astype(np.int64).prod(axis=1)
+                size_bytes += self._row_bytes(chunk.batch.shapes[each.name])
         pieces = cut(size_bytes, PART_BYTES, max(len(size_bytes), 1))
         if len(pieces) < 2:
             return [chunk]
@@ -94,7 +110,9 @@ class RawStage:
             problems |= self._misfits(chunk.batch, name)
         good = np.array([i for i in range(len(chunk.batch.keys)) if i not in problems], np.int64)
         batch = chunk.batch.at(good)
-        begun = {name: self._submit(batch.spans[name], self._firsts[name][1], pool) for name in fields}
+        begun = {
+            name: self._submit(batch.spans[name], batch.shapes[name], self._firsts[name][1], pool) for name in fields
+        }
         found = [*chunk.problems, *(Problem(chunk.batch.keys[i], problems[i]) for i in sorted(problems))]
 
         def finish() -> Chunk:
@@ -104,10 +122,19 @@ class RawStage:
 
         return finish
 
+    def _row_bytes(self, shapes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """What each picture's pixels take in the store."""
+        if self.options.resize is not None:
+            return np.full(len(shapes), 3 * self.options.resize[0] * self.options.resize[1], np.int64)
+        sizes: NDArray[np.int64] = shapes.astype(np.int64).prod(axis=1)
+        return sizes
+
     def _misfits(self, batch: SampleBatch, name: str) -> dict[int, str]:
         """The pictures that raw pixels cannot hold beside the first one, by position."""
         shapes = batch.shapes[name].copy()
         shapes[shapes[:, 2] == 2, 2] = 4  # grey with alpha: RGBA keeps both
+        if self.options.resize is not None:
+            shapes[:] = *self.options.resize, 3
         if name not in self._firsts:
             self._firsts[name] = batch.keys[0], _as_shape(shapes[0])
         key, shape = self._firsts[name]
@@ -117,12 +144,12 @@ class RawStage:
             for i in np.flatnonzero((shapes != shape).any(axis=1))
         }
         for i, value in enumerate(batch.spans[name].views()):
-            if value[_PNG_DEPTH : _PNG_DEPTH + 1].tobytes() == b"\x10" and value[:8].tobytes() == _PNG_SIGNATURE:
+            if has_16_bits(value):
                 problems[i] = "has 16 bits a sample, and raw pixels have 8; pack without --raw"
         return problems
 
     def _submit(
-        self, spans: Spans, shape: _Shape, pool: _native.ThreadPool
+        self, spans: Spans, shapes: NDArray[np.int32], shape: _Shape, pool: _native.ThreadPool
     ) -> tuple[_native.Job, NDArray[np.uint8], NDArray[np.int32]]:
         size = len(spans) * shape[0] * shape[1] * shape[2]
         try:
@@ -134,7 +161,12 @@ class RawStage:
             ) from exc
         out = memory[:size].reshape(len(spans), *shape)
         status = np.zeros(len(spans), np.int32)
-        job = _native.decode_images(spans.buffers, spans.shard, spans.starts, spans.sizes, None, out, status, pool)
+        places = spans.buffers, spans.shard, spans.starts, spans.sizes, None
+        if self.options.resize is None:
+            return _native.decode_images(*places, out, status, pool), out, status
+        plan = plan_to(self.options.resize, shapes)
+        fill = bytes(shape[2])
+        job = _native.decode_transformed(*places, plan, out, status, pool, filter=_BILINEAR, fill=fill)
         return job, out, status
 
     def _chunk(self, chunk: Chunk, done: Mapping[str, tuple[NDArray[np.uint8], NDArray[np.int32]]]) -> Chunk:
@@ -144,18 +176,20 @@ class RawStage:
         for name, (out, status) in done.items():
             for i in np.flatnonzero(status).tolist():
                 if status[i] == _native.UNSUPPORTED:
-                    problem = _decode_with_pillow(batch.spans[name].view(i), out[i])
+                    problem = _decode_with_pillow(batch.spans[name].view(i), out[i], self.options.resize)
                 else:
                     problem = decode_problem(int(status[i]))
                 if problem:
                     problems[i] = problem
         good = np.array([i for i in range(len(batch.keys)) if i not in problems], np.int64)
         self._pictures += len(good)
+        if self.options.resize is not None:
+            self._without_alpha += sum(_have_alpha(batch, name, good) for name in done)
         self.source_bytes += sum(int(batch.spans[name].sizes[good].sum()) for name in done)
         pixels = {name: _rows(out) for name, (out, _) in done.items()}
         new = SampleBatch(batch.keys, {**batch.spans, **pixels}, batch.columns, {})
         found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
-        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found])
+        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found])  # pixels: no name can be wrong
 
 
 def _as_shape(shape: NDArray[np.int32]) -> _Shape:
@@ -175,17 +209,27 @@ def _rows(out: NDArray[np.uint8]) -> Spans:
     return Spans(_native.Buffers([out.reshape(-1)]), shard, starts, np.full(len(out), size, np.int64))
 
 
-def _decode_with_pillow(data: NDArray[np.uint8], out: NDArray[np.uint8]) -> str:
+def _have_alpha(batch: SampleBatch, name: str, rows: NDArray[np.int64]) -> int:
+    """How many of these pictures have transparency by their headers; four channels of a JPEG are inks."""
+    candidates = rows[np.isin(batch.shapes[name][rows, 2], (2, 4))]
+    return sum(batch.spans[name].view(i)[:2].tobytes() != _JPEG_SIGNATURE for i in candidates.tolist())
+
+
+def _decode_with_pillow(data: NDArray[np.uint8], out: NDArray[np.uint8], size: tuple[int, int] | None) -> str:
     """Decode into ``out`` what the native decoders leave to Pillow; what is wrong, in words that follow a name."""
-    from fastio.codec.pillow import decode_with_pillow, mode_of  # imports Pillow, needed for rare kinds only
+    from PIL import Image  # needed for rare kinds only
+
+    from fastio.codec.pillow import decode_with_pillow, mode_of
 
     try:
         mode = mode_of(data)
-        if mode in _DEEP_MODES:
+        if mode in DEEP_MODES:
             return f"has more than 8 bits a sample (Pillow's mode {mode}), and raw pixels have 8; pack without --raw"
         pixels = decode_with_pillow(data, _PILLOW_MODES[out.shape[2]])
     except ValueError as exc:
         return f"is damaged: {exc}"
+    if size is not None:
+        pixels = np.asarray(Image.fromarray(pixels).resize(size[::-1], Image.Resampling.BILINEAR))
     if pixels.shape != out.shape:
         return decode_problem(_native.BAD_SHAPE)
     out[:] = pixels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.base import Problem
+from fastio.converters.junk import APPLE_DOUBLE, is_hidden, junk_reason
 from fastio.errors import SourceError
 
 __all__ = ["IMAGES", "Folder", "Wanted", "image_kind", "is_utf8", "scan_folder", "scan_root", "scan_tree", "shown"]
@@ -41,7 +43,7 @@ class Folder:
 
     ``keys`` are the files that may be packed, as paths from the root of the source with ``/`` between; ``sizes``
     their bytes and ``kinds`` the content that their extensions promise. ``folders`` are keys as well.
-    ``problems`` are entries that cannot be packed.
+    ``problems`` are entries that cannot be packed, ``left_out`` files that belong to no sample (see ``junk``).
     """
 
     keys: list[str] = field(default_factory=list)
@@ -49,6 +51,7 @@ class Folder:
     kinds: list[int] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    left_out: list[Problem] = field(default_factory=list)
     disk_bytes: int = 0
 
     def add(self, other: Folder) -> None:
@@ -57,6 +60,7 @@ class Folder:
         self.sizes += other.sizes
         self.kinds += other.kinds
         self.problems += other.problems
+        self.left_out += other.left_out
         self.disk_bytes += other.disk_bytes
 
     def keep(self, good: list[bool]) -> None:
@@ -78,14 +82,17 @@ class Wanted:
     Which files a source packs, by their names.
 
     ``kind_of`` gives a name's kind, 0 where it is not wanted; ``what`` they are, and ``extensions`` that say so.
+    ``leaves_out`` gives the reason why a name that is not wanted is left out, "" where it is a problem; without it,
+    hidden folders are folders like others.
     """
 
     kind_of: Callable[[str], int]
     what: str
     extensions: str
+    leaves_out: Callable[[str], str] | None = None
 
 
-IMAGES = Wanted(image_kind, "an image", ", ".join(f".{name}" for name in _KINDS))
+IMAGES = Wanted(image_kind, "an image", ", ".join(f".{name}" for name in _KINDS), junk_reason)
 
 
 def shown(key: str) -> str:
@@ -116,6 +123,10 @@ def scan_folder(root: str, prefix: str = "", wanted: Wanted = IMAGES) -> Folder:
             for i in np.flatnonzero(~regular).tolist():
                 _add_no_file(found, handle, above, names[i], seen[i])
             names, seen = list(compress(names, regular)), seen[regular]
+        if wanted.leaves_out is not None:
+            stays = _without_apple_doubles(found, handle, above, names)
+            if stays is not None:
+                names, seen = list(compress(names, stays)), seen[np.array(stays)]
     found.disk_bytes = int(seen[:, 3].sum()) * 512
     found.keys = [above + name for name in names] if above else names
     found.sizes = seen[:, 2].tolist()
@@ -124,6 +135,35 @@ def scan_folder(root: str, prefix: str = "", wanted: Wanted = IMAGES) -> Folder:
         _drop_bad_files(found, wanted)
     found.problems.sort(key=attrgetter("key"))
     return found
+
+
+def _without_apple_doubles(found: Folder, handle: int, above: str, names: list[str]) -> list[bool] | None:
+    """Leave out macOS's companions of pictures, which have their extensions; which names stay, None: all."""
+    first = bisect_left(names, "._")
+    if first == len(names) or not names[first].startswith("._"):
+        return None
+    stays = [True] * len(names)
+    for i in range(first, len(names)):
+        if not names[i].startswith("._"):
+            break
+        stays[i] = not _begins_with(handle, names[i], APPLE_DOUBLE)
+        if not stays[i]:
+            found.left_out.append(Problem(shown(above + names[i]), "is a file of the operating system"))
+    return stays
+
+
+def _begins_with(handle: int, name: str, data: bytes) -> bool:
+    """Whether a file that can be read begins so; what cannot be read is found out when it is packed."""
+    try:
+        file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=handle)
+    except OSError:
+        return False
+    try:
+        return os.read(file, len(data)) == data
+    except OSError:
+        return False
+    finally:
+        os.close(file)
 
 
 @contextmanager
@@ -156,12 +196,22 @@ def _is_link(handle: int, name: str) -> bool:
 
 
 def _drop_bad_files(found: Folder, wanted: Wanted) -> None:
-    """Move the files whose names or sizes tell that they cannot be packed to the problems."""
-    sentences = [_file_problem(key, size, wanted) for key, size in zip(found.keys, found.sizes, strict=True)]
-    found.problems += [
-        Problem(shown(key), sentence) for key, sentence in zip(found.keys, sentences, strict=True) if sentence
-    ]
-    found.keep([not sentence for sentence in sentences])
+    """Move the files whose names or sizes tell that they cannot be packed to the problems, or leave them out."""
+    good = []
+    for key, size in zip(found.keys, found.sizes, strict=True):
+        reason = _reason_to_leave_out(key, wanted)
+        sentence = "" if reason else _file_problem(key, size, wanted)
+        if reason:
+            found.left_out.append(Problem(shown(key), reason))
+        elif sentence:
+            found.problems.append(Problem(shown(key), sentence))
+        good.append(not (reason or sentence))
+    found.keep(good)
+
+
+def _reason_to_leave_out(key: str, wanted: Wanted) -> str:
+    name = key.rpartition("/")[2]
+    return "" if wanted.leaves_out is None or wanted.kind_of(name) else wanted.leaves_out(name)
 
 
 def scan_root(path: str, wanted: Wanted = IMAGES) -> Folder:
@@ -181,14 +231,32 @@ def scan_tree(root: str, top: str, wanted: Wanted = IMAGES) -> Folder:
     """
     Everything below the folder ``top`` of ``root``, folders in the order of their paths, files sorted in each.
 
-    Links to folders are followed; a link that leads back to a folder above it is a problem.
-    ``folders`` of the result is empty: all of them have been walked.
+    Links to folders are followed; a link that leads back to a folder above it is a problem. Files in hidden folders
+    are left out; pictures in them are problems. ``folders`` of the result is empty: all of them have been walked.
     """
     result = Folder()
     parts = dict(_walk(root, top, result.problems, wanted))
     for key in sorted(parts):
-        result.add(parts[key])
+        is_ours = wanted.leaves_out is None or not any(map(is_hidden, key.split("/")))
+        result.add(parts[key] if is_ours else _hidden(parts[key], key, wanted))
     result.problems.sort(key=attrgetter("key"))
+    return result
+
+
+def _hidden(part: Folder, key: str, wanted: Wanted) -> Folder:
+    """What lies in a hidden folder: nothing of it is packed, and no picture is left out without being a problem."""
+    result = Folder(left_out=list(part.left_out), disk_bytes=part.disk_bytes)
+    result.problems = [
+        Problem(shown(each), f"is {wanted.what} in a hidden folder; move it into another one, or remove it")
+        for each in part.keys
+    ]
+    for problem in part.problems:
+        if wanted.kind_of(problem.key):
+            result.problems.append(problem)
+        else:
+            result.left_out.append(Problem(problem.key, "lies in a hidden folder"))
+    if not (part.keys or part.problems or part.left_out or part.folders):
+        result.left_out.append(Problem(shown(key), "is a hidden folder"))
     return result
 
 

@@ -14,6 +14,7 @@ from fastio import _native
 from fastio.converters.base import Chunk, Problem
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
+from fastio.converters.labels import LabelFile
 from fastio.converters.probe import image_problem, probe
 from fastio.converters.scan import Folder, shown
 from fastio.errors import SourceError
@@ -26,16 +27,18 @@ from fastio.store.index import SealedStore
 
 __all__ = ["TarSource", "is_tar", "open_tar"]
 
+_CARRIED = ("left_out", "left_aside", "misnamed", "tokenizer")  # what is on record of a sealed store stays true
+
 
 def is_tar(path: str) -> bool:
     """Whether a path names tar shards: by its suffix, for ``name-{000000..000009}.tar`` need not exist as such."""
     return path.endswith(".tar") and not Path(path).is_dir()
 
 
-def open_tar(path: str, labels: str | None = None, _top: Folder | None = None) -> TarSource:
+def open_tar(path: str, labels: LabelFile | None = None, _top: Folder | None = None) -> TarSource:
     """The samples of one tar file, of shards, or of a folder of shards, in the order of the shards."""
     if labels is not None:
-        raise SourceError(f"{path}: tar shards bring their labels along; leave --labels {labels} out")
+        raise SourceError(f"{path}: tar shards bring their labels along; leave --labels {labels.path} out")
     if not is_tar(path) and not Path(path).is_dir():
         raise SourceError(f"{path}: expected a .tar file, shards such as name-*.tar, or a folder of shards")
     store = open_store(path)
@@ -64,6 +67,7 @@ class TarSource:
     kept: NDArray[np.int64]  # the store's samples that are not problems already
     layout: str = "tar"
     shuffle: int | None = None
+    left_out: Sequence[Problem] = ()
 
     @property
     def schema(self) -> Schema:
@@ -76,10 +80,7 @@ class TarSource:
         source = {"layout": "tar", "name": Path(self.path).resolve().name, "labels": None}
         known = self.store.metadata
         kept = {"skipped_before": known["skipped"]} if known.get("skipped") and _sealed(self.store) else {}
-        if known.get("left_out"):
-            kept["left_out"] = known["left_out"]
-        if known.get("tokenizer"):
-            kept["tokenizer"] = known["tokenizer"]
+        kept |= {name: known[name] for name in _CARRIED if known.get(name)}
         if any(field.codec in (TEXT, TOKENS) for field in self.schema.payload):
             kept["text_source"] = known.get("text_source") or known.get("source")
         if self.shuffle is not None:
@@ -134,7 +135,7 @@ class TarSource:
         problems: dict[int, str] = {}
         for field in self.schema.payload:
             if field.codec == IMAGE:
-                seen = probe(spans[field.name])
+                seen = probe(spans[field.name], verify=True)
                 shapes[field.name] = np.ascontiguousarray(seen[:, 1:4])
                 problems |= {int(i): image_problem(seen[i]) for i in np.flatnonzero(seen[:, 0] != _native.OK)}
         for name, part in spans.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.converters.base import Chunk, Problem
 from fastio.converters.probe import KIND_NAMES, decode_problem
+from fastio.converters.resize import Subsampling, replaced, resize_all
 from fastio.converters.scan import image_kind
 from fastio.errors import SourceError
 from fastio.schema import IMAGE, Schema
 from fastio.spans import Spans
 from fastio.store.base import SampleBatch
 
-__all__ = ["KEPT", "Subsampling", "Transcode", "TranscodeStage"]
+__all__ = ["KEPT", "Subsampling", "Transcode", "TranscodeStage", "check_size"]
 
-Subsampling = Literal["4:4:4", "4:2:2", "4:2:0"]  # in the order of their numbers in the native core
-
-_JPEG = KIND_NAMES.index("JPEG")
+_RESIZED = int(_native.Transcoded.RESIZED)
+_JPEG, _PNG = KIND_NAMES.index("JPEG"), KIND_NAMES.index("PNG")
+_SUFFIXES = {_JPEG: ".jpg", _PNG: ".png"}
 _LONGEST_SIDE = 65_500  # of a JPEG, as libjpeg writes them
 _MOST_MCUS = 65_535
 
@@ -54,38 +55,54 @@ class Transcode:
     JPEGs and PNGs are resized (antialiased, bilinear, as ``Resize`` does) and become JPEGs of ``quality``, with markers
     every ``resized_restart`` MCUs where ``restart`` does not say; smaller ones keep their pixels. EXIF, ICC profiles
     and comments of JPEGs stay. What cannot be written anew is kept as it is.
+
+    ``resize`` is one exact size, height and width, for all: JPEGs stay JPEGs, all else becomes PNG, which loses nothing
+    more. Pictures of that size keep their bytes; what cannot be resized is a problem.
     """
 
     restart: int = 0
     resized_restart: int = 8
     short_side: int | None = None
     max_side: int | None = None
+    resize: tuple[int, int] | None = None
     quality: int = 90
     subsampling: Subsampling = "4:2:0"
 
     def __post_init__(self) -> None:
-        if self.short_side is not None and self.max_side is not None:
-            raise ValueError(f"short_side={self.short_side} and max_side={self.max_side}: expected one of them")
+        sizes = {name: getattr(self, name) for name in ("short_side", "max_side", "resize")}
+        given = [f"{name}={value}" for name, value in sizes.items() if value is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)}: expected one of them")
         _check("restart", self.restart, 0, _MOST_MCUS)
         _check("resized_restart", self.resized_restart, 0, _MOST_MCUS)
         _check("quality", self.quality, 1, 100)
         if self.side is not None:
             _check("short_side" if self.max_side is None else "max_side", self.side, 1, _LONGEST_SIDE)
+        elif self.resize is not None:
+            check_size(self.resize)
         elif self.restart == 0:
-            raise ValueError("nothing to do: expected restart, short_side or max_side")
+            raise ValueError("nothing to do: expected restart, short_side, max_side or resize")
         if self.subsampling not in get_args(Subsampling):
             raise ValueError(f"subsampling={self.subsampling!r}: expected one of {', '.join(get_args(Subsampling))}")
 
     @property
     def side(self) -> int | None:
-        """The bound, where there is one; without, nothing is lost."""
+        """The bound, where there is one."""
         return self.max_side if self.short_side is None else self.short_side
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether all pictures keep their pixels."""
+        return self.side is None and self.resize is None
 
     def to_json(self) -> dict[str, Any]:
         """The options that mean something, as the store keeps them."""
         said: dict[str, Any] = {"restart": self.restart} if self.restart else {}
         if self.side is not None:
             said["max_side" if self.short_side is None else "short_side"] = self.side
+        if self.resize is not None:
+            said["resize"] = list(self.resize)
+        if not self.is_lossless:
             said |= {
                 "quality": self.quality,
                 "subsampling": self.subsampling,
@@ -97,7 +114,10 @@ class Transcode:
     def from_json(cls, said: Mapping[str, Any]) -> Transcode:
         """The inverse; TypeError or ValueError where that is not what it gave."""
         before = {"resized_restart": 0}  # until a release that had no markers of its own accord
-        return cls(**before | {each.name: said[each.name] for each in fields(cls) if each.name in said})
+        found = before | {each.name: said[each.name] for each in fields(cls) if each.name in said}
+        if "resize" in found:
+            found["resize"] = tuple(found["resize"])
+        return cls(**found)
 
     def stage(self) -> TranscodeStage:
         """The work itself, for one run."""
@@ -112,6 +132,7 @@ class TranscodeStage:
     source_bytes: int = 0
     counts: dict[str, int] = field(default_factory=dict)  # by outcome
     firsts: dict[str, str] = field(default_factory=dict)  # the first key of each outcome
+    as_png: int = 0  # of the resized ones
     _renamed: dict[str, str] = field(default_factory=dict)  # old keys by new ones
     _keys: set[str] = field(default_factory=set)  # all so far, where some may be renamed
     _ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
@@ -127,6 +148,7 @@ class TranscodeStage:
             name: {"samples": self.counts[name], "first": self.firsts[name]} for name in KEPT if name in self.counts
         }
         done = {name: count for name, count in self.counts.items() if name not in KEPT}
+        done |= {"as_png": self.as_png} if self.as_png else {}
         return {**self.options.to_json(), "source_bytes": self.source_bytes, "pictures": done, "kept": kept}
 
     def parts(self, chunk: Chunk, schema: Schema) -> Sequence[Chunk]:
@@ -144,13 +166,18 @@ class TranscodeStage:
 
         def finish() -> Chunk:
             done = {name: self._finish(job, out) for name, (job, out) in begun.items()}
-            return self._chunk(chunk, done)
+            problems: dict[int, str] = {}
+            if self.options.resize is not None:
+                for name, (spans, facts) in done.items():
+                    done[name] = self._resize_others(spans, facts, problems), facts
+            return self._chunk(chunk, done, problems)
 
         return finish
 
     def _submit(self, spans: Spans, pool: _native.ThreadPool) -> tuple[_native.Job, _native.Transcoded]:
         options, out = self.options, _native.Transcoded(len(spans))
-        bound = 0 if options.side is None else 1 if options.max_side is None else 2
+        bound = 1 if options.short_side is not None else 2 if options.max_side is not None else 0
+        height, width = (options.side or 0, 0) if options.resize is None else options.resize
         job = _native.transcode_images(
             spans.buffers,
             spans.shard,
@@ -158,8 +185,9 @@ class TranscodeStage:
             spans.sizes,
             out,
             pool,
-            bound=bound,
-            side=options.side or 0,
+            bound=bound if options.resize is None else 3,
+            side=height,
+            width=width,
             quality=options.quality,
             subsampling=get_args(Subsampling).index(options.subsampling),
             restart=options.restart,
@@ -177,10 +205,27 @@ class TranscodeStage:
             intervals = _joined(places.view(np.uint8), place_bytes)
         return _joined(data, sizes, intervals), facts
 
-    def _chunk(self, chunk: Chunk, done: Mapping[str, tuple[Spans, NDArray[np.int32]]]) -> Chunk:
+    def _resize_others(self, spans: Spans, facts: NDArray[np.int32], problems: dict[int, str]) -> Spans:
+        """Resize what the native core has left as it is, by Pillow; ``facts`` and ``problems`` learn of it."""
+        assert self.options.resize is not None
+        is_other = (facts[:, 2:4] != self.options.resize).any(axis=1) & (facts[:, 0] == _native.OK)
+        rows = np.flatnonzero(is_other).tolist()
+        values = [spans.view(row) for row in rows]
+        quality, subsampling = self.options.quality, self.options.subsampling
+        pictures = resize_all(values, self.options.resize, quality=quality, subsampling=subsampling)
+        made = dict(zip(rows, pictures, strict=True))
+        for row, picture in made.items():
+            if picture.problem:
+                problems[row] = picture.problem
+            else:
+                facts[row, 1:] = _RESIZED, *self.options.resize, picture.channels
+        return replaced(spans, made) if made else spans
+
+    def _chunk(
+        self, chunk: Chunk, done: Mapping[str, tuple[Spans, NDArray[np.int32]]], problems: dict[int, str]
+    ) -> Chunk:
         """The chunk with its new pictures; damaged ones are problems."""
         batch = chunk.batch
-        problems: dict[int, str] = {}
         for _, facts in done.values():
             for i in np.flatnonzero(facts[:, 0]).tolist():
                 if facts[i, 0] == _native.NO_MEMORY:  # says nothing of the picture: no sample is left out for it
@@ -189,7 +234,7 @@ class TranscodeStage:
                         f"with fewer threads (--jobs)"
                     )
                 problems[i] = decode_problem(int(facts[i, 0]))
-        keys = self._new_keys(batch.keys, done, problems) if self.options.side is not None else batch.keys
+        keys = batch.keys if self.options.is_lossless else self._new_keys(batch.keys, done, problems)
         new = SampleBatch(
             keys=keys,
             spans={name: done[name][0] if name in done else spans for name, spans in batch.spans.items()},
@@ -197,11 +242,17 @@ class TranscodeStage:
             shapes={name: np.ascontiguousarray(facts[:, 2:5]) for name, (_, facts) in done.items()},
         )
         good = np.array([i for i in range(len(keys)) if i not in problems], np.int64)
-        for name, (_, facts) in done.items():
+        for name, (spans, facts) in done.items():
+            resized = good[facts[good, 1] == _RESIZED].tolist()
+            self.as_png += sum(_kind_of(spans.view(i)) == _PNG for i in resized)
             self.source_bytes += int(batch.spans[name].sizes[good].sum())
             self._count(facts[good, 1], [batch.keys[i] for i in good])
         found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
-        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found])
+        resized = {
+            batch.keys[i] for _, facts in done.values() for i in np.flatnonzero(facts[:, 1] == _RESIZED).tolist()
+        }
+        misnamed = [each for each in chunk.misnamed if each.key not in resized]  # these have the name of what they are
+        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found], misnamed)
 
     def _count(self, outcomes: NDArray[np.int32], keys: Sequence[str]) -> None:
         for outcome, first, count in zip(*np.unique(outcomes, return_index=True, return_counts=True), strict=True):
@@ -212,19 +263,20 @@ class TranscodeStage:
     def _new_keys(
         self, keys: Sequence[str], done: Mapping[str, tuple[Spans, NDArray[np.int32]]], problems: dict[int, str]
     ) -> list[str]:
-        """A PNG that has become a JPEG is called so; a name that is taken is a problem."""
-        (_, facts), *_ = done.values()
+        """A PNG that has become a JPEG, or the reverse, is called so; a name that is taken is a problem."""
+        (spans, facts), *_ = done.values()
         resized = (facts[:, 1] == _native.Transcoded.RESIZED) & (facts[:, 0] == _native.OK)
         taken = self._keys | set(keys)
         new_keys = []
         for i, key in enumerate(keys):
             new = key
             if key in self._renamed:
-                problems[i] = f"has the name that {self._renamed[key]!r} got when it became a JPEG; rename one of them"
-            elif resized[i] and image_kind(key) not in (0, _JPEG):
-                new = str(PurePosixPath(key).with_suffix(".jpg"))
+                problems[i] = f"has the name that {self._renamed[key]!r} got when it was resized; rename one of them"
+            elif resized[i] and i not in problems and image_kind(key) not in (0, _kind_of(spans.view(i))):
+                kind = _kind_of(spans.view(i))
+                new = str(PurePosixPath(key).with_suffix(_SUFFIXES[kind]))
                 if new in taken:
-                    problems[i] = f"becomes a JPEG, but {new!r} is there already; rename one of them"
+                    problems[i] = f"becomes a {KIND_NAMES[kind]}, but {new!r} is there already; rename one of them"
                 else:
                     self._renamed[new] = key
                     taken.add(new)
@@ -233,10 +285,28 @@ class TranscodeStage:
         return new_keys
 
 
+def _still_misnamed(chunk: Chunk, done: Mapping[str, tuple[Spans, NDArray[np.int32]]]) -> list[Problem]:
+    """Those that keep their bytes: what was resized has got the name of what it is."""
+    resized = [np.flatnonzero(facts[:, 1] == _RESIZED).tolist() for _, facts in done.values()]
+    renamed = {chunk.batch.keys[i] for rows in resized for i in rows}
+    return [each for each in chunk.misnamed if each.key not in renamed]
+
+
 def _joined(data: NDArray[np.uint8], sizes: NDArray[np.int64], intervals: Spans | None = None) -> Spans:
     """Values that lie one after the other."""
     shard = np.zeros(len(sizes), np.int32)
     return Spans(_native.Buffers([data]), shard, np.cumsum(sizes) - sizes, sizes, None, intervals)
+
+
+def _kind_of(value: NDArray[np.uint8]) -> int:
+    """JPEG or PNG: what is written here is one of them."""
+    return _PNG if value[:4].tobytes() == b"\x89PNG" else _JPEG
+
+
+def check_size(size: tuple[int, int]) -> None:
+    """ValueError for what is no height and width of a picture."""
+    for name, value in zip(("height", "width"), size, strict=True):
+        _check(name, value, 1, _LONGEST_SIDE)
 
 
 def _check(name: str, value: int, low: int, high: int) -> None:

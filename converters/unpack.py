@@ -19,7 +19,7 @@ import numpy as np
 from fastio.codec import CODECS
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
-from fastio.converters.labels import format_labels
+from fastio.converters.label_file import format_labels
 from fastio.converters.packing import packing_lines
 from fastio.converters.partial_folder import partial_folder
 from fastio.converters.probe import probe
@@ -30,7 +30,9 @@ from fastio.errors import FastioError, StoreCorrupt, StoreError
 from fastio.schema import IMAGE, Field
 from fastio.spans import Spans
 from fastio.store import SampleStore
-from fastio.store.atomic import PartialFile, publish, remove_stale
+from fastio.store.atomic import PartialFile
+from fastio.store.publish import publish_file
+from fastio.store.stale import remove_stale
 
 __all__ = ["UnpackReport", "check_key", "unpack"]
 
@@ -294,7 +296,7 @@ def _label_file(
     try:
         file.write(_label_text(store, path, names))
         file.sync()
-        yield lambda: publish([file], leftovers=list, replace=overwrite)
+        yield lambda: publish_file(file, replace=overwrite)
     finally:
         file.discard()
 
@@ -306,20 +308,26 @@ def _check_labels(store: SampleStore, path: str | os.PathLike[str], *, overwrite
     _require_parent(path)
     if os.path.lexists(path) and not overwrite:
         raise StoreError(f"{os.fspath(path)}: exists; choose another name, or --overwrite")
-    if store.schema["label"].shape:
-        raise StoreError(f"{store.path}: has several labels a sample, and a label file has one; unpack without labels")
     _label_text(store, path, store.keys(np.arange(len(store))))
 
 
 def _label_text(store: SampleStore, path: str | os.PathLike[str], names: Sequence[str]) -> bytes:
     """The label file's content, for files of these names."""
-    values = store.column("label").tolist()
+    column = store.column("label")
+    values = column.tolist()
+    if column.dtype == np.float32:  # in the digits that float32 has, 0.1 and not 0.10000000149011612
+        values = (
+            [[float(str(number)) for number in row] for row in column]
+            if column.ndim > 1
+            else [float(str(number)) for number in column]
+        )
     classes = store.metadata.get("classes")
-    if classes and not all(0 <= value < len(classes) for value in values):
+    if classes and (column.ndim > 1 or not all(0 <= value < len(classes) for value in values)):
         raise StoreError(f"{store.path}: has labels beyond its {len(classes)} classes; unpack without labels")
     labels = {name: classes[value] if classes else value for name, value in zip(names, values, strict=True)}
+    titles = (store.metadata.get("source") or {}).get("label_titles") or ()
     try:
-        return format_labels(path, labels).encode()
+        return format_labels(path, labels, titles).encode()
     except UnicodeEncodeError as exc:
         name = next(name for item in labels.items() for name in map(str, item) if not is_utf8(name))
         raise StoreError(

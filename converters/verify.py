@@ -32,7 +32,6 @@ __all__ = ["VerifyReport", "verify"]
 _CHUNK_BYTES = 8 << 20
 _CHUNK_SAMPLES = 256
 _PIXEL_BYTES = 64 << 20  # of images decoded by one call
-_IMAGE_BYTES = 4 << 30  # a header that announces more pixels is taken for damage
 
 _Progress = Callable[[int, int], object]
 
@@ -146,22 +145,27 @@ def _once(problems: Sequence[Problem]) -> list[Problem]:
 def _decode(store: SampleStore, field: str, piece: range) -> list[Problem]:
     """Decode one piece, images of one shape a call."""
     spans = store.spans(field, np.arange(piece.start, piece.stop))
-    seen = probe(spans)
+    seen = probe(spans, verify=True)
     problems = {int(i): image_problem(seen[i]) for i in np.flatnonzero(seen[:, 0] != _native.OK)}
+    indexed = store.shapes(field)[piece.start : piece.stop]
+    for i in np.flatnonzero((indexed > 0).all(axis=1) & (indexed[:, :2] != seen[:, 1:3]).any(axis=1)).tolist():
+        problems.setdefault(i, _other_size(indexed[i], seen[i, 1:3]))
     shapes, group_of = np.unique(seen[:, 1:3], axis=0, return_inverse=True)
     group_of = group_of.reshape(-1)
     for group, (height, width) in enumerate(shapes.tolist()):
         members = np.array([i for i in np.flatnonzero(group_of == group) if int(i) not in problems], np.int64)
-        pixel_bytes = height * width * 3
-        if pixel_bytes > _IMAGE_BYTES:
-            problems |= {int(i): f"announces {height} x {width} pixels, too many to be decoded" for i in members}
-            continue
-        rows = max(1, _PIXEL_BYTES // max(1, pixel_bytes))
+        rows = max(1, _PIXEL_BYTES // max(1, height * width * 3))
         for start in range(0, len(members), rows):
             part = members[start : start + rows]
             problems |= {int(part[i]): text for i, text in _decode_equal(spans, part, (height, width)).items()}
     keys = store.keys([piece[i] for i in problems])
     return [Problem(key, f"field {field!r} {text}") for key, text in zip(keys, problems.values(), strict=True)]
+
+
+def _other_size(indexed: NDArray[np.int32], seen: NDArray[np.int32]) -> str:
+    """A picture that cannot be read: its row would have the size that the index says."""
+    there, is_so = ("x".join(map(str, size[:2].tolist())) for size in (indexed, seen))
+    return f"is {is_so} (height x width), but the index says {there}; pack it again"
 
 
 def _decode_equal(spans: Spans, part: NDArray[np.int64], size: tuple[int, int]) -> dict[int, str]:

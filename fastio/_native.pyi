@@ -32,6 +32,8 @@ CHANGED: int = 8
 
 FAILED: int = 9
 
+TOO_LARGE: int = 11
+
 class Buffers:
     """Read-only byte buffers that spans point into; keeps them alive."""
 
@@ -132,6 +134,17 @@ def deal_steps(order: NDArray[np.int64], cuts: NDArray[np.int64], steps: NDArray
     Copy samples rank, rank + world_size, ... of these steps to ``out``; how many.
     """
 
+def shuffle_runs(values: NDArray[np.int64], cuts: NDArray[np.int64], seed: int, stream: int) -> None:
+    """
+    Shuffle each ``values[cuts[k]:cuts[k + 1]]`` in place, as ``shuffle`` with stream + k.
+    """
+
+def interleave_lanes(out: NDArray[np.int64], lanes: int, seed: int, stream: int) -> None:
+    """
+    Write the places of ``out`` round by round: one place of each lane, lanes in random
+    order. Lane l holds the places from ``l * len(out) // lanes`` on; no lane is empty.
+    """
+
 def pick_spans(ends: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, indices: NDArray[np.int64], shard_out: NDArray[np.int32], starts_out: NDArray[np.int64], sizes_out: NDArray[np.int64], checksums_out: NDArray[np.uint32] | None) -> None:
     """
     Copy these samples' entries of an index whose shard k ends before sample ``ends[k]``;
@@ -142,10 +155,11 @@ def pick_spans(ends: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArra
 def checksum(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: NDArray[np.uint32], pool: ThreadPool | None = None) -> Job:
     """Write each span's CRC-32 to ``out[i]``."""
 
-def probe_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
+def probe_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = False) -> Job:
     """
     Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, kind
-    (0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM).
+    (0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM). ``verify`` also
+    compares the CRC of every chunk of a PNG: BAD_CHECKSUM where one differs.
     """
 
 def decode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
@@ -160,10 +174,11 @@ def gather(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64]
     Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.
     """
 
-def read_ahead(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], pool: ThreadPool | None = None) -> Job:
+def read_ahead(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], pool: ThreadPool | None = None, *, looks: bool = True) -> Job:
     """
     Ask the kernel to read these spans ahead, neighbours merged, unless a look at 64 places
-    finds them in memory. Blocks while the disk's queue is full: give it a pool of its own.
+    finds them in memory; with ``looks=False`` it asks without looking, for files whose
+    mapping must not be touched. Blocks while the disk's queue is full: give it a pool of its own.
     """
 
 def read_spans(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], descriptors: NDArray[np.int32], files: Any, out: NDArray[np.uint8], error: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
@@ -197,12 +212,13 @@ class Transcoded:
         within each picture, one picture after the other; how many of these each has.
         """
 
-def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: Transcoded, pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, quality: int = 90, subsampling: int = 2, restart: int = 0, resized_restart: int = 0) -> Job:
+def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: Transcoded, pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, width: int = 0, quality: int = 90, subsampling: int = 2, restart: int = 0, resized_restart: int = 0) -> Job:
     """
     Write pictures anew. ``bound`` 1 makes the short side at most ``side`` pixels, 2 the
-    long one; ``subsampling`` is 0 for 4:4:4, 1 for 4:2:2, 2 for 4:2:0; ``restart`` puts
-    markers every so many MCUs into JPEGs that are small enough, losslessly, and
-    ``resized_restart`` into those that are resized. The
+    long one, 3 makes JPEGs ``side`` pixels high and ``width`` wide; ``subsampling`` is 0
+    for 4:4:4, 1 for 4:2:2, 2 for 4:2:0; ``restart`` puts markers every so many MCUs into
+    JPEGs that are small enough, losslessly, and ``resized_restart`` into those that are
+    resized. The
     outcome is RESIZED or REWRITTEN, or one of FITTING (nothing to do), OTHER (another
     kind), UNUSUAL (CMYK, 12 bits, bytes behind the picture), RICH (a PNG that a JPEG
     cannot hold): these are kept as they are.
@@ -235,7 +251,7 @@ class PictureFunction:
 
     def __init__(self, address: int, owner: object) -> None: ...
 
-def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None) -> Job:
+def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None, max_pixels: int | None = None) -> Job:
     """
     Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.
 
@@ -250,7 +266,8 @@ def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArr
     BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is
     seen by ``checksums`` only. ``intervals`` are the spans of where each JPEG's restart
     intervals 8, 16, ... begin, uint32 within the file; they need not be true.
-    ``function`` is called with each picture, and its row of ``numbers`` (n, k).
+    ``function`` is called with each picture, and its row of ``numbers`` (n, k). A picture
+    whose header announces more than ``max_pixels`` is TOO_LARGE.
     """
 
 def gather_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, height: int, width: int) -> Job:

@@ -12,6 +12,7 @@ from fastio import _native
 from fastio.codec import CODECS, describe_status
 from fastio.codec.base import Geometry
 from fastio.codec.pillow import decode_with_pillow
+from fastio.codec.pixel_limit import is_refused, pixel_limit, refusal, warn_of_large
 from fastio.errors import SampleError, SchemaError
 from fastio.schema import BYTES, IMAGE, RAW, TEXT, TOKENS, Field
 from fastio.spans import Spans
@@ -26,9 +27,7 @@ _MODES = {channels: mode for mode, channels in _CHANNELS.items()}
 
 Shape = tuple[int, ...]
 
-# What an index or a header says beyond these is not believed: memory for it would be asked for.
-_MOST_PIXELS = 1 << 30
-_MOST_CHANNELS = 4
+_MOST_CHANNELS = 4  # what an index or a header says beyond is not believed: memory for it would be asked for
 
 
 class Finish(Protocol):
@@ -87,18 +86,28 @@ class RowReader:
 
     def shapes(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[np.int64]:
         """
-        The shape of each row, ``(n, ndim)``; a picture whose header is bad has zeros.
+        The shape of each row, ``(n, ndim)``; a picture whose header is bad, or that is too large, has zeros.
 
         Pictures of a store without sizes (foreign tar shards), or with sizes that cannot be, are probed once, and
-        remembered.
+        remembered. Sizes above half the limit bring Pillow's DecompressionBombWarning (see ``codec.pixel_limit``).
         """
         if self._shapes is None:
             row = np.array(self.row_shape, np.int64)
             return np.broadcast_to(row, (len(indices), len(row)))  # read-only, and of one row: see is_uniform
         shapes = self._shapes[indices]
-        if not _are_possible(shapes):
+        limit = pixel_limit()
+        if not _are_possible(shapes, limit):
             shapes = self._probe(indices, spans, shapes)
+        if limit is not None:
+            self._warn_of_large(indices, shapes, limit // 2)
         return self._as_mode(shapes)
+
+    def _warn_of_large(self, indices: NDArray[np.int64], shapes: NDArray[np.int32], limit: int) -> None:
+        if len(shapes) == 0 or int(shapes[:, 0].max()) * int(shapes[:, 1].max()) <= limit:
+            return
+        for position in np.flatnonzero(shapes[:, 0].astype(np.int64) * shapes[:, 1] > limit):
+            name = f"{self.store.path}[{indices[position]}] ({self.store.keys(indices[[position]])[0]!r})"
+            warn_of_large(name, *shapes[position, :2].tolist())
 
     def _probe(self, indices: NDArray[np.int64], spans: Spans, shapes: NDArray[np.int32]) -> NDArray[np.int32]:
         assert self._shapes is not None
@@ -198,12 +207,19 @@ class RowReader:
         """
         bad = {}
         for position in np.flatnonzero(status).tolist():
-            code, words = int(status[position]), None
-            if code == _native.UNSUPPORTED:
+            code, words = int(status[position]), self._refusal(spans, position, int(status[position]))
+            if code == _native.UNSUPPORTED and words is None:
                 code, words = self._decode_with_pillow(spans, position, rows, finish)
             if code != _native.OK:
                 bad[position] = self.error(indices, spans, position, words or describe_status(code))
         return bad
+
+    def _refusal(self, spans: Spans, position: int, status: int) -> str | None:
+        """Why a picture is not decoded for its size, where that is what its status means."""
+        if self.field.codec != IMAGE or status not in (_native.BAD_SHAPE, _native.TOO_LARGE, _native.UNSUPPORTED):
+            return None
+        size = self.codec.probe(spans.part(position, position + 1))[:, 1:3]
+        return f"it {refusal(*size[0].tolist())}" if is_refused(size)[0] else None
 
     def _decode_with_pillow(
         self, spans: Spans, position: int, rows: NDArray[Any], finish: Finish | None
@@ -240,20 +256,17 @@ class RowReader:
         )
 
 
-def _are_possible(shapes: NDArray[np.int32]) -> bool:
+def _are_possible(shapes: NDArray[np.int32], limit: int | None) -> bool:
     """Whether all shapes can surely be pictures', at the cost of two passes."""
     if len(shapes) == 0:
         return True
     height, width, channels = shapes.max(axis=0).tolist()
-    return bool(shapes.min() > 0) and channels <= _MOST_CHANNELS and height * width <= _MOST_PIXELS
+    return bool(shapes.min() > 0) and channels <= _MOST_CHANNELS and (limit is None or height * width <= limit)
 
 
 def _possible(shapes: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Which of the shapes can be a picture's; zeros say that nobody knows."""
-    wide = shapes.astype(np.int64)
-    possible: NDArray[np.bool_] = (
-        (wide > 0).all(axis=1) & (wide[:, 2] <= _MOST_CHANNELS) & (wide[:, 0] * wide[:, 1] <= _MOST_PIXELS)
-    )
+    possible: NDArray[np.bool_] = (shapes > 0).all(axis=1) & (shapes[:, 2] <= _MOST_CHANNELS) & ~is_refused(shapes)
     return possible
 
 

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import Dataset
 
-from fastio.collate import RowReader, label_values, one_by_one
-from fastio.errors import SchemaError
+from fastio._native import Buffers
+from fastio.collate import RowReader, is_uniform, label_values, one_by_one
+from fastio.errors import SampleError, SchemaError
 from fastio.iterable import SequentialDataset
+from fastio.picture import LazyPicture, StoredPicture, small_picture
 from fastio.reading import Read, ShardFiles, reads_by_pread
 from fastio.samplers.share import Share
 from fastio.schema import IMAGE, TEXT, TOKENS
@@ -25,10 +27,12 @@ from fastio.spans import Spans
 from fastio.store import open_store
 from fastio.store.base import SampleStore
 from fastio.token_reader import TokenReader, read_text, stored_lengths
+from fastio.verification import check_verify
 
 __all__ = ["FastDataset"]
 
 _LABEL = "label"
+_EAGER_PIXELS = 64 * 64  # pictures up to here are decoded a batch at a time: waiting would cost more than it saves
 _MAX_POSITION = 65_535  # labels without names up to here are taken for positions in a list of classes
 
 
@@ -46,9 +50,9 @@ class FastDataset(Dataset[Any]):
     fork and spawn: it holds no thread and no file handle that must not travel, and is pickled by path.
 
     ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"); raw pixels are always left so. ``verify`` compares
-    every value with its checksum. A bad sample raises SampleError; FastLoader can skip it. ``read``: "map" looks into
-    mapped files, "pread" reads into memory and holds the index there, "auto" does so on network file systems (see
-    ``reading``).
+    every sample with its checksum as it is read. A bad sample raises SampleError; FastLoader can skip it. ``read``:
+    "map" looks into mapped files, "pread" reads into memory and holds the index there, "auto" does so on network file
+    systems (see ``reading``).
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class FastDataset(Dataset[Any]):
         self.store = open_store(path) if isinstance(path, (str, Path)) else path
         self.transform = transform
         self.target_transform = target_transform
-        self.verify = verify
+        self.verify = check_verify(verify)
         self.files = ShardFiles(self.store.shard_paths) if reads_by_pread(read, self.store.shard_paths) else None
         if self.files is not None:
             self.store.hold_index()
@@ -117,13 +121,39 @@ class FastDataset(Dataset[Any]):
             return list(read_text(reader, indices, spans, verify=self.verify))
         if not reader.has_rows:
             return [reader.encoded(indices, spans, position, verify=self.verify) for position in range(len(indices))]
-        values: list[Any] = [None] * len(indices)
+        return self._pictures(indices, spans) if reader.is_picture else self._rows(indices, spans)
+
+    def _rows(self, indices: NDArray[np.int64], spans: Spans) -> list[Any]:
+        reader = self.reader
+        return list(reader.read(indices, spans, reader.shapes(indices, spans), verify=self.verify))
+
+    def _pictures(self, indices: NDArray[np.int64], spans: Spans) -> list[Image.Image]:
+        """Pictures that wait, but for small ones, which are decoded here by one native call for each size."""
+        reader, verify = self.reader, self.verify
         shapes = reader.shapes(indices, spans)
-        for positions in _groups(shapes):
-            rows = reader.read(indices[positions], spans.at(positions), shapes[positions], verify=self.verify)
+        sources = [
+            StoredPicture(reader, index, self._place(spans, position), shape, verify)
+            for position, (index, shape) in enumerate(zip(indices.tolist(), shapes.tolist(), strict=True))
+        ]
+        small = shapes[:, 0] * shapes[:, 1] <= _EAGER_PIXELS  # bad headers have no pixels at all
+        if is_uniform(shapes) and small[0]:
+            return list(map(small_picture, sources, reader.read(indices, spans, shapes, verify=verify)))
+        pictures: list[Image.Image] = [LazyPicture.of(source) for source in sources]
+        chosen = np.flatnonzero(small)
+        for group in _groups(shapes[chosen]):
+            positions = chosen[group]
+            rows = reader.read(indices[positions], spans.at(positions), shapes[positions], verify=verify)
             for position, row in zip(positions.tolist(), rows, strict=True):
-                values[position] = _picture(row) if reader.is_picture else row
-        return values
+                pictures[position] = small_picture(sources[position], row)
+        return pictures
+
+    def _place(self, spans: Spans, position: int) -> tuple[Spans, int]:
+        """One value as StoredPicture wants it: where it lies mapped, or copied from what was read with it."""
+        if self.files is None:
+            return spans, position
+        one = spans.part(position, position + 1)
+        memory = Buffers([one.view(0).copy()] * len(self.store.shard_paths))
+        return Spans(memory, one.shard, np.zeros(1, np.int64), one.sizes, one.checksums, one.intervals), 0
 
     def _spans(self, indices: NDArray[np.int64]) -> tuple[Spans, NDArray[np.int32] | None]:
         """Where the values lie, and the status of each where some cannot be read."""
@@ -139,7 +169,8 @@ class FastDataset(Dataset[Any]):
             return value, label if self.target_transform is None else self.target_transform(label)
         except Exception as exc:
             # The transform is the user's: the exception stays as it is, and learns which sample it was.
-            exc.add_note(f"in the transform of {self.store.path}[{index}] ({self.store.keys([index])[0]!r})")
+            if not (isinstance(exc, SampleError) and exc.index == index):  # which says so itself
+                exc.add_note(f"in the transform of {self.store.path}[{index}] ({self.store.keys([index])[0]!r})")
             raise
 
     def blank(self, index: int) -> Any:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import Any, ClassVar, Literal, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import torch
@@ -24,10 +24,11 @@ from fastio.metrics import LoaderStats
 from fastio.pipeline import PixelOptions, build_pipeline
 from fastio.producer import Cache, Made, Means, NativeProducer, OnError
 from fastio.producer.choose import CollateName, Decode, Layout, Quality, has_rows
+from fastio.producer.read_ahead import WindowReader
 from fastio.ranges import WAIT, named_range
 from fastio.samplers.batches import Batches, BatchSampler
+from fastio.samplers.choice import Choice
 from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
-from fastio.samplers.mixing import warn_if_sorted
 from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
 from fastio.samplers.uneven import say_uneven
@@ -35,12 +36,13 @@ from fastio.selection import Wish, choose
 from fastio.text_collate import TokenCollate
 from fastio.thread_tuner import ThreadTuner
 from fastio.transforms.batch.recipe import AnyTransform
+from fastio.verification import resolve_verify
 
 __all__ = ["FastLoader"]
 
 log = logging.getLogger(__name__)
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2  # 1: shuffle=True was the block shuffle, and no state had an order
 
 
 @dataclass(slots=True)
@@ -77,7 +79,8 @@ class FastLoader:
 
     * ``batch_sampler``: LengthBucketSampler, PackSampler or another ``BatchSampler``, in the place of ``batch_size``,
       ``shuffle``, ``drop_last`` and ``uneven``; ``rank`` and ``world_size`` are its own.
-    * ``shuffle``: False, True (see ``samplers.order.block_order``) or "full"; ``seed`` and epoch name the order.
+    * ``shuffle``: False, True or "full"; ``seed`` and epoch name the order. True trains as "full" does, and reads whole
+      blocks where the store is larger than memory (see ``samplers.choice``); ``stats.shuffle`` says what was taken.
     * Each iteration is an epoch of its own: the counter moves on when its first batch is asked for, ``set_epoch``
       (or ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
     * ``rank`` and ``world_size`` as in ``rank_and_world``; ``uneven`` as in ``Division``: all ranks get equal batches.
@@ -87,8 +90,8 @@ class FastLoader:
     * ``on_error``: "raise" SampleError; "skip" leaves bad samples out of their (then shorter) batch; "zero" puts a
       black picture, or no tokens, under the sample's own label (a subclass with samples of its own says by ``blank``
       what that is). ``skipped`` names them.
-    * ``verify``: compare with checksums; "auto" does so for encoded pictures, whose decoding costs far more, and not
-      for raw arrays, which are only copied.
+    * ``verify``: True compares every sample with its checksum as it is read, False compares none; None does as the
+      dataset (``FastDataset(verify=True)``, its default). On the plain path the dataset alone decides.
     * ``transforms``: those of ``fastio.transforms``, done by the native threads in the pass that decodes. Their random
       numbers are a function of seed, epoch and sample: the same whatever the threads, ranks, batches or resumes.
       Of a JPEG only the rows needed are decoded: damage behind them is seen by the checksum (``verify``) alone.
@@ -136,7 +139,7 @@ class FastLoader:
         world_size: int | None = None,
         uneven: Uneven = "pad",
         on_error: OnError = "raise",
-        verify: bool | Literal["auto"] = "auto",
+        verify: bool | None = None,
         pin_memory: bool | None = None,
         transforms: Sequence[AnyTransform] | AnyTransform | None = None,
         quality: Quality = "exact",
@@ -164,6 +167,8 @@ class FastLoader:
                 rank=rank,
                 world_size=world_size,
                 uneven=uneven,
+                is_cached=cache is not None,
+                verify=verify,
             ),
         )
         self.base, self._sampler, self._share = chosen.base, chosen.sampler, chosen.plan.share
@@ -179,16 +184,16 @@ class FastLoader:
             threads=threads or available_cpus(),
             depth=prefetch_batches,
             on_error=on_error,
-            verify=verify,
+            verify=resolve_verify(verify, dataset_verify=self.base.verify),
             pin_memory=self.pin_memory,
         )
         pixels = PixelOptions(transforms, collate, quality, layout, device, cache, decode, seed)
         pipeline = build_pipeline(self.base, chosen.indices, pixels, means, batch_sampler=batch_sampler)
         self._producer, self._delivery, self._native = pipeline.producer, pipeline.delivery, pipeline.transforms
         self.quality = quality
+        self._ahead = WindowReader(self.base, chosen.indices)
         self._tuner = ThreadTuner() if threads == 0 and isinstance(self._producer, NativeProducer) else None
         self._closed = False
-        self._looks_at_mixing = shuffle is True and self.rank == 0
         self._may_be_unpacked = has_rows(self.base) and self.base.labels is None and self.rank == 0
         self._stats = LoaderStats()
         self._skipped: dict[int, SampleError] = {}
@@ -239,9 +244,8 @@ class FastLoader:
         self._check_open()
         self._start(position, consumer or position)
         left = self._left(position)
-        self._look_at_mixing(position)
         parts = left.slices()
-        submitted, stats = self._producer.submit(left, epoch=position.epoch), self._stats
+        submitted, stats = self._ahead.run(left, self._producer.submit(left, epoch=position.epoch)), self._stats
         under_way = deque(islice(submitted, self._depth))
         first = True
         try:
@@ -300,7 +304,10 @@ class FastLoader:
         batches = self._sampler.plan(position.epoch)
         say_uneven(self._path, batches, self._sampler)
         self._say_unlabelled(batches)
-        return batches.part(position.batch, len(batches))
+        order = self._chosen.plan.order
+        return self._ahead.with_windows(
+            batches.part(position.batch, len(batches)), is_held=order is not None and order.is_held
+        )
 
     def _say_unlabelled(self, batches: Batches) -> None:
         """Warn, once, where a batch is one tensor that ``images, labels = batch`` would take apart without an error."""
@@ -311,16 +318,6 @@ class FastLoader:
                 "take the second one for labels: write `for images in loader`, or pack with labels",
                 self._path,
             )
-
-    def _look_at_mixing(self, position: _Position) -> None:
-        """Let rank 0 say, once, that the block shuffle of these samples mixes their classes badly."""
-        if self._looks_at_mixing:
-            self._looks_at_mixing = False
-            labels, batch_size = self._chosen.labels(), self.batch_size
-            if labels is not None and batch_size is not None:
-                planned = self._chosen.plan.sampler.plan(position.epoch)
-                left = planned.part(position.batch, len(planned))
-                warn_if_sorted(self._path, labels, left, batch_size=batch_size)
 
     def set_epoch(self, epoch: int) -> None:
         """
@@ -347,12 +344,26 @@ class FastLoader:
         return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self._configuration(), **proof}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on at that batch. ValueError, naming what differs, for another configuration."""
-        check_state(state, {"version": _STATE_VERSION, **self._configuration()}, owner="loader")
+        """
+        Let the next iteration go on at that batch. ValueError, naming what differs, for another configuration.
+
+        The order that ``shuffle=True`` was when the state was saved is kept, on this machine too.
+        """
+        expected = {"version": _STATE_VERSION, **self._configuration()}
+        if state.get("version") == 1:
+            state = {**state, "version": _STATE_VERSION}
+            if "order" in expected:
+                state["order"] = {"kind": "blocks"}
+        order = state.get("order")
+        if "order" in expected and state.get("shuffle") is True:
+            expected["order"] = Choice.from_json(order, samples=len(self._chosen)).to_json()
+        check_state(state, expected, owner="loader")
         epoch = whole_epoch(state.get("epoch", -1))
         count = self._sampler.count(epoch)
         batch = whole("batch", state.get("batch", -1), f"0 to {count} in the state", least=0, below=count + 1)
         self._chosen.check_proof(state)
+        if self._chosen.plan.order is not None and order is not None:
+            self._chosen.plan.order.adopt(order)
         self._next = self._seen = _Position(epoch, batch)
 
     def _configuration(self) -> dict[str, Any]:
@@ -394,6 +405,8 @@ class FastLoader:
         """Counters since the loader was made: see LoaderStats."""
         self._stats.buffer_bytes = self._producer.buffer_bytes
         self._stats.threads = self._producer.threads
+        if self._chosen.plan.order is not None:
+            self._stats.shuffle = self._chosen.plan.order.report()
         self._stats.estimated_bytes = (self._depth + 2) * self._stats.batch_bytes
         return self._stats
 
@@ -408,6 +421,8 @@ class FastLoader:
 
     def close(self) -> None:
         """End the threads, and the dataset if this loader opened it; twice does no harm. Batches stay valid."""
+        if self._chosen.is_opened and not self._closed and self._chosen.plan.order is not None:
+            self._chosen.plan.order.settle()  # a state is asked for after close() too
         self._closed = True
         self._producer.close()
         if self._chosen.is_opened:

@@ -15,7 +15,7 @@ def check_choices(*, shuffle: object, on_error: object) -> None:
     """ValueError for an argument that would only fail later, and elsewhere."""
     # By identity: 1 and numpy's True equal True and would be another configuration in a saved state.
     if not (shuffle is False or shuffle is True or (isinstance(shuffle, str) and shuffle == "full")):
-        raise ValueError(f"shuffle={shuffle!r}: expected False, True (block shuffle) or 'full'")
+        raise ValueError(f"shuffle={shuffle!r}: expected False, True or 'full'")
     if on_error not in get_args(OnError):
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))}")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["available_cpus", "available_memory", "process_group_ranks", "rank_and_world"]
+__all__ = ["available_cpus", "available_memory", "process_group_ranks", "rank_and_world", "usable_memory"]
 
 _ROOT = Path("/")
 
@@ -40,15 +40,24 @@ def available_memory(*, root: Path = _ROOT) -> int:
 
     Page cache counts as free, in the machine's figure as in the cgroups'. 0 where ``/proc/meminfo`` does not say.
     """
-    words = dict(line.split(":", 1) for line in _text(root / "proc/meminfo").splitlines() if ":" in line)
-    limits = [int(words.get("MemAvailable", "0 kB").split()[0]) * 1024]
-    for base, group in _cgroups(root, "memory"):
-        place = base / group
-        for folder in (place, *place.parents):
-            limits += _memory_left(folder)
-            if folder == base:
-                break
+    limits = [_meminfo(root, "MemAvailable")]
+    for folder in _cgroup_folders(root, "memory"):
+        limits += _memory_left(folder)
     return max(0, min(limits))
+
+
+def usable_memory(*, root: Path = _ROOT) -> int:
+    """
+    Bytes that this process may use at most, free or not: the least of the machine's memory and its cgroups' limits.
+
+    The same whatever else runs. 0 where ``/proc/meminfo`` does not say.
+    """
+    limits = [_meminfo(root, "MemTotal")]
+    for folder in _cgroup_folders(root, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limit = _text(folder / name).strip()
+            limits += [int(limit)] if limit.isdecimal() else []
+    return min(limits)
 
 
 def rank_and_world(
@@ -101,16 +110,24 @@ def _checked(rank: int | None, world_size: int | None, where: str) -> tuple[int,
 
 def _cgroup_cpus(root: Path) -> float | None:
     """The tightest CPU quota between this process's cgroup and the topmost one, or None."""
-    quotas = []
-    for base, group in _cgroups(root, "cpu"):
+    quotas = [_quota(folder) for folder in _cgroup_folders(root, "cpu")]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def _meminfo(root: Path, name: str) -> int:
+    """Bytes of a line of ``/proc/meminfo``; 0 where there is none."""
+    words = dict(line.split(":", 1) for line in _text(root / "proc/meminfo").splitlines() if ":" in line)
+    return int(words.get(name, "0 kB").split()[0]) * 1024
+
+
+def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
+    """The folders of this process's cgroups and of those above them, which may limit this."""
+    for base, group in _cgroups(root, controller):
         place = base / group
         for folder in (place, *place.parents):
-            quota = _quota(folder)
-            if quota is not None:
-                quotas.append(quota)
+            yield folder
             if folder == base:
                 break
-    return min(quotas, default=None)
 
 
 def _cgroups(root: Path, controller: str) -> list[tuple[Path, str]]:

@@ -78,7 +78,7 @@ def build_pipeline(
     native, behind = split(transforms, on_device=device is not None, resident=cache == "device")
     described = repr(Compose(native)) if native else None
     source, kept = dataset, None
-    threads, verify = means.threads, means.verify is not False
+    threads, verify = means.threads, means.verify
     if cache is not None:
         first = native if cache == "ram" else _leading(behind)
         kept = what_to_keep(dataset, indices, first, quality=options.quality, seed=seed)

@@ -50,14 +50,18 @@ def reads_by_pread(read: Read, paths: Sequence[str]) -> bool:
     if read not in get_args(Read):
         raise ValueError(f"read={read!r}: expected one of {', '.join(map(repr, get_args(Read)))}")
     if read == "auto":
-        return any(network_file_system(folder) is not None for folder in {Path(path).parent for path in paths})
+        return any(network_file_system(Path(path)) is not None for path in paths)
     return read == "pread"
 
 
-def network_file_system(folder: Path) -> str | None:
-    """The kind of network file system that a folder lies on, None for a local one (or where nobody can tell)."""
+def network_file_system(path: Path) -> str | None:
+    """
+    Return the kind of network file system that a file or folder lies on; None for a local or an unknown one.
+
+    Of a link, that is where it leads.
+    """
     answer = (ctypes.c_long * 64)()  # struct statfs begins with f_type and is shorter than this
-    if _LIBC.statfs(os.fsencode(folder), answer) != 0:
+    if _LIBC.statfs(os.fsencode(path), answer) != 0:
         return None
     return _NETWORK.get(answer[0] & 0xFFFFFFFF)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -18,6 +19,12 @@ from fastio.spans import Spans
 from fastio.store import SampleBatch, create_store
 
 SUFFIXES = ("lmdb", "h5", "tar")
+
+# Property tests take the same examples in every run, so that a failure is the change's; `make test-more` draws fresh
+# ones, from a seed that it prints. No deadlines: a busy machine is no failure.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("fresh", deadline=None, print_blob=True)
+settings.load_profile("fixed")
 
 Build = Callable[..., Path]
 

@@ -117,12 +117,12 @@ def test_skipped_samples_are_all_listed(tmp_path):
     flat(tmp_path / "pngs", 40)
     long = "x" * 180
     for i in range(30):
-        (tmp_path / "pngs" / f"{long}{i:02d}.txt").touch()
+        (tmp_path / "pngs" / f"{long}{i:02d}.npy").touch()
     output = run("pack", tmp_path / "pngs", tmp_path / "s.lmdb", "--on-error", "skip").output
 
     assert "packed 40 of 70 samples, 30 skipped" in output
     joined = "".join(line.split(" ")[0] for line in output.splitlines())
-    assert all(f"{i:02d}.txt" in joined for i in range(30))
+    assert all(f"{i:02d}.npy" in joined for i in range(30))
 
 
 def test_errors_are_one_line(tmp_path):

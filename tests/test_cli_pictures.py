@@ -73,13 +73,14 @@ def test_raw_is_suggested_and_done(tmp_path: Path) -> None:
 
 
 def test_shuffle_and_the_score(tmp_path: Path) -> None:
-    """info prints how classes mix, and the seed of the stored order."""
+    """info prints what shuffle=True is for the store, and the seed of the stored order."""
     class_folders(tmp_path / "c", 4)
     run("pack", tmp_path / "c", tmp_path / "s.lmdb", "--shuffle", 0)
     said = run("info", tmp_path / "s.lmdb").output
 
     assert "stored in an order drawn from names and the seed 0" in said
-    assert "mixing: a batch of 256 with shuffle=True has 1.00 of the distinct classes" in said
+    assert "shuffle=True: a full shuffle (" in said
+    assert " fit into memory, " in said
 
 
 @pytest.mark.parametrize(
@@ -87,9 +88,9 @@ def test_shuffle_and_the_score(tmp_path: Path) -> None:
     [
         (("--short-side", 3, "--max-side", 4), "say one of them"),
         (("--raw", "--restart", 8), "say one of them"),
-        (("--quality", 80), "say --short-side or --max-side too"),
-        (("--restart", 8, "--subsampling", "4:4:4"), "say --short-side or --max-side too"),
-        (("--restart", 0), "say --short-side or --max-side too"),
+        (("--quality", 80), "say --short-side, --max-side or --resize too"),
+        (("--restart", 8, "--subsampling", "4:4:4"), "say --short-side, --max-side or --resize too"),
+        (("--restart", 0), "say --short-side, --max-side or --resize too"),
         (("--restart", -1), "not in the range"),
     ],
 )

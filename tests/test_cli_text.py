@@ -53,7 +53,7 @@ def test_labels_that_are_not_taken_are_hinted_at(tmp_path: Path) -> None:
 
 def test_pack_says_what_it_did(corpus: Path, tmp_path: Path) -> None:
     """What was found, how it is stored, tokens, pieces and costs."""
-    options = ("--split-text", "paragraph", "--tokenizer", "bytes", "--max-length", 20, "--split")
+    options = ("--split-text", "paragraph", "--tokenizer", "bytes", "--max-length", 20, "--split-long")
     result = run("pack", corpus, tmp_path / "c.tar", *options)
 
     assert 0 == result.exit_code, result.output
@@ -132,8 +132,8 @@ def test_unpack_and_verify(store: Path, corpus: Path, tmp_path: Path) -> None:
     [
         (["--bos"], "--bos takes a tokenizer: say --tokenizer bytes"),
         (["--max-length", "5"], "--max-length takes a tokenizer"),
-        (["--tokenizer", "bytes", "--split"], "to split takes a length to do it at: --max-length N"),
-        (["--tokenizer", "bytes", "--max-length", "9", "--split", "--truncation"], "say one of them"),
+        (["--tokenizer", "bytes", "--split-long"], "to split takes a length to do it at: --max-length N"),
+        (["--tokenizer", "bytes", "--max-length", "9", "--split-long", "--truncation"], "say one of them"),
         (["--tokenizer", "none.json"], "none.json: the tokenizer cannot be read"),
         (["--tokenizer", "bytes", "--special", "bos=x"], "leave --special out"),
         (["--tokenizer", "bytes", "--special", "x"], "--special x: expected bos=TOKEN"),

@@ -20,11 +20,11 @@ LAYERS = (
     {"loader_options", "pipeline", "selection"},
     {"device", "producer"},
     {"dataset", "transforms", "text_collate"},
-    {"iterable", "token_reader"},
+    {"iterable", "picture", "token_reader"},
     {"collate", "samplers", "reading"},
     {"store", "codec"},
     {"schema", "spans", "metrics", "machine", "ranges", "thread_tuner"},
-    {"errors", "units", "_native"},
+    {"errors", "units", "verification", "_native"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

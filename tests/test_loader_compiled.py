@@ -266,7 +266,7 @@ def test_without_numba() -> None:
         "try: Compiled(lambda image, numbers: None)\n"
         "except ImportError as error: print(error)\n"
     )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert "fastio.transforms.Compiled needs numba: pip install 'fastio[numba]'\n" == said.stdout
 
@@ -274,7 +274,7 @@ def test_without_numba() -> None:
 def test_fastio_does_not_import_numba() -> None:
     """Importing all of fastio costs no second for those who have no use for it."""
     program = "import sys, fastio, fastio.transforms; print('numba' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert "False\n" == said.stdout
 
@@ -296,7 +296,6 @@ def test_an_end_in_the_middle(stores: dict[str, Path]) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
 
     assert (0, "") == (done.returncode, done.stderr)

@@ -156,9 +156,9 @@ def test_a_flipped_bit_is_seen(tmp_path: Path, suffix: str, on_error: OnError) -
             assert [error.key for error in loader.skipped] == ["a/0003.png"]
 
 
-@pytest.mark.parametrize("verify", [True, False])
-def test_raw_bits_are_checked_on_request(tmp_path: Path, verify: bool) -> None:
-    """Raw arrays are compared with their checksums where that was asked for, as the documentation says."""
+@pytest.mark.parametrize("verify", [None, True, False])
+def test_raw_bits_are_checked_unless_told_otherwise(tmp_path: Path, verify: bool | None) -> None:
+    """Raw arrays are compared with their checksums by default, as the documentation says."""
     values = [pixels.tobytes() for pixels in pictures(4)]
     path = write_store(tmp_path / "a.h5", values, field=Field("image", RAW, "|u1", (8, 8, 3)))
     content = bytearray(path.read_bytes())
@@ -166,7 +166,7 @@ def test_raw_bits_are_checked_on_request(tmp_path: Path, verify: bool) -> None:
     path.write_bytes(content)
 
     with FastLoader(path, 4, verify=verify) as loader:
-        if verify:
+        if verify is not False:
             with pytest.raises(SampleError, match=r"\[2\]"):
                 list(loader)
         else:

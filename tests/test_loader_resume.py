@@ -156,7 +156,7 @@ def test_a_closed_loader_still_has_its_state(numbered: FastDataset) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"batch": 7}, {"batch": -1}, {"batch": 1.0}, {"batch": None}, {"epoch": -1}, {"epoch": 0.5}, {"version": 2}],
+    [{"batch": 7}, {"batch": -1}, {"batch": 1.0}, {"batch": None}, {"epoch": -1}, {"epoch": 0.5}, {"version": 3}],
 )
 def test_a_position_that_cannot_be_is_refused(numbered: FastDataset, change: dict[str, Any]) -> None:
     """A damaged state does not become a silent start from the beginning."""

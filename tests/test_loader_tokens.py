@@ -303,16 +303,16 @@ def test_bad_samples(tmp_path: Path, collate: Any) -> None:
         assert batch["lengths"].tolist() == [len(values[12]) // 2, 0, len(values[14]) // 2, len(values[15]) // 2]
 
 
-def test_checksums_are_compared_on_request(tmp_path: Path) -> None:
-    """verify=True sees a changed id that is a good id; the default does not look."""
+def test_checksums_are_compared_by_default(tmp_path: Path) -> None:
+    """A changed id that is a good id is seen; verify=False does not look."""
     path = write_tokens(tmp_path / "a.h5", [[1, 2, 3], [4, 5, 6]])
     data = bytearray(path.read_bytes())
     place = data.index(np.array([4, 5, 6], "<u2").tobytes())
     data[place] = 7
     path.write_bytes(data)
-    with FastLoader(path, 2, threads=1) as loader:
+    with FastLoader(path, 2, verify=False, threads=1) as loader:
         assert next(iter(loader))["input_ids"].tolist()[1] == [7, 5, 6]
-    with FastLoader(path, 2, verify=True, threads=1) as loader, pytest.raises(SampleError, match="checksum"):
+    with FastLoader(path, 2, threads=1) as loader, pytest.raises(SampleError, match="checksum"):
         list(loader)
 
 

@@ -88,12 +88,12 @@ def test_bad_samples_and_the_plain_function(
 
 @pytest.mark.parametrize("read", ["map", "pread"])
 def test_bad_checksums_are_left_out(tmp_path: Path, read: Any) -> None:
-    """With verify=True a sample whose bytes have changed is left out like another bad one."""
+    """A sample whose bytes have changed is left out like another bad one."""
     path = store_of(tmp_path / "a.h5", [[7, 8, number] for number in range(COUNT)])
     data = bytearray(path.read_bytes())
     data[data.index(np.array([7, 8, 5], "<u2").tobytes())] ^= 1
     path.write_bytes(data)
-    with FastLoader(FastDataset(path, read=read), 4, verify=True, on_error="skip", threads=2) as loader:
+    with FastLoader(FastDataset(path, read=read), 4, on_error="skip", threads=2) as loader:
         found = [label for batch in loader for label in batch["labels"].tolist()]
 
     assert [number for number in range(COUNT) if number != 5] == found

@@ -283,7 +283,6 @@ def test_simd_changes_nothing(stores: dict[str, Path]) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=100,
         ).stdout
         for environment in ({}, {"FASTIO_SIMD": "none"})
     ]

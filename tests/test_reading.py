@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,6 +166,31 @@ def test_auto_goes_by_the_file_system(monkeypatch: pytest.MonkeyPatch, kind: str
     assert reading.reads_by_pread("auto", ["/a/x.tar"]) is expected
     assert reading.reads_by_pread("map", ["/a/x.tar"]) is False
     assert reading.reads_by_pread("pread", ["/a/x.tar"]) is True
+
+
+def test_auto_looks_at_the_file_that_a_link_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link in a local folder to a file on a server is read by pread, and the other way round it is not."""
+    for folder in ("server", "local"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.tar").touch()
+    (tmp_path / "local" / "remote.tar").symlink_to(tmp_path / "server" / "x.tar")
+    (tmp_path / "server" / "near.tar").symlink_to(tmp_path / "local" / "x.tar")
+
+    class Libc:
+        """A statfs that takes one folder for NFS; like the real one it follows links."""
+
+        @staticmethod
+        def statfs(path: bytes, answer: Any) -> int:
+            answer[0] = 0x6969 if b"/server" in os.path.realpath(path) else 0
+            return 0
+
+    monkeypatch.setattr(reading, "_LIBC", Libc)
+    found = {
+        name: reading.reads_by_pread("auto", [str(tmp_path / name)])
+        for name in ("local/x.tar", "local/remote.tar", "server/x.tar", "server/near.tar")
+    }
+
+    assert {"local/x.tar": False, "local/remote.tar": True, "server/x.tar": True, "server/near.tar": False} == found
 
 
 def test_file_systems(tmp_path: Path) -> None:

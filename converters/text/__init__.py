@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from fastio.converters.ambiguous import refuse_splits
 from fastio.converters.scan import image_kind
 from fastio.converters.text.arrow import open_arrow, open_datasets, open_parquet
 from fastio.converters.text.documents import Documents, Limits, TextOptions, TextSource
@@ -70,6 +71,8 @@ def open_text(path: str | os.PathLike[str], *, layout: str = "auto", options: Te
         if found is None:
             raise SourceError(f"{path}: no text by its name; expected {', '.join(_SUFFIXES)}, or a folder of .txt")
         layout = found
+        if layout == "text-folder":
+            refuse_splits(path, [name.rpartition("/")[2] for name in _listed(path)[1]], "text-folder")
     if layout not in TEXT_SOURCES:
         raise SourceError(f"layout {layout!r}: expected one of auto, {', '.join(TEXT_SOURCES)}")
     return TEXT_SOURCES[layout](path, options or TextOptions())

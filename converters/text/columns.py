@@ -11,7 +11,9 @@ from fastio.converters.text.documents import Documents, TextOptions
 from fastio.converters.text.extra import pyarrow
 from fastio.errors import SourceError
 
-__all__ = ["column_documents", "kind_of", "known_column", "sound"]
+__all__ = ["column_documents", "kind_of", "known_column", "refuse_pictures", "sound"]
+
+_PICTURES = ("image", "images", "img", "picture", "photo", "jpg", "jpeg", "png")  # what such columns are called
 
 
 def kind_of(place: str, schema: Any, field: str) -> Literal["text", "ids"]:
@@ -36,9 +38,24 @@ def known_column(place: str, schema: Any, field: str, *, option: str) -> None:
     count = schema.names.count(field)
     if count > 1:
         raise SourceError(f"{place}: has {count} columns {field!r}; which one counts?")
+    if not count and option == "--text-field":
+        refuse_pictures(place, schema)
     if not count:
         columns = ", ".join(f"{each.name!r} ({each.type})" for each in schema)
         raise SourceError(f"{place}: has no column {field!r}, only {columns}; {option} names another")
+
+
+def refuse_pictures(place: str, schema: Any) -> None:
+    """SourceError where a column holds encoded pictures, as Hugging Face datasets keep them."""
+    types = pyarrow("to read tables").types
+    for each in schema:
+        of_datasets = types.is_struct(each.type) and {"bytes", "path"} == {part.name for part in each.type}
+        plain = each.name.lower() in _PICTURES and (types.is_binary(each.type) or types.is_large_binary(each.type))
+        if of_datasets or plain:
+            raise SourceError(
+                f"{place}: column {each.name!r} holds pictures ({each.type}), which fastio packs from files and tar "
+                f"shards only: write them to files first, as the guide to packing shows under 'Pictures in Parquet'"
+            )
 
 
 def sound(batch: Any, field: str) -> Any:

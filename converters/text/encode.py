@@ -137,7 +137,7 @@ class Encoder:
         probed = (0, 0) if self.is_ids or self.tokenizer is None else _probe(self.tokenizer, documents, flat)
         if limit is not None and rule.over == "refuse":
             total = flat[1] + rule.bos + rule.eos
-            advice = f"more than {limit:,}; --truncation cuts such documents, --split makes several samples"
+            advice = f"more than {limit:,}; --truncation cuts such documents, --split-long makes several samples"
             long = {i: f"has {total[i]:,} tokens, {advice}" for i in np.flatnonzero(total > limit).tolist()}
             documents, flat = _without(documents, flat, long)
         cut = np.zeros(len(documents.keys), np.int64)

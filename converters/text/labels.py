@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fastio.converters.labels import WHOLE
+from fastio.converters.label_values import WHOLE
 from fastio.converters.scan import is_utf8
 from fastio.errors import SourceError
 

@@ -50,7 +50,7 @@ class _Case:
     metavar="SECONDS",
     default=10,
     show_default=True,
-    help="How long steps are timed.",
+    help="How long the loop is looked at, from its first step on.",
 )
 @click.option(
     "--profiled",
@@ -58,7 +58,7 @@ class _Case:
     metavar="N",
     default=5,
     show_default=True,
-    help="Steps under torch.profiler, after it.",
+    help="Steps of it under torch.profiler; fewer where time is short.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Diagnosis and figures for machines.")
 @html_option
@@ -76,7 +76,8 @@ def doctor(
     Name what limits a training, show why, say what to do.
 
     COMMAND is a script or -m MODULE with its arguments, after "--", as it is; or MODULE:FUNCTION, which trains, or
-    returns a pair of loader and step(batch). It is ended when enough was seen; Ctrl-C ends it earlier. --from takes
+    returns a pair of loader and step(batch). It is ended with the step in which --seconds are over; Ctrl-C ends it
+    earlier. --from takes
     what bench both, bench disk, profile, monitor and doctor wrote with --json, StepTimer.write_json, and traces of
     torch.profiler.
 
@@ -119,7 +120,7 @@ def _run(command: tuple[str, ...], seconds: float, profiled: int) -> _Case:
     is_function = is_function_name(first) and not Path(first).exists()
     if arguments and not takes_arguments(first):
         raise click.UsageError(f"{first}: only a script.py or -m MODULE takes arguments ({' '.join(arguments)})")
-    plan = f"{seconds:g} s of steps after some to warm up, then {counted(profiled, 'profiled step')}"
+    plan = f"{seconds:g} s from the first step on, {counted(profiled, 'profiled step')} among them"
     begun(f"watching {printable(first)}: {plan} (Ctrl-C ends it earlier)")
     with redirect_stdout(sys.stderr):  # what the training prints is no part of the report
         return _observed(first, arguments, Plan(seconds, profiled), is_function=is_function)

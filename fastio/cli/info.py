@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.html_option import html_option, wants_html, write_html
 from fastio.cli.info_text import print_lengths, print_tokenizer
 from fastio.cli.screen import counted, number, printable, problem_table, size, table
@@ -26,6 +27,8 @@ _LEDGERS = {
     "skipped": "skipped",
     "left_out": "left out of samples that are there",
     "skipped_before": "skipped when the source of this store was packed",
+    "left_aside": "left out beside the samples",
+    "misnamed": "packed as they are, of another format than their names say",
 }
 
 
@@ -59,7 +62,7 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
     from fastio.store import open_store
 
     with open_store(path) as store:
-        described = describe(store)
+        described = {**describe(store), "epoch": epoch_facts(store)}
         write_html(lambda: _page(described, store))
     if as_json:
         click.echo(json.dumps(described["ledger"] if only_skipped else described, indent=2))
@@ -100,8 +103,6 @@ def _jpeg(picture: Image) -> bytes:
 
 
 def _print(said: dict[str, Any]) -> None:
-    from fastio.converters.packing import mixing_line
-
     shards = f" in {said['shards']} shards" if said["shards"] > 1 else ""
     click.echo(
         f"{printable(said['path'])}: {said['format']}, {counted(said['samples'], 'sample')}, "
@@ -111,6 +112,7 @@ def _print(said: dict[str, Any]) -> None:
         f"samples take {size(said['payload_bytes'])}; {number(said['overhead_bytes_per_sample'] or 0)} B a sample "
         f"on top ({said['overhead_reason']})"
     )
+    click.echo(epoch_line(said["epoch"]))
     source = said["source"] or {}
     if source:
         labels = f", labels from {printable(str(source['labels']))}" if source.get("labels") else ""
@@ -120,8 +122,8 @@ def _print(said: dict[str, Any]) -> None:
         )
     for line in said["packing"]:
         click.echo(printable(line))
-    if said["class_mixing"] is not None:
-        click.echo(mixing_line(said["class_mixing"]))
+    if said["shuffle"] is not None:
+        click.echo(said["shuffle"]["text"])
     if not source and said["ledger"]:
         left = ", ".join(f"{number(len(entries))} {_LEDGERS[name]}" for name, entries in said["ledger"].items())
         click.echo(f"beside the samples: {left} (--skipped lists them)")
@@ -145,6 +147,9 @@ def _print(said: dict[str, Any]) -> None:
     if said["classes"] is not None:
         click.echo()
         _print_classes(said["classes"])
+    if said["labels"] is not None:
+        click.echo()
+        _print_labels(said["labels"])
     if said["read_without_fastio"]:
         click.echo("\nwithout fastio:\n")
         click.echo("    " + said["read_without_fastio"].rstrip().replace("\n", "\n    "))
@@ -175,6 +180,17 @@ def _print_field(name: str, field: dict[str, Any]) -> None:
         kinds = ", ".join(f"{number(count)} {kind}" for kind, count in field["kinds"].items())
         channels = ", ".join(f"{number(count)} with {c}" for c, count in field["channels"].items())
         click.echo(f"kinds: {kinds} (of {number(field['kinds_of'])} looked at); channels: {channels or 'unknown'}")
+
+
+def _print_labels(labels: dict[str, Any]) -> None:
+    """Labels that are numbers and no classes."""
+    rows = [
+        (each["title"] or f"label {i}", *(f"{each[name]:.6g}" for name in ("min", "mean", "max")))
+        for i, each in enumerate(labels["numbers"][:_CLASSES_SHOWN])
+    ]
+    table((labels["dtype"], "min", "mean", "max"), rows, right=(1, 2, 3))
+    if len(labels["numbers"]) > _CLASSES_SHOWN:
+        click.echo(f"... {number(len(labels['numbers']))} numbers a sample; --json has all of them")
 
 
 def _print_classes(classes: list[dict[str, Any]]) -> None:

@@ -103,13 +103,13 @@ def _reader(store: SampleStore) -> Callable[..., dict[str, str]]:
     return read
 
 
-def _named(value: int | None, classes: list[Any]) -> str:
+def _named(value: Any, classes: list[Any]) -> str:
     if value is None:
         return "-"
-    return str(classes[value]) if 0 <= value < len(classes) else str(value)
+    return str(classes[value]) if classes and 0 <= value < len(classes) else str(value)
 
 
-def _record(row: tuple[int, str, int, int | None], classes: list[Any]) -> dict[str, Any]:
+def _record(row: tuple[int, str, int, Any], classes: list[Any]) -> dict[str, Any]:
     index, key, size, value = row
     record: dict[str, Any] = {"index": index, "key": key, "size_bytes": size}
     if value is not None:

@@ -173,9 +173,9 @@ def _watch(
     seconds: float | None,
     take: Callable[[Sample], None],
 ) -> None:
-    """A sample each interval, until the process or the time has ended."""
+    """A sample each interval, until the process or the time has ended; one of a time that was too short for any."""
     ends = None if seconds is None else time.perf_counter() + seconds
-    while ends is None or time.perf_counter() < ends:
+    while True:
         pause = interval if ends is None else max(0.0, min(interval, ends - time.perf_counter()))
         if started is None:
             time.sleep(pause)
@@ -186,6 +186,8 @@ def _watch(
         if sample is None:
             return
         take(sample)
+        if ends is not None and time.perf_counter() >= ends:
+            return
 
 
 def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.group import Sections
 from fastio.cli.pack_text import packs_text
 from fastio.cli.picture_options import PictureArguments, picture_options
+from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.screen import SIZE, counted, meter, number, per_second, printable, problem_table, size
 from fastio.cli.text_options import TEXT_LAYOUTS, TextArguments
 
@@ -28,6 +30,7 @@ __all__ = ["pack"]
     show_default=True,
     help="How SRC is laid out; auto looks at its names.",
 )
+@click.option("--split", metavar="NAME", help="Pack the folder NAME in SRC, one part of a data set: train, val ...")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Threads that read.  [default: the CPUs at hand]")
 @click.option(
     "--on-error",
@@ -43,6 +46,7 @@ __all__ = ["pack"]
     help="Bytes a shard, for OUT such as train-%06d.tar: 500MB, 1GB.  [default: 1GiB]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT where it exists.")
+@max_pixels_option
 @packs_text
 @picture_options
 def pack(
@@ -91,20 +95,29 @@ def pack(
     if report.skipped:
         problem_table([(problem.key, problem.problem) for problem in report.skipped])
     with open_store(out) as store:
-        done, better = packing_lines(store.metadata), advice(store)
-    for line in (*_summary(report), *map(printable, done), *better):
+        epoch, done, better = epoch_line(epoch_facts(store)), packing_lines(store.metadata), advice(store)
+    for line in (*_summary(report), epoch, *map(printable, done), *better):
         click.echo(line)
 
 
 def _found(source: Source) -> str:
     """What the source was taken for, in one line."""
-    classes = source.metadata.get("classes")
     words = {"flat": "flat folder", "imagefolder": "class folders", "tar": "tar shards"}[source.layout]
     if "label" not in source.schema:
         labels = "no labels" + (" (--labels names a file with them)" if source.layout == "flat" else "")
     else:
-        labels = counted(len(classes), "class", "classes") if classes else "labels are numbers"
+        labels = _labels(source)
     return f"{printable(source.path)}: {words}, {counted(len(source), 'sample')}, {size(source.size_bytes)}, {labels}"
+
+
+def _labels(source: Source) -> str:
+    """What the labels are."""
+    classes, label = source.metadata.get("classes"), source.schema["label"]
+    if classes:
+        return counted(len(classes), "class", "classes")
+    if not label.shape:
+        return "labels are numbers" if label.dtype == "<i8" else "labels are fractions, kept as float64"
+    return f"labels are {label.shape[0]} numbers a sample, kept as {'int64' if label.dtype == '<i8' else 'float32'}"
 
 
 def _summary(report: PackReport) -> list[str]:
@@ -114,7 +127,7 @@ def _summary(report: PackReport) -> list[str]:
     shards = f" in {report.shards} shards" if report.shards > 1 else ""
     before, after = (number(each / report.packed) for each in (report.source_bytes, report.payload_bytes))
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
-    of = counted(report.found, "sample")
+    of = counted(report.found - len(report.left_out), "sample")
     packed = f"packed {number(report.packed)} of {of}{skipped} in {report.seconds:.2f} s ({rate})"
     files = f"{size(report.source_disk_bytes)} on disk, {counted(report.files_opened, 'file')} opened"
     above = f"{number(report.overhead_bytes)} B a sample on top ({overhead_reason(report.format)})"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.screen import counted, meter, number, printable, problem_table, size
 from fastio.cli.text_options import TEXT_LAYOUTS, TEXT_OPTIONS, TextArguments
 
@@ -25,7 +26,11 @@ def packs_text(command: _Command) -> _Command:
     """Give ``fastio pack`` the options about text, and have it pack SRC where that is text; else ``command`` does."""
 
     @wraps(command)
-    def packing(src: str, out: str, **options: Any) -> None:
+    def packing(src: str, out: str, *, split: str | None, **options: Any) -> None:
+        if split is not None:
+            from fastio.converters.ambiguous import split_folder
+
+            src = split_folder(src, split)
         text = TextArguments(**{name: options.pop(name) for name in TextArguments.__slots__})
         if not _is_text(src, options["layout"]):
             if text.given:
@@ -35,10 +40,13 @@ def packs_text(command: _Command) -> _Command:
             command(src, out, **options)
             return
         others = [
-            name for name, value in options.items() if name not in _SHARED and value is not None and value is not False
+            name
+            for name, value in options.items()
+            if name not in _SHARED and value is not None and value is not False and value != ()
         ]
         if others:
-            raise click.UsageError(f"--{others[0].replace('_', '-')} is for pictures; {src} is text")
+            option = {"filters": "filter"}.get(others[0], others[0]).replace("_", "-")
+            raise click.UsageError(f"--{option} is for pictures; {src} is text")
         _pack(text, src, out, **{name: options[name] for name in _SHARED})
 
     for option in reversed(TEXT_OPTIONS):
@@ -66,7 +74,7 @@ def _pack(
     """Pack the documents of SRC and say what was done."""
     from fastio.converters.text import HuggingFaceTokenizer, open_text
     from fastio.converters.text import pack_text as run
-    from fastio.store import check_target
+    from fastio.store import check_target, open_store
 
     check_target(out, overwrite=overwrite, shard_bytes=shard_size)
     source = open_text(src, layout=layout, options=text.options())
@@ -88,7 +96,9 @@ def _pack(
         )
     if report.skipped:
         problem_table([(problem.key, problem.problem) for problem in report.skipped])
-    for line in _summary(report, encoder):
+    with open_store(out) as store:
+        epoch = epoch_line(epoch_facts(store))
+    for line in (*_summary(report, encoder), epoch):
         click.echo(line)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.screen import number, printable
 from fastio.errors import FastioError
 
@@ -27,6 +28,7 @@ __all__ = ["show"]
     "--size", type=click.IntRange(32, 1024), metavar="N", default=128, show_default=True, help="Pixels a picture."
 )
 @click.option("--seed", type=int, metavar="SEED", help="Draw at random; otherwise spread evenly over the store.")
+@max_pixels_option
 @click.option("--overwrite", is_flag=True, help="Replace FILE where it exists.")
 def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int | None, overwrite: bool) -> None:
     """

@@ -43,7 +43,7 @@ TEXT_OPTIONS = (
     ),
     click.option("--max-length", type=click.IntRange(min=1), metavar="N", help="Tokens of a sample, bos and eos too."),
     click.option("--truncation", is_flag=True, help="Cut off what is longer than --max-length, and count it."),
-    click.option("--split", is_flag=True, help="Make several samples of what is longer: key#0, key#1, ..."),
+    click.option("--split-long", is_flag=True, help="Make several samples of what is longer: key#0, key#1, ..."),
     click.option(
         "--max-document", type=SIZE, metavar="SIZE", help="A longer document is a bad sample.  [default: 64MiB]"
     ),
@@ -64,7 +64,7 @@ class TextArguments:
     vocab_size: int | None
     max_length: int | None
     truncation: bool
-    split: bool
+    split_long: bool
     max_document: int | None
 
     @property
@@ -88,8 +88,8 @@ class TextArguments:
         """What makes samples of the source's documents."""
         from fastio.converters.text import Encoder, Sequences, load_tokenizer
 
-        if self.truncation and self.split:
-            raise click.UsageError("--truncation loses what --split keeps: say one of them")
+        if self.truncation and self.split_long:
+            raise click.UsageError("--truncation loses what --split-long keeps: say one of them")
         needing = ("--bos", "--eos", "--special", *(() if source.is_ids else ("--max-length",)))
         without = [name for name in needing if name in self.given]
         if self.tokenizer is None and without:
@@ -97,7 +97,7 @@ class TextArguments:
         if self.vocab_size is not None and (self.tokenizer is not None or not source.is_ids):
             raise click.UsageError("--vocab-size is for ready ids without a tokenizer")
         over: Literal["refuse", "truncate", "split"]
-        over = "truncate" if self.truncation else "split" if self.split else "refuse"
+        over = "truncate" if self.truncation else "split" if self.split_long else "refuse"
         tokenizer = None if self.tokenizer is None else load_tokenizer(self.tokenizer, self._named())
         sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=over)
         return Encoder(

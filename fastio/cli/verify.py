@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.screen import counted, meter, problem_table, size
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = ["verify"]
     help="How SRC is laid out.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Threads.  [default: the CPUs at hand]")
+@max_pixels_option
 @click.option("--json", "as_json", is_flag=True, help="The report for machines.")
 @click.pass_context
 def verify(
@@ -52,7 +54,7 @@ def verify(
       fastio verify train.lmdb --decode
       fastio verify train.lmdb --against ./pngs --labels labels.pkl
     """
-    from fastio.converters import open_source
+    from fastio.converters import LabelOptions, open_source
     from fastio.converters.text.again import read_again
     from fastio.converters.text.decode import text_field
     from fastio.converters.verify import verify as run
@@ -67,7 +69,9 @@ def verify(
                 raise click.UsageError("a store of text knows how it was packed: leave --labels and --layout out")
             source = read_again(store, against)
         elif against is not None:
-            source = open_source(against, layout=layout, labels=labels)
+            said = (store.metadata.get("source") or {}).get("label_options") or {}
+            options = LabelOptions.from_json(said)  # the file is read as it was when the store was packed
+            source = open_source(against, layout=layout, labels=labels, label_options=options)
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:
         report = run(path, decode=decode, against=source, jobs=jobs, progress=progress)

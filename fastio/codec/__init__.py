@@ -34,6 +34,7 @@ _WORDS: Final[dict[int, str]] = {
     _native.NOT_IMAGE: "it is not recognised as a picture",
     _native.IO_ERROR: "it could not be opened or read",
     _native.FAILED: "the function in its transforms raised an exception: call them on dataset[i][0] to see which",
+    _native.TOO_LARGE: "its header announces more pixels than are decoded",
     _native.CHANGED: "its size is not the one that was announced: the file changed meanwhile",
 }
 

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL.Image import Resampling
 
 from fastio._native import Job, PictureFunction, ThreadPool
 from fastio.spans import Spans
 
-__all__ = ["Codec", "Geometry"]
+__all__ = ["FILTERS", "Codec", "Geometry"]
+
+# The antialiased filters that the native core has; its number of each is the position here.
+FILTERS: Final = (
+    Resampling.BILINEAR,
+    Resampling.BICUBIC,
+    Resampling.BOX,
+    Resampling.LANCZOS,
+    Resampling.HAMMING,
+    Resampling.NEAREST,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +30,7 @@ class Geometry:
     """
     What the native core does to pictures on their way into the rows of a batch, in one pass.
 
-    ``plan`` is ``(n, 13)`` int32, see ``fastio.transforms.plan``; ``filter`` the resampling's number; ``fill`` the
+    ``plan`` is ``(n, 13)`` int32, see ``fastio.transforms.plan``; ``filter`` a position in FILTERS; ``fill`` the
     colour of edges, one byte for each channel. Rows are ``(C, H, W)`` where ``is_planar``, and luma in all channels
     where ``is_grey``. Raw pictures have no header that tells their size: ``stored`` does. ``is_fast`` lets decoders
     shrink a picture before it is resampled, which gives slightly other pixels. ``function``, where there is one, is

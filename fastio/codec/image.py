@@ -12,6 +12,7 @@ from PIL import Image
 from fastio import _native
 from fastio._native import Job, ThreadPool
 from fastio.codec.base import Geometry
+from fastio.codec.pixel_limit import pixel_limit
 from fastio.errors import SchemaError
 from fastio.schema import IMAGE
 from fastio.spans import Spans
@@ -78,6 +79,7 @@ class ImageCodec:
                 intervals=None if known is None else (known.buffers, known.shard, known.starts, known.sizes),
                 function=geometry.function,
                 numbers=geometry.numbers,
+                max_pixels=pixel_limit(),
             )
         return _native.decode_images(
             spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, out, status, pool

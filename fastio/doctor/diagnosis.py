@@ -17,11 +17,14 @@ __all__ = ["Diagnosis", "diagnose"]
 
 # What gives less than this is no step of its own.
 _LEAST_GAIN = 1.02
+# Of a batch: what is left over and takes less has no row of its own.
+_LEAST_SHARE = 0.01
 
 _TRAINING_RULES = {"sync_bound": SYNC_RULES, "launch_bound": LAUNCH_RULES, "compute_bound": COMPUTE_RULES}
 
 _PARTS: dict[Part, str] = {
-    "slow_disk": "most of a batch is waiting for reads, without a CPU: disk, network or a lock",
+    "slow_disk": "most of a batch is waiting for reads from a disk or a network file system",
+    "slow_wait": "most of a batch is waiting for something that is neither a CPU nor a disk",
     "slow_decode": "most of a batch is reading and decoding on CPUs",
     "slow_transform": "most of a batch is transforms, on CPUs",
     "slow_collate": "most of a batch is putting its samples together",
@@ -66,7 +69,7 @@ def diagnose(facts: Facts) -> Diagnosis:
         summary = "not enough figures for a verdict: neither waiting for data nor the device's part of a step is known"
         return Diagnosis(None, None, summary, evidence, (), (), cautions, facts.unknown)
     part = slow_part(facts) if said.bound == "io_bound" else None
-    summary = _BOUNDS[said.bound] + ("" if part is None else f": {_PARTS[part]}")
+    summary = _BOUNDS[said.bound] + ("" if part is None else f": {_PARTS[part]}{_what_stands_out(facts, part)}")
     return Diagnosis(
         pattern=said.bound,
         part=part,
@@ -77,6 +80,20 @@ def diagnose(facts: Facts) -> Diagnosis:
         cautions=cautions,
         unknown=facts.unknown,
     )
+
+
+def _what_stands_out(facts: Facts, part: Part) -> str:
+    """The line of code that waits, or the step of the transform that takes most."""
+    making = None if facts.loader is None else facts.loader.making
+    if making is None:
+        return ""
+    wait = next((wait for wait in making.waits if not wait.is_reading), None)
+    if part == "slow_wait" and wait is not None:
+        return f": {wait.place}" + ("" if wait.source is None else f": {wait.source}")
+    slowest = max(making.transforms, key=lambda step: step.seconds, default=None)
+    if part == "slow_transform" and slowest is not None:
+        return f"; {slowest.name} takes {making.share(slowest.seconds):.0%} of it"
+    return ""
 
 
 def _verdict(facts: Facts) -> Verdict | None:
@@ -142,20 +159,43 @@ def _of_step(facts: Facts) -> Iterator[Evidence]:
 def _of_making(making: MakingFacts) -> Iterator[Evidence]:
     if making.batch_s <= 0:
         return
-    parts = (
-        ("waiting without a CPU (reads, locks)", making.blocked_s),
+    parts: list[tuple[str, float]] = [
+        ("waiting for reads", making.read_wait_s),
+        *_other_waits(making),
         ("waiting for a CPU", min(making.queued_s, making.samples_s)),
         ("reading and decoding, on a CPU", making.decode_s),
-        ("transform", making.transform_s),
+        *_transforms(making),
         ("collate", making.collate_s),
-    )
+    ]
     for name, seconds in parts:
-        if seconds is not None:
-            yield Evidence("batch", name, seconds, "s", min(1.0, seconds / making.batch_s))
+        yield Evidence("batch", name, seconds, "s", min(1.0, seconds / making.batch_s))
     if making.busy is not None:
         yield Evidence("batch", "workers at work", 100 * making.busy, "%")
     if making.read_bytes:
         yield Evidence("batch", "read from disks", making.read_bytes, "bytes")
+
+
+def _other_waits(making: MakingFacts) -> Iterator[tuple[str, float]]:
+    """Each line of code that waits for neither a CPU nor a disk, and what is left."""
+    places = [wait for wait in making.waits if not wait.is_reading]
+    for wait in places:
+        yield f"waiting, {wait.place}", wait.seconds
+    left_s = making.other_wait_s - sum(wait.seconds for wait in places)
+    if not places or left_s > _LEAST_SHARE * making.batch_s:
+        yield "waiting for something else", max(0.0, left_s)
+
+
+def _transforms(making: MakingFacts) -> Iterator[tuple[str, float]]:
+    """Each step, and what is left of the whole: its own work, and steps that could not be timed."""
+    if making.transform_s is None:
+        return
+    for step in making.transforms:
+        yield f"transform, {step.name}", step.seconds
+    left_s = making.transform_s - sum(step.seconds for step in making.transforms)
+    if not making.transforms:
+        yield "transform", making.transform_s
+    elif left_s > _LEAST_SHARE * making.batch_s:
+        yield "transform, the rest", left_s
 
 
 def _of_trace(trace: TraceFacts) -> Iterator[Evidence]:

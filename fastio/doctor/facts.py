@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from fastio.measure.disk_kind import DiskKind
@@ -16,8 +17,11 @@ __all__ = [
     "MachineFacts",
     "MakingFacts",
     "ModelFacts",
+    "ScriptFacts",
     "StepFacts",
     "TraceFacts",
+    "TransformFacts",
+    "WaitFacts",
     "merged",
 ]
 
@@ -68,15 +72,47 @@ class TraceFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitFacts:
+    """
+    Where in the code a batch waits, ``seconds`` of each: the innermost line of the dataset's own code.
+
+    ``source`` is that line's text. ``call`` is the library's function that this line waits in, None where it waits
+    itself. ``is_reading``: for a disk or a network file system.
+    """
+
+    file: str
+    line: int
+    function: str
+    call: str | None
+    is_reading: bool
+    seconds: float
+    source: str | None = None
+
+    @property
+    def place(self) -> str:
+        """As people read it: ``train.py:31 in Photos.__getitem__``."""
+        return f"{Path(self.file).name}:{self.line} in {self.function}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformFacts:
+    """One step of the dataset's transform: its name, and CPU seconds of a batch, decoding left out."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MakingFacts:
     """
     How one batch is made where it is made, in a worker or in the loop: means of ``batches`` batches, in seconds.
 
     ``samples_s`` is getting all its samples, of which ``cpu_s`` is work on a CPU, ``queued_s`` waiting for a CPU, and
-    the rest waiting for something else: reads, the network, a lock. ``transform_s`` is the part of ``cpu_s`` in the
-    dataset's ``transform``, None where it has none that could be timed. ``collate_s`` puts the samples together,
-    without waiting for a CPU. ``read_bytes`` came from disks, ``major_faults`` are pages that had to be read. ``busy``
-    is the part of the time in which workers made batches.
+    the rest waiting for something else: ``reading_s`` of it for reads, None where nobody could tell. ``transform_s`` is
+    the part of ``cpu_s`` in the dataset's ``transform``, None where it has none that could be timed; ``transforms`` are
+    its steps. ``waits`` are the places that wait longest. ``collate_s`` puts the samples together, without waiting for
+    a CPU. ``read_bytes`` came from disks, ``major_faults`` are pages that had to be read. ``busy`` is the part of the
+    time in which workers made batches.
     """
 
     batches: int
@@ -89,6 +125,9 @@ class MakingFacts:
     read_bytes: float = 0.0
     major_faults: float = 0.0
     busy: float | None = None
+    reading_s: float | None = None
+    transforms: tuple[TransformFacts, ...] = ()
+    waits: tuple[WaitFacts, ...] = ()
 
     @property
     def batch_s(self) -> float:
@@ -96,14 +135,72 @@ class MakingFacts:
         return self.samples_s + self.collate_s
 
     @property
+    def unqueued_s(self) -> float:
+        """All of it without waiting for a CPU, which says who else is at work and not what a batch costs."""
+        return max(self.batch_s - min(self.queued_s, self.samples_s), 0.0)
+
+    def share(self, seconds: float) -> float:
+        """So many seconds as a part of ``unqueued_s``, from 0 to 1."""
+        return min(1.0, seconds / self.unqueued_s) if self.unqueued_s > 0 else 0.0
+
+    @property
     def blocked_s(self) -> float:
         """Neither on a CPU nor in the queue for one."""
         return max(0.0, self.samples_s - self.cpu_s - self.queued_s)
 
     @property
+    def read_wait_s(self) -> float:
+        """The part of ``blocked_s`` that reads are awaited; where nobody looked, all of it if anything was read."""
+        if self.reading_s is not None:
+            return min(self.reading_s, self.blocked_s)
+        return self.blocked_s if self.read_bytes or self.major_faults else 0.0
+
+    @property
+    def other_wait_s(self) -> float:
+        """The part of ``blocked_s`` that is neither a CPU nor a disk: sleep, locks, sockets, other processes."""
+        return self.blocked_s - self.read_wait_s
+
+    @property
     def decode_s(self) -> float:
         """Work on a CPU for the samples, without their transform."""
         return max(0.0, min(self.cpu_s, self.samples_s) - (self.transform_s or 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptFacts:
+    """
+    What lines to paste into the user's script are made of; None where nobody knows.
+
+    ``loader`` is the variable of the loader. ``dataset``, ``transform`` (of the dataset, which gives it Pillow's
+    pictures), ``collate_fn``, ``sampler``, ``batch_sampler`` and ``subset`` (indices, of a Subset) are expressions,
+    None where torch's default is used or there is none; ``is_part``: the dataset is a Subset. ``arguments`` are those
+    of a FastLoader, as code.
+
+    ``recipe`` is the dataset's transform as code of ``fastio.transforms``, None unless FastLoader with it gives batches
+    of the same type and shape from the same files. ``unknown_steps`` are those of its steps that we do not have.
+
+    ``data_kind`` is what the files hold. ``is_flat``: no class folders; ``labels_path`` is a file of labels beside
+    them. ``reads`` is where the dataset's ``__getitem__`` stands.
+    """
+
+    loader: str | None = None
+    dataset: str | None = None
+    transform: str | None = None
+    collate_fn: str | None = None
+    sampler: str | None = None
+    batch_sampler: str | None = None
+    subset: str | None = None
+    is_part: bool = False
+    arguments: tuple[tuple[str, str], ...] | None = None
+    shuffle: bool = False
+    drop_last: bool = False
+    recipe: tuple[str, ...] | None = None
+    unknown_steps: tuple[str, ...] = ()
+    gives_pairs: bool = False
+    data_kind: Literal["pictures", "text"] | None = None
+    is_flat: bool = False
+    labels_path: str | None = None
+    reads: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +228,7 @@ class LoaderFacts:
     batch_bytes: int | None = None
     own_cpu: float | None = None
     making: MakingFacts | None = None
+    script: ScriptFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

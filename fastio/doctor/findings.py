@@ -10,6 +10,7 @@ __all__ = ["Advice", "Caution", "Evidence", "Part"]
 # Which part of loading is the slow one.
 Part = Literal[
     "slow_disk",
+    "slow_wait",
     "slow_decode",
     "slow_transform",
     "slow_collate",

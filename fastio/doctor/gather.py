@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import linecache
 import os
-from pathlib import Path
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch.utils.data import DataLoader
 
+from fastio.doctor.data_files import data_path
 from fastio.doctor.facts import (
     Facts,
     GpuFacts,
@@ -15,11 +19,16 @@ from fastio.doctor.facts import (
     MachineFacts,
     MakingFacts,
     ModelFacts,
+    ScriptFacts,
     StepFacts,
     TraceFacts,
+    TransformFacts,
+    WaitFacts,
 )
 from fastio.doctor.probe import CAN_WATCH, BatchCost, read_costs
+from fastio.doctor.script import fast_loader_script, script_of
 from fastio.doctor.session import Seen
+from fastio.doctor.wait_sampler import Wait
 from fastio.doctor.watch import LoaderWatch
 from fastio.loader import FastLoader
 from fastio.machine import available_cpus
@@ -28,6 +37,9 @@ from fastio.measure.trace import StepBreakdown
 from fastio.prefetch import DevicePrefetcher
 
 __all__ = ["facts_of", "trace_facts"]
+
+_MOST_WAITS = 5  # places that are listed
+_BATCHES_OF_WORKER = 5  # fewer do not tell how busy it is
 
 
 def facts_of(seen: Seen) -> Facts:
@@ -104,25 +116,33 @@ def _loader(seen: Seen, watch: LoaderWatch) -> LoaderFacts:
             threads=source.stats.threads,
             batch_bytes=watch.batch_bytes,
             own_cpu=own_cpu,
+            script=_fast_script(watch.inner or watch),
         )
     if not isinstance(source, DataLoader):
         return LoaderFacts(kind="other", name=name, batch_bytes=watch.batch_bytes, own_cpu=own_cpu)
-    data_path = _data_path(_innermost(source.dataset))
+    of_source = watch.inner or watch
+    making, transform_input = _making(seen, of_source.number, source.num_workers)
+    path = data_path(_innermost(source.dataset))
     return LoaderFacts(
         kind="DataLoader",
         name=name,
         dataset=type(_innermost(source.dataset)).__name__,
         batch_size=source.batch_size,
-        data_path=data_path,
-        data_disk=None if data_path is None else disk_kind(data_path),
+        data_path=path,
+        data_disk=None if path is None else disk_kind(path),
         workers=source.num_workers,
         prefetch_factor=source.prefetch_factor,
         persistent_workers=source.persistent_workers,
         pin_memory=source.pin_memory,
         batch_bytes=watch.batch_bytes,
         own_cpu=own_cpu,
-        making=_making(seen, (watch.inner or watch).number, source.num_workers),
+        making=making,
+        script=script_of(source, of_source.names or {}, of_source.form or watch.form, transform_input),
     )
+
+
+def _fast_script(watch: LoaderWatch) -> ScriptFacts | None:
+    return None if watch.arguments is None else fast_loader_script(watch.arguments, (watch.names or {}).get("loader"))
 
 
 def _innermost(dataset: Any) -> Any:
@@ -132,33 +152,18 @@ def _innermost(dataset: Any) -> Any:
     return dataset
 
 
-def _data_path(dataset: Any) -> str | None:
-    """The first attribute of a dataset that is an existing folder or file, or a list of existing files."""
-    store = getattr(dataset, "store", None)
-    values = [getattr(store, "path", None), *(vars(dataset).values() if hasattr(dataset, "__dict__") else ())]
-    for value in values:
-        if isinstance(value, (str, os.PathLike)) and str(value) and Path(value).exists():
-            return str(value)
-    for value in values:
-        first = value[0] if isinstance(value, (list, tuple)) and value else None
-        first = first[0] if isinstance(first, (list, tuple)) and first else first  # ImageFolder's (path, class)
-        if isinstance(first, (str, os.PathLike)) and Path(first).is_file():
-            return str(Path(first).parent)
-    return None
-
-
-def _making(seen: Seen, number: int, workers: int) -> MakingFacts | None:
-    """Means of the batches that were begun while steps were timed."""
-    costs = read_costs(seen.folder, number)
+def _making(seen: Seen, number: int, workers: int) -> tuple[MakingFacts | None, str | None]:
+    """Means of the batches that were begun while steps were timed, of all where none was; what transforms got."""
+    every = read_costs(seen.folder, number)
     begun, ended = seen.window or (0.0, float("inf"))
-    costs = [cost for cost in costs if begun <= cost.begun_s < ended]
+    costs = [cost for cost in every if begun <= cost.begun_s < ended] or every
     if not costs:
-        return None
+        return None, None
 
     def mean(name: str) -> float:
         return float(sum(getattr(cost, name) for cost in costs) / len(costs))
 
-    return MakingFacts(
+    known = MakingFacts(
         batches=len(costs),
         samples=mean("samples"),
         samples_s=mean("samples_s"),
@@ -168,17 +173,64 @@ def _making(seen: Seen, number: int, workers: int) -> MakingFacts | None:
         transform_s=None if costs[0].transform_s is None else mean("transform_s"),
         read_bytes=mean("read_bytes"),
         major_faults=mean("major_faults"),
-        busy=_busy(costs, workers, seen),
+        busy=_busy(every, workers, seen),
+    )
+    known = replace(known, transforms=_transforms(costs), **_waits(costs, known.blocked_s))
+    return known, costs[0].transform_input
+
+
+def _transforms(costs: Sequence[BatchCost]) -> tuple[TransformFacts, ...]:
+    """Means of the steps of the transform; two steps of one name get numbers."""
+    steps = [cost.steps_s for cost in costs]
+    names = [name for name, _ in steps[0]]
+    if any([name for name, _ in each] != names for each in steps):  # a worker with another dataset
+        return ()
+    shown = [
+        f"{name} ({names[:place].count(name) + 1})" if names.count(name) > 1 else name
+        for place, name in enumerate(names)
+    ]
+    return tuple(
+        TransformFacts(name=name, seconds=sum(each[place][1] for each in steps) / len(steps))
+        for place, name in enumerate(shown)
     )
 
 
+def _waits(costs: Sequence[BatchCost], blocked_s: float) -> dict[str, Any]:
+    """What waiting was for, by how often each place was seen in it; nothing where it was too short to be seen."""
+    seen: Counter[Wait] = Counter()
+    for cost in costs:
+        seen.update(dict(cost.waits))
+    looks = seen.total()
+    if looks == 0:
+        return {}
+    reading = sum(count for wait, count in seen.items() if wait.is_reading)
+    return {
+        "reading_s": blocked_s * reading / looks,
+        "waits": tuple(
+            WaitFacts(
+                **wait._asdict(),
+                seconds=blocked_s * count / looks,
+                source=linecache.getline(wait.file, wait.line).strip() or None,
+            )
+            for wait, count in seen.most_common(_MOST_WAITS)
+        ),
+    }
+
+
 def _busy(costs: list[BatchCost], workers: int, seen: Seen) -> float | None:
-    """The part of the workers' time in which they made batches; the starts of epochs are not counted as time."""
+    """
+    The part of the workers' time in which they made batches; the starts of epochs are not counted as time.
+
+    None where so few batches were made that those at the edges of the time would decide.
+    """
     summary = seen.summary
     steady_s = 0.0 if summary is None else summary.loading.total_s + summary.training.total_s
-    if workers == 0 or steady_s <= 0:
+    begun, ended = seen.window or (0.0, float("inf"))
+    inside = [min(cost.begun_s + cost.total_s, ended) - max(cost.begun_s, begun) for cost in costs]
+    made = [seconds for seconds in inside if seconds > 0]
+    if workers == 0 or steady_s <= 0 or len(made) < _BATCHES_OF_WORKER * workers:
         return None
-    return min(1.0, sum(cost.total_s for cost in costs) / (workers * steady_s))
+    return min(1.0, sum(made) / (workers * steady_s))
 
 
 def _own(gpus: tuple[GpuFacts, ...], model: ModelFacts | None) -> tuple[GpuFacts, ...]:

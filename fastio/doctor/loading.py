@@ -44,9 +44,18 @@ class Pace:
 
     def gain(self, *, batch_s: float, workers: int | None = None) -> float:
         """The rate over that of now, if a batch took ``batch_s`` to make; waiting is not predicted below zero."""
-        workers = self.workers if workers is None else workers
-        step_s = batch_s + self.training_s if workers == 0 else max(self.training_s, batch_s / workers)
+        step_s = self._predicted_s(batch_s, self.workers if workers is None else workers)
         return self.step_s / step_s if step_s > 0 else 1.0
+
+    def gain_without(self, seconds: float) -> float:
+        """The rate over that of now, if a batch took so much less to make: of two predictions, which miss the same."""
+        now_s = self._predicted_s(self.making.batch_s, self.workers)
+        then_s = self._predicted_s(max(0.0, self.making.batch_s - seconds), self.workers)
+        return now_s / then_s if then_s > 0 else 1.0
+
+    def _predicted_s(self, batch_s: float, workers: int) -> float:
+        """A step, if a batch took so long to make by so many workers."""
+        return batch_s + self.training_s if workers == 0 else max(self.training_s, batch_s / workers)
 
 
 def pace(facts: Facts) -> Pace | None:
@@ -64,8 +73,9 @@ def slow_part(facts: Facts) -> Part | None:
     The part of loading that takes most, of a loop that waits for data. None where nobody looked inside the loader.
 
     In this order: queueing for a CPU, where batches would come fast enough without it or workers are more than CPUs;
-    workers that stand idle; what takes more than half of a batch, of collating and of waiting without a CPU (disk,
-    network); more workers, where CPUs are left for them; the transform, or else decoding.
+    workers that stand idle; what takes more than half of a batch, of collating and of waiting without a CPU (for a
+    disk, or for something else, whichever is more); more workers, where CPUs are left for them; the transform, or else
+    decoding.
     """
     loader = facts.loader
     if loader is None:
@@ -77,12 +87,11 @@ def slow_part(facts: Facts) -> Part | None:
         return "too_few_cpus"
     if loader.workers and making.busy is not None and making.busy < _IDLE_WORKERS:
         return "slow_handover"
-    # Time in the queue for a CPU says who else is at work, not what a batch costs.
-    most = (making.batch_s - min(making.queued_s, making.samples_s)) * _MOST
+    most = making.unqueued_s * _MOST
     if making.collate_s > most:
         return "slow_collate"
     if making.blocked_s > most:
-        return "slow_disk"
+        return "slow_disk" if making.read_wait_s >= making.other_wait_s else "slow_wait"
     if _has_room_for_workers(facts):
         return "too_few_workers"
     return "slow_transform" if (making.transform_s or 0.0) > most else "slow_decode"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable
 
-from fastio.doctor.facts import Facts, LoaderFacts, MachineFacts, StepFacts, TraceFacts
+from fastio.doctor.facts import Facts, LoaderFacts, MachineFacts, ScriptFacts, StepFacts, TraceFacts
 from fastio.doctor.findings import Advice, Part
 from fastio.doctor.loading import SATURATED_PERCENT, pace
+from fastio.doctor.paste import data_loader, fast_loader, pack_command, packed_loader, reads_packed
 from fastio.units import counted, size
 
 __all__ = ["LOADING_RULES", "LoadingRule"]
@@ -20,27 +22,87 @@ _WORTH = 0.10
 _EPOCH_START = 0.05
 # The part of a step in which the device does nothing but copy.
 _COPYING = 0.05
+_BOUND = "the gain is an upper bound, that of a step without"
 
 
 def pack(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
     """Files one by one, decoded in Python: read sequentially and decode natively instead."""
+    script = loader.script or ScriptFacts()
     if loader.kind != "DataLoader" or loader.dataset == "FastDataset" or part == "slow_handover":
         return None
-    source = "DIR" if loader.data_path is None else shlex.quote(loader.data_path)
-    found = pace(facts)
-    gain = None
-    if found is not None:
-        left_s = (found.making.transform_s or 0.0) + found.making.collate_s
-        gain = found.gain(batch_s=left_s, workers=max(1, found.workers))  # native threads work beside the loop
-    reason = "one file is read sequentially, and native threads decode without the GIL"
-    if gain is not None:
-        reason += "; the gain is that of a step without reading and decoding"
+    if loader.data_path is None or script.data_kind is None:
+        return Advice(
+            "pack the files, and let native threads decode",
+            "the dataset names no folder or file of pictures or text, so that there are no lines to paste: see `fastio "
+            "pack --help`",
+            "",
+        )
+    command = pack_command(loader, script)
+    if script.data_kind == "text":
+        return Advice(
+            "pack the text",
+            "one file is read sequentially; with `--tokenizer FILE` tokens are made once, while packing, and not in "
+            "each epoch",
+            f"{command}\n{reads_packed(script, loader)}",
+        )
+    making = loader.making
+    read_wait_s, decode_s = (0.0, 0.0) if making is None else (making.read_wait_s, making.decode_s)
+    native = packed_loader(facts, loader, script)
+    if native is not None:
+        return Advice(
+            "pack the files, and let native threads decode and transform",
+            f"the whole transform is known here; {_BOUND} reading, decoding and transforms, which native threads do "
+            "beside the loop",
+            f"{command}\n{native}",
+            _gain_without(facts, loader, work_s=math.inf, wait_s=read_wait_s),
+        )
+    missing = f"; not known here: {', '.join(script.unknown_steps)}" if script.unknown_steps else ""
     return Advice(
-        "pack the files, and let native threads decode",
-        reason,
-        f"$ fastio pack {source} train.lmdb    # --labels FILE for a flat folder\n"
-        f'loader = FastLoader("train.lmdb", batch_size={facts.batch_size or 256}, shuffle=True)',
-        gain,
+        "pack the files, and keep your own transform",
+        f"one file is read sequentially, and pictures decode only what is looked at{missing}; {_BOUND} reading and "
+        "decoding, of which some stays",
+        f"{command}\n{reads_packed(script, loader)}",
+        _gain_without(facts, loader, work_s=decode_s, wait_s=read_wait_s),
+    )
+
+
+def slow_line(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
+    """A line that waits for neither a CPU nor a disk."""
+    wait = None if loader.making is None else next((w for w in loader.making.waits if not w.is_reading), None)
+    if part != "slow_wait" or loader.making is None:
+        return None
+    if wait is None:
+        title, where = "find what the samples wait for", "it was too short to be seen in the code"
+    else:
+        title = f"wait less in {wait.place}"
+        where = f"{wait.file}:{wait.line}" + ("" if wait.source is None else f": {wait.source}")
+        where += "" if wait.call is None else f" (in {wait.call})"
+    share = loader.making.share(loader.making.other_wait_s)
+    return Advice(
+        title,
+        f"{share:.0%} of a batch is waiting that is neither a CPU nor a disk (sleep, a lock, the network, another "
+        f"process): {where}; {_BOUND} it",
+        "",
+        _gain_without(facts, loader, wait_s=loader.making.other_wait_s if wait is None else wait.seconds),
+    )
+
+
+def slow_step(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
+    """The step of a transform that takes most, where it is none of those that FastLoader would do."""
+    making, script = loader.making, loader.script or ScriptFacts()
+    if making is None or not making.transforms or script.recipe is not None:
+        return None
+    slowest = max(making.transforms, key=lambda step: step.seconds)
+    share = making.share(slowest.seconds)
+    if share < _WORTH:
+        return None
+    is_own = slowest.name in script.unknown_steps
+    cure = "nothing here replaces it: make it cheaper, or do it once before packing" if is_own else "make it cheaper"
+    return Advice(
+        f"{slowest.name} takes {share:.0%} of a batch",
+        f"{slowest.seconds / making.samples * 1e3:.2f} ms of CPU a sample; {cure}; {_BOUND} it",
+        "",
+        _gain_without(facts, loader, work_s=slowest.seconds),
     )
 
 
@@ -52,7 +114,7 @@ def more_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice
         return None
     if (machine.cpu_percent or 0.0) >= SATURATED_PERCENT:
         return None
-    most = found.cpus if part != "slow_disk" else 4 * found.cpus
+    most = 4 * found.cpus if part in ("slow_disk", "slow_wait") else found.cpus
     workers = min(found.needed_workers, most)
     if workers <= found.workers:
         return None
@@ -62,7 +124,7 @@ def more_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice
     return Advice(
         f"num_workers={workers} instead of {found.workers}",
         f"{each}; this process may use {found.cpus} CPUs",
-        f"DataLoader(..., num_workers={workers}, persistent_workers=True)",
+        _data_loader(loader, num_workers=workers, persistent_workers=True),
         gain,
         is_bound=False,
     )
@@ -77,7 +139,7 @@ def fewer_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advic
     return Advice(
         f"num_workers={cpus} instead of {loader.workers}",
         f"{share:.0%} of the time for a batch is waiting for one of the {cpus} CPUs that this process may use",
-        f"DataLoader(..., num_workers={cpus}, persistent_workers=True)",
+        _data_loader(loader, num_workers=cpus, persistent_workers=True),
     )
 
 
@@ -89,7 +151,7 @@ def more_threads(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice
     return Advice(
         f"all {cpus} CPUs for decoding, instead of {loader.threads}",
         "the loop waits, and threads=0 takes as many as this process may use",
-        "FastLoader(..., threads=0)",
+        _fast_loader(loader, threads="0"),
     )
 
 
@@ -97,33 +159,46 @@ def smaller_pictures(facts: Facts, loader: LoaderFacts, part: Part | None) -> Ad
     """A packed store whose decoding is the limit."""
     if loader.dataset != "FastDataset" or part != "slow_decode":
         return None
-    source = "DIR" if loader.data_path is None else shlex.quote(loader.data_path)
+    unpack = "" if loader.data_path is None else f"$ fastio unpack {shlex.quote(loader.data_path)} pictures\n"
     return Advice(
-        "less to decode: smaller pictures, or none",
-        "decoding is the limit; pictures of one size can be packed as pixels, larger ones shrunk once while packing or "
-        "while they are decoded, and samples that fit into memory are decoded once",
-        f"$ fastio pack {source} raw.lmdb --raw\n$ fastio pack {source} small.lmdb --short-side 256\n"
-        'FastLoader(..., quality="fast")\nFastLoader(..., cache="ram")',
+        "less to decode: pack smaller pictures",
+        "decoding is the limit; larger pictures can be shrunk once, while they are packed",
+        f"{unpack}$ fastio pack pictures small.lmdb --short-side 256\n{_fast_loader(loader, path='small.lmdb')}",
     )
 
 
-def transform_on_device(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Normalising, flipping and changing colours of whole batches on the device."""
-    making = loader.making
-    if making is None or making.transform_s is None or making.transform_s < _WORTH * making.batch_s:
+def decoded_once(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
+    """A packed store that is decoded anew in each epoch, or waited for."""
+    if loader.kind != "FastLoader" or part not in ("slow_decode", "slow_disk"):
         return None
-    found = pace(facts)
-    share = making.transform_s / making.batch_s
-    gain = None if found is None else found.gain(batch_s=making.batch_s - making.transform_s)
-    reason = f"the dataset's transform takes {share:.0%} of a batch, on the CPU, picture by picture"
-    imports = "from fastio.transforms import Normalize, RandomHorizontalFlip, ToDtype\n"
-    recipe = "[RandomHorizontalFlip(), Normalize(MEAN, STD), ToDtype(torch.float32)]"
-    if facts.model is not None and facts.model.device == "cpu":
-        size = facts.batch_size or 256
-        code = f'loader = FastLoader("train.lmdb", batch_size={size}, transforms={recipe}, device="cpu")'
-        return Advice("transform batches, not pictures", reason, imports + code, gain)
-    code = f'loader = DevicePrefetcher(loader, "cuda", transforms={recipe})    # the dataset then gives uint8'
-    return Advice("normalise and augment batches on the device", reason, imports + code, gain)
+    return Advice(
+        "keep the samples in memory, decoded",
+        "samples that fit into memory are then read and decoded once; MemoryError says if they do not",
+        _fast_loader(loader, cache='"ram"'),
+    )
+
+
+def normalise_on_device(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
+    """Files stay, and ToTensor and Normalize are done with whole batches on the GPU."""
+    making, script = loader.making, loader.script or ScriptFacts()
+    on_gpu = facts.model is not None and facts.model.device.startswith("cuda")
+    normalize = next((step for step in script.recipe or () if step.startswith("Normalize(")), None)
+    if making is None or not on_gpu or normalize is None or script.transform is None or loader.kind != "DataLoader":
+        return None
+    spent_s = sum(step.seconds for step in making.transforms if step.name in ("ToTensor", "Normalize"))
+    if [step.name for step in making.transforms][-2:] != ["ToTensor", "Normalize"] or spent_s < _WORTH * making.batch_s:
+        return None
+    name = script.loader or "loader"
+    return Advice(
+        "normalise batches on the device",
+        f"ToTensor and Normalize take {spent_s / making.batch_s:.0%} of a batch on the CPU, and uint8 is a quarter of "
+        f"the bytes on the way; {_BOUND} them",
+        "from fastio import DevicePrefetcher\nfrom fastio.transforms import Normalize\n"
+        "from torchvision.transforms import PILToTensor\n\n"
+        f"{script.transform}.transforms[-2:] = [PILToTensor()]    # before the loop: the dataset gives uint8\n"
+        f'{name} = DevicePrefetcher({name}, "cuda", transforms=[{normalize}])',
+        _gain_without(facts, loader, work_s=spent_s),
+    )
 
 
 def transforms_off_the_loop(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
@@ -134,9 +209,9 @@ def transforms_off_the_loop(facts: Facts, loader: LoaderFacts, part: Part | None
     return Advice(
         "let native threads or the model transform, not the loop",
         f"the loop's own thread works for {loader.own_cpu:.0%} of the wait: transforms of batches on a CPU run there, "
-        "while crops, resizes and flips run in native threads, and what the model does is training on any device",
-        "FastLoader(..., transforms=[RandomCrop(32, padding=4), RandomHorizontalFlip()])    # uint8 comes out\n"
-        "images = (images.float() - MEAN) / STD    # in the model",
+        "while crops, resizes and flips run in native threads, and what the model does is training on any device; "
+        f"{_BOUND} that work",
+        "",
         1 / (1 - waiting * loader.own_cpu) if waiting * loader.own_cpu < 1 else None,
     )
 
@@ -147,12 +222,14 @@ def faster_collate(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advi
     if making is None or part != "slow_collate":
         return None
     found = pace(facts)
-    share = making.collate_s / making.batch_s
+    share = making.share(making.collate_s)
+    is_own = loader.script is not None and loader.script.collate_fn is not None
     return Advice(
         "make the collate_fn one copy: torch.stack of tensors, no loop over values",
-        f"putting samples together takes {share:.0%} of a batch; FastLoader decodes straight into the batch",
-        "DataLoader(..., collate_fn=None)    # torch's own: samples of one shape and type",
-        None if found is None else found.gain(batch_s=making.samples_s),
+        f"putting samples together takes {share:.0%} of a batch"
+        + ("; torch's own, for samples of one shape and type, copies once" if is_own else ""),
+        _data_loader(loader, collate_fn=None) if is_own else "",
+        None if found is None else found.gain_without(making.collate_s),
     )
 
 
@@ -163,8 +240,9 @@ def lighter_handover(facts: Facts, loader: LoaderFacts, part: Part | None) -> Ad
     return Advice(
         "hand batches over as tensors, fewer and not larger than needed",
         f"workers make batches for {loader.making.busy:.0%} of the time only: the loop waits for batches on their way. "
-        f"Tensors travel in shared memory, everything else is pickled; uint8 is a quarter of float32",
-        "return torch.stack(images), torch.tensor(labels)    # in collate_fn: uint8, normalised on the device",
+        f"Tensors travel in shared memory, everything else is pickled; uint8 is a quarter of float32: let collate_fn "
+        "return torch.stack(images) of uint8, and normalise on the device",
+        "",
     )
 
 
@@ -177,15 +255,15 @@ def local_disk(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice |
     if making is None:
         reason = "the loop waits, and this process's CPUs do not work"
     else:
-        share = making.blocked_s / making.batch_s
+        share = making.share(making.read_wait_s)
         reason = (
-            f"{share:.0%} of the time for a batch is waiting, not for a CPU: for a disk, the network or a lock; "
-            f"{size(making.read_bytes)} of a batch came from this machine's disks"
+            f"{share:.0%} of the time for a batch is waiting for reads; {size(making.read_bytes)} of a batch came from "
+            "this machine's disks"
         )
     return Advice(
         "measure the disk; copy the data to a local one, or keep it in memory",
         reason,
-        f'$ fastio bench disk --path {path}\nFastLoader("train.lmdb", ..., cache="ram")',
+        f"$ fastio bench disk --path {path}",
     )
 
 
@@ -202,7 +280,7 @@ def keep_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice
     return Advice(
         "keep the workers between epochs",
         f"an epoch of {step.steps_per_epoch} steps begins with {step.epoch_start_s:.1f} s of waiting for new workers",
-        "DataLoader(..., persistent_workers=True)",
+        _data_loader(loader, persistent_workers=True),
         epoch_s / (epoch_s - step.epoch_start_s),
     )
 
@@ -217,7 +295,7 @@ def deeper_prefetch(facts: Facts, loader: LoaderFacts, part: Part | None) -> Adv
         f"prefetch_factor={factor}",
         f"{counted(found.workers, 'worker')} would keep up on average, and the loop waits all the same: batches come "
         "unevenly",
-        f"DataLoader(..., prefetch_factor={factor})",
+        _data_loader(loader, prefetch_factor=factor),
         found.step_s / found.training_s if found.training_s > 0 else None,
     )
 
@@ -228,12 +306,39 @@ def pinned_copies(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advic
     on_gpu = facts.model is not None and facts.model.device.startswith("cuda")
     if not on_gpu or loader.pin_memory or (trace.memcpy or 0.0) < _COPYING:
         return None
+    name = (loader.script or ScriptFacts()).loader or "loader"
+    pinned = f"{_data_loader(loader, pin_memory=True)}\n" if loader.kind == "DataLoader" else ""
     return Advice(
         "copy from pinned memory, ahead of the loop",
         f"the device does nothing but copy for {trace.memcpy:.0%} of a step, from pageable memory",
-        'DataLoader(..., pin_memory=True)\nfor batch in DevicePrefetcher(loader, "cuda"):',
+        f'from fastio import DevicePrefetcher\n{pinned}{name} = DevicePrefetcher({name}, "cuda")',
         1 / (1 - (trace.memcpy or 0.0)) if (trace.memcpy or 0.0) < 1 else None,
     )
+
+
+def _gain_without(facts: Facts, loader: LoaderFacts, *, work_s: float = 0.0, wait_s: float = 0.0) -> float | None:
+    """
+    The most that a step can gain from a batch that takes so much less work on a CPU, and less waiting, to make.
+
+    Who works less queues less for a CPU, in proportion.
+    """
+    found, making = pace(facts), loader.making
+    if found is None or making is None:
+        return None
+    all_s = min(making.cpu_s, making.samples_s)
+    work_s = min(work_s, all_s)
+    queued_s = making.queued_s * work_s / all_s if all_s > 0 else 0.0
+    return found.gain_without(work_s + wait_s + queued_s)
+
+
+def _data_loader(loader: LoaderFacts, **changes: object) -> str:
+    return data_loader(loader, loader.script or ScriptFacts(), **changes)
+
+
+def _fast_loader(loader: LoaderFacts, path: str | None = None, **changes: str) -> str:
+    """The call with what changes; where it is not known in words, that alone."""
+    text = fast_loader(loader.script or ScriptFacts(), path, **changes)
+    return text or "# in your FastLoader(...): " + ", ".join(f"{name}={value}" for name, value in changes.items())
 
 
 # In the order of what usually helps most, which counts where figures do not tell.
@@ -241,12 +346,15 @@ LOADING_RULES: tuple[LoadingRule, ...] = (
     faster_collate,
     lighter_handover,
     fewer_workers,
+    slow_line,
     pack,
+    slow_step,
     more_workers,
     more_threads,
     smaller_pictures,
+    decoded_once,
     local_disk,
-    transform_on_device,
+    normalise_on_device,
     transforms_off_the_loop,
     deeper_prefetch,
     keep_workers,

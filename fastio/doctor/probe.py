@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -21,8 +22,10 @@ from weakref import finalize
 from torch.utils.data import dataloader
 
 from fastio.doctor.run_queue import RunQueue
+from fastio.doctor.transform_timers import TransformTimers, leave_transforms
+from fastio.doctor.wait_sampler import Wait, end_samplers, sampler_of_this_thread
 
-__all__ = ["CAN_WATCH", "BatchCost", "WorkerStart", "fetchers_write_to", "leave_transforms", "read_costs"]
+__all__ = ["CAN_WATCH", "BatchCost", "WorkerStart", "fetchers_write_to", "leave_process", "read_costs"]
 
 _BLOCK_BYTES = 512  # of ru_inblock
 # torch has no public name for the place where fetchers are made; it has been this one since 1.2.
@@ -36,7 +39,9 @@ class BatchCost:
     """
     One batch: ``loader`` that it is of, when it was begun (``perf_counter``), how long it took.
 
-    The rest is as in MakingFacts.
+    ``transform_input`` is the type that the dataset's transform got. ``steps_s`` are the seconds of each of its steps,
+    by name. ``waits`` are the places at which getting the
+    samples was seen waiting, and how often. The rest is as in MakingFacts.
     """
 
     loader: int
@@ -50,6 +55,9 @@ class BatchCost:
     transform_s: float | None
     read_bytes: int
     major_faults: int
+    transform_input: str | None = None
+    steps_s: tuple[tuple[str, float], ...] = ()
+    waits: tuple[tuple[Wait, int], ...] = ()
 
 
 _NAMES = tuple(each.name for each in fields(BatchCost))
@@ -94,8 +102,23 @@ def read_costs(folder: Path, loader: int) -> list[BatchCost]:
     for path in folder.glob(f"{loader}-*.jsonl"):
         for line in path.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
-                found.append(BatchCost(*json.loads(line)))
+                found.append(_cost(json.loads(line)))
     return sorted(found, key=lambda cost: cost.begun_s)
+
+
+def leave_process() -> None:
+    """Take away from this process what watching has put into it."""
+    leave_transforms()
+    end_samplers()
+
+
+def _cost(values: list[Any]) -> BatchCost:
+    *figures, steps, waits = values
+    return BatchCost(
+        *figures,
+        steps_s=tuple((name, seconds) for name, seconds in steps),
+        waits=tuple((Wait(*place), count) for place, count in waits),
+    )
 
 
 class _Maker:
@@ -122,22 +145,29 @@ class _Watch:
         finalize(self, os.close, self._out)
         self._queue = RunQueue()
         self._gathered: tuple[_Moment, int] | None = None  # when the samples were there, and how many
-        self._transform = _timed_transform(fetcher.dataset)
+        self._timers = TransformTimers(fetcher.dataset)
+        self._waits: Counter[Wait] = Counter()
         fetcher.fetch, fetcher.collate_fn = self.fetch, self.collate
 
     def collate(self, samples: Any) -> Any:
+        self._waits = sampler_of_this_thread().end()
         self._gathered = self._now(), len(samples) if isinstance(samples, (list, tuple)) else 1
         return self._collate(samples)
 
     def fetch(self, index: Any) -> Any:
         self._gathered = None
-        if self._transform is not None:
-            self._transform.seconds = 0.0
+        self._timers.reset()
+        sampler = sampler_of_this_thread()
         begun = self._now()
-        batch = self._fetch(index)
+        sampler.begin(_Watch.fetch.__code__)
+        try:
+            batch = self._fetch(index)
+        finally:
+            later = sampler.end()
         # Some fetcher of later torch may not collate: it has samples only.
         made = self._now()
         gathered, samples = self._gathered or (made, 1)
+        waits = later if self._gathered is None else self._waits
         cost = BatchCost(
             loader=self._loader,
             begun_s=begun.wall_s,
@@ -147,9 +177,12 @@ class _Watch:
             cpu_s=_work_s(gathered.process_s - begun.process_s, gathered.thread_s - begun.thread_s),
             queued_s=gathered.queued_s - begun.queued_s,
             collate_s=max(0.0, made.wall_s - gathered.wall_s - (made.queued_s - gathered.queued_s)),
-            transform_s=None if self._transform is None else self._transform.seconds,
+            transform_s=self._timers.seconds if self._timers else None,
             read_bytes=(gathered.blocks - begun.blocks) * _BLOCK_BYTES,
             major_faults=gathered.major_faults - begun.major_faults,
+            transform_input=self._timers.input,
+            steps_s=tuple(zip(self._timers.names, self._timers.steps_s, strict=True)),
+            waits=tuple(waits.items()),
         )
         os.write(self._out, (json.dumps([getattr(cost, name) for name in _NAMES]) + "\n").encode())
         return batch
@@ -181,65 +214,3 @@ def _work_s(process_s: float, thread_s: float) -> float:
     In the loop's own process torch's threads spin for a while after each step; in any, a native decoder has its own.
     """
     return thread_s if thread_s >= process_s / 2 else process_s
-
-
-@dataclass(slots=True)
-class _Timer:
-    """Sums up the CPU time in one transform, which waiting for a CPU does not lengthen."""
-
-    transform: Any
-    seconds: float = 0.0
-
-
-_timers: dict[int, _Timer] = {}  # by id of the transform
-_wrapped: list[tuple[Any, Any]] = []  # classes, and the __call__ of their own that they had, None: an inherited one
-
-
-def leave_transforms() -> None:
-    """Take the timers of transforms away from this process."""
-    for kind, own in _wrapped:
-        if own is None:
-            del kind.__call__
-        else:
-            kind.__call__ = own
-    _wrapped.clear()
-    _timers.clear()
-
-
-def _timed_transform(dataset: Any) -> _Timer | None:
-    """
-    A timer of the dataset's ``transform``, None where it has none, or a plain function, which cannot be watched.
-
-    Its class's ``__call__`` is wrapped in this process, for this one object: the dataset keeps what it had.
-    """
-    while not hasattr(dataset, "transform") and hasattr(dataset, "dataset"):  # a Subset
-        dataset = dataset.dataset
-    transform = getattr(dataset, "transform", None)
-    if transform is None or not callable(transform) or not _can_be_wrapped(type(transform)):
-        return None
-    return _timers.setdefault(id(transform), _Timer(transform))
-
-
-def _can_be_wrapped(kind: Any) -> bool:
-    """Let calls of objects of this class that have a timer be timed. False for functions and classes written in C."""
-    if any(kind is known for known, _ in _wrapped):
-        return True
-    original = kind.__call__
-
-    def call(self: Any, *arguments: Any, **named: Any) -> Any:
-        timer = _timers.get(id(self))
-        if timer is None:
-            return original(self, *arguments, **named)
-        begun = time.thread_time()
-        try:
-            return original(self, *arguments, **named)
-        finally:
-            timer.seconds += time.thread_time() - begun
-
-    own = vars(kind).get("__call__")
-    try:
-        kind.__call__ = call
-    except TypeError:
-        return False
-    _wrapped.append((kind, own))
-    return True

@@ -16,8 +16,11 @@ from fastio.doctor.facts import (
     MachineFacts,
     MakingFacts,
     ModelFacts,
+    ScriptFacts,
     StepFacts,
     TraceFacts,
+    TransformFacts,
+    WaitFacts,
     merged,
 )
 from fastio.doctor.gather import trace_facts
@@ -128,7 +131,15 @@ def _doctor(objects: Sequence[Any]) -> Facts:
     loader = said["loader"]
     if loader is not None:
         making = loader["making"]
-        loader = _built(LoaderFacts, {**loader, "making": None if making is None else _built(MakingFacts, making)})
+        script = loader.get("script")
+        loader = _built(
+            LoaderFacts,
+            {
+                **loader,
+                "making": None if making is None else _making(making),
+                "script": None if script is None else _script(script),
+            },
+        )
     return Facts(
         step=None if said["step"] is None else _built(StepFacts, said["step"]),
         trace=None if said["trace"] is None else _built(TraceFacts, said["trace"]),
@@ -139,6 +150,22 @@ def _doctor(objects: Sequence[Any]) -> Facts:
         disks=tuple(_built(DiskFacts, disk) for disk in said["disks"]),
         sources=tuple(said["sources"]),
         unknown=tuple(said["unknown"]),
+    )
+
+
+def _making(said: Mapping[str, Any]) -> MakingFacts:
+    """``transforms`` and ``waits`` are newer than the form."""
+    transforms = tuple(_built(TransformFacts, each) for each in said.get("transforms", ()))
+    waits = tuple(_built(WaitFacts, each) for each in said.get("waits", ()))
+    return _built(MakingFacts, {**said, "transforms": transforms, "waits": waits})
+
+
+def _script(said: Mapping[str, Any]) -> ScriptFacts:
+    arguments = said["arguments"]
+    pairs = None if arguments is None else tuple((name, text) for name, text in arguments)
+    recipe = None if said["recipe"] is None else tuple(said["recipe"])
+    return _built(
+        ScriptFacts, {**said, "arguments": pairs, "recipe": recipe, "unknown_steps": tuple(said["unknown_steps"])}
     )
 
 

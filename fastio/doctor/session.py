@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler import ProfilerAction, ProfilerActivity, profile
 
 from fastio.doctor.model import ModelWatch
 from fastio.doctor.surroundings import Surroundings
@@ -26,12 +26,13 @@ from fastio.measure.trace import StepBreakdown, read_trace
 
 __all__ = ["Plan", "Seen", "observe"]
 
-_LEAST_STEPS = 5  # timed, however long they take
+_FEW_STEPS = 5  # steps of the start count instead where fewer could be timed after them
 _STEPS_OF_RANKS = 30  # timed in each of several processes, which must all end at the same step
 _MOST_WARMUP = 32
-_WARMUP_PART = 0.2  # of the seconds that are timed, at least
-_SLOW_STEP_S = 2.0  # of steps above this, two are profiled
-_PATIENCE = 6  # times the seconds that are timed, without an optimizer of torch: then any loop will do
+# Parts of the seconds that a loop is looked at: warm-up takes so much at least and at most, profiling what is left.
+_WARMUP_PART = (0.2, 0.4)
+_TIMED_UNTIL = 0.8
+_LITTLE = 0.05  # steps that take no more are profiled in any case
 _NO_BATCHES = 20  # an optimizer's steps without a new batch: the loop has stopped asking the loader
 
 _Told = TypeVar("_Told")
@@ -39,7 +40,12 @@ _Told = TypeVar("_Told")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is looked at: steps for ``seconds``, after a few to warm up, then ``profiled`` steps."""
+    """
+    How much is looked at: ``seconds`` from the end of the loop's first step on, and the step that is under way then.
+
+    They are for a few steps to warm up, then steps that are timed, then ``profiled`` steps, fewer where time is short.
+    Of several ranks, which must all end at the same step, steps are counted instead.
+    """
 
     seconds: float = 10.0
     profiled: int = 5
@@ -111,8 +117,10 @@ class _Session:
         self.seen = Seen(Watcher(self, folder), ModelWatch(), folder)
         self._phase: Literal["warming", "timing", "profiling", "over"] = "warming"
         self._steps = 0  # of this phase
-        self._warm_from = 0.0
-        self._first_step_s = 0.0  # when any loader's first step ended
+        self._timed = 0  # steps
+        self._loop_from: dict[int, float] = {}  # by the loader's number: when its first step ended
+        self._begun = 0.0  # when the first step of the loop to look at ended
+        self._guess: tuple[LoaderWatch, int] | None = None  # that loop and its epoch, before an optimizer has worked
         self._first: Any = None  # optimizer
         self._without_batch = 0
         self._marks = (0.0, 0.0)
@@ -131,39 +139,62 @@ class _Session:
         self._without_batch += 1
         if current is not None and self._without_batch <= _NO_BATCHES:
             current.is_training = True
+            if self._guess not in (None, (current, current.epochs)):
+                self._begin_anew()
+            self._guess = None
         elif seen.watch is None:
             self._step_ended()
 
     def step_ended(self, watch: LoaderWatch) -> None:
         """A step of some loader's loop; the first one with training in it is the one to look at."""
         self._without_batch = 0
-        if self.seen.watch is None and self._phase == "warming" and (watch.is_training or self._is_patience_over()):
-            self.seen.watch, self._steps = watch, 0
+        begun = self._loop_from.setdefault(watch.number, time.perf_counter())
+        if self.seen.watch is None and self._phase == "warming" and (watch.is_training or self._is_guessed(begun)):
+            self.seen.watch, self._steps, self._begun = watch, 0, begun
+            self._guess = None if watch.is_training else (watch, watch.epochs)
         if watch is self.seen.watch:
             self._step_ended()
 
-    def _is_patience_over(self) -> bool:
-        """An optimizer that is not torch's tells nobody of its steps. Ranks must all end at one step: not by time."""
-        now = time.perf_counter()
-        self._first_step_s = self._first_step_s or now
-        waited_s = now - self._first_step_s
-        return not (self.seen.optimizer_steps or self._are_ranks()) and waited_s > _PATIENCE * self._plan.seconds
+    def _is_guessed(self, begun: float) -> bool:
+        """
+        Whether a loop is looked at in which no optimizer works: one that is not torch's tells nobody of its steps.
+
+        Ranks must all end at one step: not by time.
+        """
+        is_time = time.perf_counter() - begun >= _WARMUP_PART[0] * self._plan.seconds
+        return is_time and not (self.seen.optimizer_steps or self._are_ranks())
+
+    def _begin_anew(self) -> None:
+        """It was a pass over data before the training, which begins now."""
+        self._end_timing()
+        self._stop_profiler()
+        seen, self._phase, self._warm = self.seen, "warming", None
+        seen.watch = seen.summary = seen.timeline = seen.window = seen.surroundings = seen.trace = None
+        seen.is_warm = False
+        self._loop_from.clear()
 
     def _step_ended(self) -> None:
         self._steps += 1
+        self._begun = self._begun or time.perf_counter()
         if self._phase == "warming":
-            if self._steps == 1:
-                self._warm_from = time.perf_counter()
-            if self._steps >= self._warmup() and self._is_warm():
+            if self._is_warm():
                 self._begin_timing()
+                if not self._are_ranks() and self._spent >= 1:
+                    self._end_timing()
+                    raise _Enough
         elif self._phase == "timing" and self._is_timed():
             self._end_timing()
             self._begin_profiling()
         elif self._phase == "profiling":
             with without_kineto_lines():
                 self._profiler.step()
-            if self._steps >= self._profiled() + 1:
+            if self.seen.trace is not None:
                 raise _Enough
+
+    @property
+    def _spent(self) -> float:
+        """The part of the seconds that is over."""
+        return (time.perf_counter() - self._begun) / self._plan.seconds
 
     def _warmup(self) -> int:
         """Steps until what was made ahead of the first ones is used up."""
@@ -175,7 +206,11 @@ class _Session:
 
     def _is_warm(self) -> bool:
         """What compiles kernels, or tries them, is slow for longer than the first step."""
-        return self._are_ranks() or time.perf_counter() - self._warm_from >= _WARMUP_PART * self._plan.seconds
+        is_used_up = self._steps >= self._warmup()
+        if self._are_ranks():
+            return is_used_up
+        least, most = _WARMUP_PART
+        return self._spent >= (least if is_used_up else most)
 
     def _are_ranks(self) -> bool:
         """Several processes train together, and must all end at the same step."""
@@ -183,18 +218,27 @@ class _Session:
         return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
     def _is_timed(self) -> bool:
-        assert self.seen.window is not None
         if self._are_ranks():
             return self._steps >= _STEPS_OF_RANKS
-        return self._steps >= _LEAST_STEPS and time.perf_counter() - self.seen.window[0] >= self._plan.seconds
+        return self._spent >= (_TIMED_UNTIL if self._plan.profiled else 1.0)
 
-    def _profiled(self) -> int:
-        """Steps to profile, after one that is thrown away."""
+    def _step_s(self) -> float:
+        """How long a timed step took."""
         assert self.seen.window is not None
         begun, ended = self.seen.window
-        steps = _LEAST_STEPS if self.seen.summary is None else max(1, self.seen.summary.steps)
-        is_slow = not self._are_ranks() and (ended - begun) / steps > _SLOW_STEP_S
-        return min(self._plan.profiled, 2) if is_slow else self._plan.profiled
+        return (ended - begun) / max(1, self._timed)
+
+    def _is_time_for(self, steps: int) -> bool:
+        """Whether so many more steps would end in time."""
+        left_s = max(1 - self._spent, _LITTLE) * self._plan.seconds
+        return self._are_ranks() or steps * self._step_s() <= left_s
+
+    def _scheduled(self, step: int) -> ProfilerAction:
+        """What the profiler does with this step: the first one is thrown away, the last one ends the recording."""
+        if step == 0:
+            return ProfilerAction.WARMUP
+        is_last = step >= self._plan.profiled or not self._is_time_for(2)
+        return ProfilerAction.RECORD_AND_SAVE if is_last else ProfilerAction.RECORD
 
     def _begin_timing(self) -> None:
         self._phase, self._steps = "timing", 0
@@ -210,17 +254,13 @@ class _Session:
         seen.window = now, now
 
     def _end_timing(self) -> None:
-        self._phase = "over"
+        self._phase, self._timed = "over", self._steps
         seen, watch = self.seen, self.seen.watch
         if seen.window is not None:
             seen.window, seen.is_warm = (seen.window[0], time.perf_counter()), True
         if watch is not None:
             seen.summary, seen.timeline = watch.timer.summary(), watch.timer.timeline()
-            if (
-                self._warm is not None
-                and seen.summary.steps < self._warm[0].steps
-                and seen.summary.steps < _LEAST_STEPS
-            ):
+            if self._warm is not None and seen.summary.steps < self._warm[0].steps and seen.summary.steps < _FEW_STEPS:
                 (seen.summary, seen.timeline), seen.is_warm = self._warm, False
             seen.waited_s = watch.waited_s - watch.queued_s - self._marks[0]
             seen.own_cpu_s = watch.own_cpu_s - self._marks[1]
@@ -228,7 +268,7 @@ class _Session:
             seen.surroundings.__exit__(None, None, None)
 
     def _begin_profiling(self) -> None:
-        if self._plan.profiled == 0:
+        if self._plan.profiled == 0 or not self._is_time_for(2):
             raise _Enough
         self._phase, self._steps = "profiling", 0
         activities = [ProfilerActivity.CPU]
@@ -236,7 +276,7 @@ class _Session:
             activities.append(ProfilerActivity.CUDA)
         self._profiler = profile(
             activities=activities,
-            schedule=schedule(wait=0, warmup=1, active=self._profiled(), repeat=1),
+            schedule=self._scheduled,
             on_trace_ready=self._write,
         )
         with without_kineto_lines():
@@ -257,9 +297,13 @@ class _Session:
         if self._phase in ("warming", "timing"):
             self._end_timing()
         self._phase = "over"
-        if self._profiler is not None:
-            with without_kineto_lines(), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a profiler that is stopped before its first step says so
-                self._profiler.stop()
-            self._profiler = None
+        self._stop_profiler()
         return seen
+
+    def _stop_profiler(self) -> None:
+        if self._profiler is None:
+            return
+        with without_kineto_lines(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a profiler that is stopped before its first step says so
+            self._profiler.stop()
+        self._profiler = None

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -14,8 +15,9 @@ from weakref import WeakKeyDictionary
 from torch.profiler import record_function
 from torch.utils.data import DataLoader, dataloader
 
-from fastio.doctor.probe import WorkerStart, fetchers_write_to, leave_transforms
+from fastio.doctor.probe import WorkerStart, fetchers_write_to, leave_process
 from fastio.doctor.run_queue import RunQueue
+from fastio.doctor.script import Form, batch_form, bound_arguments, names_at_loop
 from fastio.loader import FastLoader
 from fastio.measure.batch import next_batch, sample_count, size_bytes
 from fastio.measure.step_timer import StepTimer
@@ -36,7 +38,9 @@ class LoaderWatch:
 
     ``is_training``: an optimizer has worked in one of its steps. ``waited_s`` are all waits so far; of these the
     loop's own thread worked for ``own_cpu_s`` and waited for a CPU for ``queued_s``. ``batch_bytes`` is the size of its
-    first batch. ``inner`` is the DataLoader that this one takes its batches from.
+    first batch, ``form`` its types and shapes. ``epochs`` have begun. ``names`` are those of the loader and its parts
+    in the user's code, ``arguments`` those of a FastLoader's call. ``inner`` is the DataLoader that this one takes its
+    batches from.
     """
 
     loader: Any
@@ -49,6 +53,10 @@ class LoaderWatch:
     batch_bytes: int | None = None
     inner: LoaderWatch | None = None
     is_in_step: bool = False
+    epochs: int = 0
+    names: dict[str, str] | None = None
+    form: Form | None = None
+    arguments: dict[str, Any] | None = None
 
 
 class Listener(Protocol):
@@ -71,6 +79,7 @@ class Watcher:
         self._listener = listener
         self._folder = folder
         self._known: WeakKeyDictionary[Any, LoaderWatch] = WeakKeyDictionary()
+        self._arguments: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
         self._of_iterator: WeakKeyDictionary[Any, LoaderWatch] = WeakKeyDictionary()
         self._waiting: LoaderWatch | None = None  # for a batch of this one
         self._beginning: Any = None  # a DataLoader that makes its iterator
@@ -79,11 +88,12 @@ class Watcher:
         self._patches = ExitStack()
 
     def __enter__(self) -> Watcher:
-        self._patches.callback(leave_transforms)
+        self._patches.callback(leave_process)
         self._watch_kinds()
         self._replace(_ITERATOR, "__next__", self._advanced)
         for kind in (FastLoader, DevicePrefetcher):
             self._replace(kind, "__iter__", self._wrapped)
+        self._replace(FastLoader, "__init__", self._called)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -126,6 +136,8 @@ class Watcher:
             if self._beginning is loader:
                 return original(loader)
             watch = self.watch(loader)
+            if watch.names is None:
+                watch.names = names_at_loop(loader)
             is_outermost = self._is_outermost(watch)
             if is_outermost:
                 self.begin(watch)
@@ -168,9 +180,21 @@ class Watcher:
 
         def iterate(loader: Any) -> Iterator[Any]:
             watch = self.watch(loader)
+            if watch.names is None:
+                watch.names = names_at_loop(loader)
             return _Advanced(self, watch, original(loader)) if self._is_outermost(watch) else original(loader)
 
         return iterate
+
+    def _called(self, original: Callable[..., None]) -> Callable[..., None]:
+        """__init__ of FastLoader: what it was called with is what a line to paste repeats."""
+
+        @wraps(original)
+        def initialize(loader: Any, *arguments: Any, **named: Any) -> None:
+            original(loader, *arguments, **named)
+            self._arguments[loader] = bound_arguments(original, (loader, *arguments), named)
+
+        return initialize
 
     def _is_outermost(self, watch: LoaderWatch) -> bool:
         """Whether the loop itself takes batches from this one, not another loader does for it."""
@@ -181,13 +205,14 @@ class Watcher:
     def watch(self, loader: Any) -> LoaderWatch:
         """The one of this loader."""
         if loader not in self._known:
-            self._known[loader] = LoaderWatch(loader, len(self.watches))
+            self._known[loader] = LoaderWatch(loader, len(self.watches), arguments=self._arguments.get(loader))
             self.watches.append(self._known[loader])
         return self._known[loader]
 
     def begin(self, watch: LoaderWatch) -> None:
         """An epoch of this loader begins."""
         watch.is_in_step = False
+        watch.epochs += 1
         watch.timer.begin()
 
     def advance(self, watch: LoaderWatch, following: Callable[[], Any]) -> Any:
@@ -207,7 +232,7 @@ class Watcher:
             watch.queued_s += self._queue.waited_s - begun_queue
         watch.timer.loaded(sample_count(batch))
         if watch.batch_bytes is None:
-            watch.batch_bytes = size_bytes(batch)
+            watch.batch_bytes, watch.form = size_bytes(batch), batch_form(batch)
         watch.is_in_step, self.current = True, watch
         return batch
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["DiskKind", "disk_kind", "kind_in_words", "kind_of_device", "mounted_from"]
+__all__ = ["DiskKind", "disk_kind", "file_system", "kind_in_words", "kind_of_device", "mounted_from"]
 
 _DEVICES = Path("/sys/dev/block")
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -54,13 +54,26 @@ def disk_kind(path: str | Path) -> DiskKind | None:
 
 def mounted_from(place: Path, mounts: str) -> str:
     """What the file system over ``place`` was mounted from, by the text of a ``mountinfo``; the last one counts."""
-    longest, source = -1, ""
+    return _mount(place, mounts)[1]
+
+
+def file_system(path: str | Path) -> str | None:
+    """The type of the file system that ``path`` lies on ("ext4", "tmpfs"), with its links; None where nobody tells."""
+    try:
+        return _mount(Path(path).resolve(), _MOUNTS.read_text())[0] or None
+    except OSError:
+        return None
+
+
+def _mount(place: Path, mounts: str) -> tuple[str, str]:
+    """The type of the file system over ``place``, and what it was mounted from."""
+    longest, kind, source = -1, "", ""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         mounted = Path(before.split(" ")[4].replace("\\040", " "))
         if place.is_relative_to(mounted) and len(mounted.parts) >= longest:
-            longest, source = len(mounted.parts), after.split(" ")[1]
-    return source
+            longest, (kind, source) = len(mounted.parts), after.split(" ")[:2]
+    return kind, source
 
 
 def kind_of_device(number: int, devices: Path) -> DiskKind | None:

@@ -20,6 +20,7 @@ from fastio.errors import FastioError
 
 __all__ = [
     "is_function_name",
+    "is_users_code",
     "load_function",
     "run_script",
     "said_by",
@@ -34,6 +35,8 @@ _LIBRARIES = tuple(
     {f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     | {f"{Path(sysconfig.get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
+
+_INSTALLED = ("/site-packages/", "/dist-packages/")  # of another environment too, on PYTHONPATH or in a .pth file
 
 
 def is_function_name(text: str) -> bool:
@@ -119,15 +122,22 @@ def user_traceback(error: BaseException) -> str | None:
     DataLoader's worker the error brings its traceback as text, which is given as it is.
     """
     frames = error.__traceback__
-    while frames is not None and not _is_users(
+    while frames is not None and not is_users_code(
         frames.tb_frame.f_code.co_filename, str(frames.tb_frame.f_globals.get("__name__"))
     ):
         frames = frames.tb_next
     if frames is None and _WORKERS in str(error):
         return f"{error}\n"
-    if frames is None and not (isinstance(error, SyntaxError) and _is_users(error.filename or "<string>", "")):
+    if frames is None and not (isinstance(error, SyntaxError) and is_users_code(error.filename or "<string>", "")):
         return None
     return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def is_users_code(file: str, module: str) -> bool:
+    """Whether code of this file and module is neither this package's, nor Python's library, nor an installed one."""
+    ours = module.partition(".")[0] == __name__.partition(".")[0]
+    is_installed = file.startswith(_LIBRARIES) or any(folder in file for folder in _INSTALLED)
+    return not ours and not file.startswith("<") and not is_installed
 
 
 def said_by(error: BaseException) -> str:
@@ -163,11 +173,6 @@ def _can_be_found(name: str) -> bool:
         if exc.name is not None and f"{name}.".startswith(f"{exc.name}."):
             return False
         raise
-
-
-def _is_users(file: str, module: str) -> bool:
-    ours = module.partition(".")[0] == __name__.partition(".")[0]
-    return not ours and not file.startswith("<") and not file.startswith(_LIBRARIES)
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:

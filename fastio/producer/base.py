@@ -25,7 +25,7 @@ class Means:
     threads: int
     depth: int
     on_error: OnError
-    verify: bool | Literal["auto"]
+    verify: bool
     pin_memory: bool
 
 

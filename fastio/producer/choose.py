@@ -18,7 +18,7 @@ from fastio.producer.tokens import TokenProducer
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.samplers.pack import PackSampler
-from fastio.schema import IMAGE, RAW
+from fastio.schema import RAW
 from fastio.text_collate import PackCollate, PadCollate, TokenCollate
 from fastio.transforms.fused import Fused
 
@@ -130,18 +130,22 @@ def producer_of(
             )
         decoder = decoder_on(decodes_on, threads=means.threads)
         return DeviceDecodeProducer(dataset, decoder, decodes_on, fused=fused, is_planar=is_planar, means=means)
-    threads, on_error, pin_memory = means.threads, means.on_error, means.pin_memory
+    threads, on_error, pin_memory, verify = means.threads, means.on_error, means.pin_memory, means.verify
     if collate is not None and is_own:
-        verify = means.verify is True
         return TokenProducer(dataset, collate, threads=threads, verify=verify, on_error=on_error, pin_memory=pin_memory)
     if not is_own or not dataset.reader.has_rows:
+        if verify != dataset.verify:
+            raise ValueError(
+                f"{dataset.store.path}: verify={verify} does not reach samples that the dataset makes itself; pass it "
+                f"there: FastDataset(..., verify={verify})"
+            )
         return PlainProducer(dataset, collate, threads=threads, on_error=on_error, pin_memory=pin_memory)
     return NativeProducer(
         dataset,
         threads=threads,
         depth=means.depth,
         on_error=on_error,
-        verify=dataset.reader.field.codec == IMAGE if means.verify == "auto" else means.verify,
+        verify=verify,
         pin_memory=pin_memory,
         fused=fused,
         is_planar=is_planar,

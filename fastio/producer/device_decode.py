@@ -74,7 +74,7 @@ class DeviceDecodeProducer:
         self._dataset, self._reader = dataset, dataset.reader
         self._decoder, self._device = decoder, device
         self._on_error = means.on_error
-        self._verify = means.verify is not False
+        self._verify = means.verify
         self._fused = fused
         self._is_planar = is_planar
         self._pid = os.getpid()

@@ -152,9 +152,11 @@ class NativeProducer:
         if len(batches) == 0:
             return
         step = self._chunk_batches(batches)
-        ahead = self._read_ahead(batches.part(0, step))
+        is_read = batches.windows is not None  # by the loader, whole windows at once
+        batches = replace(batches, windows=None)
+        ahead = self._read_ahead(batches.part(0, step), is_read=is_read)
         for first in range(0, len(batches), step):
-            now, ahead = ahead, self._read_ahead(batches.part(first + step, first + 2 * step))
+            now, ahead = ahead, self._read_ahead(batches.part(first + step, first + 2 * step), is_read=is_read)
             chunk = self._look_up(now, epoch)
             for part in chunk.batches.slices():
                 yield _NativeBatch(self, chunk, part)
@@ -165,15 +167,15 @@ class NativeProducer:
         sizes = self._reader.store.spans(self._reader.field.name, some.indices).sizes
         return int(max(1, READ_AHEAD_BYTES * len(some) // max(1, int(sizes.sum()))))
 
-    def _read_ahead(self, batches: Batches) -> _Ahead:
-        """Where these samples lie; somebody begins to read them."""
+    def _read_ahead(self, batches: Batches, *, is_read: bool) -> _Ahead:
+        """Where these samples lie; somebody begins to read them, unless the page cache has them (``is_read``)."""
         self._restart_after_fork()
         reader, files = self._reader, self._dataset.files
         spans = reader.store.spans(reader.field.name, batches.indices)
         if files is not None:
             fetched = files.fetch(spans, pool=self._disk, ring=self._staging)
             return _Ahead(batches, spans, fetched, self._pid)
-        if len(spans):
+        if len(spans) and not is_read:
             self._advice = _native.read_ahead(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._disk)
         return _Ahead(batches, spans, None, self._pid)
 
@@ -182,7 +184,9 @@ class NativeProducer:
         self._restart_after_fork()
         fetched = ahead.fetched
         if fetched is not None and ahead.pid != self._pid:
-            fetched = self._read_ahead(ahead.batches).fetched  # a forked child has none of its parent's threads
+            fetched = self._read_ahead(
+                ahead.batches, is_read=True
+            ).fetched  # a forked child has none of its parent's threads
         if fetched is None:
             return self._described(ahead.batches, ahead.spans, epoch)
         spans, unread = fetched.wait()

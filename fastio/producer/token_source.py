@@ -83,13 +83,13 @@ class TokenSource:
         """Memory of ids as stored."""
         return self._staging.allocated_bytes
 
-    def look_up(self, batches: Batches) -> Coming:
-        """Begin to read these samples."""
+    def look_up(self, batches: Batches, *, is_read: bool) -> Coming:
+        """Begin to read these samples; ``is_read``: the page cache has them, or somebody else sees to that."""
         spans = self._store.spans(self._field, batches.indices, checksums=self._checksums)
         fetched = None
         if self._files is not None:
             fetched = self._files.fetch(spans, pool=self._pool, ring=self._staging)
-        elif not self._is_whole:
+        elif not self._is_whole and not is_read:
             self._jobs = [self._ask(spans)]  # what the look-up before still waits for is dropped
         return Coming(batches, spans, fetched, os.getpid())
 

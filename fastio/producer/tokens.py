@@ -87,9 +87,11 @@ class TokenProducer:
         if len(batches) == 0:
             return
         step = self._chunk_batches(batches)
-        chunk, coming = None, self.look_up(batches.part(0, step))
+        is_read = batches.windows is not None  # by the loader, whole windows at once
+        batches = replace(batches, windows=None)
+        chunk, coming = None, self.look_up(batches.part(0, step), is_read=is_read)
         for first in range(step, len(batches) + step, step):
-            ahead, coming = coming, self.look_up(batches.part(first, first + step))
+            ahead, coming = coming, self.look_up(batches.part(first, first + step), is_read=is_read)
             before, chunk = chunk, _Chunk(self, ahead)
             if before is not None:
                 yield from before.batches()
@@ -102,11 +104,11 @@ class TokenProducer:
         size = CHUNK_BYTES if self._dataset.files is None else _PREAD_CHUNK_BYTES
         return int(max(1, size // (_slot_bytes(self._collate) * tokens + 1)))
 
-    def look_up(self, batches: Batches) -> Coming:
+    def look_up(self, batches: Batches, *, is_read: bool = False) -> Coming:
         """Begin to read these samples; a forked child gets threads and memory of its own first."""
         if self._pid != os.getpid():
             self._start()
-        return self._source.look_up(batches)
+        return self._source.look_up(batches, is_read=is_read)
 
     def fill(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool) -> _Filling:
         """Start to fill the buffer of some batches; ValueError where one does not fit its collate."""

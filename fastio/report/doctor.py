@@ -61,7 +61,8 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
     for place, step in enumerate(steps, 1):
         yield Heading(f"{place}. {step['title']} ({gain(step['gain'], is_bound=step['is_bound'])})")
         yield Prose(step["reason"])
-        yield Code(step["code"])
+        if step["code"]:
+            yield Code(step["code"])
 
 
 def _evidence(evidence: Sequence[Mapping[str, Any]]) -> Iterator[Section]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastio.report.page import Bar, Bars, Code, Mark, Page, Part, Pictures, Prose, Section, Table
-from fastio.samplers.mixing import WELL_MIXED
 from fastio.units import number, size
 
 __all__ = ["store_page"]
@@ -20,9 +19,8 @@ def store_page(said: Mapping[str, Any], pictures: Pictures | None) -> Page:
     sections += [Section(f"Field {name}", _field(field)) for name, field in said["fields"].items()]
     if said["classes"]:
         sections.append(Section("Classes", _classes(said["classes"])))
-    mixing = said["class_mixing"]
-    if mixing is not None:
-        sections.append(Section("Shuffling", _mixing(mixing)))
+    if said["shuffle"] is not None:
+        sections.append(Section("Shuffling", _shuffling(said["shuffle"])))
     sections.append(Section("Where it comes from", _origin(said)))
     if said["read_without_fastio"]:
         sections.append(Section("Reading it without fastio", [Code(said["read_without_fastio"].rstrip())]))
@@ -89,18 +87,16 @@ def _class(said: Mapping[str, Any]) -> str:
     return str(said["name"] or f"label {said['label']}")
 
 
-def _mixing(mixing: float) -> list[Part]:
+def _shuffling(said: Mapping[str, Any]) -> list[Part]:
+    text = Prose(f"{said['text']}.")
+    if said["mixing"] is None:
+        return [text]
     bars = Bars(
         "Distinct classes in a batch of 256, as a part of those that a full shuffle has:",
-        [Bar("shuffle=True", mixing, f"{mixing:.2f}", "training")],
+        [Bar("shuffle=True", said["mixing"], f"{said['mixing']:.2f}", "training")],
         Mark(1.0, "full shuffle"),
     )
-    advice = (
-        "Well mixed: shuffle=True is as good as a full shuffle here."
-        if mixing >= WELL_MIXED
-        else "Badly mixed: pack with --shuffle SEED, or read with shuffle='full'."
-    )
-    return [bars, Prose(advice)]
+    return [bars, text]
 
 
 def _origin(said: Mapping[str, Any]) -> list[Part]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.samplers.order import Division, Shuffle, epoch_order
+from fastio.metrics import ShuffleReport
+from fastio.samplers.choice import Choice, choose, report
+from fastio.samplers.lanes import LaneOrder
+from fastio.samplers.order import Division, Shuffle, block_order, full_order
+from fastio.samplers.page_cache import PageCache, page_cache
+from fastio.samplers.windows import Windows
 
 __all__ = ["BatchSampler", "Batches", "OrderSampler", "even_cuts"]
 
@@ -20,15 +27,17 @@ class Batches:
     Batch k consists of the samples ``indices[cuts[k]:cuts[k + 1]]``.
 
     ``indices`` is int64, ``cuts`` int64 with one entry more than there are batches; it begins with 0 and ascends.
-    Over all ranks, ``repeated`` samples come once more in the epoch, and ``dropped`` do not come. ``random_ids``, one
-    an index, tell the repetitions of a sample that is drawn several times apart (see ``repeats``); None: each sample
-    is its index.
+    Over all ranks, ``repeated`` samples come once more in the epoch, and ``dropped`` do not come. ``windows`` says what
+    to read ahead where samples come from many places at once; None: the samples themselves. ``random_ids``, one an
+    index, tell the repetitions of a sample that is drawn several times apart (see ``repeats``); None: each sample is
+    its index.
     """
 
     indices: NDArray[np.int64]
     cuts: NDArray[np.int64]
     repeated: int = 0
     dropped: int = 0
+    windows: Windows | None = None
     random_ids: NDArray[np.int64] | None = None
 
     @property
@@ -45,8 +54,9 @@ class Batches:
         if len(cuts) == 0:
             return Batches(self.indices[:0], np.zeros(1, np.int64))
         part = slice(cuts[0], cuts[-1])
+        windows = None if self.windows is None else self.windows.after(int(cuts[0]))
         ids = None if self.random_ids is None else self.random_ids[part]
-        return Batches(self.indices[part], cuts - cuts[0], random_ids=ids)
+        return Batches(self.indices[part], cuts - cuts[0], windows=windows, random_ids=ids)
 
     def slices(self) -> Iterator[slice]:
         """The place of each batch in ``indices``."""
@@ -81,7 +91,13 @@ class BatchSampler(Protocol):
 
 
 class OrderSampler:
-    """Batches of equal size from the order of an epoch, see ``order``; ``sizes`` gives the bytes of all samples."""
+    """
+    Batches of equal size from the order of an epoch.
+
+    With ``shuffle=True``, ``sizes`` (bytes, ``(n,)``, stored order) and ``labels`` (``(n, ...)`` or None) of all
+    samples decide what order that is, and ``memory``, how many bytes stay in memory: see ``choice``. Sizes and labels
+    are asked for once, when the first epoch is planned or the configuration is asked for.
+    """
 
     def __init__(
         self,
@@ -91,6 +107,8 @@ class OrderSampler:
         shuffle: Shuffle,
         seed: int,
         sizes: Callable[[], NDArray[np.int64]],
+        labels: Callable[[], NDArray[Any] | None] = lambda: None,
+        memory: Callable[[], PageCache] | None = None,
     ) -> None:
         self.division = division
         self.rank = rank
@@ -98,24 +116,86 @@ class OrderSampler:
         self.shuffle = shuffle
         self.seed = seed
         self._measure = sizes
+        self._labels = labels
+        self._memory = memory or partial(page_cache, division.world_size)
         self._sizes: NDArray[np.int64] | None = None
+        self._choice: Choice | None = None
+        self._held = self._memory() if shuffle is not False else PageCache(0)
+        self._report: ShuffleReport | None = None
 
     def count(self, epoch: int) -> int:
         """Batches of one rank in an epoch."""
         return self.division.batches
 
     def plan(self, epoch: int) -> Batches:
-        """This rank's batches of an epoch; the sizes are looked up once."""
-        if self._sizes is None:
-            every = np.arange(self.division.count, dtype=np.int64)
-            self._sizes = self._measure() if self.shuffle is True else every
-        order = epoch_order(self._sizes, shuffle=self.shuffle, seed=self.seed, epoch=epoch)
+        """This rank's batches of an epoch."""
         division = self.division
         cuts = even_cuts(division.samples, division.batch_size)
-        return Batches(division.share(order, self.rank), cuts, division.repeated, division.dropped)
+        choice = self._chosen() if self.shuffle is True else None
+        if choice is not None and choice.lanes is not None:
+            lanes = LaneOrder(choice.lanes, division.count, seed=self.seed, epoch=epoch)
+            share = lanes.share(division, self.rank)
+            indices, windows = lanes.order[share], lanes.windows(share)
+            return Batches(indices, cuts, division.repeated, division.dropped, windows)
+        indices = division.share(self._order(choice, epoch), self.rank)
+        return Batches(indices, cuts, division.repeated, division.dropped)
+
+    def _order(self, choice: Choice | None, epoch: int) -> NDArray[np.int64]:
+        """All samples of an epoch, where they do not come in lanes."""
+        if choice is not None and choice.kind == "blocks":
+            return block_order(self._bytes(), seed=self.seed, epoch=epoch)
+        if self.shuffle is False:
+            return np.arange(self.division.count, dtype=np.int64)
+        return full_order(self.division.count, seed=self.seed, epoch=epoch)
+
+    def _chosen(self) -> Choice:
+        """What ``shuffle=True`` is; the memory is asked for again as long as ranks could not agree on it."""
+        if self._choice is None or not self._held.is_final:
+            held = self._memory()
+            if self._choice is None or held.nbytes != self._held.nbytes:
+                self._report = None
+                self._choice = choose(self._bytes(), self._labels, self.division, seed=self.seed, memory=held.nbytes)
+            self._held = held
+        return self._choice
+
+    @property
+    def is_held(self) -> bool:
+        """Whether samples come in random order from a store that stays in memory: it may be read from end to end."""
+        if self.shuffle is False or (self.shuffle is True and self._chosen().kind != "full"):
+            return False
+        return self._is_on_one_machine() and 0 < int(self._bytes().sum()) <= self._held.nbytes
+
+    def _is_on_one_machine(self) -> bool:
+        """Whether all ranks share the page cache, as far as torchrun says so."""
+        return str(self.world_size) in ("1", os.environ.get("LOCAL_WORLD_SIZE"))
+
+    def settle(self) -> None:
+        """Ask for sizes and labels now if they are still needed: the store is about to be closed."""
+        if self.shuffle is True:
+            self._bytes()
+            self._chosen()
+
+    def _bytes(self) -> NDArray[np.int64]:
+        if self._sizes is None:
+            self._sizes = self._measure()
+        return self._sizes
+
+    def adopt(self, order: object) -> None:
+        """Take the order of a state (its ``configuration()["order"]``) from now on; ValueError where it is none."""
+        self._choice, self._report = Choice.from_json(order, samples=self.division.count), None
+        self._held = PageCache(self._held.nbytes)
+
+    def report(self) -> ShuffleReport | None:
+        """What ``shuffle=True`` is and what it costs; None for another order."""
+        if self.shuffle is not True:
+            return None
+        choice = self._chosen()
+        if self._report is None:
+            self._report = report(choice, self._bytes(), self.division, seed=self.seed, memory=self._held.nbytes)
+        return self._report
 
     def configuration(self) -> dict[str, Any]:
-        """What names the order and how it is divided."""
+        """What names the order and how it is divided; ``order`` is what was chosen for ``shuffle=True``."""
         return {
             "samples": self.division.count,
             "batch_size": self.division.batch_size,
@@ -124,6 +204,7 @@ class OrderSampler:
             "world_size": self.world_size,
             "uneven": self.division.uneven,
             "drop_last": self.division.drop_last,
+            **({"order": self._chosen().to_json()} if self.shuffle is True else {}),
         }
 
 

@@ -68,7 +68,7 @@ class DrawnSampler:
         cuts = even_cuts(len(mine), self._batch_size)
         if counts is None:
             return Batches(mine, cuts, division.repeated, division.dropped)
-        return Batches(split_ids(mine)[0], cuts, division.repeated, division.dropped, mine)
+        return Batches(split_ids(mine)[0], cuts, division.repeated, division.dropped, random_ids=mine)
 
     def configuration(self) -> dict[str, Any]:
         """What names the order and how it is divided."""

@@ -169,7 +169,7 @@ class ForeignBatchSampler:
         chosen = np.repeat(ends[mine] - cuts[:-1], sizes) + np.arange(cuts[-1])
         ids = None if counts is None else random_ids(order, counts)[chosen]
         repeated, dropped = self._uneven_samples(np.diff(ends), division)
-        return Batches(order[chosen], cuts, repeated, dropped, ids)
+        return Batches(order[chosen], cuts, repeated, dropped, random_ids=ids)
 
     def _lists(self, epoch: int) -> list[list[Any]]:
         """The batches of all ranks; TypeError for what is no batch, ValueError for an empty one or another number."""

@@ -38,7 +38,8 @@ class MappedSampler:
         planned = self.positions.plan(epoch)
         indices = self._table[planned.indices]
         ids = self._random_ids(planned, indices)
-        return Batches(indices, planned.cuts, planned.repeated, planned.dropped, ids)
+        windows = None if planned.windows is None else planned.windows.of(self._table)
+        return Batches(indices, planned.cuts, planned.repeated, planned.dropped, windows, ids)
 
     def _random_ids(self, planned: Batches, indices: NDArray[np.int64]) -> NDArray[np.int64] | None:
         if self._repetitions is None and planned.random_ids is None:

@@ -1,84 +1,92 @@
-"""How well the loader's block shuffle mixes the classes of a store, beside a full shuffle."""
+"""How well an order mixes the classes of a store, beside a full shuffle: in its batches, and over the epoch."""
 
 from __future__ import annotations
 
-import logging
-from math import exp, lgamma
+from dataclasses import dataclass
+from math import exp, lgamma, sqrt
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.samplers.batches import Batches
-from fastio.samplers.order import epoch_order
+__all__ = ["WELL_MIXED", "Classes", "batch_mixing"]
 
-__all__ = ["WELL_MIXED", "batch_mixing", "class_mixing", "warn_if_sorted"]
-
-log = logging.getLogger(__name__)
-
-WELL_MIXED = 0.9  # below it, a store should be shuffled when it is packed
-_BATCHES_LOOKED_AT = 64  # a few milliseconds for a million samples
+WELL_MIXED = 0.9  # of the distinct classes that a batch of a full shuffle has
+_MOST_DRIFT = 0.02  # of a class's share, on top of what chance alone makes of it
+_CHANCE = 4  # standard deviations
+_STRETCHES = 16  # of an epoch
+_QUANTILES = 64  # what numbers that are no classes are cut into
 
 
-def class_mixing(labels: NDArray[np.generic], sizes: NDArray[np.int64], *, batch_size: int, seed: int = 0) -> float:
-    """
-    Distinct classes in a batch of the block shuffle, relative to what a full shuffle has on average.
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The class of each sample as a number ``(n,)`` int64, and how many samples each class has."""
 
-    ``labels`` ``(n,)`` and ``sizes`` (bytes) are those of all samples in stored order. About 1 means that
-    ``shuffle=True`` is as good as ``shuffle="full"``, whichever the classes' sizes; a class-sorted store of many
-    classes is far below. Measured on the whole batches of epoch 0; chance may lead a little above 1.
+    numbers: NDArray[np.int64]
+    members: NDArray[np.int64]
 
-    >>> sizes = np.full(4096, 1 << 16)
-    >>> in_classes = np.arange(4096) // 64
-    >>> round(class_mixing(in_classes, sizes, batch_size=256), 1), class_mixing(in_classes % 1, sizes, batch_size=256)
-    (0.1, 1.0)
-    """
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size}: expected 1 or more")
-    if labels.shape != sizes.shape or labels.ndim != 1:
-        raise ValueError(f"expected a label and a size a sample, got labels {labels.shape} and sizes {sizes.shape}")
-    count = len(labels)
-    size = min(batch_size, count)
-    if size == 0:
-        return 1.0
-    order = epoch_order(sizes, shuffle=True, seed=seed, epoch=0)
-    return batch_mixing(labels, order[: count // size * size].reshape(-1, size))
+    @classmethod
+    def of(cls, labels: NDArray[Any]) -> Self:
+        """
+        From labels of any kind, ``(n,)`` or ``(n, ...)``.
+
+        Equal labels are one class, of several columns equal rows. Floating numbers are cut into 64 classes of equal
+        size, so that neighbours in a sorted store belong together.
+        """
+        if labels.size == 0:
+            return cls(np.zeros(len(labels), np.int64), np.array([len(labels)]))
+        if labels.ndim > 1:
+            rows = np.ascontiguousarray(labels).reshape(len(labels), -1)
+            labels = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
+        elif labels.dtype.kind == "f":
+            labels = np.nan_to_num(labels)
+            bounds = np.quantile(labels, np.arange(1, _QUANTILES) / _QUANTILES)
+            labels = np.searchsorted(np.unique(bounds), labels, side="right")
+        return cls(*_classes(labels))
+
+    def mixing(self, batches: NDArray[np.int64]) -> float:
+        """As ``batch_mixing``, for batches of these samples."""
+        chosen = np.sort(self.numbers[batches], axis=1)
+        distinct = 1 + (np.diff(chosen, axis=1) != 0).sum(axis=1).mean()
+        return float(distinct / _expected(self.members, len(self.numbers), batches.shape[1]))
+
+    def drift(self, order: NDArray[np.int64]) -> float:
+        """
+        How far a class's share goes from that of the whole, at most, in 16 stretches of an epoch: 0 to 1.
+
+        ``order`` ``(n,)`` holds all samples once.
+        """
+        whole = self.members / max(1, len(order))
+        cuts = np.arange(1, _STRETCHES) * len(order) // _STRETCHES
+        shares = [
+            np.bincount(self.numbers[stretch], minlength=len(whole)) / len(stretch)
+            for stretch in np.split(order, cuts)
+            if len(stretch)
+        ]
+        return float(max((np.abs(share - whole).max() for share in shares), default=0.0))
+
+    @property
+    def allowed_drift(self) -> float:
+        """What chance makes of a class's share in a full shuffle, and a little more."""
+        count = max(1, len(self.numbers))
+        share = min(0.5, float(self.members.max(initial=0)) / count)
+        return _MOST_DRIFT + _CHANCE * sqrt(share * (1 - share) * _STRETCHES / count)
 
 
-def batch_mixing(labels: NDArray[np.generic], batches: NDArray[np.int64]) -> float:
+def batch_mixing(labels: NDArray[Any], batches: NDArray[np.int64]) -> float:
     """
     Distinct classes in these batches, relative to what batches of a full shuffle have on average.
 
-    ``labels`` ``(n,)`` are those of all samples, ``batches`` ``(k, size)`` the indices in each batch. Passes over the
-    labels once, without sorting them where they are small whole numbers: 64 batches stand for an epoch in no time.
+    ``labels`` ``(n,)`` are those of all samples, ``batches`` ``(k, size)`` the indices in each batch. About 1 means
+    that classes come as in a full shuffle; a sorted store read in order is far below.
 
     >>> round(batch_mixing(np.array([7, 7, 8, 8]), np.array([[0, 1], [2, 3]])), 3)
     0.6
     """
-    classes, members = _classes(labels)
-    found = 1 + (np.diff(np.sort(classes[batches], axis=1), axis=1) != 0).sum(axis=1).mean()
-    return float(found / _expected(members, len(labels), batches.shape[1]))
+    return Classes.of(labels).mixing(batches)
 
 
-def warn_if_sorted(path: str, labels: NDArray[np.generic], batches: Batches, *, batch_size: int) -> None:
-    """Log that a store mixes its classes badly where up to 64 whole batches of a block shuffle show that."""
-    whole = batches.cuts[:-1][np.diff(batches.cuts) == batch_size]
-    if labels.ndim != 1 or len(whole) == 0:
-        return
-    chosen = whole[:: -(-len(whole) // _BATCHES_LOOKED_AT)]
-    score = batch_mixing(labels, batches.indices[chosen[:, None] + np.arange(batch_size)])
-    if score < WELL_MIXED:
-        log.warning(
-            "%s: with shuffle=True a batch of %d has %.2f of the distinct classes that a full shuffle gives (%.1f or "
-            "more is well mixed), for the store is sorted by class: pack it anew with `fastio pack --shuffle SEED`, or "
-            "use shuffle='full', whose reads are random",
-            path,
-            batch_size,
-            score,
-            WELL_MIXED,
-        )
-
-
-def _classes(labels: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _classes(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The class of each sample as a number, and how many samples each class has; some may have none."""
     if labels.dtype.kind in "iu":
         low, high = int(labels.min()), int(labels.max())

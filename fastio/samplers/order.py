@@ -1,7 +1,7 @@
 """The order of an epoch, and its division among ranks and batches: pure functions of a few numbers.
 
-    order    = epoch_order(sizes, shuffle=..., seed=..., epoch=...)        all ranks compute the same
-    division = Division(len(sizes), batch_size, world_size=..., uneven=...)
+    order    = full_order(count, seed=..., epoch=...)                      all ranks compute the same
+    division = Division(count, batch_size, world_size=..., uneven=...)
     mine     = division.share(order, rank)                                 batch k is mine[k*B:(k+1)*B]
 
 Nothing is drawn from a generator with a state: any batch of any epoch can be named again, after a
@@ -18,29 +18,13 @@ from numpy.typing import NDArray
 
 from fastio import _native
 
-__all__ = ["Division", "Shuffle", "Uneven", "block_order", "epoch_order", "full_order"]
+__all__ = ["Division", "Shuffle", "Uneven", "block_order", "full_order"]
 
 Shuffle = bool | Literal["full"]
 Uneven = Literal["pad", "drop", "repeat"]
 
-BLOCK_BYTES = 4 << 20
-WINDOW_BLOCKS = 8
-
-
-def epoch_order(sizes: NDArray[np.int64], *, shuffle: Shuffle, seed: int, epoch: int) -> NDArray[np.int64]:
-    """
-    All indices in the order of this epoch, int64.
-
-    ``sizes`` are the bytes of the samples as stored. ``shuffle=False`` is storage order, ``True``
-    the block shuffle, ``"full"`` a permutation in which every order is possible.
-    """
-    if shuffle is False:
-        return np.arange(len(sizes), dtype=np.int64)
-    if shuffle is True:
-        return block_order(sizes, seed=seed, epoch=epoch)
-    if shuffle == "full":
-        return full_order(len(sizes), seed=seed, epoch=epoch)
-    raise ValueError(f"shuffle={shuffle!r}: expected False, True (block shuffle) or 'full'")
+_BLOCK_BYTES = 4 << 20
+_WINDOW_BLOCKS = 8
 
 
 def full_order(count: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
@@ -55,17 +39,15 @@ def block_order(
     *,
     seed: int,
     epoch: int,
-    block_bytes: int = BLOCK_BYTES,
-    window_blocks: int = WINDOW_BLOCKS,
+    block_bytes: int = _BLOCK_BYTES,
+    window_blocks: int = _WINDOW_BLOCKS,
 ) -> NDArray[np.int64]:
     """
     Blocks of neighbours in random order, their samples mixed inside windows of a few blocks, int64.
 
-    A block is a run of samples of about ``block_bytes``; a window is up to ``window_blocks`` blocks.
-    The disk reads one block after the other, each front to back (the loader asks for a window ahead);
-    what a window holds lies in the page cache while it is used: 2 windows = 64 MiB with the defaults,
-    never in memory of this process. Two samples of one block stay within one window of each other, so
-    class-sorted data should be shuffled when it is packed.
+    A block is a run of samples of about ``block_bytes``; a window is up to ``window_blocks`` blocks. This was
+    ``shuffle=True`` before there were lanes, and is kept for the states of that time: of class-sorted data a window
+    holds a few classes only.
     """
     count = len(sizes)
     if count == 0:
@@ -135,6 +117,11 @@ class Division:
         if self.drop_last and last < self.batch_size:
             last = 0
         return full * self.batch_size + last
+
+    @property
+    def full_steps(self) -> int:
+        """Steps that have a full batch for each rank and repeat nothing."""
+        return self.count // (self.world_size * self.batch_size)
 
     @property
     def batches(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ class Wish:
     rank: int | None
     world_size: int | None
     uneven: Uneven
+    is_cached: bool  # nothing is read in an epoch
+    verify: bool | None  # of a store that is opened here
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Plan:
     share: Share
     batch_size: int | None = None
     division: Division | None = None  # where it is the same in every epoch
+    order: OrderSampler | None = None  # where it is an order of ours
     foreign: ForeignDraw | ForeignBatchSampler | None = None  # only the user's sampler knows the order
     is_own_share: bool = False  # which is this rank's part already
 
@@ -77,11 +81,6 @@ class Chosen:
 
     def __len__(self) -> int:
         return len(self.base) if self.indices is None else len(self.indices)
-
-    def labels(self) -> NDArray[Any] | None:
-        """The label of each sample, where the store's are those of the dataset and not a subclass' own."""
-        labels = sample_labels(self.base)
-        return labels if labels is None or self.indices is None else labels[self.indices]
 
     def proof(self, epoch: int) -> dict[str, Any]:
         """
@@ -114,7 +113,7 @@ class Chosen:
 def choose(dataset: object, wish: Wish) -> Chosen:
     """The samples and batches that are asked for; TypeError, ValueError or IndexError where that makes no sense."""
     _check_exclusive(wish)
-    members = find_members(dataset)
+    members = find_members(dataset, verify=wish.verify is not False)
     base, indices = members.base, members.chosen
     shown: Any = dataset if isinstance(dataset, Dataset) else base
     if wish.indices is not None:
@@ -126,13 +125,12 @@ def choose(dataset: object, wish: Wish) -> Chosen:
     return Chosen(shown, base, members.datasets, members.is_opened, indices, plan, sampler)
 
 
-def sample_bytes(dataset: FastDataset) -> NDArray[np.int64]:
-    """The stored size of each sample; the mean for all where a subclass makes samples itself."""
+def sample_bytes(dataset: FastDataset, *, is_cached: bool) -> NDArray[np.int64]:
+    """The bytes that each sample reads from the store; 0 for what is cached, and for samples of a subclass' own."""
     store = dataset.store
-    sizes = store.spans(dataset.reader.field.name, np.arange(len(store), dtype=np.int64), checksums=False).sizes
-    if is_native(dataset) and len(dataset) <= len(sizes):
-        return sizes[: len(dataset)]
-    return np.full(len(dataset), int(sizes.mean()) if len(sizes) else 0, np.int64)
+    if is_cached or not is_native(dataset) or len(dataset) > len(store):
+        return np.zeros(len(dataset), np.int64)
+    return store.spans(dataset.reader.field.name, np.arange(len(dataset), dtype=np.int64), checksums=False).sizes
 
 
 def sample_labels(dataset: FastDataset) -> NDArray[Any] | None:
@@ -183,8 +181,7 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, wish: Wish) -> P
         return Plan(drawn, share, batch_size, foreign=foreign, is_own_share=is_own)
     share = Share.of(wish.rank, wish.world_size)
     if wish.weights is not None:
-        labels = sample_labels(base)
-        labels = labels if labels is None or indices is None else labels[indices]
+        labels = _at(partial(sample_labels, base), indices)
         samples = count if wish.samples_per_epoch is None else wish.samples_per_epoch
         draw = WeightedDraw(
             as_weights(wish.weights, base, labels, count),
@@ -194,24 +191,37 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, wish: Wish) -> P
         drawn = _drawn(draw, wish, batch_size, share)
         return Plan(drawn, share, batch_size, drawn.division(samples))
     division = Division(count, batch_size, share.world_size, wish.uneven, wish.drop_last)
-    return Plan(_ordered(base, indices, wish, division, share), share, batch_size, division)
+    sampler, order = _ordered(base, indices, wish, division, share)
+    return Plan(sampler, share, batch_size, division, order)
 
 
 def _ordered(
     base: FastDataset, indices: NDArray[np.int64] | None, wish: Wish, division: Division, share: Share
-) -> BatchSampler:
-    """An order of our own; a shuffled one is that of the samples as they lie in the store, however they are listed."""
+) -> tuple[BatchSampler, OrderSampler]:
+    """
+    An order of ours, and what plans by the places of ``indices``.
+
+    A shuffled one is that of the samples as they lie in the store, however they are listed.
+    """
     by_place = None
     if indices is not None and wish.shuffle and (np.diff(indices) < 0).any():
         by_place = np.argsort(indices, kind="stable")
-    listed = indices if by_place is None or indices is None else indices[by_place]
+    stored = indices if by_place is None or indices is None else indices[by_place]
+    order = OrderSampler(
+        division,
+        rank=share.rank,
+        shuffle=wish.shuffle,
+        seed=wish.seed,
+        sizes=partial(_at, partial(sample_bytes, base, is_cached=wish.is_cached), stored),
+        labels=partial(_at, partial(sample_labels, base), stored),
+    )
+    return (order if by_place is None else MappedSampler(order, by_place, checksum_name=None)), order
 
-    def sizes() -> NDArray[np.int64]:
-        stored = sample_bytes(base)
-        return stored if listed is None else stored[listed]
 
-    order = OrderSampler(division, rank=share.rank, shuffle=wish.shuffle, seed=wish.seed, sizes=sizes)
-    return order if by_place is None else MappedSampler(order, by_place, checksum_name=None)
+def _at(values: Callable[[], NDArray[Any] | None], indices: NDArray[np.int64] | None) -> Any:
+    """What ``values`` gives for these samples; all where ``indices`` is None, None where it gives nothing."""
+    every = values()
+    return every if every is None or indices is None else every[indices]
 
 
 def _drawn(draw: Draw, wish: Wish, batch_size: int, share: Share, *, is_own: bool = False) -> DrawnSampler:

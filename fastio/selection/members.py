@@ -40,10 +40,14 @@ class Members:
         return len(self.base) if self.chosen is None else len(self.chosen)
 
 
-def find_members(dataset: object) -> Members:
-    """TypeError for anything but FastDatasets, paths, and torch's Subset and ConcatDataset of FastDatasets."""
+def find_members(dataset: object, *, verify: bool) -> Members:
+    """
+    TypeError for anything but FastDatasets, paths, and torch's Subset and ConcatDataset of FastDatasets.
+
+    ``verify`` is that of a store which is opened here.
+    """
     if isinstance(dataset, (str, Path)):
-        opened = FastDataset(dataset)
+        opened = FastDataset(dataset, verify=verify)
         return Members(opened, None, (opened,), is_opened=True)
     found = _Found([])
     chosen = found.places(dataset)

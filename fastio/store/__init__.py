@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.schema import Schema
@@ -31,6 +32,7 @@ FORMATS: dict[str, Format] = {each.name: each for each in (lmdb.FORMAT, hdf5.FOR
 
 _FOREIGN: dict[str, Callable[[str], Shard]] = {"tar": foreign_tar.open_foreign}  # files that others wrote
 _SHARD_BYTES = 1 << 30
+_ATTEMPTS = 10  # at a set that others replace while it is being opened
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
@@ -48,7 +50,19 @@ def open_store(path: str | os.PathLike[str]) -> SealedStore:
     """
     path = os.fspath(path)
     each = match_format(path, FORMATS)
-    shards = [_open_shard(shard, each) for shard in expand(path)]
+    for _ in range(_ATTEMPTS):
+        files = expand(path)
+        before = _inodes(files)
+        try:
+            return _open_files(path, each, files)
+        except StoreError:
+            if before == _inodes(expand(path)):
+                raise  # nobody has replaced the store meanwhile
+    return _open_files(path, each, expand(path))
+
+
+def _open_files(path: str, each: Format, files: Sequence[str]) -> SealedStore:
+    shards = [_open_shard(file, each) for file in files]
     sealed = [shard for shard in shards if shard.seal is not None]
     if sealed and len(sealed) < len(shards):
         other = next(shard.path for shard in shards if shard.seal is None)
@@ -85,6 +99,18 @@ def _target(path: str, *, overwrite: bool, shard_bytes: int | None) -> Target:
     if shard_bytes is not None and shard_bytes < 1:
         raise StoreError(f"{path}: expected a shard size of at least 1 byte, got {shard_bytes}")
     return target
+
+
+def _inodes(files: Sequence[str]) -> list[tuple[str, tuple[int, int] | None]]:
+    """Which files these are at the moment; None for one that is not there."""
+    found: list[tuple[str, tuple[int, int] | None]] = []
+    for file in files:
+        try:
+            status = Path(file).stat()
+            found.append((file, (status.st_dev, status.st_ino)))
+        except OSError:
+            found.append((file, None))
+    return found
 
 
 def _open_shard(path: str, each: Format) -> Shard:

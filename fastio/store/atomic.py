@@ -1,4 +1,4 @@
-"""Writes a file beside its final name and gives it that name only when it is whole."""
+"""Writes a file beside its final name, under a hidden one, which it keeps until it is whole."""
 
 from __future__ import annotations
 
@@ -6,19 +6,28 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastio._native import crc32
 from fastio.errors import StoreError
 
-__all__ = ["PartialFile", "exists", "publish", "remove_stale", "write_all", "writing"]
+__all__ = [
+    "MARK",
+    "PartialFile",
+    "exists",
+    "move_to_free",
+    "pwrite_all",
+    "sync_folder",
+    "token",
+    "write_all",
+    "writing",
+]
 
 _BUFFER_BYTES = 2 << 20
 _LONG_BYTES = 16 << 20  # a part of this is too long to be copied beside the others
-_MARK = ".partial-"
+MARK = ".partial-"
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _KEPT = "nothing new was kept under this name, what lay there is untouched"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -42,10 +51,10 @@ class PartialFile:
         self._pending: list[Any] = []
         self._pending_bytes = 0
         self._first = first
-        self._is_hidden = True
+        self._is_published = self._is_discarded = False
         self.partial: str
         self._fd: int
-        self.partial, self._fd = _create(path) if first is None else _create_beside(path, _token(first.partial))
+        self.partial, self._fd = _create(path) if first is None else _create_beside(path, token(first.partial))
 
     @property
     def fd(self) -> int:
@@ -103,9 +112,7 @@ class PartialFile:
         """Fill bytes that were skipped."""
         self.flush()
         with writing(self.path):
-            done = os.pwrite(self.fd, data, start)
-            if done != len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            pwrite_all(self.fd, data, start)
 
     def sync(self) -> None:
         """Return when the bytes are on the disk."""
@@ -117,74 +124,38 @@ class PartialFile:
         """Close the descriptor until it is needed again: a set may have more files than a process descriptors."""
         self.flush()
         if self._first is not None:
-            self._close()
+            with writing(self.path):
+                self._close()
 
-    def rename(self, *, replace: bool) -> None:
-        """Give the file its final name, StoreError where something lies there that must not be replaced."""
-        with writing(self.path):
-            if replace:
-                Path(self.partial).rename(self.path)
-            else:
-                _rename_to_free(self.partial, self.path)
-        self._is_hidden = False
-        self._close()
+    @property
+    def is_published(self) -> bool:
+        """Whether the file has its final name, or will have it whatever happens."""
+        return self._is_published
+
+    def published(self) -> None:
+        """Take note that the file belongs to its final name: ``discard`` leaves it alone from now on."""
+        self._is_published = True
 
     def discard(self) -> None:
-        """Remove the file; without effect after ``rename``, twice does no harm."""
+        """Close the file, and remove it unless it was published; StoreError where that fails. Twice does no harm."""
         self._pending = []
-        if self._is_hidden:
-            self._is_hidden = False
-            with contextlib.suppress(FileNotFoundError):
-                Path(self.partial).unlink()
-            self._close()
+        if self._is_published:
+            with contextlib.suppress(OSError):  # its bytes were synced before: an error can be about nothing of them
+                self._close()
+        elif not self._is_discarded:
+            self._is_discarded = True
+            try:
+                Path(self.partial).unlink(missing_ok=True)
+                self._close()
+            except OSError as exc:
+                raise StoreError(
+                    f"{self.partial}: could not be removed ({exc.strerror}); the next pack to the same name removes it"
+                ) from exc
 
     def _close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
-def publish(files: Sequence[PartialFile], *, leftovers: Callable[[], Sequence[str]], replace: bool) -> None:
-    """
-    Sync all files, then give them their names, remove the ``leftovers`` of a longer older set, sync the folder.
-
-    A crash between two renames of a set leaves shards of two sets; their seals say so and a
-    reader refuses them. The first file is renamed last: until then its lock guards the others.
-    """
-    for file in files:
-        file.sync()
-        file.rest()
-    named: list[str] = []
-    try:
-        for file in (*files[1:], files[0]):
-            file.rename(replace=replace)
-            named.append(file.path)
-    except BaseException:
-        for path in () if replace else named:  # another packer was faster; these names were free, so they are ours
-            Path(path).unlink()
-        raise
-    with writing(files[0].path):
-        for path in leftovers():
-            Path(path).unlink()
-        folder = os.open(Path(files[0].path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def remove_stale(folder: Path, pattern: re.Pattern[str]) -> None:
-    """Remove partial files of writers that died; ``pattern`` matches the final names they were meant for."""
-    with os.scandir(folder) as entries:
-        found = [entry for entry in entries if entry.name.startswith(".") and _MARK in entry.name]
-    names = sorted(entry.name for entry in found if not entry.is_dir(follow_symlinks=False))
-    ours = [name for name in names if pattern.fullmatch(name[1:].rpartition(_MARK)[0])]
-    tokens = {_token(name) for name in ours}
-    held = {_token(name) for name in names if _token(name) in tokens and _is_held(folder / name)}
-    for name in reversed(ours):  # the first file of a set last: nobody takes its token while others are left
-        if _token(name) not in held:
-            with contextlib.suppress(OSError):  # gone already, or not ours to remove
-                (folder / name).unlink()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 def exists(path: str) -> StoreError:
@@ -214,13 +185,26 @@ def _create(path: str) -> tuple[str, int]:
             partial = _hidden(path, f"{os.getpid()}-{attempt}")
             with contextlib.suppress(FileExistsError):
                 fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-                # A file system without locks: nobody can prove us dead, so nobody will remove the file.
-                with contextlib.suppress(OSError):
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(fd).st_nlink:
+                if _is_locked(partial, fd):
                     return partial, fd
-                os.close(fd)  # taken for stale by another writer before it was locked
         raise FileExistsError(errno.EEXIST, f"1000 partial files lie beside it, e.g. {partial}: remove them")
+
+
+def _is_locked(partial: str, fd: int) -> bool:
+    """Lock a new file; False, and the file is closed, where another writer took it for stale before that."""
+    is_ours = False
+    try:
+        # A file system without locks: nobody can prove us dead, so nobody will remove the file.
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_ours = os.fstat(fd).st_nlink > 0
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+    finally:
+        if not is_ours:
+            os.close(fd)
+    return is_ours
 
 
 def _create_beside(path: str, token: str) -> tuple[str, int]:
@@ -232,50 +216,58 @@ def _create_beside(path: str, token: str) -> tuple[str, int]:
 
 def _hidden(path: str, token: str) -> str:
     target = Path(path)
-    return str(target.parent / f".{target.name}{_MARK}{token}")
+    return str(target.parent / f".{target.name}{MARK}{token}")
 
 
-def _token(partial: str) -> str:
-    """What all files of one writer's set have in their names."""
-    return partial.rpartition(_MARK)[2]
+def token(partial: str) -> str:
+    """What all files of one writer's set have in their hidden names."""
+    return partial.rpartition(MARK)[2]
 
 
-def _is_held(partial: Path) -> bool:
-    """Whether a living writer holds the file, as far as anybody can tell."""
+def move_to_free(partial: str, path: str) -> None:
+    """
+    A rename that replaces nothing. Raises OSError, FileExistsError where the name is taken.
+
+    A second name, which the kernel refuses where there is one, then one less.
+    """
     try:
-        fd = os.open(partial, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True  # not ours to touch
+        os.link(partial, path)
+    except OSError as exc:
+        if exc.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):  # the best that a file system without hard links allows
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), partial, None, path) from exc
+        Path(partial).rename(path)
+    else:
+        Path(partial).unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in a folder are on the disk. Raises OSError."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True  # or the file system has no locks
+        os.fsync(fd)
     finally:
         os.close(fd)
-    return False
-
-
-def _rename_to_free(partial: str, path: str) -> None:
-    """A rename that replaces nothing: a second name, which the kernel refuses where there is one, then one less."""
-    try:
-        try:
-            os.link(partial, path)
-        except OSError as exc:
-            if exc.errno not in _NO_LINKS:
-                raise
-            if os.path.lexists(path):  # the best that a file system without hard links allows
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
-            Path(partial).rename(path)
-        else:
-            Path(partial).unlink()
-    except FileExistsError as exc:
-        raise exists(path) from exc
 
 
 def write_all(fd: int, data: Any) -> None:
-    """Write the whole of a contiguous buffer."""
+    """Write the whole of a contiguous buffer. Raises OSError."""
     view = memoryview(data).cast("B")
     while len(view):
-        view = view[os.write(fd, view) :]
+        view = view[_some(os.write(fd, view)) :]
+
+
+def pwrite_all(fd: int, data: Any, start: int) -> None:
+    """The same at a place of the file."""
+    view = memoryview(data).cast("B")
+    while len(view):
+        done = _some(os.pwrite(fd, view, start))
+        view, start = view[done:], start + done
+
+
+def _some(done: int) -> int:
+    """A disk that takes nothing and reports no error would be asked for ever."""
+    if done <= 0:
+        raise OSError(errno.EIO, "the system wrote 0 bytes and reported no error")
+    return done

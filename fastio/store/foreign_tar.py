@@ -7,8 +7,13 @@ its key the whole path. What does not become a sample is listed in ``metadata["s
 left out of samples in ``metadata["left_out"]``.
 
 The scan's result is kept as ``<name>.tar.fastio-index`` where the folder is writable: index arrays aligned to 64
-bytes, the JSON header, the seal at the end. It is bound to the archive by size, time of change and the CRC-32 of
-up to 256 member headers, and rebuilt when it does not fit.
+bytes, the JSON header, the seal at the end. It is bound to the archive by size, times of modification and of change
+(mtime, ctime) and the CRC-32 of up to 256 member headers, and rebuilt when one of these differs. Nobody but the kernel
+sets a ctime, so an edit that restores the mtime is noticed; a copy has a new one and is scanned once more.
+
+What names the content (``SampleStore.identity``) is made of all headers of the samples' members, all keys and labels,
+and 512 bytes from the middle of up to 256 members. Two archives that differ only in other bytes, with equal headers
+down to the members' times, have one identity: telling them apart would mean to read them.
 """
 
 from __future__ import annotations
@@ -25,15 +30,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import crc32
+from fastio._native import Buffers, checksum, crc32
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.schema import BYTES, COLUMN, IMAGE, Field, Schema
 from fastio.store.arrays import Header, split_keys
-from fastio.store.atomic import PartialFile, publish, remove_stale
+from fastio.store.atomic import PartialFile
 from fastio.store.format import Place
 from fastio.store.mapping import map_file
+from fastio.store.publish import publish_file
 from fastio.store.seal import SEAL_SIZE, Seal, set_checksum
 from fastio.store.sealed import Shard, read_shard
+from fastio.store.stale import remove_stale
 from fastio.store.tar import INDEX_FOLDER
 from fastio.store.tar_scan import BLOCK, Member, scan
 
@@ -43,6 +50,8 @@ SIDECAR_SUFFIX = ".fastio-index"
 _FORMAT = "tari"
 _ALIGNMENT = 64
 _BOUND_HEADERS = 256
+_SAMPLED_MEMBERS = 256
+_SAMPLED_BYTES = 512
 _IMAGES = frozenset(["bmp", "gif", "jpeg", "jpg", "pbm", "pgm", "png", "ppm", "tif", "tiff", "webp"])
 _META = re.compile(r"__[^/]*__($|/)")
 _LABEL = "label"
@@ -70,16 +79,27 @@ def open_foreign(path: str) -> Shard:
     StoreIncomplete where it is one of ours that lost its end; StoreError or StoreCorrupt where
     it is no tar, cut off, damaged, compressed or sparse, or holds no sample.
     """
+    stamp = _stamp(path)  # before the file is mapped: what comes under its name later has another one
     data = map_file(path)
     if len(data) == 0:
         raise StoreIncomplete(f"{path}: the file is empty; pack or copy it again")
-    stamp = {"size": len(data), "mtime_ns": Path(path).stat().st_mtime_ns}
     kept = _read_sidecar(path, data, stamp)
     if kept is not None:
         return kept
     shard = _build(path, data)
-    _write_sidecar(shard, {**stamp, "headers_crc": _headers_crc(shard)})
+    shard = replace(shard, content_crc=_content_crc(shard))
+    if _stamp(path) == stamp:  # or somebody wrote to it meanwhile
+        _write_sidecar(shard, {**stamp, "headers_crc": _headers_crc(shard)})
     return shard
+
+
+def _stamp(path: str) -> dict[str, int]:
+    """What changes with the file; nothing where it cannot be asked, and opening it says why."""
+    try:
+        about = Path(path).stat()
+    except OSError:
+        return {}
+    return {"size": about.st_size, "mtime_ns": about.st_mtime_ns, "ctime_ns": about.st_ctime_ns}
 
 
 def check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
@@ -284,6 +304,31 @@ def _is_image(name: str) -> bool:
     return name == "image" or name.rpartition("_")[2] in _IMAGES
 
 
+# What names the content
+
+
+def _content_crc(shard: Shard) -> int:
+    """CRC-32 of what tells this archive from others: see the top of this file."""
+    crc = crc32(shard.keys)
+    for column in shard.columns.values():
+        crc = crc32(column, crc)
+    for name, starts in shard.starts.items():
+        sizes = shard.sizes[name]
+        crc = crc32(_checksums(shard.data, starts - BLOCK, np.full(len(starts), BLOCK, np.int64)), crc)
+        chosen = np.unique(np.linspace(0, len(starts) - 1, _SAMPLED_MEMBERS).astype(np.int64))
+        skipped = np.maximum(0, sizes[chosen] - _SAMPLED_BYTES) // 2
+        sampled = np.minimum(sizes[chosen], _SAMPLED_BYTES)
+        crc = crc32(_checksums(shard.data, starts[chosen] + skipped, sampled), crc)
+    return crc
+
+
+def _checksums(data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """CRC-32 of each span."""
+    found = np.empty(len(starts), np.uint32)
+    checksum(Buffers([data]), np.zeros(len(starts), np.int32), starts, sizes, found).wait()
+    return found
+
+
 # The sidecar
 
 
@@ -303,13 +348,22 @@ def _read_sidecar(path: str, data: NDArray[np.uint8], stamp: dict[str, int]) -> 
         kept = read_shard(sidecar, map_file(sidecar), data, format_name=_FORMAT, seal_start=-SEAL_SIZE)
         metadata: dict[str, Any] = dict(json.loads(kept.metadata))
         bound = metadata.pop("archive")
+        content_crc = bound.pop("content_crc")
+        _check_crc(content_crc)
         _check_ledger(metadata)
-    except (StoreError, ValueError, KeyError, TypeError, RecursionError) as exc:
+    except (StoreError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as exc:
         _LOG.debug("%s: scanned, because its index cannot be used: %s", path, exc)
         return None
     if bound != {**stamp, "headers_crc": _headers_crc(kept)}:
         return None
-    return replace(kept, path=path, metadata=json.dumps(metadata).encode("ascii"), seal=None)
+    metadata_bytes = json.dumps(metadata).encode("ascii")
+    return replace(kept, path=path, metadata=metadata_bytes, seal=None, content_crc=content_crc)
+
+
+def _check_crc(value: object) -> None:
+    """Raise where this is no CRC-32."""
+    if type(value) is not int or not 0 <= value < 1 << 32:
+        raise ValueError(f"content_crc: {value!r}")
 
 
 def _check_ledger(metadata: dict[str, Any]) -> None:
@@ -323,7 +377,8 @@ def _check_ledger(metadata: dict[str, Any]) -> None:
 def _write_sidecar(shard: Shard, bound: dict[str, int]) -> None:
     """Keep the scan's result; where that is not possible the next one scans again."""
     path = shard.path + SIDECAR_SUFFIX
-    metadata = json.dumps({**json.loads(shard.metadata), "archive": bound}).encode("ascii")
+    archive = {**bound, "content_crc": shard.content_crc}
+    metadata = json.dumps({**json.loads(shard.metadata), "archive": archive}).encode("ascii")
     arrays: dict[str, NDArray[Any]] = {
         **{f"{name}_starts": starts for name, starts in shard.starts.items()},
         **{f"{name}_sizes": sizes for name, sizes in shard.sizes.items()},
@@ -338,12 +393,13 @@ def _write_sidecar(shard: Shard, bound: dict[str, int]) -> None:
         _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
         return
     try:
-        _fill_sidecar(file, shard, arrays)
-        publish([file], leftovers=list, replace=True)
+        try:
+            _fill_sidecar(file, shard, arrays)
+            publish_file(file, replace=True)
+        finally:
+            file.discard()
     except StoreError as exc:
         _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
-    finally:
-        file.discard()
 
 
 def _fill_sidecar(file: PartialFile, shard: Shard, arrays: dict[str, NDArray[Any]]) -> None:

@@ -209,7 +209,7 @@ def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
 
 
 def _identity(shard: Shard) -> tuple[int, int, int]:
-    return shard.count, len(shard.data), 0 if shard.seal is None else shard.seal.file_crc
+    return shard.count, len(shard.data), shard.content_crc if shard.seal is None else shard.seal.file_crc
 
 
 def _reopen(opener: Callable[[str], SealedStore], path: str, identity: int, is_held: bool) -> SealedStore:

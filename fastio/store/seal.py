@@ -25,14 +25,16 @@ The order of file_crc lets a writer compute it while the payload streams by, alt
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from fastio._native import crc32
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 
-__all__ = ["MAGIC", "SEAL_SIZE", "Seal", "set_checksum", "unsealed_regions"]
+__all__ = ["MAGIC", "SEAL_SIZE", "Seal", "read_seal", "set_checksum", "unsealed_regions"]
 
 MAGIC = b"\x89fastio\n"
 SEAL_SIZE = 128
@@ -127,6 +129,17 @@ class Seal:
         )
         if not fits:
             raise StoreCorrupt(f"{path}: the seal contradicts itself ({self}); pack again")
+
+
+def read_seal(path: str, *, seal_start: int) -> Seal | None:
+    """The seal of a file, whose place counts from the end when negative; None if it has none that can be read."""
+    try:
+        with Path(path).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start = seal_start if seal_start >= 0 else max(0, size + seal_start)
+            return Seal.unpack(os.pread(file.fileno(), SEAL_SIZE, start), path=path, start=start, file_size=size)
+    except (OSError, StoreError):
+        return None
 
 
 def set_checksum(shards: Iterable[tuple[int, int, int]]) -> int:

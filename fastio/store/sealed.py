@@ -54,6 +54,7 @@ class Shard:
     key_starts: NDArray[np.int64] | None  # None: keys of fixed width
     metadata: bytes
     seal: Seal | None = field(default=None)  # None: a foreign file
+    content_crc: int = 0  # what names the content of a foreign file
 
 
 def in_memory(shard: Shard) -> Shard:

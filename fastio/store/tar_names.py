@@ -47,7 +47,7 @@ class MemberNames:
         if not (dot and plain) or not _EXTENSION.match(extension) or extension in self._taken:
             plain, extension = name, self._image
         stem = _stem(folder, plain)
-        self._numbered.remember(key, stem, extension)
+        self._numbered.remember(key, name, stem, extension)
         return stem, extension
 
     def _unlike_before(self, stem: str, key: str) -> str:
@@ -67,10 +67,15 @@ class _NumberedKeys:
         self._head: str | None = None
         self._stem = self._extension = ""
 
-    def remember(self, key: str, stem: str, extension: str) -> None:
-        """What a key was split into, if another number at its end cannot become, or be, an extension."""
+    def remember(self, key: str, name: str, stem: str, extension: str) -> None:
+        """
+        Keep what a key was split into, if its stem ends with its number and would with any other number.
+
+        It does not where the number is, or may become, part of an extension. ``name`` is the part of the key in
+        which an extension was looked for: the whole key where its folders cannot be those of a member.
+        """
         head = key.rstrip(_DIGITS)
-        plain, dot, end = head.rpartition("/")[2].rpartition(".")
+        plain, dot, end = name.rstrip(_DIGITS).rpartition(".")
         digits = len(key) - len(head)
         is_alike = digits > 0 and (not (dot and plain) or not _EXTENSION.match(end.lower() + "0"))
         self._head = head if is_alike else None

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastio.errors import StoreError, StoreNotFound
-from fastio.store.atomic import exists, remove_stale, writing
+from fastio.store.atomic import exists, writing
 from fastio.store.format import Format
+from fastio.store.journal import journal_path, recover
+from fastio.store.listing import located, shard_names
+from fastio.store.seal import read_seal
+from fastio.store.stale import remove_stale
 
 __all__ = ["Target", "expand", "match_format", "target_format"]
 
@@ -59,9 +64,10 @@ class Target:
         self.check_free()
 
     def prepare(self) -> None:
-        """Check the target, and clear away what dead writers of it left."""
+        """Check the target; carry out what dead writers of it had committed, and clear away what else they left."""
         self.check()
         with writing(self.path):
+            recover(journal_path(self.path))
             remove_stale(Path(self.path).parent, self._pattern())
 
     def check_free(self) -> None:
@@ -72,13 +78,26 @@ class Target:
         for path in existing:
             if Path(path).is_dir():
                 raise StoreError(f"{path}: is a folder and will not be replaced; choose another name")
+            if not self.is_set:
+                self._check_alone(path)
+
+    def _check_alone(self, path: str) -> None:
+        """StoreError for a shard of a set: without it the others are lost too."""
+        seal = read_seal(path, seal_start=self.format.seal_start)
+        if seal is not None and seal.shards > 1:
+            raise StoreError(
+                f"{path}: is shard {seal.shard} of a set of {seal.shards}, which would be lost without it; choose "
+                f"another name, or replace the whole set: name the shards with %06d for the number"
+            )
 
     def existing(self) -> list[str]:
-        """What lies under the final names, sorted."""
+        """What lies under the final names, sorted; also shards that still have to get theirs."""
         folder = Path(self.path).parent
         if not self.is_set:
-            return [self.path] if os.path.lexists(self.path) else []
-        return sorted(str(folder / name) for name in _names(folder) if self._pattern().fullmatch(name))
+            is_there = os.path.lexists(self.path) or located([self.path], carry_out=False) != [self.path]
+            return [self.path] if is_there else []
+        names = shard_names(folder, carry_out=False)
+        return sorted(str(folder / name) for name in names if self._pattern().fullmatch(name))
 
     def leftovers(self, count: int) -> Sequence[str]:
         """Shards of an older set that the new one, of ``count`` shards, does not replace, but may remove."""
@@ -119,43 +138,53 @@ def expand(path: str) -> list[str]:
     """
     The files behind a path: itself, ``{000000..000009}``, ``%06d``, a glob, or a folder of ``.tar`` shards.
 
-    Sorted by name; StoreNotFound where a pattern finds nothing. Files of a brace range need not exist.
+    Sorted by the shards' names; StoreNotFound where a pattern finds nothing. Files of a brace range need not exist.
+    Where a packer was killed while it named the shards of a complete set, it is finished, or the files are those
+    that have no name yet.
     """
     if Path(path).is_dir():
-        found: Iterable[str] = (str(Path(path) / name) for name in _names(Path(path)) if name.endswith(".tar"))
-        return _some(
-            found, f"{path}: a folder without .tar shards; name a store, or pack it: fastio pack {path} NAME.lmdb"
+        return _matching(
+            [path],
+            lambda name: name.endswith(".tar"),
+            f"{path}: a folder without .tar shards; name a store, or pack it: fastio pack {path} NAME.lmdb",
         )
     if os.path.lexists(path):
-        return [path]
+        return located([path], carry_out=True)
     braces = _RANGE.search(path)
     if braces is not None:
         first, last = int(braces[1]), int(braces[2])
         if not 0 <= last - first < _MAX_RANGE:
             raise StoreError(f"{path}: expected a range that ascends, up to {_MAX_RANGE} shards, got {braces[0]}")
         width = len(braces[1])
-        return [f"{path[: braces.start()]}{i:0{width}d}{path[braces.end() :]}" for i in range(first, last + 1)]
-    if _NUMBER.search(Path(path).name):
-        folder, pattern = Path(path).parent, _pattern(Path(path).name)
-        found = (str(folder / name) for name in _names(folder) if pattern.fullmatch(name))
-        return _some(found, f"{path}: no such shards; check the name, or pack the dataset first")
+        shards = [f"{path[: braces.start()]}{i:0{width}d}{path[braces.end() :]}" for i in range(first, last + 1)]
+        return located(shards, carry_out=True)
+    folder, name = os.path.split(path)
+    if _NUMBER.search(name):
+        pattern = _pattern(name)
+        return _matching(
+            [folder],
+            lambda name: pattern.fullmatch(name) is not None,
+            f"{path}: no such shards; check the name, or pack the dataset first",
+        )
     if glob.has_magic(path):
-        return _some(glob.glob(path), f"{path}: matches no file; check the pattern")  # noqa: PTH207 - keeps "./"
-    return [path]
+        pattern = re.compile(fnmatch.translate(name))
+        folders = glob.glob(folder) if glob.has_magic(folder) else [folder]  # noqa: PTH207 - keeps "./"
+        return _matching(
+            folders, lambda name: pattern.match(name) is not None, f"{path}: matches no file; check the pattern"
+        )
+    return located([path], carry_out=True)
 
 
-def _some(found: Iterable[str], message: str) -> list[str]:
-    paths = sorted(found)
-    if not paths:
+def _matching(folders: Sequence[str], is_meant: Callable[[str], bool], message: str) -> list[str]:
+    """Where the shards lie whose names are meant, in the order of their names."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        names = shard_names(Path(folder), carry_out=True)
+        for name in filter(is_meant, names):
+            found[os.path.join(folder, name)] = os.path.join(folder, names[name])  # noqa: PTH118 - keeps "./"
+    if not found:
         raise StoreNotFound(message)
-    return paths
-
-
-def _names(folder: Path) -> list[str]:
-    if not folder.is_dir():
-        return []
-    with os.scandir(folder) as entries:
-        return [entry.name for entry in entries if not entry.name.startswith(".")]
+    return [found[name] for name in sorted(found)]
 
 
 def _pattern(name: str) -> re.Pattern[str]:

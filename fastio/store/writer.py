@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,14 +15,16 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError, StoreError
 from fastio.schema import Schema
 from fastio.store.arrays import Header, check_names, expected_arrays, unit_bytes
-from fastio.store.atomic import PartialFile, publish, writing
+from fastio.store.atomic import PartialFile, writing
 from fastio.store.base import SampleBatch
 from fastio.store.batch import CheckedBatch, check_batch
 from fastio.store.format import Ending, Layout, Place
 from fastio.store.key_ledger import KeyLedger, KeyRange
+from fastio.store.publish import COMPLETE, publish_file, publish_set
 from fastio.store.seal import Seal, set_checksum
 from fastio.store.spool import Spool
 from fastio.store.target import Target
+from fastio.store.undisturbed import undisturbed
 
 __all__ = ["SealedWriter"]
 
@@ -62,6 +65,7 @@ class SealedWriter:
         self._keys = KeyLedger(beside=target.path)
         self._shards: list[_Shard] = []
         self._open = True
+        self._failure: BaseException | None = None
         target.prepare()
         self._add_shard()
 
@@ -74,8 +78,8 @@ class SealedWriter:
         try:
             with writing(self._target.path):
                 twice = self._keys.add(checked.joined_keys)
-        except BaseException:
-            self.abort()
+        except BaseException as exc:
+            self._leave(exc)
             raise
         if twice is not None:
             raise SchemaError(f"key {checked.keys[twice]!r} comes twice; keys must be unique")
@@ -84,12 +88,16 @@ class SealedWriter:
                 for start, stop in self._cut(checked):
                     self._write(checked, start, stop)
                 self._shards[-1].file.flush()  # the views belong to the caller again
-        except BaseException:
-            self.abort()
+        except BaseException as exc:
+            self._leave(exc)
             raise
 
     def close(self, metadata: Mapping[str, Any] | None = None) -> None:
-        """Write index and seal, fsync, rename. ``metadata`` is JSON kept in the store."""
+        """
+        Write index and seal, fsync, rename. ``metadata`` is JSON kept in the store.
+
+        An error says whether the store has its name; errors and interrupts that come after that have it as a note.
+        """
         if not self._open:
             return
         try:
@@ -102,30 +110,65 @@ class SealedWriter:
                     for i, (shard, stop) in enumerate(zip(self._shards, stops, strict=True))
                 ]
                 self._seal(endings)
-                self._target.check_free()
-                publish(
-                    [s.file for s in self._shards],
-                    leftovers=lambda: self._target.leftovers(len(self._shards)),
-                    replace=self._target.overwrite,
-                )
-        except BaseException:
-            self.abort()
+            self._publish()
+            self._open = False
+            self._release()
+        except BaseException as exc:
+            self._leave(exc)
             raise
-        self._open = False
-        self._release()
+
+    def _publish(self) -> None:
+        files = [shard.file for shard in self._shards]
+        self._target.check_free()
+        if not self._target.is_set:
+            publish_file(files[0], replace=self._target.overwrite)
+            return
+        publish_set(
+            files,
+            check=self._target.check_free,
+            leftovers=lambda: self._target.leftovers(len(files)),
+            replace=self._target.overwrite,
+        )
 
     def abort(self) -> None:
-        """Remove everything written so far; without effect after close."""
-        if self._open:
-            self._open = False
+        """Remove everything written so far; without effect after close. StoreError names what could not be removed."""
+        if not self._open:
+            return
+        self._open = False
+        problems: list[StoreError] = []
+        with undisturbed():
             for shard in self._shards:
-                shard.file.discard()
+                try:
+                    shard.file.discard()
+                except StoreError as exc:
+                    problems.append(exc)
             self._release()
+        if problems:
+            raise problems[0]
+
+    def _leave(self, error: BaseException) -> None:
+        """End the writer because of an error, which gets a note of what is true now and not in its message."""
+        try:
+            self.abort()
+        except StoreError as exc:
+            error.add_note(str(exc))
+        if self._is_published and not isinstance(error, StoreError):
+            error.add_note(f"{self._target.path}: {COMPLETE}")
+        self._failure = error
+
+    @property
+    def _is_published(self) -> bool:
+        return bool(self._shards) and self._shards[0].file.is_published
 
     def _release(self) -> None:
-        self._keys.close()
+        for shard in self._shards:
+            shard.file.discard()
+        # Temporary files without a name, whose content is in the store or not wanted any more.
+        with contextlib.suppress(OSError):
+            self._keys.close()
         for spool in self._arrays.values():
-            spool.close()
+            with contextlib.suppress(OSError):
+                spool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -133,10 +176,10 @@ class SealedWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if error is None:
             self.close()
-        else:
-            self.abort()
+        elif error is not self._failure:
+            self._leave(error)
 
     def _require_open(self) -> None:
         if not self._open:

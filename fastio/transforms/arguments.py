@@ -8,20 +8,15 @@ from typing import Any, Final
 
 from PIL import Image
 
+from fastio.codec.base import FILTERS
+
 __all__ = ["KERNELS", "Fill", "Interpolation", "as_fill", "as_kernel", "as_padding", "as_size", "check_antialias"]
 
 Fill = tuple[int, ...]  # one number for all channels, or one each
 Interpolation = Any  # a name, torchvision's InterpolationMode or Pillow's Image.Resampling
 
-# Each antialiased filter's name and Pillow's number for it; the order is that of the native core's numbers.
-KERNELS: Final[dict[str, Image.Resampling]] = {
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "box": Image.Resampling.BOX,
-    "lanczos": Image.Resampling.LANCZOS,
-    "hamming": Image.Resampling.HAMMING,
-    "nearest": Image.Resampling.NEAREST,
-}
+# Each antialiased filter by name; the order is that of the native core's numbers.
+KERNELS: Final[dict[str, Image.Resampling]] = {each.name.lower(): each for each in FILTERS}
 
 
 def as_kernel(interpolation: Interpolation) -> str:

@@ -2,13 +2,56 @@
 
 #include <libdeflate.h>
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
-namespace fastio {
+#include "crc32_folding.h"
 
-std::uint32_t crc32(Bytes data, std::uint32_t value) noexcept {
+namespace fastio {
+namespace {
+
+std::uint32_t continued(Bytes data, std::uint32_t value) noexcept {
   if (data.empty()) return value;  // libdeflate answers a null pointer with the initial value
   return libdeflate_crc32(value, data.data(), data.size());
+}
+
+std::uint32_t plain_crc32(Bytes data) noexcept {
+  return continued(data, 0);
+}
+
+/// In pieces that are still in the nearest cache when their copies are read.
+std::uint32_t plain_copy(Bytes data, std::uint8_t* to) noexcept {
+  constexpr std::size_t piece_bytes = 8 * 1024;
+  std::uint32_t value = 0;
+  for (std::size_t at = 0; at < data.size(); at += piece_bytes) {
+    const Bytes piece = data.subspan(at, std::min(piece_bytes, data.size() - at));
+    std::memcpy(to + at, piece.data(), piece.size());
+    value = continued({to + at, piece.size()}, value);
+  }
+  return value;
+}
+
+constexpr Crc32Routines plain{plain_crc32, plain_copy};
+#if defined(__x86_64__)
+constexpr Crc32Routines avx512{avx512_crc32, avx512_crc32_copy};
+#endif
+
+}  // namespace
+
+const Crc32Routines& crc32_routines([[maybe_unused]] SimdLevel level) noexcept {
+#if defined(__x86_64__)
+  if (level >= SimdLevel::avx512) return avx512;
+#endif
+  return plain;
+}
+
+std::uint32_t crc32(Bytes data, std::uint32_t value) noexcept {
+  return value == 0 ? crc32_routines(simd_level()).crc32(data) : continued(data, value);
+}
+
+std::uint32_t crc32_copy(Bytes data, std::uint8_t* to) noexcept {
+  return crc32_routines(simd_level()).copy(data, to);
 }
 
 namespace {

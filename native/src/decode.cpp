@@ -8,10 +8,10 @@
 
 namespace fastio {
 
-Status decode_picture(Worker& worker, Bytes file, const Picture& out, bool verify_crc) noexcept {
+Status decode_picture(Worker& worker, Bytes file, const Picture& out, bool verify_data) noexcept {
   switch (image_kind(file)) {
     case ImageKind::jpeg: return worker.jpeg.decode(file, out);
-    case ImageKind::png: return worker.png.decode(file, out, verify_crc);
+    case ImageKind::png: return worker.png.decode(file, out, verify_data);
     case ImageKind::unknown:
       return file.size() < signature_bytes ? Status::truncated : Status::not_image;
     default: return Status::unsupported;
@@ -21,11 +21,12 @@ Status decode_picture(Worker& worker, Bytes file, const Picture& out, bool verif
 namespace {
 
 /// The whole picture, for every row needs those above it, and the part of it.
-Status decode_png_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_crc,
+Status decode_png_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_data,
                        PixelView& pixels) noexcept {
   PngHeader header;
   const Status status = read_png_header(file, header);
   if (status != Status::ok) return status;
+  if (std::size_t{header.width} * header.height > part.max_pixels) return Status::too_large;
   if (!part.box.is_inside(header.width, header.height)) return Status::bad_shape;
   // Deflate shrinks to a 1032nd at most, so that no header makes us ask for more memory than
   // its file can fill.
@@ -38,16 +39,16 @@ Status decode_png_part(Worker& worker, Bytes file, const JpegPart& part, bool ve
   if (picture.data == nullptr) return Status::no_memory;
   const auto channels = static_cast<std::size_t>(part.channels);
   pixels = {picture.row(part.region.y) + part.region.x * channels, picture.row_bytes()};
-  return worker.png.decode(file, picture, verify_crc);
+  return worker.png.decode(file, picture, verify_data);
 }
 
 }  // namespace
 
-Status decode_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_crc,
+Status decode_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_data,
                    PixelView& pixels) noexcept {
   switch (image_kind(file)) {
     case ImageKind::jpeg: return worker.jpeg.decode_part(file, part, pixels);
-    case ImageKind::png: return decode_png_part(worker, file, part, verify_crc, pixels);
+    case ImageKind::png: return decode_png_part(worker, file, part, verify_data, pixels);
     case ImageKind::unknown:
       return file.size() < signature_bytes ? Status::truncated : Status::not_image;
     default: return Status::unsupported;

@@ -25,7 +25,10 @@ void prefetch(Bytes span) noexcept {
 class FillTokensTask final : public Task {
  public:
   FillTokensTask(std::unique_ptr<Bytes[]> spans, const TokenSlots& to) noexcept
-      : spans_(std::move(spans)), to_(to), widen_(widen_ids(to.item_bytes, simd_level())) {}
+      : spans_(std::move(spans)),
+        to_(to),
+        widen_(widen_ids(to.item_bytes, simd_level())),
+        crc32_(crc32_routines(simd_level()).crc32) {}
 
   void run(Worker&, std::size_t first, std::size_t last) noexcept override {
     for (std::size_t i = first; i < std::min(first + samples_ahead, last); ++i) prefetch(spans_[i]);
@@ -44,7 +47,7 @@ class FillTokensTask final : public Task {
     const Bytes span = spans_[i];
     const std::size_t count = span.size() / to_.item_bytes;
     if (count * to_.item_bytes != span.size() || count > width) return Status::bad_shape;
-    if (to_.checksums != nullptr && crc32(span) != to_.checksums[i]) return Status::bad_checksum;
+    if (to_.checksums != nullptr && crc32_(span) != to_.checksums[i]) return Status::bad_checksum;
     const std::size_t first = start + (to_.at_end ? width - count : 0);
     const std::uint32_t highest = widen_(span.data(), count, to_.ids + first);
     if (to_.vocabulary != 0 && count > 0 && highest >= to_.vocabulary) return Status::corrupt;
@@ -65,6 +68,7 @@ class FillTokensTask final : public Task {
   const std::unique_ptr<Bytes[]> spans_;
   const TokenSlots to_;
   const WidenIds widen_;
+  std::uint32_t (*const crc32_)(Bytes) noexcept;
 };
 
 }  // namespace
@@ -76,6 +80,7 @@ std::unique_ptr<Task> fill_tokens_task(std::unique_ptr<Bytes[]> spans,
 
 WidenIds widen_ids(std::size_t item_bytes, [[maybe_unused]] SimdLevel level) noexcept {
 #if defined(__x86_64__)
+  if (level >= SimdLevel::avx512) return item_bytes == 2 ? avx512_widen16 : avx512_widen32;
   if (level >= SimdLevel::avx2) return item_bytes == 2 ? avx2_widen16 : avx2_widen32;
 #endif
   return item_bytes == 2 ? widen<std::uint16_t> : widen<std::uint32_t>;

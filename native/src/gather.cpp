@@ -23,11 +23,11 @@ class GatherTask final : public Task {
   [[nodiscard]] Status copy(std::size_t i) const noexcept {
     const Bytes span = spans_[i];
     if (span.size() != rows_.row_bytes) return Status::bad_shape;
-    if (span.empty()) return Status::ok;
-    if (rows_.checksums != nullptr && crc32(span) != rows_.checksums[i]) {
-      return Status::bad_checksum;
+    std::uint8_t* row = rows_.out + i * rows_.row_bytes;
+    if (rows_.checksums != nullptr) {
+      return crc32_copy(span, row) == rows_.checksums[i] ? Status::ok : Status::bad_checksum;
     }
-    std::memcpy(rows_.out + i * rows_.row_bytes, span.data(), span.size());
+    if (!span.empty()) std::memcpy(row, span.data(), span.size());
     return Status::ok;
   }
 

@@ -104,6 +104,8 @@ Status JpegDecoder::Handle::decode(Bytes file, const Picture& out, Scratch& rgb_
 Status JpegDecoder::Handle::decode_part(Bytes file, const JpegPart& part, Scratch& memory,
                                         PixelView& view) noexcept {
   open(file);
+  if (std::size_t{info_.image_width} * info_.image_height > part.max_pixels)
+    return Status::too_large;
   if (!part.box.is_inside(info_.image_width, info_.image_height)) return Status::bad_shape;
   if (jpeg_has_multiple_scans(&info_) != 0 && asks_too_much(info_, file.size()))
     return Status::truncated;

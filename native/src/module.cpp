@@ -85,6 +85,7 @@ void bind_status(nb::module_& m) {
       {"IO_ERROR", fastio::Status::io_error},
       {"CHANGED", fastio::Status::changed},
       {"FAILED", fastio::Status::failed},
+      {"TOO_LARGE", fastio::Status::too_large},
   };
   for (const auto& [name, status] : names) m.attr(name) = static_cast<int>(status);
 }

@@ -3,6 +3,7 @@
 
 #include "fastio/bins.h"
 #include "fastio/buckets.h"
+#include "fastio/lanes.h"
 #include "fastio/permute.h"
 #include "module.h"
 
@@ -115,6 +116,25 @@ std::size_t deal_steps(const Int64s& order, const Int64s& cuts, const Int64s& st
                             {out.data(), out.size()});
 }
 
+void shuffle_runs(const Order& values, const Int64s& cuts, std::uint64_t seed,
+                  std::uint64_t stream) {
+  bool is_done = false;
+  {
+    const nb::gil_scoped_release released;
+    is_done = fastio::shuffle_runs({values.data(), values.size()}, {cuts.data(), cuts.size()}, seed,
+                                   stream);
+  }
+  if (!is_done) throw nb::value_error("cuts do not ascend from 0 to the number of values");
+}
+
+void interleave_lanes(const Order& out, std::size_t lanes, std::uint64_t seed,
+                      std::uint64_t stream) {
+  expect_positive("lanes", lanes);
+  const nb::gil_scoped_release released;
+  std::vector<std::int64_t> order(std::min(lanes, std::max<std::size_t>(out.size(), 1)));
+  fastio::interleave_lanes({out.data(), out.size()}, order, seed, stream);
+}
+
 }  // namespace
 
 void bind_batch_plans(nb::module_& m) {
@@ -145,6 +165,16 @@ void bind_batch_plans(nb::module_& m) {
                 "steps: NDArray[np.int64], rank: int, world_size: int, "
                 "out: NDArray[np.int64]) -> int"),
         "Copy samples rank, rank + world_size, ... of these steps to ``out``; how many.");
+  m.def("shuffle_runs", &shuffle_runs, "values"_a.noconvert(), "cuts"_a.noconvert(), "seed"_a,
+        "stream"_a,
+        nb::sig("def shuffle_runs(values: NDArray[np.int64], cuts: NDArray[np.int64], seed: int, "
+                "stream: int) -> None"),
+        "Shuffle each ``values[cuts[k]:cuts[k + 1]]`` in place, as ``shuffle`` with stream + k.");
+  m.def("interleave_lanes", &interleave_lanes, "out"_a.noconvert(), "lanes"_a, "seed"_a, "stream"_a,
+        nb::sig("def interleave_lanes(out: NDArray[np.int64], lanes: int, seed: int, "
+                "stream: int) -> None"),
+        "Write the places of ``out`` round by round: one place of each lane, lanes in random\n"
+        "order. Lane l holds the places from ``l * len(out) // lanes`` on; no lane is empty.");
 }
 
 }  // namespace fastio::python

@@ -63,10 +63,10 @@ PyJob checksum(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
 PyJob probe_images(
     BuffersHandle buffers, const Int32s& shard, const Int64s& starts, const Int64s& sizes,
     const nb::ndarray<std::int32_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>& out,
-    const PoolHandle& pool) {
+    const PoolHandle& pool, bool verify) {
   auto spans = resolve(buffers, shard, starts, sizes);
   expect_length("out", out.shape(0), starts.size());
-  return begin(fastio::probe_task(std::move(spans), out.data()), {starts.size(), 16}, pool,
+  return begin(fastio::probe_task(std::move(spans), verify, out.data()), {starts.size(), 16}, pool,
                keep(nb::borrow(buffers), out));
 }
 
@@ -105,9 +105,9 @@ PyJob gather(BuffersHandle buffers, const Int32s& shard, const Int64s& starts, c
 }
 
 PyJob read_ahead(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                 const Int64s& sizes, const PoolHandle& pool) {
+                 const Int64s& sizes, const PoolHandle& pool, bool looks) {
   auto spans = resolve(buffers, shard, starts, sizes);
-  return begin(fastio::read_ahead_task(std::move(spans), starts.size()),
+  return begin(fastio::read_ahead_task(std::move(spans), starts.size(), looks),
                {std::size_t{starts.size() > 0}, 1}, pool, keep(nb::borrow(buffers)));
 }
 
@@ -216,10 +216,13 @@ void bind_batches(nb::module_& m) {
         nb::sig("def checksum(" SPANS "out: NDArray[np.uint32], " POOL_TO_JOB),
         "Write each span's CRC-32 to ``out[i]``.");
   m.def("probe_images", &probe_images, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "out"_a.noconvert(), "pool"_a = nb::none(),
-        nb::sig("def probe_images(" SPANS "out: NDArray[np.int32], " POOL_TO_JOB),
+        "sizes"_a.noconvert(), "out"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
+        "verify"_a = false,
+        nb::sig("def probe_images(" SPANS "out: NDArray[np.int32], pool: ThreadPool | None = None, "
+                "*, verify: bool = False) -> Job"),
         "Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, kind\n"
-        "(0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM).");
+        "(0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM). ``verify`` also\n"
+        "compares the CRC of every chunk of a PNG: BAD_CHECKSUM where one differs.");
   m.def("decode_images", &decode_images, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
         "sizes"_a.noconvert(), "checksums"_a.noconvert().none(), "out"_a.noconvert(),
         "status"_a.noconvert(), "pool"_a = nb::none(),
@@ -235,9 +238,13 @@ void bind_batches(nb::module_& m) {
                 "out: NDArray[np.uint8], status: NDArray[np.int32], " POOL_TO_JOB),
         "Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.");
   m.def("read_ahead", &read_ahead, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "pool"_a = nb::none(), nb::sig("def read_ahead(" SPANS POOL_TO_JOB),
+        "sizes"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(), "looks"_a = true,
+        nb::sig("def read_ahead(" SPANS "pool: ThreadPool | None = None, *, looks: bool = True) -> "
+                "Job"),
         "Ask the kernel to read these spans ahead, neighbours merged, unless a look at 64 places\n"
-        "finds them in memory. Blocks while the disk's queue is full: give it a pool of its own.");
+        "finds them in memory; with ``looks=False`` it asks without looking, for files whose\n"
+        "mapping must not be touched. Blocks while the disk's queue is full: give it a pool of its "
+        "own.");
   m.def("read_spans", &read_spans, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
         "sizes"_a.noconvert(), "descriptors"_a.noconvert(), "files"_a, "out"_a.noconvert(),
         "error"_a.noconvert(), "pool"_a = nb::none(),

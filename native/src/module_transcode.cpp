@@ -86,11 +86,12 @@ void expect_within(const char* name, std::int64_t value, std::int64_t low, std::
 
 PyJob transcode_images(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
                        const Int64s& sizes, nb::handle_t<PyTranscoded> out, const PoolHandle& pool,
-                       std::int32_t bound, std::int32_t side, std::int32_t quality,
-                       std::int32_t subsampling, std::int32_t restart,
+                       std::int32_t bound, std::int32_t side, std::int32_t width,
+                       std::int32_t quality, std::int32_t subsampling, std::int32_t restart,
                        std::int32_t resized_restart) {
-  expect_within("bound", bound, 0, 2);
+  expect_within("bound", bound, 0, 3);
   expect_within("side", side, bound == 0 ? 0 : 1, 65'500);
+  expect_within("width", width, bound == 3 ? 1 : 0, 65'500);
   expect_within("quality", quality, 1, 100);
   expect_within("subsampling", subsampling, 0, 2);
   expect_within("restart", restart, 0, 65'535);
@@ -101,6 +102,7 @@ PyJob transcode_images(BuffersHandle buffers, const Int32s& shard, const Int64s&
   const TranscodeOptions options{
       static_cast<Bound>(bound),
       side,
+      width,
       {quality, static_cast<Subsampling>(subsampling), static_cast<std::uint32_t>(resized_restart)},
       static_cast<std::uint32_t>(restart)};
   return begin(transcode_task(std::move(spans), options, results.begin()), {starts.size(), 1}, pool,
@@ -133,17 +135,18 @@ void bind_transcode(nb::module_& m) {
           "within each picture, one picture after the other; how many of these each has.");
   m.def("transcode_images", &transcode_images, "buffers"_a, "shard"_a.noconvert(),
         "starts"_a.noconvert(), "sizes"_a.noconvert(), "out"_a, "pool"_a = nb::none(),
-        nb::kw_only(), "bound"_a = 0, "side"_a = 0, "quality"_a = 90, "subsampling"_a = 2,
-        "restart"_a = 0, "resized_restart"_a = 0,
+        nb::kw_only(), "bound"_a = 0, "side"_a = 0, "width"_a = 0, "quality"_a = 90,
+        "subsampling"_a = 2, "restart"_a = 0, "resized_restart"_a = 0,
         nb::sig("def transcode_images(buffers: Buffers, shard: NDArray[np.int32], "
                 "starts: NDArray[np.int64], sizes: NDArray[np.int64], out: Transcoded, "
-                "pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, "
+                "pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, width: int = 0, "
                 "quality: int = 90, subsampling: int = 2, restart: int = 0, "
                 "resized_restart: int = 0) -> Job"),
         "Write pictures anew. ``bound`` 1 makes the short side at most ``side`` pixels, 2 the\n"
-        "long one; ``subsampling`` is 0 for 4:4:4, 1 for 4:2:2, 2 for 4:2:0; ``restart`` puts\n"
-        "markers every so many MCUs into JPEGs that are small enough, losslessly, and\n"
-        "``resized_restart`` into those that are resized. The\n"
+        "long one, 3 makes JPEGs ``side`` pixels high and ``width`` wide; ``subsampling`` is 0\n"
+        "for 4:4:4, 1 for 4:2:2, 2 for 4:2:0; ``restart`` puts markers every so many MCUs into\n"
+        "JPEGs that are small enough, losslessly, and ``resized_restart`` into those that are\n"
+        "resized. The\n"
         "outcome is RESIZED or REWRITTEN, or one of FITTING (nothing to do), OTHER (another\n"
         "kind), UNUSUAL (CMYK, 12 bits, bytes behind the picture), RICH (a PNG that a JPEG\n"
         "cannot hold): these are kept as they are.");

@@ -39,6 +39,7 @@ struct Request {
   bool planar;
   bool grey;
   bool fast;
+  std::size_t max_pixels;
   const FunctionHandle& function;
   const Numbers& numbers;
 };
@@ -64,8 +65,12 @@ TransformOptions options_of(const Request& request, std::size_t channels) {
     refuse("fill has " + std::to_string(request.fill.size()) + " values, out has " +
            std::to_string(channels) + " channels");
   }
-  TransformOptions options{
-      static_cast<Filter>(request.filter), {}, request.planar, request.grey, request.fast};
+  TransformOptions options{static_cast<Filter>(request.filter),
+                           {},
+                           request.planar,
+                           request.grey,
+                           request.fast,
+                           request.max_pixels};
   std::memcpy(options.fill.data(), request.fill.c_str(), channels);
   return options;
 }
@@ -113,12 +118,13 @@ PyJob decode_transformed(BuffersHandle buffers, const Int32s& shard, const Int64
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
                          const PoolHandle& pool, int filter, const nb::bytes& fill, bool planar,
                          bool grey, bool fast, const FunctionHandle& function,
-                         const Numbers& numbers, const IntervalSpans& intervals) {
+                         const Numbers& numbers, const IntervalSpans& intervals,
+                         std::optional<std::size_t> max_pixels) {
   auto spans = resolve(buffers, shard, starts, sizes);
   const std::size_t count = starts.size();
-  auto batch =
-      batch_of({plan, out, status, checksums, filter, fill, planar, grey, fast, function, numbers},
-               std::move(spans), count);
+  auto batch = batch_of({plan, out, status, checksums, filter, fill, planar, grey, fast,
+                         max_pixels.value_or(any_pixels), function, numbers},
+                        std::move(spans), count);
   nb::object places;
   if (intervals) {
     const auto& [owner, files, first, bytes] = *intervals;
@@ -144,9 +150,9 @@ PyJob gather_transformed(BuffersHandle buffers, const Int32s& shard, const Int64
   }
   auto spans = resolve(buffers, shard, starts, sizes);
   const std::size_t count = starts.size();
-  auto batch =
-      batch_of({plan, out, status, checksums, filter, fill, planar, grey, false, function, numbers},
-               std::move(spans), count);
+  auto batch = batch_of({plan, out, status, checksums, filter, fill, planar, grey, false,
+                         any_pixels, function, numbers},
+                        std::move(spans), count);
   const Picture& row = batch.rows.first;
   const std::size_t grain = grain_for(row.height * row.row_bytes());
   return begin(transform_raw_task(std::move(batch), height, width), {count, grain}, pool,
@@ -190,9 +196,11 @@ void bind_transforms(nb::module_& m) {
         "plan"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),
         nb::kw_only(), "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "fast"_a = false,
         "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(), "intervals"_a = nb::none(),
+        "max_pixels"_a = nb::none(),
         nb::sig("def decode_transformed(" SPANS_AND_PLAN
                 ", fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], "
-                "NDArray[np.int64], NDArray[np.int64]] | None = None) -> Job"),
+                "NDArray[np.int64], NDArray[np.int64]] | None = None, "
+                "max_pixels: int | None = None) -> Job"),
         "Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.\n\n"
         "``plan`` is (n, 13): box x y w h, virtual w h, window x y w h, place x y, flip. The\n"
         "box of the picture becomes the virtual size (Pillow's resize to the bit); the window\n"
@@ -205,7 +213,8 @@ void bind_transforms(nb::module_& m) {
         "BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is\n"
         "seen by ``checksums`` only. ``intervals`` are the spans of where each JPEG's restart\n"
         "intervals 8, 16, ... begin, uint32 within the file; they need not be true.\n"
-        "``function`` is called with each picture, and its row of ``numbers`` (n, k).");
+        "``function`` is called with each picture, and its row of ``numbers`` (n, k). A picture\n"
+        "whose header announces more than ``max_pixels`` is TOO_LARGE.");
   m.def("gather_transformed", &gather_transformed, "buffers"_a, "shard"_a.noconvert(),
         "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
         "plan"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),

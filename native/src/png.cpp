@@ -86,8 +86,8 @@ void PngDecoder::FreeInflater::operator()(libdeflate_decompressor* inflater) con
 PngDecoder::PngDecoder() noexcept = default;
 PngDecoder::~PngDecoder() = default;
 
-Status PngDecoder::decode(Bytes file, const Picture& out, bool verify_crc) noexcept {
-  Status status = read_png_chunks(file, verify_crc, chunks_);
+Status PngDecoder::decode(Bytes file, const Picture& out, bool verify_data) noexcept {
+  Status status = read_png_chunks(file, verify_data, chunks_);
   if (status != Status::ok) return status;
   const PngHeader& header = chunks_.header;
   if (header.height != out.height || header.width != out.width) return Status::bad_shape;

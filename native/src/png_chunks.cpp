@@ -49,6 +49,30 @@ Status read_header(const std::uint8_t* data, PngHeader& header) noexcept {
   return Status::ok;
 }
 
+/// One chunk as it stands in the file.
+struct Chunk {
+  std::uint32_t type = 0;
+  Bytes payload;
+  Bytes checked;  ///< what the CRC covers: type and payload
+  std::uint32_t crc = 0;
+
+  [[nodiscard]] bool is_intact() const noexcept { return crc32(checked) == crc; }
+};
+
+/// Takes the next chunk off `rest`.
+Status next_chunk(Bytes& rest, Chunk& chunk) noexcept {
+  if (rest.size() < chunk_overhead) return Status::truncated;
+  const std::uint32_t length = read_u32(rest.data());
+  if (length > largest) return Status::corrupt;
+  if (length > rest.size() - chunk_overhead) return Status::truncated;
+  chunk.type = read_u32(rest.data() + 4);
+  chunk.payload = rest.subspan(8, length);
+  chunk.checked = rest.subspan(4, 4 + std::size_t{length});
+  chunk.crc = read_u32(rest.data() + 8 + length);
+  rest = rest.subspan(chunk_overhead + length);
+  return Status::ok;
+}
+
 /// Walks the chunks behind IHDR, one `take` each.
 class ChunkReader {
  public:
@@ -147,7 +171,7 @@ Status read_png_header(Bytes file, PngHeader& header) noexcept {
   return read_header(chunk + 8, header);
 }
 
-Status read_png_chunks(Bytes file, bool verify_crc, PngChunks& chunks) noexcept {
+Status read_png_chunks(Bytes file, bool verify_data, PngChunks& chunks) noexcept {
   const Status status = read_png_header(file, chunks.header);
   if (status != Status::ok) return status;
   chunks.palette_size = 0;
@@ -156,24 +180,27 @@ Status read_png_chunks(Bytes file, bool verify_crc, PngChunks& chunks) noexcept 
   chunks.data_size = 0;
   ChunkReader reader(chunks);
   Bytes rest = file.subspan(signature.size());
-  for (bool first = true;; first = false) {
-    if (rest.size() < chunk_overhead) return Status::truncated;
-    const std::uint32_t length = read_u32(rest.data());
-    const std::uint32_t type = read_u32(rest.data() + 4);
-    if (length > largest) return Status::corrupt;
-    if (length > rest.size() - chunk_overhead) return Status::truncated;
-    const Bytes payload = rest.subspan(8, length);
-    if (verify_crc &&
-        crc32(rest.subspan(4, 4 + std::size_t{length})) != read_u32(payload.data() + length)) {
-      return Status::corrupt;
-    }
-    if (type == name("IEND")) return reader.finish();
+  for (bool first = true, before_data = true;; first = false) {
+    Chunk chunk;
+    const Status read = next_chunk(rest, chunk);
+    if (read != Status::ok) return read;
+    before_data = before_data && chunk.type != name("IDAT");
+    if ((verify_data || before_data) && !chunk.is_intact()) return Status::corrupt;
+    if (chunk.type == name("IEND")) return reader.finish();
     if (!first) {
-      const Status taken = reader.take(type, payload);
+      const Status taken = reader.take(chunk.type, chunk.payload);
       if (taken != Status::ok) return taken;
     }
-    rest = rest.subspan(chunk_overhead + length);
   }
+}
+
+bool has_damaged_png_chunk(Bytes file) noexcept {
+  Bytes rest = file.subspan(std::min(file.size(), signature.size()));
+  for (Chunk chunk; next_chunk(rest, chunk) == Status::ok;) {
+    if (!chunk.is_intact()) return true;
+    if (chunk.type == name("IEND")) break;
+  }
+  return false;
 }
 
 bool has_png_chunk(Bytes file, const char (&text)[5]) noexcept {

@@ -39,14 +39,14 @@ Size probe_size(Bytes file, ImageKind kind) noexcept {
 
 class ProbeTask final : public Task {
  public:
-  ProbeTask(std::unique_ptr<Bytes[]> spans, std::int32_t* out) noexcept
-      : spans_(std::move(spans)), out_(out) {}
+  ProbeTask(std::unique_ptr<Bytes[]> spans, bool verify, std::int32_t* out) noexcept
+      : spans_(std::move(spans)), verify_(verify), out_(out) {}
 
   void run(Worker&, std::size_t first, std::size_t last) noexcept override {
     for (std::size_t i = first; i < last; ++i) {
       const ImageInfo info = probe_image(spans_[i]);
       std::int32_t* row = out_ + 5 * i;
-      row[0] = static_cast<std::int32_t>(info.status);
+      row[0] = static_cast<std::int32_t>(checked(info, spans_[i]));
       row[1] = info.height;
       row[2] = info.width;
       row[3] = info.channels;
@@ -55,7 +55,13 @@ class ProbeTask final : public Task {
   }
 
  private:
+  [[nodiscard]] Status checked(const ImageInfo& info, Bytes file) const noexcept {
+    const bool looks = verify_ && info.status == Status::ok && info.kind == ImageKind::png;
+    return looks && has_damaged_png_chunk(file) ? Status::bad_checksum : info.status;
+  }
+
   const std::unique_ptr<Bytes[]> spans_;
+  const bool verify_;
   std::int32_t* const out_;
 };
 
@@ -85,8 +91,9 @@ ImageInfo probe_image(Bytes file) noexcept {
           size.channels, kind};
 }
 
-std::unique_ptr<Task> probe_task(std::unique_ptr<Bytes[]> spans, std::int32_t* out) noexcept {
-  return std::make_unique<ProbeTask>(std::move(spans), out);
+std::unique_ptr<Task> probe_task(std::unique_ptr<Bytes[]> spans, bool verify,
+                                 std::int32_t* out) noexcept {
+  return std::make_unique<ProbeTask>(std::move(spans), verify, out);
 }
 
 }  // namespace fastio

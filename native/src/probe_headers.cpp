@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace fastio {
 namespace {
@@ -57,6 +58,25 @@ std::int64_t pnm_number(Bytes file, std::size_t& at) noexcept {
   return value;
 }
 
+/// Where the first frame's descriptor of a GIF lies; 0 where the file ends before it does.
+std::size_t gif_frame(const Reader& read) noexcept {
+  constexpr std::uint32_t extension = 0x21;
+  constexpr std::uint32_t frame = 0x2C;
+  const std::uint32_t flags = read.u8(10);
+  std::size_t at = 13;
+  if ((flags & 0x80) != 0) at += std::size_t{3} << ((flags & 7) + 1);  // the palette
+  while (read.has(at, 10)) {
+    if (read.u8(at) == frame) return at;
+    const bool has_blocks = read.u8(at) == extension;
+    ++at;  // Pillow passes over bytes that begin nothing
+    if (!has_blocks) continue;
+    ++at;
+    while (read.has(at, 1) && read.u8(at) != 0) at += 1 + std::size_t{read.u8(at)};
+    ++at;
+  }
+  return 0;
+}
+
 /// A TIFF entry's single value (SHORT or LONG), 0 for another type.
 std::int64_t tiff_value(const Reader& read, std::size_t entry) noexcept {
   const std::uint32_t type = read.u16(entry + 2);
@@ -102,8 +122,16 @@ Size probe_jpeg(Bytes file) noexcept {
 
 Size probe_gif(Bytes file) noexcept {
   const Reader read(file, true);
-  if (!read.has(6, 4)) return truncated_size;
-  return {Status::ok, read.u16(8), read.u16(6), 3};
+  if (!read.has(6, 7)) return truncated_size;
+  std::int64_t width = read.u16(6);
+  std::int64_t height = read.u16(8);
+  // Pillow makes the picture large enough for its first frame.
+  const std::size_t frame = gif_frame(read);
+  if (frame != 0) {
+    width = std::max<std::int64_t>(width, read.u16(frame + 1) + read.u16(frame + 5));
+    height = std::max<std::int64_t>(height, read.u16(frame + 3) + read.u16(frame + 7));
+  }
+  return {Status::ok, height, width, 3};
 }
 
 Size probe_bmp(Bytes file) noexcept {
@@ -149,6 +177,7 @@ Size probe_tiff(Bytes file) noexcept {
   std::int64_t height = 0;
   std::int64_t samples = 1;
   bool palette = false;
+  bool lies_on_its_side = false;
   for (std::size_t i = 0; i < entries; ++i) {
     const std::size_t entry = directory + 2 + 12 * i;
     const std::int64_t value = tiff_value(read, entry);
@@ -156,11 +185,13 @@ Size probe_tiff(Bytes file) noexcept {
       case 256: width = value; break;
       case 257: height = value; break;
       case 262: palette = value == 3; break;
+      case 274: lies_on_its_side = value >= 5 && value <= 8; break;  // the orientation
       case 277: samples = value; break;
       default: break;
     }
   }
   if (samples < 1 || samples > 255) return corrupt_size;
+  if (lies_on_its_side) std::swap(height, width);  // Pillow turns it while decoding
   return {Status::ok, height, width, palette ? 3 : static_cast<std::int32_t>(samples)};
 }
 

@@ -65,18 +65,19 @@ void advise(Stretch stretch) noexcept {
 
 class ReadAheadTask final : public Task {
  public:
-  ReadAheadTask(std::unique_ptr<Bytes[]> spans, std::size_t count) noexcept
-      : spans_(std::move(spans)), count_(count) {}
+  ReadAheadTask(std::unique_ptr<Bytes[]> spans, std::size_t count, bool looks) noexcept
+      : spans_(std::move(spans)), count_(count), looks_(looks) {}
 
   void run(Worker&, std::size_t, std::size_t) noexcept override {
     const std::span<Bytes> all(spans_.get(), count_);
-    if (!is_cold(all)) return;
+    if (looks_ && !is_cold(all)) return;
     advise_all(all);
   }
 
  private:
   const std::unique_ptr<Bytes[]> spans_;
   const std::size_t count_;
+  const bool looks_;
 };
 
 }  // namespace
@@ -122,8 +123,9 @@ void advise_all(std::span<Bytes> spans) noexcept {
   }
 }
 
-std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans, std::size_t count) noexcept {
-  return std::make_unique<ReadAheadTask>(std::move(spans), count);
+std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans, std::size_t count,
+                                      bool looks) noexcept {
+  return std::make_unique<ReadAheadTask>(std::move(spans), count, looks);
 }
 
 }  // namespace fastio

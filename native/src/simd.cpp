@@ -1,19 +1,36 @@
 #include "fastio/simd.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 namespace fastio {
 namespace {
 
-SimdLevel detect() noexcept {
-  const char* wish = std::getenv("FASTIO_SIMD");
-  if (wish != nullptr && std::strcmp(wish, "none") == 0) return SimdLevel::none;
+/// What this machine has.
+SimdLevel best() noexcept {
 #if defined(__x86_64__)
+  const bool has_avx512 =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("vpclmulqdq") &&
+      __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("bmi2");
+  if (has_avx512) return SimdLevel::avx512;
   if (__builtin_cpu_supports("avx2")) return SimdLevel::avx2;
   if (__builtin_cpu_supports("sse4.1")) return SimdLevel::sse41;
 #endif
   return SimdLevel::none;
+}
+
+SimdLevel detect() noexcept {
+  const SimdLevel found = best();
+  const char* wish = std::getenv("FASTIO_SIMD");
+  if (wish == nullptr) return found;
+  for (const SimdLevel level : {SimdLevel::none, SimdLevel::sse41, SimdLevel::avx2}) {
+    if (std::strcmp(wish, simd_name(level)) == 0) return std::min(level, found);
+  }
+  return found;
 }
 
 }  // namespace
@@ -25,6 +42,7 @@ SimdLevel simd_level() noexcept {
 
 const char* simd_name(SimdLevel level) noexcept {
   switch (level) {
+    case SimdLevel::avx512: return "avx512";
     case SimdLevel::avx2: return "avx2";
     case SimdLevel::sse41: return "sse4.1";
     case SimdLevel::none: break;

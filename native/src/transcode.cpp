@@ -15,8 +15,9 @@ struct Size {
   std::int32_t height, width;
 };
 
-/// The size within the bound, as torchvision's Resize computes it: never larger.
+/// The size within the bound, as torchvision's Resize computes it: never larger; or the exact one.
 Size bounded(const Size& size, const TranscodeOptions& options) noexcept {
+  if (options.bound == Bound::exact) return {options.side, options.width};
   const std::int64_t small = std::min(size.height, size.width);
   const std::int64_t large = std::max(size.height, size.width);
   const std::int64_t side = options.side;
@@ -66,6 +67,9 @@ class TranscodeTask final : public Task {
     const Size old_size{info.height, info.width};
     const Size size = options_.bound == Bound::none ? old_size : bounded(old_size, options_);
     if (size.height != info.height || size.width != info.width) {
+      if (options_.bound == Bound::exact && info.kind != ImageKind::jpeg) {
+        return keep(file, Outcome::other, out);
+      }
       return resize(worker, file, info, size, out);
     }
     const std::uint32_t interval = options_.restart_interval;
@@ -111,7 +115,7 @@ class TranscodeTask final : public Task {
     if (!worker.transformer.begin(plan, options, 1)) return Status::no_memory;
     const JpegPart part{box_of(plan), worker.transformer.region(), picture.channels, 1, {}};
     PixelView pixels{};
-    const Status status = decode_part(worker, file, part, /*verify_crc=*/true, pixels);
+    const Status status = decode_part(worker, file, part, /*verify_data=*/true, pixels);
     if (status != Status::ok) return status;
     picture.data = worker.resized.reserve(picture.height * picture.row_bytes());
     if (picture.data == nullptr) return Status::no_memory;

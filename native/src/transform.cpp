@@ -29,7 +29,7 @@ class TransformTask : public Task {
 
  protected:
   [[nodiscard]] const TransformOptions& options() const noexcept { return options_; }
-  [[nodiscard]] bool verify_crc() const noexcept { return batch_.rows.checksums == nullptr; }
+  [[nodiscard]] bool verify_data() const noexcept { return batch_.rows.checksums == nullptr; }
 
   /// By how much the value comes shrunk from its decoder.
   [[nodiscard]] virtual std::size_t shrink(Bytes value, const Plan& plan) const noexcept = 0;
@@ -112,11 +112,14 @@ class PictureTask final : public TransformTask {
 
   [[nodiscard]] Status transform(Worker& worker, const Sample& sample,
                                  const Picture& out) const noexcept override {
-    const JpegPart part{box_of(sample.plan), worker.transformer.region(),
-                        options().grey ? 3 : out.channels, shrink(sample.value, sample.plan),
-                        sample.intervals};
+    const JpegPart part{box_of(sample.plan),
+                        worker.transformer.region(),
+                        options().grey ? 3 : out.channels,
+                        shrink(sample.value, sample.plan),
+                        sample.intervals,
+                        options().max_pixels};
     PixelView pixels{};
-    const Status status = or_pillow(decode_part(worker, sample.value, part, verify_crc(), pixels));
+    const Status status = or_pillow(decode_part(worker, sample.value, part, verify_data(), pixels));
     if (status != Status::ok) return status;
     return worker.transformer.finish(pixels, part.channels, out) ? Status::ok : Status::unsupported;
   }

@@ -11,6 +11,10 @@ namespace fastio {
 #if defined(__x86_64__)
 std::uint32_t avx2_widen16(const std::uint8_t* from, std::size_t count, std::int64_t* out) noexcept;
 std::uint32_t avx2_widen32(const std::uint8_t* from, std::size_t count, std::int64_t* out) noexcept;
+std::uint32_t avx512_widen16(const std::uint8_t* from, std::size_t count,
+                             std::int64_t* out) noexcept;
+std::uint32_t avx512_widen32(const std::uint8_t* from, std::size_t count,
+                             std::int64_t* out) noexcept;
 #endif
 
 namespace {  // each file that includes this compiles a loop of its own, by its own flags

@@ -144,6 +144,20 @@ void test_slots_are_filled_and_nothing_else(fastio::SimdLevel level) {
   }
 }
 
+/// Ids of 32 bits keep their highest bit.
+void test_wide_ids(fastio::SimdLevel level) {
+  for (std::size_t size = 0; size < 70; ++size) {
+    std::vector<std::uint32_t> stored(size);
+    std::iota(stored.begin(), stored.end(), 0xFFFFFF80U);
+    std::vector<std::uint8_t> bytes(4 * size);
+    if (size > 0) std::memcpy(bytes.data(), stored.data(), bytes.size());
+    std::vector<std::int64_t> wide(size);
+    const auto highest = fastio::widen_ids(4, level)(bytes.data(), size, wide.data());
+    EXPECT(std::equal(wide.begin(), wide.end(), stored.begin()));
+    EXPECT(highest == (size > 0 ? stored.back() : 0));
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -152,7 +166,11 @@ int main() {
   test_steps_change_places();
   test_many_steps_of_philox();
   test_dealing_stays_inside();
-  test_slots_are_filled_and_nothing_else(fastio::SimdLevel::none);
-  test_slots_are_filled_and_nothing_else(fastio::simd_level());
+  for (const auto level :
+       {fastio::SimdLevel::none, fastio::SimdLevel::avx2, fastio::SimdLevel::avx512}) {
+    if (level > fastio::simd_level()) continue;
+    test_slots_are_filled_and_nothing_else(level);
+    test_wide_ids(level);
+  }
   return failures;
 }

@@ -60,7 +60,7 @@ Transcoded transcoded(Bytes file, const fastio::TranscodeOptions& options) {
 }
 
 constexpr fastio::TranscodeOptions with_restart(std::uint32_t interval) {
-  return {fastio::Bound::none, 0, {90, fastio::Subsampling::s420, 0}, interval};
+  return {fastio::Bound::none, 0, 0, {90, fastio::Subsampling::s420, 0}, interval};
 }
 
 void test_rewritten_pixels_are_equal() {
@@ -146,10 +146,10 @@ void test_damage_is_seen_or_harmless() {
 void test_bounds() {
   const Blob file = encoded(3, fastio::Subsampling::s420);
   const Transcoded small = transcoded(
-      file.bytes(), {fastio::Bound::short_side, 41, {90, fastio::Subsampling::s420, 3}, 0});
+      file.bytes(), {fastio::Bound::short_side, 41, 0, {90, fastio::Subsampling::s420, 3}, 0});
   EXPECT(small.outcome == Outcome::resized && small.shape[0] == 41 && small.shape[1] == 64);
   const Transcoded fits = transcoded(
-      file.bytes(), {fastio::Bound::long_side, 130, {90, fastio::Subsampling::s420, 0}, 0});
+      file.bytes(), {fastio::Bound::long_side, 130, 0, {90, fastio::Subsampling::s420, 0}, 0});
   EXPECT(fits.outcome == Outcome::fitting);
   EXPECT(std::ranges::equal(fits.bytes.bytes(), file.bytes()));
 }

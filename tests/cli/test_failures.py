@@ -127,7 +127,6 @@ def fastio(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         encoding="latin-1",
-        timeout=60,
         check=False,
     )
 

@@ -28,9 +28,10 @@ def run(*args: object, code: int = 0) -> str:
 
 def test_a_command_is_watched_to_its_end(tmp_path: Path) -> None:
     """Its exit code is ours, every sample is in the log, mean and maximum are printed."""
-    script = "import time; time.sleep(0.3); raise SystemExit(4)"
-    output = run(*SHORT, "--out", tmp_path / "log.jsonl", "--", sys.executable, "-c", script, code=4)
-    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    log = tmp_path / "log.jsonl"
+    script = f"import pathlib\nwhile b'\\n' not in pathlib.Path({str(log)!r}).read_bytes(): pass\nraise SystemExit(4)"
+    output = run(*SHORT, "--out", log, "--", sys.executable, "-c", script, code=4)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
 
     assert "maximum" in output
     assert "process, CPU of one" in output

@@ -85,7 +85,7 @@ def test_names_of_the_table() -> None:
 def test_every_status_has_words() -> None:
     """Each status is described by words of its own."""
     statuses = [getattr(_native, name) for name in dir(_native) if name.isupper()]
-    assert sorted(statuses) == list(range(11))
+    assert sorted(statuses) == list(range(12))
     assert len({describe_status(status) for status in statuses}) == len(statuses)
 
 

@@ -122,6 +122,16 @@ SMALL = [
 ]
 
 
+def between(file: bytes) -> bytes:
+    """The file with a chunk of another kind before its palette, and one behind its data."""
+    palette, end = file.index(b"PLTE") - 4, file.index(b"IEND") - 4
+    gamma, text = chunk(b"gAMA", struct.pack(">I", 45455)), chunk(b"tEXt", b"a\0b")
+    return file[:palette] + gamma + file[palette:end] + text + file[end:]
+
+
+WITH_CHUNKS = [between(SMALL[2])]
+
+
 @pytest.mark.parametrize("file", SMALL)
 def test_every_prefix_is_truncated(file: bytes) -> None:
     """A file cut anywhere is TRUNCATED."""
@@ -180,3 +190,48 @@ def test_chunks_may_come_between() -> None:
     file = png(chunk(b"gAMA", struct.pack(">I", 45455)), DATA, chunk(b"tEXt", b"a\0b"))
     status, pixels = decode(file, (1, 1), 1)
     assert (status, pixels.tolist()) == (_native.OK, [[[7]]])
+
+
+def damage_crc(file: bytearray, name: bytes) -> None:
+    """Flip a bit in the CRC of the first chunk of this name."""
+    at = file.index(name)
+    file[at + 4 + int.from_bytes(file[at - 4 : at], "big")] ^= 1
+
+
+def test_chunks_damaged_before_packing() -> None:
+    """
+    Whatever byte was changed before a checksum of the whole was taken: nothing comes that Pillow does not give.
+
+    What Pillow refuses is refused, what it lets pass has its pixels, or is refused too.
+    """
+    for file in (*SMALL, *WITH_CHUNKS):
+        for place in range(len(file)):
+            for mask in (1, 0x80, 0xFF):
+                changed = bytearray(file)
+                changed[place] ^= mask
+                status, pixels = decode(bytes(changed), (3, 3), 3, checksums=True)
+                if status == _native.OK:
+                    np.testing.assert_array_equal(by_pillow(bytes(changed), "RGB"), pixels, f"{place}, {mask}")
+
+
+@pytest.mark.parametrize("name", [b"IHDR", b"PLTE", b"tRNS", b"gAMA"])
+def test_a_damaged_chunk_before_the_data(name: bytes) -> None:
+    """Its own CRC is compared even where the whole file has a checksum; Pillow refuses it too."""
+    file = bytearray(WITH_CHUNKS[0])
+    damage_crc(file, name)
+
+    assert decode(bytes(file), (3, 3), 3, checksums=True)[0] == _native.CORRUPT
+    with pytest.raises(OSError, match="cannot identify"):
+        by_pillow(bytes(file), "RGB")
+
+
+@pytest.mark.parametrize("name", [b"IHDR", b"PLTE", b"tRNS", b"gAMA", b"IDAT", b"tEXt", b"IEND"])
+def test_probing_finds_every_damaged_chunk(name: bytes) -> None:
+    """With ``verify`` every chunk's CRC is compared, without only the header is read."""
+    file = bytearray(WITH_CHUNKS[0])
+    damage_crc(file, name)
+    spans, found = spans_of([bytes(file), WITH_CHUNKS[0]]), np.zeros((2, 5), np.int32)
+
+    for verify, expected in ((True, _native.BAD_CHECKSUM), (False, _native.OK)):
+        _native.probe_images(spans.buffers, spans.shard, spans.starts, spans.sizes, found, verify=verify).wait()
+        assert found[:, 0].tolist() == [expected, _native.OK]

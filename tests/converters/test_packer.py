@@ -97,7 +97,7 @@ def spoil(folder):
     labels = flat(folder, 6)
     (folder / "0001.png").write_bytes(b"")
     (folder / "0003.png").write_bytes(b"no picture")
-    (folder / "notes.txt").write_text("x")
+    (folder / "notes.npy").write_text("x")
     return labels
 
 
@@ -128,7 +128,7 @@ def test_skip_packs_the_rest_and_keeps_the_ledger(tmp_path, out, small_chunks):
     report = pack(source, out, on_error="skip")
 
     assert (8, 4) == (report.found, report.packed)
-    assert ["0001.png", "0003.png", "lost.png", "notes.txt"] == [problem.key for problem in report.skipped]
+    assert ["0001.png", "0003.png", "lost.png", "notes.npy"] == [problem.key for problem in report.skipped]
     assert ["0000.png", "0002.png", "0004.png", "0005.png"] == [key for key, *_ in contents(out)]
     with open_store(out) as store:
         ledger = [(problem.key, problem.problem) for problem in report.skipped]

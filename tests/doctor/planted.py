@@ -16,7 +16,7 @@ from fastio.doctor.gather import facts_of
 from fastio.doctor.session import Plan, observe
 from fastio.doctor.watch import Watcher
 
-PLAN = Plan(seconds=0.05, profiled=0)
+PLAN = Plan(seconds=0.3, profiled=0)
 FAULT_S = 0.02
 
 

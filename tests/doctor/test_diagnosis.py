@@ -18,6 +18,7 @@ from fastio.doctor.facts import (
     MachineFacts,
     MakingFacts,
     ModelFacts,
+    ScriptFacts,
     StepFacts,
     TraceFacts,
     merged,
@@ -27,8 +28,24 @@ from fastio.measure.verdict import Bound
 
 GB = 1_000_000_000
 MAKING = MakingFacts(batches=9, samples=128, samples_s=0.13, cpu_s=0.13, queued_s=0.0, collate_s=0.004)
+SCRIPT = ScriptFacts(
+    loader="train_loader",
+    dataset="train_set",
+    transform="augment",
+    collate_fn="collate",
+    recipe=("RandomResizedCrop(224)", "Normalize((0.5,), (0.5,))"),
+    gives_pairs=True,
+    data_kind="pictures",
+)
 LOADER = LoaderFacts(
-    kind="DataLoader", name="DataLoader", dataset="Pngs", data_path="/data/my pngs", workers=1, prefetch_factor=2
+    kind="DataLoader",
+    name="DataLoader",
+    dataset="Pngs",
+    data_path="/data/my pngs",
+    batch_size=128,
+    workers=1,
+    prefetch_factor=2,
+    script=SCRIPT,
 )
 STEP = StepFacts(steps=50, samples_per_step=128, loading_s=0.0978, training_s=0.0362)
 MODEL = ModelFacts(
@@ -84,8 +101,10 @@ def loading(making: MakingFacts, *, workers: int = 1, cpus: int = 1, training_s:
 @pytest.mark.parametrize(
     ("part", "making", "workers", "cpus"),
     [
-        ("slow_disk", replace(MAKING, cpu_s=0.01), 1, 1),
-        ("slow_disk", replace(MAKING, cpu_s=0.01), 0, 64),
+        ("slow_disk", replace(MAKING, cpu_s=0.01, read_bytes=1e6), 1, 1),
+        ("slow_disk", replace(MAKING, cpu_s=0.01, reading_s=0.07), 0, 64),
+        ("slow_wait", replace(MAKING, cpu_s=0.01), 1, 1),
+        ("slow_wait", replace(MAKING, cpu_s=0.01, read_bytes=1e6, reading_s=0.05), 0, 64),
         ("slow_decode", MAKING, 1, 2),
         ("slow_decode", replace(MAKING, cpu_s=0.04, queued_s=0.09), 1, 2),  # others use the CPUs
         ("slow_transform", replace(MAKING, transform_s=0.1), 0, 1),
@@ -176,10 +195,10 @@ def test_steps_of_a_packed_store() -> None:
 @pytest.mark.parametrize(
     ("expected", "not_expected", "making"),
     [
-        ("fastio bench disk", "collate_fn", replace(MAKING, cpu_s=0.01)),
-        ("collate_fn", "bench disk", replace(MAKING, collate_s=0.5)),
-        ("DevicePrefetcher", "bench disk", replace(MAKING, transform_s=0.1)),
-        ("torch.stack", "num_workers", replace(MAKING, busy=0.1)),
+        ("fastio bench disk", "make the collate_fn", replace(MAKING, cpu_s=0.01, reading_s=0.12)),
+        ("make the collate_fn", "bench disk", replace(MAKING, collate_s=0.5)),
+        ("RandomResizedCrop(224)", "bench disk", replace(MAKING, transform_s=0.1)),
+        ("hand batches over", "num_workers", replace(MAKING, busy=0.1)),
     ],
 )
 def test_steps_fit_the_part(expected: str, not_expected: str, making: MakingFacts) -> None:

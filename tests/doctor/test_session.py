@@ -18,7 +18,7 @@ from fastio.doctor.watch import Watcher
 from fastio.errors import FastioError
 from tests.doctor.planted import PLAN, Burn, Samples, Training, examine
 
-PROFILED = Plan(seconds=0.05, profiled=2)
+PROFILED = Plan(seconds=0.5, profiled=2)
 
 
 def batches(**settings: Any) -> DataLoader[torch.Tensor]:
@@ -45,6 +45,45 @@ def test_steps_are_timed_and_profiled() -> None:
     assert facts.unknown == ("launching and synchronising: nothing ran on a GPU",)
     assert facts.model is not None
     assert ("cpu", "float32") == (facts.model.device, facts.model.dtype)
+
+
+class Clock:
+    """A clock that only stands still or is put forward."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def perf_counter(self) -> float:
+        """As in time."""
+        return self.now_s
+
+
+class SlowSamples(Samples):
+    """Samples that put a clock forward."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        super().__init__()
+        self.clock = clock
+        self.seconds = seconds
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.clock.now_s += self.seconds
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("profiled", [0, 5])
+@pytest.mark.parametrize("step_s", [0.3, 0.9, 3.0, 7.0, 30.0])
+def test_seconds_are_a_bound(monkeypatch: pytest.MonkeyPatch, step_s: float, profiled: int) -> None:
+    """From the end of the first step, a training is looked at for so many seconds, and one more step at most."""
+    clock = Clock()
+    monkeypatch.setattr("fastio.doctor.session.time", clock)
+    training = Training(DataLoader(SlowSamples(clock, step_s / 2), batch_size=2))
+    found = seen_of(training, Plan(seconds=10.0, profiled=profiled))
+    assert found.summary is not None
+
+    assert clock.now_s - 1000 - step_s <= 10 + step_s
+    assert found.summary.steps >= 2
+    assert (found.trace is not None) == (profiled > 0 and step_s <= 1)
 
 
 def test_batches_are_those_of_the_loader() -> None:

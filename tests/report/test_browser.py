@@ -59,7 +59,7 @@ def browse(profile: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     command += [f"--user-data-dir={profile}", "--allow-file-access-from-files", "--enable-logging=stderr", *arguments]
     environment = os.environ | {"HOME": str(profile)}
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=100, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
 
 
 @pytest.fixture(scope="module")

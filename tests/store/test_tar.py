@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import webdataset
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fastio._native import tar_members
@@ -130,13 +130,21 @@ def test_names_of_ordinary_files(tmp_path: Path) -> None:
 
 
 @settings(max_examples=200)
-@given(st.lists(_KEYS | st.text("a.01/_%", min_size=1, max_size=8), max_size=12))
+@given(st.lists(_KEYS | st.text("a.01/_%", min_size=1, max_size=8) | st.text("/.01", min_size=1, max_size=4)))
+@example(["/.0", "/.1"])
+@example(["a//.9", "a//.10"])
+@example(["\n/b.1", "\n/b.2"])
 def test_numbered_keys_are_split_as_all_others(keys: list[str]) -> None:
-    """What is remembered of the last key changes no name."""
+    """What is remembered of the last key changes no name, whatever folders keys have."""
     quick, plain = (MemberNames(["", "cls"], {"image", "cls"}, image="image") for _ in range(2))
     for key in keys:
         plain._numbered = _NumberedKeys()
         assert quick.of([key]) == plain.of([key])
+
+
+def test_numbers_behind_an_escape() -> None:
+    """A number that is an extension leaves the escape before it whole."""
+    assert ["%2F.0", "%2F%2E1.1"] == MemberNames([""], {"image"}, image="image").of(["/.0", "/.1"])
 
 
 @settings(max_examples=50)

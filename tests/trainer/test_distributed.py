@@ -20,7 +20,7 @@ from fastio.trainer.distributed import every_rank, local_device, mean_over_ranks
 from tests.conftest import encode, pictures, write_store
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 90  # after which two processes that wait for one another are killed
+SECONDS = 250  # after which two processes that wait for one another are killed
 # Trains an epoch on one rank, and writes what it has seen: the sums of samples, losses, weights at the end.
 SCRIPT = """
 import json, sys

@@ -14,9 +14,9 @@
 namespace fastio {
 
 /// Decodes one picture with the worker's decoders, by what its first bytes say it is.
-/// `verify_crc`: see PngDecoder::decode.
+/// `verify_data`: see PngDecoder::decode.
 [[nodiscard]] Status decode_picture(Worker& worker, Bytes file, const Picture& out,
-                                    bool verify_crc) noexcept;
+                                    bool verify_data) noexcept;
 
 /// Decodes a region of one picture into memory of the worker's: the very pixels that
 /// decode_picture gives. `pixels` is its first pixel, valid until the next call;
@@ -24,7 +24,7 @@ namespace fastio {
 ///
 /// `bad_shape` where the box leaves the picture. Of a JPEG only what is needed is decoded, see
 /// JpegDecoder::decode_part.
-[[nodiscard]] Status decode_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_crc,
+[[nodiscard]] Status decode_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_data,
                                  PixelView& pixels) noexcept;
 
 /// Where a batch of pictures goes: picture i lies at `first.data` + i * height * row bytes.

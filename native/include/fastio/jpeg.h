@@ -21,6 +21,7 @@ struct JpegPart {
   int channels;
   std::size_t shrink = 1;  ///< 2, 4 or 8: smaller inverse DCTs, whose sides are rounded up
   Intervals intervals{};   ///< where they are known: need not be true
+  std::size_t max_pixels = any_pixels;  ///< of the whole picture; `too_large` beyond
 };
 
 /// Who turns the bits of a baseline file into coefficients. Both give the same.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace fastio {
 
@@ -27,6 +28,9 @@ static_assert(sizeof(Plan) == 13 * sizeof(std::int32_t));
 
 /// No side of a picture, real or virtual, is longer.
 inline constexpr std::int32_t longest_side = 1 << 20;
+
+/// No limit to the pixels of a picture.
+inline constexpr std::size_t any_pixels = std::numeric_limits<std::size_t>::max();
 
 /// What is wrong with a plan for rows of `height` x `width`, in words that end a message;
 /// nullptr when nothing is. A plan that passes cannot reach outside the row or overflow.

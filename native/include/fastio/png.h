@@ -23,10 +23,11 @@ class PngDecoder {
 
   /// Writes the picture to `out`, pixels as Pillow's convert("L"), ("RGB") or ("RGBA").
   ///
-  /// The zlib stream's Adler-32 is always verified, the chunks' CRC-32 with `verify_crc`.
+  /// The zlib stream's Adler-32 is always verified, the chunks' CRC-32 as
+  /// `read_png_chunks` says.
   /// Memory is asked for only after the header's size was found to be that of `out`. When
   /// the answer is not `ok`, `out` is unspecified; nothing beyond it is ever written.
-  [[nodiscard]] Status decode(Bytes file, const Picture& out, bool verify_crc) noexcept;
+  [[nodiscard]] Status decode(Bytes file, const Picture& out, bool verify_data) noexcept;
 
  private:
   struct FreeInflater {

@@ -45,11 +45,16 @@ struct PngChunks {
   std::size_t data_size = 0;
 };
 
-/// Walks the whole file up to IEND. `verify_crc` checks every chunk's CRC.
+/// Walks the whole file up to IEND.
 ///
+/// The CRCs of all chunks before the first IDAT (header, palette, transparency) are always
+/// compared, as Pillow does; those of IDAT and of what follows only with `verify_data`.
 /// `truncated` where the file ends before IEND, `corrupt` where chunks break the rules,
 /// `unsupported` for what Pillow shall judge (animations, unknown critical chunks).
-[[nodiscard]] Status read_png_chunks(Bytes file, bool verify_crc, PngChunks& chunks) noexcept;
+[[nodiscard]] Status read_png_chunks(Bytes file, bool verify_data, PngChunks& chunks) noexcept;
+
+/// Whether the CRC of any chunk differs, up to IEND or to where the file breaks off.
+[[nodiscard]] bool has_damaged_png_chunk(Bytes file) noexcept;
 
 /// Whether a chunk of this name stands in the file, as far as its chunks follow each other.
 [[nodiscard]] bool has_png_chunk(Bytes file, const char (&name)[5]) noexcept;

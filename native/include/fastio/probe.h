@@ -28,8 +28,9 @@ inline constexpr std::size_t signature_bytes = 12;
 [[nodiscard]] ImageKind image_kind(Bytes file) noexcept;
 
 /// Height, width and channels as stored: grey 1, grey with alpha 2, RGB and palettes 3,
-/// RGBA and CMYK 4. The sizes are positive when `status` is ok, and 0 otherwise. EXIF
-/// orientation is not looked at.
+/// RGBA and CMYK 4. The sizes are positive when `status` is ok, and 0 otherwise. They are those
+/// that Pillow decodes to: a TIFF that lies on its side is turned, EXIF orientation of other
+/// kinds is not looked at.
 struct ImageInfo {
   Status status;
   std::int32_t height;
@@ -41,7 +42,9 @@ struct ImageInfo {
 [[nodiscard]] ImageInfo probe_image(Bytes file) noexcept;
 
 /// A task that writes the five numbers of `spans[i]` to `out[5 * i]`... Owns `spans`.
-[[nodiscard]] std::unique_ptr<Task> probe_task(std::unique_ptr<Bytes[]> spans,
+///
+/// With `verify` the status is `bad_checksum` where a chunk of a PNG differs from its own CRC.
+[[nodiscard]] std::unique_ptr<Task> probe_task(std::unique_ptr<Bytes[]> spans, bool verify,
                                                std::int32_t* out) noexcept;
 
 }  // namespace fastio

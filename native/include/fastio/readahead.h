@@ -29,11 +29,12 @@ struct Stretch {
 void advise_all(std::span<Bytes> spans) noexcept;
 
 /// A task of one step that has the kernel read all spans (MADV_WILLNEED) where they are not
-/// in memory yet. It looks at 64 places of them all; with each one there it does nothing.
+/// in memory yet. It looks at 64 places of them all; with each one there it does nothing. Where
+/// it must not look, for fear of SIGBUS, it asks the kernel in any case.
 ///
 /// It may block as long as the disk's queue is full: give it a thread of its own. Advice
 /// only: what cannot be read ahead is left to be read later.
 [[nodiscard]] std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans,
-                                                    std::size_t count) noexcept;
+                                                    std::size_t count, bool looks) noexcept;
 
 }  // namespace fastio

@@ -5,13 +5,15 @@ namespace fastio {
 
 /// Instruction sets that routines are written for, each with those before it. All give the
 /// same bytes.
-enum class SimdLevel { none, sse41, avx2 };
+/// `avx512` stands for what servers have had since Ice Lake and Zen 4: F, BW, VL, DQ, VBMI and
+/// VPCLMULQDQ.
+enum class SimdLevel { none, sse41, avx2, avx512 };
 
-/// The best level of this machine, or `none` where the environment says FASTIO_SIMD=none.
-/// Asked once, kept for the life of the process.
+/// The best level of this machine, or the one that the environment names, if that is lower:
+/// FASTIO_SIMD=none, sse4.1, avx2. Asked once, kept for the life of the process.
 [[nodiscard]] SimdLevel simd_level() noexcept;
 
-/// Its name: "none", "sse4.1", "avx2".
+/// Its name: "none", "sse4.1", "avx2", "avx512".
 [[nodiscard]] const char* simd_name(SimdLevel level) noexcept;
 
 }  // namespace fastio

@@ -17,6 +17,7 @@ enum class Status : std::int32_t {
   changed = 8,       ///< a file has not the size that was announced
   failed = 9,        ///< the user's function on the finished picture failed
   no_memory = 10,    ///< memory for it is lacking
+  too_large = 11,    ///< its header announces more pixels than the caller allows
 };
 
 /// What is said where Pillow, which may do with less memory or say what is wrong, comes next.

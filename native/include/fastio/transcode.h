@@ -15,14 +15,15 @@
 
 namespace fastio {
 
-/// Which side of a picture is bounded.
-enum class Bound : std::int32_t { none = 0, short_side = 1, long_side = 2 };
+/// Which side of a picture is bounded; `exact`: both are what they should be.
+enum class Bound : std::int32_t { none = 0, short_side = 1, long_side = 2, exact = 3 };
 
 /// What is wanted of the pictures.
 struct TranscodeOptions {
-  Bound bound;        ///< a larger picture is resized (bilinear, antialiased) and becomes a JPEG
-  std::int32_t side;  ///< pixels, at least 1; not with `none`
-  JpegStyle style;    ///< of pictures that are resized
+  Bound bound;         ///< a larger picture is resized (bilinear, antialiased) and becomes a JPEG
+  std::int32_t side;   ///< pixels, at least 1; the height with `exact`; not with `none`
+  std::int32_t width;  ///< pixels, at least 1; with `exact` only
+  JpegStyle style;     ///< of pictures that are resized
   std::uint32_t restart_interval;  ///< of JPEGs that keep their pixels; 0: these keep their bytes
 };
 
@@ -56,7 +57,8 @@ struct TranscodedBatch {
 /// A task that writes `spans[i]` anew into `out->pictures[i]`. Owns `spans`; shares `out`.
 ///
 /// JPEGs and PNGs are made smaller by `bound`; JPEGs that are small enough get restart markers,
-/// if there is an interval. PNGs with transparency, 16 bits, a colour profile, EXIF data or an
+/// if there is an interval. With `exact` only JPEGs are resized, to that very size; others of
+/// another size are `other`. PNGs with transparency, 16 bits, a colour profile, EXIF data or an
 /// animation are `rich`.
 [[nodiscard]] std::unique_ptr<Task> transcode_task(std::unique_ptr<Bytes[]> spans,
                                                    const TranscodeOptions& options,

@@ -82,7 +82,9 @@ def test_a_file_comes_back(tmp_path: Path, suffix: str, split: str) -> None:
 
 def test_long_documents_are_problems(tmp_path: Path, folder: Path) -> None:
     """What is longer than allowed is refused, by name, unless told what to do with it."""
-    with pytest.raises(SourceError, match=r"pos/a\.txt has 4 tokens, more than 3; --truncation cuts.* --split makes"):
+    with pytest.raises(
+        SourceError, match=r"pos/a\.txt has 4 tokens, more than 3; --truncation cuts.* --split-long makes"
+    ):
         packed(folder, tmp_path / "out.h5", tokenizer=BYTES, sequences=Sequences(max_length=3))
     report = packed(folder, tmp_path / "out.h5", tokenizer=BYTES, sequences=Sequences(max_length=3), on_error="skip")
 

@@ -1,0 +1,116 @@
+"""Folders that could be taken for classes and hardly are: parts of a data set, fields of a sample."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+
+from fastio.converters.base import Problem
+from fastio.converters.junk import is_hidden
+from fastio.errors import SourceError
+
+__all__ = ["refuse_fields", "refuse_splits", "split_folder"]
+
+_SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"])
+_FIELDS = re.compile(
+    r"(?:.*_)?(?:images?|imgs?|pictures?|photos?|rgb|masks?|labels?|annotations?|annots?|seg(?:mentations?)?|gts?|"
+    r"ground_?truths?|depths?|normals?|edges?|inputs?|targets?|left|right|lr|hr|low|high|noisy|clean)\Z"
+)
+_MOST_FOLDERS = 32  # with more of them nobody keeps fields of one sample
+_NUMBERED = re.compile(r"(.*?)([0-9]+)\Z", re.DOTALL)
+
+
+def split_folder(path: str, split: str) -> str:
+    """The folder of one part of a data set, ``path/split``; SourceError with those that there are."""
+    folder = Path(path, split)
+    if folder.is_dir() and Path(split).name == split != "..":
+        return str(folder)
+    there = sorted(each.name for each in Path(path).iterdir() if each.is_dir()) if Path(path).is_dir() else []
+    found = f"its folders are {', '.join(map(repr, there))}" if there else "it has no folders"
+    raise SourceError(f"{path}: has no folder {split!r} to be packed by --split; {found}")
+
+
+def refuse_splits(path: str, folders: Sequence[str], layout: str = "imagefolder") -> None:
+    """
+    SourceError where class folders are called as parts of a data set are: two of them, or all.
+
+    ``layout`` is the option's value that says that they are classes.
+    """
+    splits = [name for name in folders if name.lower() in _SPLITS]
+    visible = [name for name in folders if not is_hidden(name)]
+    if not splits or (len(splits) == 1 and len(visible) > 1):
+        return
+    named = _listed(splits)
+    what = (
+        "is a part of a data set by its name, and no class"
+        if len(splits) == 1
+        else ("are parts of a data set by their names, and no classes")
+    )
+    commands = " and ".join(f"`fastio pack {shlex.quote(path)} {name}.lmdb --split {name}`" for name in splits[:3])
+    raise SourceError(
+        f"{path}: {named} {what}: pack {'it' if len(splits) == 1 else 'each by itself'}, {commands}; "
+        f"--layout {layout} packs all folders as classes"
+    )
+
+
+def refuse_fields(path: str, classes: Sequence[str], keys: Sequence[str], problems: Collection[Problem]) -> None:
+    """
+    SourceError where two folders hold files of the same names, as images and their masks do.
+
+    Half of the smaller folder's names must be in the other one as well. Names that are only numbers say nothing,
+    unless the folders are called as fields are. ``keys`` are those of the files, ``problems`` what else was found.
+    """
+    if not 2 <= len(classes) <= _MOST_FOLDERS:
+        return
+    for one, other, stems in _pairs(classes, _stems(keys)):
+        are_fields = all(_FIELDS.match(name.lower()) for name in (one, other))
+        both = sorted(stems[0] & stems[1])
+        if not are_fields and _is_numbered(both):
+            continue
+        skip = " --on-error skip" if problems else ""
+        raise SourceError(
+            f"{path}: {one!r} and {other!r} hold files of the same names ({len(both):,} of {len(stems[0]):,} and "
+            f"{len(stems[1]):,}, e.g. {both[0]!r}): parts of one sample, not classes? Pack one of them, "
+            f"`fastio pack {shlex.quote(str(Path(path, one)))} {Path(one).name}.lmdb`, or say "
+            f"`--layout imagefolder{skip}` if they are classes"
+        )
+
+
+def _stems(keys: Sequence[str]) -> Mapping[str, set[str]]:
+    """The names below each class folder, without their extensions."""
+    stems: dict[str, set[str]] = {}
+    for key in keys:
+        folder, _, rest = key.partition("/")
+        stems.setdefault(folder, set()).add(rest.rpartition(".")[0])
+    return stems
+
+
+def _pairs(
+    classes: Sequence[str], stems: Mapping[str, set[str]]
+) -> Iterator[tuple[str, str, tuple[set[str], set[str]]]]:
+    """Folders of which half of the smaller one's names are in the other."""
+    for one, other in combinations([name for name in classes if stems.get(name)], 2):
+        pair = stems[one], stems[other]
+        if 2 * len(pair[0] & pair[1]) >= min(map(len, pair)):
+            yield one, other, pair
+
+
+def _is_numbered(stems: Sequence[str]) -> bool:
+    """Whether names are one word and a running number, as in ``image_0001``: they are such in any folder."""
+    numbers: list[int] = []
+    words = set()
+    for stem in stems:
+        match = _NUMBERED.match(stem.rpartition("/")[2])
+        if match is None:
+            return False
+        words.add(match[1])
+        numbers.append(int(match[2]))
+    return len(words) == 1 and max(numbers) <= 2 * len(numbers)
+
+
+def _listed(names: Sequence[str]) -> str:
+    quoted = [repr(f"{name}/") for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

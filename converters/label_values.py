@@ -1,0 +1,219 @@
+"""From labels as they stand in a file to numbers of one kind: classes, whole numbers, fractions, or several each."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.errors import SourceError
+
+__all__ = ["WHOLE", "NumberedLabels", "Row", "number_labels", "plain_label", "type_cells"]
+
+# One statement of a label file: file name, label as it stands there, and where ("line 3", or "" where there are none).
+Row = tuple[Any, Any, str]
+
+WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.0*)?\Z")
+_INTEGER = re.compile(r"[-+]?[0-9]+\Z")
+_FRACTION = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
+_INT64 = range(-(2**63), 2**63)
+_EXACT = 2**53  # whole numbers up to here are float64 to the last digit
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_PRINTED_BITS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedLabels:
+    """
+    Labels as numbers of one kind.
+
+    ``dtype`` is ``<i8`` for whole numbers and positions in ``classes``, ``<f8`` where one label is a fraction. Where
+    a sample has ``width`` numbers (tuples, otherwise None), they are ``<i8``, or ``<f4`` where one is a float.
+    """
+
+    by_name: Mapping[str, Any]
+    classes: tuple[str, ...] | None = None
+    dtype: str = "<i8"
+    width: int | None = None
+
+    def array(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Some of the labels as an array ``(n,)``, or ``(n, width)``."""
+        shape = (len(values),) if self.width is None else (len(values), self.width)
+        return np.array(values, self.dtype).reshape(shape)
+
+
+def number_labels(labels: Mapping[str, Any]) -> NumberedLabels:
+    """Labels by file name as numbers; SourceError for mixtures, and for what does not fit."""
+    kinds = set(map(type, labels.values()))
+    if kinds - {int, str}:
+        labels = {name: plain_label(name, label) for name, label in labels.items()}
+        kinds = set(map(type, labels.values()))
+    if int in kinds:
+        _check_range(labels)
+    if kinds <= {int}:
+        return NumberedLabels(dict(labels))
+    if kinds == {str}:
+        classes = sorted(set(labels.values()))
+        if classes[0] == "":
+            raise SourceError(f"{next(name for name, label in labels.items() if label == '')!r}: label is empty")
+        position = {name: i for i, name in enumerate(classes)}
+        return NumberedLabels({name: position[label] for name, label in labels.items()}, tuple(classes))
+    if kinds <= {int, float}:
+        return _fractions(labels)
+    if kinds == {tuple}:
+        return _vectors(labels)
+    raise _mixture(labels)
+
+
+def _check_range(labels: Mapping[str, Any]) -> None:
+    for name, label in labels.items():
+        if type(label) is int and label not in _INT64:
+            raise _too_large(name, label)
+
+
+def _fractions(labels: Mapping[str, Any]) -> NumberedLabels:
+    for name, label in labels.items():
+        if type(label) is int and abs(label) > _EXACT:
+            raise SourceError(
+                f"{name!r}: label {label} among fractions: all become float64, which cannot hold it exactly"
+            )
+    return NumberedLabels({name: float(label) for name, label in labels.items()}, dtype="<f8")
+
+
+def _vectors(labels: Mapping[str, tuple[int | float, ...]]) -> NumberedLabels:
+    first, label = next(iter(labels.items()))
+    for name, each in labels.items():
+        if len(each) != len(label):
+            raise SourceError(
+                f"labels have different lengths: {first!r} has {len(label)} numbers, {name!r} has {len(each)}; "
+                f"expected as many for every sample"
+            )
+    if not any(type(number) is float for each in labels.values() for number in each):
+        for name, each in labels.items():
+            for number in each:
+                if number not in _INT64:
+                    raise _too_large(name, int(number))
+        return NumberedLabels(dict(labels), width=len(label))
+    for name, each in labels.items():
+        if max(map(abs, each)) > _FLOAT32_MAX:
+            raise SourceError(f"{name!r}: label {each!r:.60} does not fit into float32")
+    return NumberedLabels(dict(labels), dtype="<f4", width=len(label))
+
+
+def _mixture(labels: Mapping[str, Any]) -> SourceError:
+    """What to say of labels of two kinds."""
+    kinds: dict[str, tuple[str, Any]] = {}
+    for name, label in labels.items():
+        kind = "names" if isinstance(label, str) else "lists of numbers" if isinstance(label, tuple) else "numbers"
+        kinds.setdefault(kind, (name, label))
+    (one, (first, a)), (other, (second, b)) = sorted(kinds.items(), key=lambda item: _MIXED.index(item[0]))[:2]
+    return SourceError(
+        f"labels are {one} and {other} at once: {first!r} has {a!r:.60}, {second!r} has {b!r:.60}; "
+        f"make all of them {one} or all of them {other}"
+    )
+
+
+_MIXED = ("numbers", "names", "lists of numbers")
+
+
+def plain_label(name: str, label: object) -> int | float | str | tuple[int | float, ...]:
+    """One label as int, float, str or a tuple of numbers, whatever type the file keeps it in."""
+    if isinstance(label, np.ndarray) and label.size == 1:
+        label = label.reshape(()).item()
+    if isinstance(label, np.ndarray | list | tuple):
+        return _vector(name, label)
+    if isinstance(label, bytes):
+        label = os.fsdecode(label)
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    if isinstance(label, float) and math.isfinite(label):
+        return label
+    if isinstance(label, int) and label not in _INT64:
+        raise _too_large(name, label)
+    if isinstance(label, int | str):
+        return int(label) if isinstance(label, int) else label
+    kind = f"{label!r:.60}" if isinstance(label, float | None) else f"of type {type(label).__name__}"
+    raise SourceError(f"{name!r}: label is {kind}; expected a number, a class name or a list of numbers")
+
+
+def _vector(name: str, label: NDArray[Any] | Sequence[Any]) -> tuple[int | float, ...]:
+    """Several numbers; True and False are 1 and 0."""
+    if isinstance(label, np.ndarray) and label.ndim != 1:
+        raise SourceError(
+            f"{name!r}: label is an array of {label.ndim} dimensions; expected a number or a list of them"
+        )
+    numbers = label.tolist() if isinstance(label, np.ndarray) else list(label)
+    if not numbers:
+        raise SourceError(f"{name!r}: label is an empty list; expected as many numbers for every sample")
+    for number in numbers:
+        if isinstance(number, str | bytes):
+            raise SourceError(
+                f"{name!r}: label is a list with the text {number!r:.40} in it; several names a sample cannot be "
+                f"classes: write a list of numbers, 0 or 1 for each class"
+            )
+        if not isinstance(number, int | float):
+            raise SourceError(f"{name!r}: label is a list with a {type(number).__name__} in it, expected numbers")
+        if isinstance(number, float) and not math.isfinite(number):
+            raise SourceError(f"{name!r}: label is a list with {number} in it, expected finite numbers")
+    return tuple(int(number) if isinstance(number, bool) else number for number in numbers)
+
+
+def _too_large(name: str, label: int) -> SourceError:
+    """Python refuses to print numbers of thousands of digits."""
+    words = str(label) if label.bit_length() <= _PRINTED_BITS else f"is a number of {label.bit_length()} bits and"
+    return SourceError(f"{name!r}: label {words} does not fit in 64 bits")
+
+
+def type_cells(rows: list[tuple[str, Any, str]]) -> list[Row]:
+    """
+    Labels of a table, which has no types, as numbers where all of them are numbers, otherwise as names.
+
+    A label is one cell, or a list of several, which must be numbers. Some numbers among names are refused, for they
+    may be slips; leading zeros make names ("007").
+    """
+    if rows and isinstance(rows[0][1], list):
+        return _typed_lists(rows)
+    whole = [WHOLE.match(label) is not None for _, label, _ in rows]
+    if all(whole):
+        return [(name, _number(int, label.partition(".")[0], where), where) for name, label, where in rows]
+    if all(_FRACTION.match(label) for _, label, _ in rows):
+        if not any(re.search(r"[.eE]", label) for _, label, _ in rows):
+            return list(rows)  # leading zeros: "007" and "7" are two names
+        return [(name, _number(float, label, where), where) for name, label, where in rows]
+    numeric = [_FRACTION.match(label) is not None for _, label, _ in rows]
+    if any(numeric):
+        number, word = rows[numeric.index(True)], rows[numeric.index(False)]
+        raise SourceError(
+            f"labels are numbers and names at once: {number[2]} has {number[1]!r}, {word[2]} has {word[1]!r:.60}; "
+            f'make all of them numbers or all of them names (in .json, "1" in quotes is a name)'
+        )
+    return list(rows)
+
+
+def _typed_lists(rows: Iterable[tuple[str, list[str], str]]) -> list[Row]:
+    """Several cells a label: whole numbers where all of them are, otherwise fractions."""
+    rows = list(rows)
+    for _, cells, where in rows:
+        for cell in cells:
+            if not _FRACTION.match(cell):
+                raise SourceError(
+                    f"{where}: {cell!r:.60} is no number; where several columns make the label, all hold numbers"
+                )
+    kind = int if all(_INTEGER.match(cell) for _, cells, _ in rows for cell in cells) else float
+    return [(name, [_number(kind, cell, where) for cell in cells], where) for name, cells, where in rows]
+
+
+def _number(kind: Callable[[str], int | float], cell: str, where: str) -> int | float:
+    try:
+        number = kind(cell)
+    except ValueError as exc:  # thousands of digits
+        raise SourceError(f"{where}: label {cell:.20}... does not fit in 64 bits") from exc
+    if number in (math.inf, -math.inf):
+        raise SourceError(f"{where}: label {cell:.40} does not fit in a float64")
+    return number

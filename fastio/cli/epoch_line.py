@@ -1,0 +1,44 @@
+"""How long an epoch takes that reads a store in sequence, by the rate at which it can be read here and now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastio.cli.screen import duration, size
+
+if TYPE_CHECKING:
+    from fastio.store import SampleStore
+
+__all__ = ["epoch_facts", "epoch_line"]
+
+
+def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
+    """
+    What one epoch reads and takes; the rate is measured on the store's own files, past the page cache.
+
+    None where no rate can be measured.
+    """
+    from fastio.converters.describe import store_bytes
+    from fastio.measure.uncached import read_uncached
+
+    read = read_uncached(store.shard_paths)
+    if read is None:
+        return None
+    whole = store_bytes(store)
+    return {
+        "seconds": whole / read.bytes_per_s,
+        "size_bytes": whole,
+        "bytes_per_s": read.bytes_per_s,
+        "measured_bytes": read.size_bytes,
+    }
+
+
+def epoch_line(facts: dict[str, Any] | None) -> str:
+    """The same in one line."""
+    if facts is None:
+        return "epoch:  no figure (the store is below 4 MiB, or its file system cannot be read past the page cache)"
+    return (
+        f"epoch:  {duration(facts['seconds'])} to read it all in sequence, not cached, at "
+        f"{size(facts['bytes_per_s'])}/s (measured now over {size(facts['measured_bytes'])}; `fastio bench disk` says "
+        f"more)"
+    )

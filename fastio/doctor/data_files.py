@@ -1,0 +1,147 @@
+"""The files that a dataset reads, as its attributes name them: where they lie, what they are, their sizes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from PIL import Image
+
+from fastio.converters.labels import LABEL_SUFFIXES
+from fastio.converters.scan import image_kind
+from fastio.converters.text import find_text
+
+__all__ = ["DataFiles", "data_files", "data_path"]
+
+_MOST_PATHS = 1000  # of a list of files that are looked at, evenly spread
+_MOST_NAMES = 500  # in folders
+_PICTURES = 16  # whose headers are read
+
+
+@dataclass(frozen=True, slots=True)
+class DataFiles:
+    """
+    What a dataset reads: ``path``, a folder or a file that is there, and of which ``kind`` its content is.
+
+    ``is_flat``: pictures lie in that folder itself, so that no folder says their class. ``labels`` is a file of labels
+    that the dataset names, or that lies beside them. ``is_sorted``: the dataset lists its files in the order of their
+    paths. ``sizes`` are width and height of some pictures.
+    """
+
+    path: str
+    kind: Literal["pictures", "text"] | None = None
+    is_flat: bool = False
+    labels: str | None = None
+    is_sorted: bool = False
+    sizes: tuple[tuple[int, int], ...] = ()
+
+
+def data_path(dataset: Any) -> str | None:
+    """
+    The folder or file that holds the dataset: an attribute that names one, or what is common to the files it lists.
+
+    None where no attribute does.
+    """
+    store = getattr(dataset, "store", None)
+    values = [getattr(store, "path", None), *_attributes(dataset)]
+    named = [str(value) for value in values if _is_path(value) and Path(value).exists()]
+    named.sort(key=_is_table)  # which may be the data, or only the labels of what another attribute names
+    if named:
+        return named[0]
+    listed = _listed(dataset)
+    if not listed:
+        return None
+    root = os.path.commonpath([os.path.dirname(path) or "." for path in listed])  # noqa: PTH120 - many, as text
+    return None if root in ("/", "") else root
+
+
+def data_files(dataset: Any) -> DataFiles | None:
+    """What is known of the dataset's files; None without a path."""
+    path = data_path(dataset)
+    if path is None:
+        return None
+    labels = _labels(dataset, path)
+    listed = _listed(dataset)
+    if find_text(path) is not None:
+        return DataFiles(path, "text", labels=labels)
+    pictures = [file for file in listed or islice(_files_below(path), _MOST_NAMES) if image_kind(file)]
+    if not pictures:
+        return DataFiles(path, labels=labels)
+    return DataFiles(
+        path,
+        "pictures",
+        is_flat=all(Path(file).parent == Path(path) for file in pictures),
+        labels=labels,
+        is_sorted=bool(listed) and listed == sorted(listed),
+        sizes=tuple(_sizes(pictures)),
+    )
+
+
+def _labels(dataset: Any, path: str) -> str | None:
+    """A file of labels that the dataset names, or else the only one in the folder of its files or above it."""
+    named = [str(value) for value in _attributes(dataset) if _is_path(value) and _is_table(str(value))]
+    beside = [each for each in (*_names(Path(path)), *_names(Path(path).parent)) if _is_table(each)]
+    found = [each for each in named if each != path and Path(each).is_file()]
+    if found:
+        return found[0]
+    return beside[0] if len(beside) == 1 and beside[0] != path else None
+
+
+def _names(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        return [entry.path for entry in islice(entries, _MOST_NAMES) if entry.is_file()]
+
+
+def _attributes(dataset: Any) -> list[Any]:
+    return list(vars(dataset).values()) if hasattr(dataset, "__dict__") else []
+
+
+def _is_table(path: str) -> bool:
+    return path.lower().endswith(LABEL_SUFFIXES)
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, (str, os.PathLike)) and bool(str(value)) and "\0" not in str(value)
+
+
+def _listed(dataset: Any) -> list[str]:
+    """Some of the files in the first list of files among the attributes: paths, or pairs as ImageFolder has them."""
+    for value in _attributes(dataset):
+        if not isinstance(value, (list, tuple)) or not value:
+            continue
+        chosen = value[:: max(1, len(value) // _MOST_PATHS)]
+        paths = [each[0] if isinstance(each, (list, tuple)) and each else each for each in chosen]
+        if all(map(_is_path, paths)) and Path(paths[0]).is_file():
+            return [os.fspath(path) for path in paths]
+    return []
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    """Files in the folder and those below it, the folder's own first."""
+    if not Path(folder).is_dir():
+        return
+    below = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                below.append(entry.path)
+            else:
+                yield entry.path
+    for each in below:
+        yield from _files_below(each)
+
+
+def _sizes(pictures: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Of some, from their headers; a picture that Pillow cannot open is left out, as here only sizes are asked for."""
+    for path in pictures[:: max(1, len(pictures) // _PICTURES)][:_PICTURES]:
+        try:
+            with Image.open(path) as image:
+                yield image.size
+        except (OSError, ValueError, SyntaxError):
+            continue

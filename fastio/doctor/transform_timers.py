@@ -1,0 +1,294 @@
+"""Times a dataset's transform and each of its steps, in the process in which the dataset is read."""
+
+from __future__ import annotations
+
+import operator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+__all__ = ["WHOLE_PICTURE", "TransformTimers", "leave_transforms", "step_name", "steps_of", "transform_of"]
+
+WHOLE_PICTURE = "whole picture"  # what a transform got: a picture of Pillow as large as its file's
+_USUAL_NAMES = ("transform", "transforms")  # of a dataset's attribute
+_MOST_STEPS = 50  # a longer list of callables is no list of transforms
+
+
+class TransformTimers:
+    """
+    CPU seconds in the transform of one dataset, in each of its steps (a single one is its own), and in pictures that
+    decode meanwhile.
+
+    A picture that puts decoding off (Pillow's files do) decodes in whichever step first asks for its pixels. That
+    time is in ``decode_s`` alone. Waiting for a CPU lengthens nothing here. Falsy where there is nothing to time.
+
+    What is wrapped: ``__call__`` of the classes of transforms, plain functions in their places in lists and
+    attributes, and ``load`` of pictures. ``leave_transforms`` puts all of it back.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self.names: tuple[str, ...] = ()
+        self._steps: list[_Timer] = []
+        holder, name, transform = transform_of(dataset)
+        if transform is None:
+            self._whole = None
+            return
+        _watch_opening()
+        steps = list(steps_of(transform))
+        put_whole = partial(setattr, holder, name)
+        self._whole = None if isinstance(transform, (list, tuple)) else _timed(transform, put_whole)
+        timers = [(_timed(step, put), step_name(step)) for step, put in steps or [(transform, put_whole)]]
+        found = [(timer, name) for timer, name in timers if timer is not None]
+        self._steps, self.names = [timer for timer, _ in found], tuple(name for _, name in found)
+
+    def __bool__(self) -> bool:
+        return self._whole is not None or bool(self._steps)
+
+    def reset(self) -> None:
+        """Begin a batch."""
+        for timer in (*self._steps, *(() if self._whole is None else (self._whole,))):
+            timer.seconds = timer.decode_s = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """In the whole transform, decoding left out."""
+        return sum(self.steps_s) if self._whole is None else self._whole.own_s
+
+    @property
+    def input(self) -> str | None:
+        """The type that the first step was called with, or WHOLE_PICTURE; None before a call."""
+        first = self._whole or next(iter(self._steps), None)
+        return None if first is None else first.input
+
+    @property
+    def decode_s(self) -> float:
+        """In pictures that decoded within the transform."""
+        return sum(timer.decode_s for timer in (self._steps if self._whole is None else [self._whole]))
+
+    @property
+    def steps_s(self) -> tuple[float, ...]:
+        """In each step, decoding left out, in the order of ``names``."""
+        return tuple(timer.own_s for timer in self._steps)
+
+
+@dataclass(slots=True, eq=False)
+class _Timer:
+    """Sums up CPU time in one transform. ``decode_s`` is the part of ``seconds`` in which a picture decoded."""
+
+    transform: Any  # kept: its id is a key
+    seconds: float = 0.0
+    decode_s: float = 0.0
+    is_running: bool = False
+    input: str | None = None
+
+    @property
+    def own_s(self) -> float:
+        return max(0.0, self.seconds - self.decode_s)
+
+
+@dataclass(slots=True)
+class _Patches:
+    """What this process has wrapped, and how to undo it."""
+
+    timers: dict[int, _Timer] = field(default_factory=dict)  # by id of the transform
+    kinds: set[Any] = field(default_factory=set)  # whose __call__ is wrapped, or pictures whose load is looked up
+    undo: list[Callable[[], None]] = field(default_factory=list)
+
+
+_patches = _Patches()
+_running = threading.local()  # .timers: those of the transforms that this thread is in
+
+
+def leave_transforms() -> None:
+    """Put back everything that was wrapped in this process."""
+    while _patches.undo:
+        _patches.undo.pop()()
+    _patches.timers.clear()
+    _patches.kinds.clear()
+
+
+def transform_of(dataset: Any) -> tuple[Any, str, Any]:
+    """
+    The object that has the dataset's transform, the attribute's name, and the transform; Nones without one.
+
+    ``transform`` or ``transforms``, or else the first attribute that is a list of callables or has one in its
+    ``transforms``, as Compose does. Of a Subset, that of what it is a part of.
+    """
+    while not _has_transform(dataset) and hasattr(dataset, "dataset"):
+        dataset = dataset.dataset
+    attributes = getattr(dataset, "__dict__", {})
+    for name in _USUAL_NAMES:
+        value = getattr(dataset, name, None)
+        if value is not None and (callable(value) or _is_steps(value)):
+            return dataset, name, value
+    for name, value in attributes.items():
+        if _is_steps(value) or (callable(value) and _is_steps(getattr(value, "transforms", None))):
+            return dataset, name, value
+    return None, "", None
+
+
+def steps_of(transform: Any) -> Iterator[tuple[Any, Callable[[Any], None]]]:
+    """Each step of a list of transforms, or of a Compose, nested ones too, with a function that replaces it."""
+    held = transform if isinstance(transform, (list, tuple)) else getattr(transform, "transforms", None)
+    if not _is_steps(held):
+        return
+    for place, step in enumerate(held):
+        if _is_steps(getattr(step, "transforms", None)) and type(step).__name__ == "Compose":
+            yield from steps_of(step)
+        else:
+            yield step, partial(operator.setitem, held, place)
+
+
+def step_name(step: Any) -> str:
+    """
+    As people name it: its class, or a function's name.
+
+    >>> step_name(len), step_name(step_name)
+    ('len', 'step_name')
+    """
+    name = getattr(step, "__qualname__", None)
+    if not isinstance(name, str):
+        return type(step).__name__
+    code = getattr(step, "__code__", None)
+    if name.endswith("<lambda>") and code is not None:
+        return f"lambda at {Path(code.co_filename).name}:{code.co_firstlineno}"
+    return name.rpartition(".<locals>.")[2]
+
+
+def _has_transform(dataset: Any) -> bool:
+    return any(hasattr(dataset, name) for name in _USUAL_NAMES)
+
+
+def _is_steps(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and 0 < len(value) <= _MOST_STEPS and all(map(callable, value))
+
+
+def _timed(transform: Any, put: Callable[[Any], None]) -> _Timer | None:
+    """A timer of this transform; None where it can be neither wrapped nor replaced."""
+    known = _patches.timers.get(id(transform))
+    if known is not None:
+        return known
+    timer = _Timer(transform)
+    if not _wrap_calls(type(transform)):
+        try:
+            put(_Replacement(timer))
+        except (AttributeError, TypeError):  # a tuple, a class with slots
+            return None
+        _patches.undo.append(lambda: put(transform))
+    _patches.timers[id(transform)] = timer
+    return timer
+
+
+class _Replacement:
+    """Stands for a plain function in a list or attribute."""
+
+    def __init__(self, timer: _Timer) -> None:
+        self._timer = timer
+        self.__wrapped__ = timer.transform
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return _measured(self._timer, self._timer.transform, arguments, named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__wrapped__, name)
+
+
+def _wrap_calls(kind: Any) -> bool:
+    """Let calls of this class's objects that have a timer be timed. False for functions and classes written in C."""
+    if kind in _patches.kinds:
+        return True
+    original = kind.__call__
+
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        timer = _patches.timers.get(id(self))
+        if timer is None or timer.is_running:  # of nobody here, or the method of a base that its own one calls
+            return original(self, *arguments, **named)
+        return _measured(timer, original, (self, *arguments), named)
+
+    return _replace(kind, "__call__", call)
+
+
+def _measured(timer: _Timer, call: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    timers = _running.__dict__.setdefault("timers", [])
+    if not timers:
+        value = next((value for value in arguments if value is not timer.transform), None)
+        if isinstance(value, Image.Image):
+            _watch_decoding(type(value))
+        if timer.input in (None, WHOLE_PICTURE):
+            timer.input = _kind_of(value)
+    timers.append(timer)
+    timer.is_running = True
+    begun = time.thread_time()
+    try:
+        return call(*arguments, **named)
+    finally:
+        timer.seconds += time.thread_time() - begun
+        timer.is_running = False
+        timers.pop()
+
+
+def _kind_of(value: Any) -> str:
+    """WHOLE_PICTURE, or the name of the type: a picture of another size than that of the file was changed before."""
+    if isinstance(value, Image.Image) and _running.__dict__.get("opened", value.size) == value.size:
+        return WHOLE_PICTURE
+    return type(value).__name__
+
+
+def _watch_opening() -> None:
+    """Note the size of the picture that Pillow has opened last."""
+    original = Image.open
+    if Image in _patches.kinds:
+        return
+
+    @wraps(original)
+    def opening(*arguments: Any, **named: Any) -> Any:
+        image = original(*arguments, **named)
+        _running.opened = image.size
+        return image
+
+    _replace(Image, "open", opening)
+
+
+def _watch_decoding(kind: type) -> None:
+    """Time ``load`` of this class of pictures where it does more than Pillow's own, which has nothing to decode."""
+    if kind in _patches.kinds:
+        return
+    _patches.kinds.add(kind)
+    owner = next(base for base in kind.__mro__ if "load" in vars(base))
+    if owner is Image.Image or (owner in _patches.kinds and owner is not kind):
+        return
+    original = vars(owner)["load"]
+
+    def load(self: Any, *arguments: Any, **named: Any) -> Any:
+        timers = _running.__dict__.get("timers")
+        if not timers or _running.__dict__.get("is_decoding"):  # outside of transforms, or called by another load
+            return original(self, *arguments, **named)
+        _running.is_decoding = True
+        begun = time.thread_time()
+        try:
+            return original(self, *arguments, **named)
+        finally:
+            spent = time.thread_time() - begun
+            _running.is_decoding = False
+            for timer in timers:
+                timer.decode_s += spent
+
+    _replace(owner, "load", load)
+
+
+def _replace(kind: Any, name: str, method: Any) -> bool:
+    """Put a method in the place of a class's own or inherited one, until ``leave_transforms``."""
+    own = vars(kind).get(name)
+    try:
+        setattr(kind, name, method)
+    except TypeError:
+        return False
+    _patches.kinds.add(kind)
+    _patches.undo.append(lambda: delattr(kind, name) if own is None else setattr(kind, name, own))
+    return True

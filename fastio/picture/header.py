@@ -1,0 +1,73 @@
+"""What a picture file says beside its pixels: Pillow's ``info`` and ``format``, without decoding where possible."""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+__all__ = ["Header", "is_plain_png", "read_header"]
+
+Info = dict[str | tuple[int, int], Any]
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_FIRST_CHUNK = 33  # where the first chunk behind a PNG's header lies
+_FRAME = 12  # a chunk's length, name and CRC
+_INTERLACE = 28  # where the header says whether the picture is interlaced
+
+
+class Header(NamedTuple):
+    """As the attributes of an opened picture; ``info`` as ``convert`` leaves it."""
+
+    format: str | None
+    info: Info
+
+
+def read_header(data: NDArray[np.uint8], mode: str) -> Header:
+    """
+    The header of an encoded picture that is converted to ``mode``.
+
+    Raises what Pillow raises for bytes that it does not take for a picture.
+    """
+    if is_plain_png(data):
+        return Header("PNG", {})
+    with Image.open(io.BytesIO(data.data)) as picture:
+        chunks = _chunks(data)
+        is_complete = picture.format == "JPEG" or (chunks is not None and not _is_text_behind_pixels(chunks))
+        if is_complete and "transparency" not in picture.info:
+            return Header(picture.format, picture.info)
+        return Header(picture.format, picture.convert(mode).info)  # decoding and converting add to it
+
+
+def is_plain_png(data: NDArray[np.uint8]) -> bool:
+    """
+    Whether this is a PNG of three chunks, not interlaced: Pillow finds nothing to say about it.
+
+    Most small PNGs are; to ask Pillow would take longer than to decode them.
+    """
+    head = data[: _FIRST_CHUNK + 8].tobytes()
+    if not head.startswith(_PNG) or head[_FIRST_CHUNK + 4 :] != b"IDAT" or head[_INTERLACE]:
+        return False
+    return _FIRST_CHUNK + int.from_bytes(head[_FIRST_CHUNK : _FIRST_CHUNK + 4]) + 2 * _FRAME == len(data)
+
+
+def _chunks(data: NDArray[np.uint8]) -> list[bytes] | None:
+    """The names of a PNG's chunks; None for another format."""
+    if data[: len(_PNG)].tobytes() != _PNG:
+        return None
+    view, offset, chunks = data.data, len(_PNG), []
+    while offset + 8 <= len(view):
+        size, name = struct.unpack_from(">I4s", view, offset)
+        chunks.append(name)
+        offset += size + _FRAME
+    return chunks
+
+
+def _is_text_behind_pixels(chunks: list[bytes]) -> bool:
+    """Whether there are chunks that Pillow reads only when it decodes: text or EXIF behind the pixels."""
+    last = len(chunks) - 1 - chunks[::-1].index(b"IDAT") if b"IDAT" in chunks else 0
+    return any(name != b"IEND" for name in chunks[last + 1 :])

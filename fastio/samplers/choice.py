@@ -1,0 +1,169 @@
+"""What ``shuffle=True`` is for a store: the full shuffle, or the lanes that mix its classes as well.
+
+A store that the page cache holds is shuffled fully, which costs nothing then. Of a larger one, lanes are tried and
+judged by the labels: by the distinct classes in the batches of single ranks and of whole steps, and by the drift of
+their shares over an epoch. Where no lanes reach 0.9 of a full shuffle, the full shuffle is taken all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.metrics import ShuffleReport
+from fastio.samplers.lanes import WINDOW_BLOCKS, LaneOrder, Lanes
+from fastio.samplers.mixing import WELL_MIXED, Classes
+from fastio.samplers.order import Division
+
+__all__ = ["Choice", "choose", "report"]
+
+_MOST_BLOCK_BYTES = 4 << 20  # larger ones are read no faster
+_GOOD_BLOCK_BYTES = 1 << 20
+_LEAST_BLOCK_BYTES = 16 << 10  # smaller ones are hardly read faster than single samples
+_LEAST_BLOCK_SAMPLES = 2
+_LANES = (256, 128, 64)
+_MORE = (1, 2, 4, 8, 16, 32)  # times the lanes, as long as a batch is not well mixed
+_POOL_SHARE = 2  # the blocks in use take at most 1 / 2 of the page cache: it holds what was read before them too
+_STEPS_JUDGED = 64
+
+Kind = Literal["full", "lanes", "blocks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """
+    The kind of an order, and its lanes. "blocks" is the order of states that fastio wrote before there were lanes.
+
+    ``mixing`` and ``drift`` are those of ``Classes``, None where nothing was judged; ``reason`` says why this kind.
+    """
+
+    kind: Kind
+    lanes: Lanes | None = None
+    mixing: float | None = None
+    drift: float | None = None
+    reason: str = "as in the state"
+
+    def to_json(self) -> dict[str, Any]:
+        """What must be equal for the order to be the same."""
+        return {"kind": self.kind, **(self.lanes.to_json() if self.lanes else {})}
+
+    @classmethod
+    def from_json(cls, said: object, *, samples: int) -> Self:
+        """From a state, of so many samples; ValueError where that cannot be."""
+        if isinstance(said, Mapping):
+            if said.get("kind") == "lanes":
+                return cls("lanes", Lanes.from_json(said, samples=samples))
+            if said.get("kind") == "full":
+                return cls("full")
+            if said.get("kind") == "blocks":
+                return cls("blocks")
+        raise ValueError(f"order={said!r} in the state: expected a kind of full, lanes or blocks; is it damaged?")
+
+
+def choose(
+    sizes: NDArray[np.int64],
+    labels: Callable[[], NDArray[Any] | None],
+    division: Division,
+    *,
+    seed: int,
+    memory: int,
+) -> Choice:
+    """
+    The order for samples of these ``sizes`` (bytes, ``(n,)``, stored order), of which ``memory`` bytes stay in memory.
+
+    ``labels`` ``(n, ...)`` are asked for where there is something to judge. A pure function of its arguments.
+    """
+    total = int(sizes.sum())
+    if total <= memory:
+        return Choice("full", mixing=1.0, reason="memory")
+    found = labels()
+    classes = None if found is None else Classes.of(found)
+    reached: list[float] = []
+    for lanes in _candidates(total, division, memory):
+        if classes is None:
+            return Choice("lanes", lanes, reason="no labels")
+        order = LaneOrder(lanes, len(sizes), seed=seed, epoch=0)
+        mixing, drift = _judged(order, classes, division)
+        if mixing >= WELL_MIXED and drift <= classes.allowed_drift:
+            return Choice("lanes", lanes, mixing, drift, "well mixed")
+        reached.append(mixing)
+    return Choice("full", mixing=1.0, reason="badly mixed" if reached else "little memory")
+
+
+def _candidates(total: int, division: Division, memory: int) -> list[Lanes]:
+    """The lanes to try, the cheapest first."""
+    first = next((count for count in _LANES if _block_bytes(count, memory) >= _GOOD_BLOCK_BYTES), _LANES[-1])
+    found = []
+    for times in _MORE:
+        lanes = _aligned(times * first, division)
+        block = min(_MOST_BLOCK_BYTES, _block_bytes(lanes, memory))
+        rounds = -(-total // max(1, block * lanes))
+        if block >= _LEAST_BLOCK_BYTES and lanes * rounds * _LEAST_BLOCK_SAMPLES <= division.count:
+            found.append(Lanes(lanes, rounds))
+    return found
+
+
+def _block_bytes(lanes: int, memory: int) -> int:
+    return memory // _POOL_SHARE // (WINDOW_BLOCKS * lanes)
+
+
+def _aligned(wanted: int, division: Division) -> int:
+    """About so many lanes: equally many for each rank, and if possible a divisor of its batch."""
+    world, batch = division.world_size, division.batch_size
+    if world == 1:
+        return wanted
+    most = max(1, wanted // world)
+    return world * next((each for each in range(most, most // 2, -1) if batch % each == 0), most)
+
+
+def _judged(order: LaneOrder, classes: Classes, division: Division) -> tuple[float, float]:
+    """The mixing of steps and of single ranks' batches, the worse of the two, and the drift."""
+    steps = division.full_steps
+    drift = classes.drift(order.order)
+    if steps == 0:
+        return 1.0, drift
+    chosen = np.arange(min(steps, _STEPS_JUDGED)) * steps // min(steps, _STEPS_JUDGED)
+    samples = order.order[order.dealt(chosen, division)]
+    whole = classes.mixing(samples.reshape(len(chosen), -1))
+    ranks = classes.mixing(samples.reshape(-1, division.batch_size))
+    return min(whole, ranks), drift
+
+
+def report(choice: Choice, sizes: NDArray[np.int64], division: Division, *, seed: int, memory: int) -> ShuffleReport:
+    """What was chosen and what it reads in an epoch, over all ranks: of the first epoch, exactly."""
+    total = int(sizes.sum())
+    reads, read_bytes, block_bytes = len(sizes), total, 0
+    if choice.lanes is not None and len(sizes):
+        order = LaneOrder(choice.lanes, len(sizes), seed=seed, epoch=0)
+        starts, stops, window = order.runs()
+        users = _users(order, division)[window]
+        ends = np.concatenate(([0], np.cumsum(sizes)))
+        reads, read_bytes = int(users.sum()), int(((ends[stops] - ends[starts]) * users).sum())
+        block_bytes = total // (choice.lanes.lanes * choice.lanes.rounds)
+    return ShuffleReport(
+        kind=choice.kind,
+        reason=choice.reason,
+        memory_bytes=memory,
+        store_bytes=total,
+        lanes=0 if choice.lanes is None else choice.lanes.lanes,
+        block_bytes=block_bytes,
+        mixing=choice.mixing,
+        drift=choice.drift,
+        reads=reads,
+        read_ratio=read_bytes / total if total else 1.0,
+    )
+
+
+def _users(order: LaneOrder, division: Division) -> NDArray[np.int64]:
+    """How many ranks take samples from each window, ``(windows,)``."""
+    windows, world = len(order.cuts) - 1, division.world_size
+    rank = np.zeros(order.count, np.int64)
+    if world > 1 and division.full_steps:
+        dealt = order.dealt(np.arange(division.full_steps), division)
+        rank[dealt] = np.arange(world)[:, None]
+    window = np.repeat(np.arange(windows), np.diff(order.cuts))[order.places]
+    return np.bincount(np.unique(window * world + rank) // world, minlength=windows)

@@ -1,0 +1,166 @@
+"""Order in lanes: samples from all over a store in each batch, and still whole blocks read, each by one rank.
+
+    store      | strip 0 | strip 1 | strip 2 | strip 3 |      one strip a lane, ``rounds`` blocks in each
+    round k      one block of every strip, drawn at random, dealt to the lanes at random
+    lane l       its block of round 0, of round 1, ...        shuffled in windows of two blocks
+    order        one sample of every lane, in random order; then the next of every lane, ...
+
+At any time the samples come from two blocks of every lane, spread evenly over the store: each stretch of the order
+has the classes of a sorted store in equal shares. A step of ``W * B`` samples is the next piece of the order on any
+number of ranks. Within it, samples are dealt by lane, so that a rank stays in its own lanes and reads few blocks of
+others. Over the epoch its lanes visit all strips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.samplers.order import Division
+from fastio.samplers.position import whole
+from fastio.samplers.windows import Windows, ranges
+
+__all__ = ["WINDOW_BLOCKS", "LaneOrder", "Lanes"]
+
+WINDOW_BLOCKS = 2
+_GOLDEN = 2654435769  # 2**32 / golden ratio: phases of neighbouring lanes lie far apart
+
+# Purposes of random numbers; the k-th stream of each is its own. Part of the order: never change them.
+_STRIPS, _ROUNDS, _WINDOWS, _TURNS = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """``lanes`` lanes of ``rounds`` blocks each; ``window`` blocks of a lane are shuffled together."""
+
+    lanes: int
+    rounds: int
+    window: int = WINDOW_BLOCKS
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any], *, samples: int) -> Self:
+        """From a saved state; ValueError where it cannot be one of so many samples."""
+        expected = f"1 or more, and at most a block a sample of {samples}, in the state"
+        lanes = whole("lanes", said.get("lanes"), expected, least=1, below=samples + 1)
+        rounds = whole("rounds", said.get("rounds"), expected, least=1, below=samples // lanes + 1)
+        return cls(lanes, rounds, whole("window", said.get("window"), expected, least=1, below=rounds + samples + 1))
+
+    def to_json(self) -> dict[str, int]:
+        """For a state."""
+        return asdict(self)
+
+
+class LaneOrder:
+    """
+    The order of one epoch in lanes: a pure function of its arguments.
+
+    ``sequence`` holds the samples lane after lane, shuffled in their windows; ``places`` says where in it the k-th
+    sample of the order lies. Both ``(count,)`` int64.
+    """
+
+    def __init__(self, lanes: Lanes, count: int, *, seed: int, epoch: int) -> None:
+        self.lanes = lanes
+        self.count = count
+        # The k-th block is the samples from edges[k] up to edges[k + 1]; ``blocks``: their numbers, lane after lane.
+        blocks = lanes.lanes * lanes.rounds
+        self.edges = np.arange(blocks + 1, dtype=np.int64) * count // blocks
+        self.blocks = _dealt_blocks(lanes, seed=seed, epoch=epoch)
+        self.cuts = _window_cuts(lanes, count)
+        self.sequence = ranges(self.edges[self.blocks], self.edges[self.blocks + 1])
+        _native.shuffle_runs(self.sequence, self.cuts, seed, _stream(epoch, _WINDOWS))
+        self.places = np.empty(count, np.int64)
+        _native.interleave_lanes(self.places, lanes.lanes, seed, _stream(epoch, _TURNS))
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """All samples as they come: ``(count,)`` int64."""
+        return self.sequence[self.places]
+
+    def share(self, division: Division, rank: int) -> NDArray[np.int64]:
+        """The places (in ``places``) of one rank's samples, batch after batch: ``(samples,)`` int64."""
+        every = division.share(np.arange(self.count, dtype=np.int64), rank)
+        steps = division.full_steps
+        if division.world_size == 1 or steps == 0:
+            return every
+        dealt = self.dealt(np.arange(steps), division)[:, rank]
+        every[: steps * division.batch_size] = np.sort(dealt, axis=1).reshape(-1)
+        return every
+
+    def dealt(self, steps: NDArray[np.int64], division: Division) -> NDArray[np.int64]:
+        """
+        Of full steps, the places (in ``places``) of the samples of each rank: ``(steps, ranks, batch)`` int64.
+
+        A step's samples are sorted by lane, so that a rank has those of neighbouring lanes.
+        """
+        world, batch = division.world_size, division.batch_size
+        size = world * batch
+        slots = steps[:, None] * size + np.arange(size)
+        lane = ((self.places[slots] + 1) * self.lanes.lanes - 1) // self.count
+        if self.lanes.lanes <= 1 << 16:
+            lane = lane.astype(np.uint16)  # whose stable sort is the fastest
+        dealt = np.take_along_axis(slots, np.argsort(lane, axis=1, kind="stable"), axis=1)
+        return dealt.reshape(len(steps), world, batch)
+
+    def windows(self, share: NDArray[np.int64]) -> Windows:
+        """What to read for these places of the order, and when."""
+        window_of = np.repeat(np.arange(len(self.cuts) - 1), np.diff(self.cuts))
+        windows = window_of[self.places[share]]
+        first = np.full(len(self.cuts) - 1, -1, np.int64)
+        last = first.copy()
+        numbers = np.arange(len(share), dtype=np.int64)
+        first[windows[::-1]] = numbers[::-1]  # of several values for one place the latest stays
+        last[windows] = numbers
+        starts, stops, window = self.runs()
+        used = np.flatnonzero(first[window] >= 0)
+        used = used[np.argsort(first[window[used]], kind="stable")]
+        window = window[used]
+        return Windows(starts[used], stops[used], first[window], last[window])
+
+    def runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """First sample, end and window of each run: the neighbours that are read at once. A window has 1 to 3."""
+        lengths = np.diff(self.edges)[self.blocks]
+        begins = np.cumsum(lengths) - lengths  # of each block, in ``sequence``
+        breaks = np.union1d(self.cuts[:-1], begins)
+        block = np.searchsorted(begins, breaks, side="right") - 1
+        starts = self.edges[self.blocks[block]] + breaks - begins[block]
+        window = np.searchsorted(self.cuts, breaks, side="right") - 1
+        return starts, starts + np.diff(breaks, append=self.count), window
+
+
+def _dealt_blocks(lanes: Lanes, *, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The blocks of lane 0 by rounds, then those of lane 1, ...: each round has one block of every strip."""
+    count = lanes.lanes * lanes.rounds
+    strips = np.arange(count, dtype=np.int64)
+    _native.shuffle_runs(strips, np.arange(0, count + 1, lanes.rounds), seed, _stream(epoch, _STRIPS))
+    rounds = np.ascontiguousarray(strips.reshape(lanes.lanes, lanes.rounds).T).reshape(-1)
+    _native.shuffle_runs(rounds, np.arange(0, count + 1, lanes.lanes), seed, _stream(epoch, _ROUNDS))
+    return np.ascontiguousarray(rounds.reshape(lanes.rounds, lanes.lanes).T).reshape(-1)
+
+
+def _window_cuts(lanes: Lanes, count: int) -> NDArray[np.int64]:
+    """
+    Where windows begin in the lanes' sequence, and its end.
+
+    The first window of a lane is shorter, of each lane by another length: otherwise all lanes would need a new
+    window at the same time, and the disk would stand idle between.
+    """
+    begins = np.arange(lanes.lanes + 1, dtype=np.int64) * count // lanes.lanes
+    length = max(1, lanes.window * count // (lanes.lanes * lanes.rounds))
+    phases = np.arange(lanes.lanes, dtype=np.int64) * _GOLDEN % (1 << 32)
+    seconds = begins[:-1] + 1 + (phases * length >> 32)  # where the second window of each lane begins
+    others = np.maximum(0, -(-(begins[1:] - seconds) // length))
+    starts = np.repeat(seconds, others) + ranges(np.zeros_like(others), others) * length
+    cuts = np.concatenate((begins[:-1], starts, begins[-1:]))
+    cuts.sort()
+    return cuts
+
+
+def _stream(epoch: int, purpose: int) -> int:
+    """The first of the 2**30 streams of random numbers that a purpose has in an epoch."""
+    return epoch << 32 | purpose << 30

@@ -1,0 +1,343 @@
+"""The journal of a set of shards: a set changes at one instant, although each shard needs a renaming of its own.
+
+While the shards of ``out-%06d.tar`` get their names, a hidden file lies beside them, called as they are with ``#`` for
+the number. It is locked (flock) by the packer at work, so that one packer at a time names shards, and holds the
+record of what is to be done, two lines:
+
+    .out-#.tar.publishing
+        {"fastio": 1, "token": "4242-0", "replace": true, "shards": ["out-000001.tar", "out-000000.tar"],
+         "remove": ["out-000002.tar"]}                      (one line)
+        9a3b11c2                                            CRC-32 of the line before, with its line feed
+
+The shard ``out-000001.tar`` lies in ``.out-000001.tar.partial-4242-0`` until it has its name. What may be found after
+an error, a signal, SIGKILL or a power cut, where a set of three shards is replaced by one of two:
+
+    state        out-000000  out-000001  out-000002  hidden new shards  journal     fastio opens  other programs see
+    1 packing    old         old         old         0, 1               -, empty    old           old
+    2 committed  old         old         old         0, 1               the record  new           old
+    3 naming     old         new         old         0                  the record  new           shards of two sets
+    4 swept      old         new         -           0                  the record  new           shards of two sets
+    5 named      new         new         -           -                  the record  new           new
+    6 done       new         new         -           -                  -           new           new
+
+The record is the commit point: the shards are synced before it, and so is the folder that lists them; the record is
+synced before the first renaming. A record whose CRC is wrong was never committed, and one whose last shard is not
+hidden has been carried out. From state 2 on the only way is forward, and every step may be taken twice: whoever opens
+the set or packs to it first after a crash takes the steps that are left, if the lock is free and the folder may be
+written to; otherwise a reader takes hidden shards for those that have no name yet, and passes over those that are to
+be removed. Without overwriting there are no old shards, and a name that is taken is never replaced.
+
+A file system without locks cannot tell a packer that died from one at work: there the journal of another packer is an
+error for packers, and readers read as above.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastio._native import crc32
+from fastio.errors import StoreError
+from fastio.store.atomic import MARK, move_to_free, sync_folder, write_all
+
+__all__ = ["SUFFIX", "Journal", "Record", "claim", "follow", "journal_path", "peek", "recover", "wait_for"]
+
+SUFFIX = ".publishing"
+_VERSION = 1
+_NUMBERS = re.compile(r"(?:%0?[0-9]*d|[0-9])+")
+_ATTEMPTS = 1000
+_READ_BYTES = 1 << 20
+_NAME = re.compile(r"[^./][^/]*", re.DOTALL)
+_PATIENCE_S = 1.0
+_PAUSE_S = 0.001
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is to be done to a folder so that a set of shards lies under its names; names are without the folder."""
+
+    token: str  # what the hidden files of the set have in their names
+    shards: Sequence[str]  # in the order in which they get their names
+    remove: Sequence[str]  # shards of the old set beyond those that are replaced
+    replace: bool
+
+    def is_live(self, folder: Path) -> bool:
+        """Whether something is left to be done: the last shard to get its name does not have it yet."""
+        return os.path.lexists(folder / self.hidden(self.shards[-1]))
+
+    def hidden(self, name: str) -> str:
+        """Where the shard lies until it has its name."""
+        return f".{name}{MARK}{self.token}"
+
+    def to_bytes(self) -> bytes:
+        """The two lines of the module's docstring."""
+        data = {
+            "fastio": _VERSION,
+            "token": self.token,
+            "replace": self.replace,
+            "shards": list(self.shards),
+            "remove": list(self.remove),
+        }
+        line = json.dumps(data).encode("ascii") + b"\n"
+        return line + b"%08x\n" % crc32(line)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, path: str) -> Record | None:
+        """The record; None where it is not whole, which means that nothing was committed. StoreError if it is newer."""
+        line, feed, crc = data.partition(b"\n")
+        if crc != b"%08x\n" % crc32(line + feed):
+            return None
+        try:
+            parsed = json.loads(line)
+            version, names = int(parsed["fastio"]), [*parsed["shards"], *parsed["remove"], parsed["token"]]
+            is_ours = len(parsed["shards"]) > 0 and all(_NAME.fullmatch(name) for name in names)
+            record = cls(parsed["token"], parsed["shards"], parsed["remove"], bool(parsed["replace"]))
+        except (ValueError, KeyError, TypeError) as exc:
+            raise StoreError(f"{path}: is not a journal that fastio writes ({exc!r}); remove it") from exc
+        if version > _VERSION:
+            raise StoreError(
+                f"{path}: written by a newer fastio, which has not finished a set of shards: upgrade fastio"
+            )
+        if not is_ours:
+            raise StoreError(f"{path}: names files in other folders, which fastio does not; remove it")
+        return record
+
+
+class Journal:
+    """The journal of a set, open and locked by this process until ``close``. Failures are OSErrors."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path = path
+        self._folder = Path(path).parent
+        self._fd = fd
+        self._holds_record = False
+
+    def commit(self, record: Record) -> None:
+        """Sync the folder, then write and sync the record: the set's names mean the new set, unless this raises."""
+        sync_folder(self._folder)
+        try:
+            write_all(self._fd, record.to_bytes())
+            os.fsync(self._fd)
+        except OSError:
+            self._take_back()
+            raise
+        self._holds_record = True
+
+    def carry_out(self, record: Record) -> None:
+        """Give the shards their names and remove what is left of the old set; may be repeated, by anybody."""
+        self._holds_record = True
+        *others, last = record.shards
+        if not record.is_live(self._folder):
+            return
+        for name in others:
+            with contextlib.suppress(FileNotFoundError):  # it has its name
+                self._move(record, name)
+        for name in record.remove:
+            (self._folder / name).unlink(missing_ok=True)
+        sync_folder(self._folder)  # the last one's name says that all others have theirs
+        with contextlib.suppress(FileNotFoundError):
+            self._move(record, last)
+
+    def clear(self) -> None:
+        """Sync what was carried out, then forget the record."""
+        sync_folder(self._folder)
+        os.ftruncate(self._fd, 0)
+        os.fsync(self._fd)
+        self._holds_record = False
+
+    def take_up(self) -> None:
+        """Carry out the record that a dead packer left, if it came that far; the journal is empty then."""
+        data = _read_all(self._fd)
+        self._holds_record = bool(data)
+        record = Record.from_bytes(data, path=self._path)
+        if record is not None and record.is_live(self._folder):
+            self.carry_out(record)
+            _LOG.warning(
+                "%s: a pack was killed while it gave %d shards their names; they have them now",
+                self._folder / record.shards[-1],
+                len(record.shards),
+            )
+        self.clear()
+
+    def close(self) -> None:
+        """Unlock; the journal goes, unless it holds a record that is still to be carried out."""
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        # Whatever fails here does no harm: an empty journal means nothing, and the next packer removes it.
+        if not self._holds_record:
+            with contextlib.suppress(OSError):
+                Path(self._path).unlink()
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)  # a forked child may have the descriptor too
+        with contextlib.suppress(OSError):
+            os.close(fd)
+
+    def _take_back(self) -> None:
+        """A record that could not be synced must not come to light when its shards are gone."""
+        try:
+            os.ftruncate(self._fd, 0)
+        except OSError:
+            Path(self._path).unlink()
+
+    def _move(self, record: Record, name: str) -> None:
+        hidden, path = self._folder / record.hidden(name), self._folder / name
+        if record.replace:
+            hidden.rename(path)
+        elif path.exists() and path.samefile(hidden):  # killed between its second name and the end of its first
+            hidden.unlink()
+        else:
+            move_to_free(str(hidden), str(path))
+
+
+def journal_path(path: str) -> str:
+    """
+    Where the journal of a set lies; ``path`` is one shard or names them all, the journal is the same.
+
+    >>> journal_path("data/out-%06d.tar"), journal_path("data/out-000001.tar")
+    ('data/.out-#.tar.publishing', 'data/.out-#.tar.publishing')
+    """
+    target = Path(path)
+    return str(target.parent / f".{_NUMBERS.sub('#', target.name)}{SUFFIX}")
+
+
+def claim(path: str) -> Journal | None:
+    """
+    Lock a journal and carry out what a packer that died had committed; None while another packer has it.
+
+    OSError, or StoreError where the file system has no locks and somebody's journal lies there.
+    """
+    return _taken_up(_locked(path, create=True))
+
+
+def wait_for(path: str) -> None:
+    """Return when nobody holds the journal any more, or may have let it go. Raises OSError."""
+    try:
+        fd = _open(path)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    finally:
+        os.close(fd)
+
+
+def recover(path: str) -> None:
+    """Carry out what a packer that died had committed, without effect while one is at work; errors as of ``claim``."""
+    with contextlib.suppress(FileNotFoundError):
+        journal = _taken_up(_locked(path, create=False))
+        if journal is not None:
+            journal.close()
+
+
+def follow(path: str) -> Record | None:
+    """
+    What a reader does with a journal: carry it out if its packer died, wait for a packer at work; then as ``peek``.
+
+    That packer needs milliseconds. One that takes longer than a second (a stopped process, a server that does not
+    answer) is not waited for.
+    """
+    until = time.monotonic() + _PATIENCE_S
+    while Path(path).exists():
+        try:
+            recover(path)
+        except (OSError, StoreError) as exc:
+            _LOG.debug("%s: followed as it is: %s", path, exc)
+            break
+        if peek(path) is None or time.monotonic() > until:
+            break
+        time.sleep(_PAUSE_S)
+    return peek(path)
+
+
+def peek(path: str) -> Record | None:
+    """The record, if one is there that is not carried out yet; StoreError where that cannot be found out."""
+    try:
+        record = Record.from_bytes(Path(path).read_bytes(), path=path)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise StoreError(
+            f"{path}: says which of two sets is the right one, and cannot be read ({exc.strerror}); "
+            f"check its permissions"
+        ) from exc
+    return record if record is not None and record.is_live(Path(path).parent) else None
+
+
+def _taken_up(journal: Journal | None) -> Journal | None:
+    try:
+        if journal is not None:
+            journal.take_up()
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
+def _locked(path: str, *, create: bool) -> Journal | None:
+    """The journal, locked; None if another process holds it. FileNotFoundError if there is none and none is made."""
+    for _ in range(_ATTEMPTS):
+        is_new = create and not os.path.lexists(path)
+        try:
+            fd = _open(path, os.O_CREAT | os.O_EXCL if is_new else 0)
+        except (FileNotFoundError, FileExistsError):
+            if create:
+                continue  # another packer came or went
+            raise
+        is_ours = False
+        try:
+            if not _lock(path, fd, is_new=is_new):
+                return None
+            is_ours = _is_same(path, fd)  # whoever held it may have removed it
+            if is_ours:
+                return Journal(path, fd)
+        finally:
+            if not is_ours:
+                os.close(fd)
+    raise StoreError(f"{path}: other packs of this set come and go all the time; try again later")
+
+
+def _open(path: str, flags: int = 0) -> int:
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o666)
+
+
+def _lock(path: str, fd: int, *, is_new: bool) -> bool:
+    """Lock the file, False if another process has it; without locks, who made the file has it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as exc:
+        if not is_new:
+            raise StoreError(
+                f"{path}: another pack of this set is giving its shards their names, or was killed meanwhile: this "
+                f"file system has no locks to tell ({exc.strerror}); try again when it has finished, or, if none is "
+                f"running, give the hidden shards that the file lists their names and remove it"
+            ) from exc
+    return True
+
+
+def _is_same(path: str, fd: int) -> bool:
+    try:
+        there = Path(path).lstat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(fd))
+
+
+def _read_all(fd: int) -> bytes:
+    """The whole file; the descriptor's position stays at its beginning."""
+    parts, at = [], 0
+    while part := os.pread(fd, _READ_BYTES, at):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)

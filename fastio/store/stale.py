@@ -1,0 +1,70 @@
+"""Removes what packers that died have left: hidden files whose lock nobody holds."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+from pathlib import Path
+
+from fastio.store.atomic import MARK, token
+from fastio.units import counted, size
+
+__all__ = ["remove_stale"]
+
+_NAMED = 3  # files in a message
+_LOG = logging.getLogger(__name__)
+
+
+def remove_stale(folder: Path, pattern: re.Pattern[str], *, keep: str | None = None) -> None:
+    """
+    Remove partial files of writers that died, and log a warning that names them and their size.
+
+    ``pattern`` matches the final names they were meant for. Files whose names end with the token ``keep`` stay: they
+    belong to a set that is complete and waits for its names (see ``journal``). Raises OSError if the folder cannot be
+    listed; files that cannot be removed stay.
+    """
+    with os.scandir(folder) as entries:
+        found = [entry for entry in entries if entry.name.startswith(".") and MARK in entry.name]
+    names = sorted(entry.name for entry in found if not entry.is_dir(follow_symlinks=False))
+    ours = [name for name in names if pattern.fullmatch(name[1:].rpartition(MARK)[0])]
+    tokens = {token(name) for name in ours} - {keep}
+    held = {token(name) for name in names if token(name) in tokens and _is_held(folder / name)}
+    removed: list[tuple[str, int]] = []
+    for name in reversed(ours):  # the first file of a set last: nobody takes its token while others are left
+        if token(name) in tokens - held:
+            with contextlib.suppress(OSError):  # gone already, or not ours to remove
+                size_bytes = (folder / name).lstat().st_size
+                (folder / name).unlink()
+                removed.append((name, size_bytes))
+    if removed:
+        _LOG.warning("%s", _report(folder, removed[::-1]))
+
+
+def _report(folder: Path, removed: list[tuple[str, int]]) -> str:
+    total = size(sum(size_bytes for _, size_bytes in removed))
+    if len(removed) == 1:
+        return f"{folder / removed[0][0]}: removed ({total}), left by a pack that was killed"
+    names = ", ".join(name for name, _ in removed[:_NAMED]) + (", ..." if len(removed) > _NAMED else "")
+    return (
+        f"{folder}: removed {counted(len(removed), 'hidden file')} ({total}), left by packs that were killed: {names}"
+    )
+
+
+def _is_held(partial: Path) -> bool:
+    """Whether a living writer holds the file, as far as anybody can tell."""
+    try:
+        fd = os.open(partial, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # not ours to touch
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True  # or the file system has no locks
+    finally:
+        os.close(fd)
+    return False

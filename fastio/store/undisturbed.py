@@ -1,0 +1,37 @@
+"""A few steps that Ctrl-C and SIGTERM must not cut in two."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["undisturbed"]
+
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)  # SIGINT is given back last: its handler raises
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """
+    Hold back Ctrl-C and other signals that Python code handles; their handlers run when the block ends.
+
+    For steps of milliseconds only. Python runs handlers in the main thread: in any other thread there is nothing to
+    hold back. Signals without a handler in Python, SIGKILL among them, end the process as ever.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    handlers = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
+    try:
+        for number in handlers:
+            signal.signal(number, lambda number, frame: held.append((number, frame)))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number, frame in held:
+            handlers[signal.Signals(number)](number, frame)
