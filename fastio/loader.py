@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -15,28 +14,28 @@ from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch.utils.data import Dataset
 
-from fastio.dataset import FastDataset
-from fastio.device import Delivery, Numbered
-from fastio.device.lane import lane_to
+from fastio.device import Numbered
 from fastio.errors import SampleError
-from fastio.loader_options import check_choices, check_decode, check_sampler, check_subclass
+from fastio.loader_options import check_choices, check_subclass
 from fastio.machine import available_cpus
 from fastio.metrics import LoaderStats
-from fastio.producer import Cache, Made, Means, NativeProducer, OnError, check_cache, in_ram
-from fastio.producer.choose import CollateName, Decode, Layout, Quality, collate_of, fused_of, is_native, producer_of
+from fastio.pipeline import PixelOptions, build_pipeline
+from fastio.producer import Cache, Made, Means, NativeProducer, OnError
+from fastio.producer.choose import CollateName, Decode, Layout, Quality, has_rows
 from fastio.producer.read_ahead import WindowReader
 from fastio.ranges import WAIT, named_range
-from fastio.samplers.batches import Batches, BatchSampler, OrderSampler
+from fastio.samplers.batches import Batches, BatchSampler
 from fastio.samplers.choice import Choice
 from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
-from fastio.samplers.order import Division, Shuffle, Uneven
+from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
-from fastio.samplers.share import Share
+from fastio.samplers.uneven import say_uneven
+from fastio.selection import Wish, choose
 from fastio.text_collate import TokenCollate
 from fastio.thread_tuner import ThreadTuner
-from fastio.transforms.batch.recipe import AnyTransform, as_list, split
+from fastio.transforms.batch.recipe import AnyTransform
 from fastio.verification import resolve_verify
 
 __all__ = ["FastLoader"]
@@ -44,7 +43,6 @@ __all__ = ["FastLoader"]
 log = logging.getLogger(__name__)
 
 _STATE_VERSION = 2  # 1: shuffle=True was the block shuffle, and no state had an order
-_DEPTH = 2  # batches copied ahead to the device
 
 
 @dataclass(slots=True)
@@ -70,7 +68,7 @@ class FastLoader:
     ``for images, labels in FastLoader(dataset, 256, shuffle=True)``, without worker processes.
 
     A batch has the values that a DataLoader makes with ``transform=PILToTensor()``: ``images`` is uint8
-    ``(B, C, H, W)`` (in channels_last memory), ``labels`` int64 ``(B,)``; without labels, the images alone. Rows are
+    ``(B, C, H, W)``, ``labels`` int64 ``(B,)``; without labels, the images alone. Rows are
     decoded by native threads without the GIL straight into the memory of the tensor, which goes back to a bounded
     ring when the tensor dies. Pictures of one batch must have one size, after ``transforms``. A dataset with a
     ``transform``, or a subclass with its own ``__getitem__``, takes the plain path: its samples, made in Python
@@ -100,7 +98,8 @@ class FastLoader:
     * ``quality``: "exact", or "fast", which lets JPEGs be shrunk to a half, a quarter or an eighth while they are
       decoded wherever ``transforms`` make them at least four times smaller on both sides: other pixels than Pillow's,
       by little (measured in fastio/guide/transforms.md). Nothing else changes, and the plain path has no fast mode.
-    * ``layout``: "channels_last", or "contiguous" for (B, C, H, W) in memory too.
+    * ``layout``: "contiguous", (B, C, H, W) in memory too, as a DataLoader's batches; or "channels_last", which Tensor
+      Cores are faster with. There ``view`` of what convolutions return fails: use ``reshape`` or ``flatten``.
     * ``pin_memory``: pinned batches, by default where there is a CUDA device.
     * ``device``: batches are copied there ahead, as by ``DevicePrefetcher(loader, device)``; None: left on the CPU.
       ``transforms`` may then go on with those of batches (Normalize, ColorJitter, ...): what stands before the first of
@@ -122,10 +121,14 @@ class FastLoader:
 
     def __init__(  # noqa: PLR0913 - torch's DataLoader is called like this, and its users are ours
         self,
-        dataset: FastDataset | str | Path,
+        dataset: Dataset[Any] | str | Path,
         batch_size: int | None = None,
         *,
-        batch_sampler: BatchSampler | None = None,
+        indices: Any = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: BatchSampler | Iterable[Any] | None = None,
+        weights: Any = None,
+        samples_per_epoch: int | None = None,
         collate: TokenCollate | CollateName | None = None,
         shuffle: Shuffle = False,
         seed: int = 0,
@@ -140,99 +143,64 @@ class FastLoader:
         pin_memory: bool | None = None,
         transforms: Sequence[AnyTransform] | AnyTransform | None = None,
         quality: Quality = "exact",
-        layout: Layout = "channels_last",
+        layout: Layout = "contiguous",
         device: torch.device | str | int | None = None,
         cache: Cache | None = None,
         decode: Decode = "cpu",
     ) -> None:
-        check_choices(dataset, shuffle=shuffle, on_error=on_error)
+        check_choices(shuffle=shuffle, on_error=on_error)
         threads = whole("threads", threads, "0 (as many as available) or more", least=0)
         prefetch_batches = whole("prefetch_batches", prefetch_batches, "1 or more", least=1)
-        self._owns_dataset = not isinstance(dataset, FastDataset)
-        self._dataset = (
-            dataset if isinstance(dataset, FastDataset) else FastDataset(dataset, verify=verify is not False)
-        )
-        # The identity is kept, for a state is asked for after close() too.
-        self._opened, self._store = self.dataset.store, self.dataset.store.identity
         seed = whole("seed", seed, "0 <= seed < 2**64", least=0, below=1 << 64)
-        self.division: Division | None = None
-        if batch_sampler is None:
-            batch_size = whole("batch_size", batch_size, "a whole number from 1", least=1)
-            self._share = Share.of(rank, world_size)
-            self.rank, self.world_size = self._share.rank, self._share.world_size
-            self.division = Division(len(self.dataset), batch_size, self.world_size, uneven, drop_last)
-            self._sampler: BatchSampler = OrderSampler(
-                self.division,
-                rank=self.rank,
+        self._chosen = chosen = choose(
+            dataset,
+            Wish(
+                batch_size=batch_size,
+                indices=indices,
+                sampler=sampler,
+                batch_sampler=batch_sampler,
+                weights=weights,
+                samples_per_epoch=samples_per_epoch,
                 shuffle=shuffle,
                 seed=seed,
-                sizes=partial(_sample_bytes, self.dataset, cache),
-                labels=partial(getattr, self.dataset, "labels"),
-            )
-        else:
-            given = {"batch_size": batch_size, "shuffle": shuffle or None, "drop_last": drop_last or None}
-            check_sampler(self.dataset, batch_sampler, given, rank=rank, world_size=world_size)
-            self._sampler = batch_sampler
-            self.rank, self.world_size = batch_sampler.rank, batch_sampler.world_size
-            self._share = Share(self.rank, self.world_size, is_found=False)  # the sampler looks after its own
-        check_subclass(self.dataset, on_error=on_error)
-        self._batch_size = batch_size
+                drop_last=drop_last,
+                rank=rank,
+                world_size=world_size,
+                uneven=uneven,
+                is_cached=cache is not None,
+                verify=verify,
+            ),
+        )
+        self.base, self._sampler, self._share = chosen.base, chosen.sampler, chosen.plan.share
+        self.rank, self.world_size, self.division = self._share.rank, self._share.world_size, chosen.plan.division
+        self._path = self.base.store.path
+        self._store = self.base.store.identity  # kept, for a state is asked for after close() too
+        self._opened = [each.store for each in chosen.datasets]
+        check_subclass(self.base, on_error=on_error)
         self.drop_last = drop_last
         self.pin_memory = torch.cuda.is_available() if pin_memory is None else pin_memory
         self._depth = prefetch_batches
         self._on_error = on_error
-        check_decode(decode, device=device, cache=cache)
-        check_cache(self.dataset, cache, device=device, on_error=on_error, is_native=is_native(self.dataset))
-        native, behind = split(as_list(transforms), on_device=device is not None, resident=cache == "device")
-        self._delivery = None
-        if device is not None:
-            is_made_there = cache == "device" or decode == "device"
-            self._delivery = Delivery(
-                lane_to(device), depth=_DEPTH, transforms=behind, seed=seed, is_made_there=is_made_there
-            )
         means = Means(
             threads=threads or available_cpus(),
             depth=prefetch_batches,
             on_error=on_error,
-            verify=resolve_verify(verify, dataset_verify=self.dataset.verify),
+            verify=resolve_verify(verify, dataset_verify=self.base.verify),
             pin_memory=self.pin_memory,
         )
-        source = self.dataset
-        if cache == "ram":
-            source = in_ram(source, threads=means.threads, verify=means.verify)
-        self._fused = fused_of(source, native, quality=quality, layout=layout, seed=seed)
+        pixels = PixelOptions(transforms, collate, quality, layout, device, cache, decode, seed)
+        pipeline = build_pipeline(self.base, chosen.indices, pixels, means, batch_sampler=batch_sampler)
+        self._producer, self._delivery, self._native = pipeline.producer, pipeline.delivery, pipeline.transforms
         self.quality = quality
-        where = None if self._delivery is None else self._delivery.device
-        self._producer = producer_of(
-            source,
-            resident=where if cache == "device" else None,
-            decodes_on=where if decode == "device" else None,
-            fused=self._fused,
-            collate=collate_of(self.dataset, collate, batch_sampler),
-            is_planar=layout == "contiguous",
-            means=means,
-        )
-        self._ahead = WindowReader(self.dataset)
+        self._ahead = WindowReader(self.base, chosen.indices)
         self._tuner = ThreadTuner() if threads == 0 and isinstance(self._producer, NativeProducer) else None
         self._closed = False
+        self._may_be_unpacked = has_rows(self.base) and self.base.labels is None and self.rank == 0
         self._stats = LoaderStats()
         self._skipped: dict[int, SampleError] = {}
         self._next = _Position(0, 0)  # where the next iteration begins
         self._latest = self._next  # where the consumer of the latest one stands
         self._seen = self._next  # the same, unless an epoch has been set or a state loaded since
-        self._log_uneven()
-
-    def _log_uneven(self) -> None:
-        division = self.division
-        if division is not None and (division.repeated or division.dropped):
-            log.info(
-                "%s: every epoch repeats %d and drops %d of %d samples (%s)",
-                self.dataset.store.path,
-                division.repeated,
-                division.dropped,
-                division.count,
-                self._configuration(),
-            )
 
     def __len__(self) -> int:
         """Batches in an epoch, the same on every rank."""
@@ -253,15 +221,17 @@ class FastLoader:
     def _begin(self) -> _Position:
         """The position of a new iteration, which counts as an epoch when its first batch is asked for."""
         self._check_open()
-        self._share.check_ranks(f"{self.dataset.store.path}: this FastLoader")
-        if self.dataset.store is not self._opened:
+        self._share.check_ranks(f"{self._path}: this FastLoader")
+        for dataset, store in zip(self._chosen.datasets, self._opened, strict=True):
+            if dataset.store is not store:
+                raise ValueError(
+                    f"{dataset.store.path}: dataset.samples was assigned after this FastLoader was built, which still "
+                    f"reads the samples from before; assign it first, or build the loader anew"
+                )
+        is_native = isinstance(self._producer, NativeProducer)
+        if any(each.transform is not (None if is_native else self.base.transform) for each in self._chosen.datasets):
             raise ValueError(
-                f"{self.dataset.store.path}: dataset.samples was assigned after this FastLoader was built, which still "
-                f"reads the samples from before; assign it first, or build the loader anew"
-            )
-        if self.dataset.transform is not None and isinstance(self._producer, NativeProducer):
-            raise ValueError(
-                f"{self.dataset.store.path}: the dataset got its transform after this FastLoader was built, which "
+                f"{self._path}: the dataset got its transform after this FastLoader was built, which "
                 f"decodes without one; set it before, or build the loader anew"
             )
         self._seen = self._latest = replace(self._next)
@@ -304,7 +274,7 @@ class FastLoader:
                 if is_numbered:
                     part = next(parts)
                     if ready:
-                        ready = [_numbered(made, left.indices[part], position.epoch)]
+                        ready = [_numbered(made, left, part, position.epoch)]
                 position.batch += 1
                 del made
                 if ready:
@@ -339,8 +309,22 @@ class FastLoader:
     def _left(self, position: _Position) -> Batches:
         """What is left of an epoch."""
         batches = self._sampler.plan(position.epoch)
-        is_held = isinstance(self._sampler, OrderSampler) and self._sampler.is_held
-        return self._ahead.with_windows(batches.part(position.batch, len(batches)), is_held=is_held)
+        say_uneven(self._path, batches, self._sampler)
+        self._say_unlabelled(batches)
+        order = self._chosen.plan.order
+        return self._ahead.with_windows(
+            batches.part(position.batch, len(batches)), is_held=order is not None and order.is_held
+        )
+
+    def _say_unlabelled(self, batches: Batches) -> None:
+        """Warn, once, where a batch is one tensor that ``images, labels = batch`` would take apart without an error."""
+        if self._may_be_unpacked and len(batches) and batches.cuts[1] == 2:
+            self._may_be_unpacked = False
+            log.warning(
+                "%s: has no labels, so a batch is one tensor of two pictures; `for images, labels in loader` would "
+                "take the second one for labels: write `for images in loader`, or pack with labels",
+                self._path,
+            )
 
     def set_epoch(self, epoch: int) -> None:
         """
@@ -353,7 +337,7 @@ class FastLoader:
         epoch = whole_epoch(epoch)
         if epoch != self._next.epoch:
             if self._next.batch:
-                log.warning(GIVEN_UP, self.dataset.store.path, epoch, self._next.batch, self._next.epoch)
+                log.warning(GIVEN_UP, self._path, epoch, self._next.batch, self._next.epoch)
             self._next = self._seen = _Position(epoch, 0)
 
     def state_dict(self) -> dict[str, Any]:
@@ -363,7 +347,8 @@ class FastLoader:
         What is decoded ahead does not count. The same on every rank.
         """
         epoch, batch = (self._seen if self._seen.has_begun else self._next).place
-        return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self._configuration()}
+        proof = self._chosen.proof(epoch) if batch else {}
+        return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self._configuration(), **proof}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """
@@ -378,13 +363,14 @@ class FastLoader:
                 state["order"] = {"kind": "blocks"}
         order = state.get("order")
         if "order" in expected and state.get("shuffle") is True:
-            expected["order"] = Choice.from_json(order, samples=len(self.dataset)).to_json()
+            expected["order"] = Choice.from_json(order, samples=len(self._chosen)).to_json()
         check_state(state, expected, owner="loader")
         epoch = whole_epoch(state.get("epoch", -1))
         count = self._sampler.count(epoch)
         batch = whole("batch", state.get("batch", -1), f"0 to {count} in the state", least=0, below=count + 1)
-        if isinstance(self._sampler, OrderSampler) and order is not None:
-            self._sampler.adopt(order)
+        self._chosen.check_proof(state)
+        if self._chosen.plan.order is not None and order is not None:
+            self._chosen.plan.order.adopt(order)
         self._next = self._seen = _Position(epoch, batch)
 
     def _configuration(self) -> dict[str, Any]:
@@ -392,24 +378,29 @@ class FastLoader:
         return {
             "store": self._store,
             **self._sampler.configuration(),
-            "transforms": repr(self._fused.transforms) if self._fused and self._fused.transforms.transforms else None,
+            "transforms": self._native,
             "quality": self.quality,
         }
 
     @property
-    def dataset(self) -> FastDataset:
-        """What is read; another one needs another loader."""
-        return self._dataset
+    def dataset(self) -> Any:
+        """
+        What was passed, as in torch; with ``indices`` a FastSubset of it, of a path its FastDataset.
+
+        Another one needs another loader. ``base`` is the FastDataset that holds its samples.
+        """
+        return self._chosen.dataset
 
     @property
     def batch_size(self) -> int | None:
         """Samples of a batch of one rank; None where the batch_sampler decides. As in torch, it cannot be set."""
-        return self._batch_size
+        return self._chosen.plan.batch_size
 
     @property
     def sampler(self) -> EpochSampler:
         """For ``loader.sampler.set_epoch(epoch)``, as loops written for a DistributedSampler have it."""
-        return EpochSampler(self.dataset, self._share, lambda: self._sampler.plan(self._next.epoch), self.set_epoch)
+        plan = self._chosen.plan.sampler.plan
+        return EpochSampler(self.dataset, self._share, lambda: plan(self._next.epoch), self.set_epoch)
 
     @property
     def batch_sampler(self) -> ClosedBatchSampler:
@@ -421,8 +412,8 @@ class FastLoader:
         """Counters since the loader was made: see LoaderStats."""
         self._stats.buffer_bytes = self._producer.buffer_bytes
         self._stats.threads = self._producer.threads
-        if isinstance(self._sampler, OrderSampler):
-            self._stats.shuffle = self._sampler.report()
+        if self._chosen.plan.order is not None:
+            self._stats.shuffle = self._chosen.plan.order.report()
         self._stats.estimated_bytes = (self._depth + 2) * self._stats.batch_bytes
         return self._stats
 
@@ -433,16 +424,16 @@ class FastLoader:
 
     def __repr__(self) -> str:
         batches = f"{len(self)} batches" + ("" if self.batch_size is None else f" of {self.batch_size}")
-        return f"FastLoader({self.dataset.store.path!r}): {batches}, {len(self.dataset)} samples"
+        return f"FastLoader({self._path!r}): {batches}, {len(self._chosen)} samples"
 
     def close(self) -> None:
         """End the threads, and the dataset if this loader opened it; twice does no harm. Batches stay valid."""
-        if self._owns_dataset and not self._closed and isinstance(self._sampler, OrderSampler):
-            self._sampler.settle()  # a state is asked for after close() too
+        if self._chosen.is_opened and not self._closed and self._chosen.plan.order is not None:
+            self._chosen.plan.order.settle()  # a state is asked for after close() too
         self._closed = True
         self._producer.close()
-        if self._owns_dataset:
-            self.dataset.close()
+        if self._chosen.is_opened:
+            self.base.close()
 
     def __enter__(self) -> Self:
         return self
@@ -457,18 +448,12 @@ class FastLoader:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ValueError(f"{self.dataset.store.path}: this FastLoader is closed")
+            raise ValueError(f"{self._path}: this FastLoader is closed")
 
 
-def _sample_bytes(dataset: FastDataset, cache: Cache | None) -> NDArray[np.int64]:
-    """The bytes that each sample reads from the store; 0 for what is cached, and for samples of a subclass's own."""
-    if cache is not None or len(dataset) != len(dataset.store):
-        return np.zeros(len(dataset), np.int64)
-    return dataset.store.spans(dataset.reader.field.name, np.arange(len(dataset), dtype=np.int64)).sizes
-
-
-def _numbered(made: Made, indices: NDArray[np.int64], epoch: int) -> Numbered:
-    """A batch with its samples; those that were skipped are not among them."""
-    if made.samples < len(indices):
-        indices = indices[~np.isin(indices, [error.index for error in made.errors])]
-    return Numbered(made.batch, epoch, indices)
+def _numbered(made: Made, batches: Batches, part: slice, epoch: int) -> Numbered:
+    """A batch with what its samples' random numbers go by; those that were skipped are not among them."""
+    ids = batches.ids[part]
+    if made.samples < len(ids):
+        ids = ids[~np.isin(batches.indices[part], [error.index for error in made.errors])]
+    return Numbered(made.batch, epoch, ids)

@@ -17,7 +17,7 @@ LAYERS = (
     {"trainer"},
     {"converters", "integrations", "measure"},
     {"loader", "prefetch"},
-    {"loader_options"},
+    {"loader_options", "pipeline", "selection"},
     {"device", "producer"},
     {"dataset", "transforms", "text_collate"},
     {"iterable", "own_samples", "picture", "standard_transform", "token_reader"},
@@ -112,10 +112,18 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
     }
     tools = ("batch", "bus", "folder", "grid", "points", "profiler", "training", "tune")
     measuring = {f"fastio.measure.{name}" for name in tools}
-    loading = {"fastio.dataset", "fastio.samplers.epoch", "fastio.iterable", "fastio.loader"}
+    loading = {
+        "fastio.dataset",
+        "fastio.samplers.epoch",
+        "fastio.samplers.generators",
+        "fastio.iterable",
+        "fastio.loader",
+        "fastio.pipeline",
+    }
+    selection = {f"fastio.selection.{name}" for name in ("chosen", "indices", "members", "subset", "weights")}
     adapters = {f"fastio.integrations.{name}" for name in ("factory", "lightning", "prepared", "transformers")}
     doctor = {f"fastio.doctor.{name}" for name in ("gather", "model", "probe", "session", "watch")}
-    assert users <= {*loading, *adapters, *tensors, *measuring, *doctor}
+    assert users <= {*loading, *selection, *adapters, *tensors, *measuring, *doctor}
 
 
 def test_the_map_names_every_module() -> None:

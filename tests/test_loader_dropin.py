@@ -9,12 +9,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import Sampler
 from tqdm import tqdm
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler
+from tests.conftest import encode, pictures, write_store
 from tests.numbered import COUNT, loader_of, taken, write_numbers
 
 
@@ -181,3 +183,16 @@ def test_a_store_is_opened_by_its_path(dataset: FastDataset) -> None:
     """``FastLoader(path, 4)`` opens and closes it."""
     with FastLoader(Path(dataset.store.path), 4) as loader:
         assert len(loader.dataset.targets) == COUNT
+
+
+@pytest.mark.parametrize(("batch_size", "labels", "count"), [(2, None, 1), (3, None, 0), (2, np.arange(8), 0)])
+def test_two_pictures_without_labels_are_not_taken_apart_in_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, batch_size: int, labels: Any, count: int
+) -> None:
+    """As of a DataLoader a batch is one tensor; that two pictures unpack as images and labels is said once."""
+    store = write_store(tmp_path / "a.h5", [encode(pixels) for pixels in pictures(8)], labels)
+    with FastLoader(store, batch_size) as loader:
+        for _ in range(2):
+            assert len(next(iter(loader))) == (2 if labels is not None else batch_size)
+
+    assert count == sum("`for images, labels in loader` would take" in message for message in caplog.messages)

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorData
 
 from fastio import DevicePrefetcher, FastDataset, FastLoader, MockTrainer, SampleError
 from fastio.schema import RAW, Field
-from fastio.transforms import ChannelsLast, RandomCrop, RandomHorizontalFlip, ToDtype
+from fastio.transforms import ChannelsLast, Normalize, RandomCrop, RandomHorizontalFlip, ToDtype
 from fastio.transforms.batch import Recipe
 from tests.conftest import encode, pictures, write_store
 from tests.device.slow_lane import SlowLane
@@ -40,7 +40,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> SlowLane:
     """The device of all prefetchers of a test."""
     lane = SlowLane()
     monkeypatch.setattr("fastio.prefetch.lane_to", lambda device: lane)
-    monkeypatch.setattr("fastio.loader.lane_to", lambda device: lane)
+    monkeypatch.setattr("fastio.pipeline.lane_to", lambda device: lane)
     return lane
 
 
@@ -90,7 +90,7 @@ def test_on_the_cpu_batches_are_the_loaders_own(form: Callable[..., Any], store:
     batches = form(store)
     images, labels = next(iter(batches))
 
-    assert images.is_contiguous(memory_format=torch.channels_last)
+    assert images.is_contiguous()
     assert list(range(8)) == labels.tolist()
     assert batches.state_dict()["batch"] == 1
 
@@ -386,8 +386,18 @@ def test_native_and_device_transforms_of_one_list(store: Path) -> None:
         expected = [images.float() / 255 for images, _ in loader]
     with FastLoader(store, 8, transforms=[*native, ToDtype(torch.float32, scale=True)], device="cpu", seed=1) as loader:
         assert all(torch.allclose(*pair) for pair in zip(expected, [images for images, _ in loader], strict=True))
-    with pytest.raises(TypeError, match="works on batches"):
-        FastLoader(store, 8, transforms=[*native, ToDtype(torch.float32)])
+
+
+def test_transforms_of_batches_without_a_device_run_on_the_cpu(store: Path) -> None:
+    """Normalize and the like need no device: without one, batches are those of device="cpu", to the bit."""
+    recipe = [RandomCrop(3), Normalize((0.5,), (0.2,)), lambda batch: [batch[0] * 2, *batch[1:]]]
+    with (
+        FastLoader(store, 8, transforms=recipe, seed=1) as alone,
+        FastLoader(store, 8, transforms=recipe, seed=1, device="cpu") as delivered,
+    ):
+        for expected, got in zip(delivered, alone, strict=True):
+            assert all(torch.equal(*pair) for pair in zip(expected, got, strict=True))
+            assert got[0].dtype == torch.float32
 
 
 def test_the_mock_trainer_takes_a_prefetcher(store: Path) -> None:

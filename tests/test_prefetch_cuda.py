@@ -102,7 +102,7 @@ def test_transforms_run_on_the_side_stream(store: Path) -> None:
 
 def test_the_layout_is_kept(store: Path) -> None:
     """channels_last arrives as channels_last, by one copy."""
-    images, _ = next(iter(FastLoader(store, 64, device="cuda")))
+    images, _ = next(iter(FastLoader(store, 64, device="cuda", layout="channels_last")))
 
     assert images.is_contiguous(memory_format=torch.channels_last)
 

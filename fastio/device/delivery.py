@@ -26,7 +26,11 @@ Place = TypeVar("Place")
 
 @dataclass(slots=True)
 class Numbered:
-    """A batch, the epoch that it belongs to, and the index of each of its samples, which random numbers go by."""
+    """
+    A batch, the epoch that it belongs to, and what random numbers go by: the index of each sample.
+
+    Where a sample is drawn several times in the epoch, its repetitions have numbers of their own (``Batches.ids``).
+    """
 
     batch: Any
     epoch: int

@@ -113,7 +113,7 @@ def channels_last(facts: Facts) -> Advice | None:
     return Advice(
         "channels_last for model and batches",
         "there are convolutions, and their weights lie in contiguous (NCHW) memory",
-        "model = model.to(memory_format=torch.channels_last)    # FastLoader's batches are so already",
+        "model = model.to(memory_format=torch.channels_last)    # and FastLoader(..., layout='channels_last')",
     )
 
 

@@ -26,6 +26,6 @@ def check_ranks(loader: FastLoader, *, rank: int, world_size: int) -> None:
     """ValueError where a factory kept the ranks to itself: samples would be lost, or come on several ranks."""
     if (loader.rank, loader.world_size) != (rank, world_size):
         raise ValueError(
-            f"{loader.dataset.store.path}: the loader reads for rank {loader.rank} of {loader.world_size}, but this "
+            f"{loader.base.store.path}: the loader reads for rank {loader.rank} of {loader.world_size}, but this "
             f"process is rank {rank} of {world_size}; hand rank and world_size on to FastLoader and its batch_sampler"
         )

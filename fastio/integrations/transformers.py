@@ -162,7 +162,7 @@ def _prepared(trainer: Trainer, factory: LoaderFactory, inputs: Inputs, *, name:
     batch_size = prepared.loader.batch_size
     if batch_size not in (None, expected):
         raise ValueError(
-            f"{prepared.loader.dataset.store.path}: batches of {batch_size}, but the TrainingArguments count "
+            f"{prepared.loader.base.store.path}: batches of {batch_size}, but the TrainingArguments count "
             f"{expected} (per_device_{name} x n_gpu): make them equal"
         )
     return prepared

@@ -38,7 +38,7 @@ class DataOptions:
     shuffle: bool = False
     crop: int | None = None
     augment: bool = False
-    layout: Layout = "channels_last"
+    layout: Layout = "contiguous"
     drop_last: bool = False
 
     @property
@@ -137,7 +137,7 @@ def _store(path: str, options: DataOptions) -> Data:
             drop_last=options.drop_last and len(dataset) >= options.batch_size * rank_and_world()[1],
             threads=options.threads or 0,
             transforms=options.transforms,
-            layout=options.layout if dataset.reader.is_picture else "channels_last",
+            layout=options.layout if dataset.reader.is_picture else "contiguous",
         )
         owned.enter_context(loader)
         size_bytes = sum(Path(shard).stat().st_size for shard in dataset.store.shard_paths)

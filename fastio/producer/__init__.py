@@ -5,10 +5,11 @@ from __future__ import annotations
 from fastio.producer.base import Made, Means, OnError, Producer, UnderWay
 from fastio.producer.native import NativeProducer
 from fastio.producer.plain import PlainProducer
-from fastio.producer.resident import Cache, ResidentProducer, check_cache, in_ram
+from fastio.producer.resident import Cache, Kept, ResidentProducer, check_cache, in_ram, what_to_keep
 
 __all__ = [
     "Cache",
+    "Kept",
     "Made",
     "Means",
     "NativeProducer",
@@ -19,4 +20,5 @@ __all__ = [
     "UnderWay",
     "check_cache",
     "in_ram",
+    "what_to_keep",
 ]

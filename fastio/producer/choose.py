@@ -14,7 +14,6 @@ from fastio.producer.device_decode import DeviceDecodeProducer
 from fastio.producer.gpu_decoder import decoder_on
 from fastio.producer.native import NativeProducer
 from fastio.producer.plain import PlainProducer
-from fastio.producer.resident import ResidentProducer
 from fastio.producer.tokens import TokenProducer
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.bucket import LengthBucketSampler
@@ -31,11 +30,12 @@ __all__ = [
     "Quality",
     "collate_of",
     "fused_of",
+    "has_rows",
     "is_native",
     "producer_of",
 ]
 
-Layout = Literal["channels_last", "contiguous"]
+Layout = Literal["contiguous", "channels_last"]
 Quality = Literal["exact", "fast"]
 CollateName = Literal["pad", "pack"]
 Decode = Literal["cpu", "device"]
@@ -77,24 +77,33 @@ def fused_of(
     layout: Layout,
     seed: int,
 ) -> Fused | None:
-    """The transforms for the native core; another layout alone is none at all, done there too."""
+    """
+    The transforms for the native core; None if it has nothing to do beyond decoding.
+
+    It takes planes apart for ``layout="contiguous"``. What other code collates is contiguous already.
+    """
     for name, value, choices in (("layout", layout, get_args(Layout)), ("quality", quality, get_args(Quality))):
         if value not in choices:
             raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, choices))}")
-    if not transforms and layout == "channels_last" and quality == "exact":
+    if not transforms and quality == "exact" and layout == ("channels_last" if has_rows(dataset) else "contiguous"):
         return None
     what = "transforms=" if transforms else f"quality={quality!r}" if quality != "exact" else f"layout={layout!r}"
     reader = dataset.reader
     if dataset.transform is not None or not is_native(dataset):
         raise ValueError(
             f"{what} is for pictures that native threads decode, but this dataset has a transform or methods of its "
-            f"own: put everything there (fastio.transforms.Compose), or nothing"
+            f"own: leave it out here, and call fastio.transforms there, each of which is a function of a picture"
         )
     if not reader.is_picture:
         raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")
     is_raw = reader.field.codec == RAW
     mode = reader.mode if reader.row_shape is None else {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]]
     return Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
+
+
+def has_rows(dataset: FastDataset) -> bool:
+    """Whether native threads decode its samples as rows of pixels."""
+    return dataset.transform is None and is_native(dataset) and dataset.reader.is_picture
 
 
 def is_native(dataset: FastDataset) -> bool:
@@ -106,7 +115,6 @@ def is_native(dataset: FastDataset) -> bool:
 def producer_of(
     dataset: FastDataset,
     *,
-    resident: torch.device | None,
     decodes_on: torch.device | None,
     fused: Fused | None,
     collate: TokenCollate | None,
@@ -114,8 +122,6 @@ def producer_of(
     means: Means,
 ) -> Producer:
     """Native jobs where the dataset's samples are what the native core decodes, its own methods otherwise."""
-    if resident is not None:
-        return ResidentProducer(dataset, resident, threads=means.threads, verify=means.verify, is_planar=is_planar)
     is_own = dataset.transform is None and is_native(dataset)
     if decodes_on is not None:
         if not is_own:

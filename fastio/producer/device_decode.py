@@ -101,7 +101,7 @@ class DeviceDecodeProducer:
         """Start one batch at each step."""
         self.check_process()
         for part in batches.slices():
-            yield _Decoding(self, self._executor.submit(self._prepare, batches.indices[part], epoch))
+            yield _Decoding(self, self._executor.submit(self._prepare, batches.indices[part], batches.ids[part], epoch))
 
     @property
     def is_inherited(self) -> bool:
@@ -116,7 +116,7 @@ class DeviceDecodeProducer:
                 f"child, and start that by spawn"
             )
 
-    def _prepare(self, indices: NDArray[np.int64], epoch: int) -> _Prepared:
+    def _prepare(self, indices: NDArray[np.int64], ids: NDArray[np.int64], epoch: int) -> _Prepared:
         """All that needs no device, in one of our threads."""
         reader, files = self._reader, self._dataset.files
         spans, unread = reader.store.spans(reader.field.name, indices), None
@@ -125,7 +125,7 @@ class DeviceDecodeProducer:
         else:
             _native.read_ahead(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._pool).wait()
         stored = reader.shapes(indices, spans)
-        planned = None if self._fused is None else self._fused.plan(indices, stored, epoch=epoch)
+        planned = None if self._fused is None else self._fused.plan(ids, stored, epoch=epoch)
         height, width, channels = reader.common_shape(indices, stored if planned is None else planned.shapes)
         is_good = stored[:, :2].all(axis=1)
         if unread is not None:

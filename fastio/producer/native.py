@@ -201,7 +201,7 @@ class NativeProducer:
         planned = None
         if self._fused is not None:
             try:
-                planned = self._fused.plan(indices, stored, epoch=epoch)
+                planned = self._fused.plan(batches.ids, stored, epoch=epoch)
                 shapes = planned.shapes
             except SchemaError:
                 shapes = np.zeros_like(stored)
@@ -219,7 +219,7 @@ class NativeProducer:
         if self._fused is not None:
             assert chunk.stored is not None
             if chunk.planned is None:
-                planned = self._fused.plan(chunk.indices[part], chunk.stored[part], epoch=chunk.epoch)
+                planned = self._fused.plan(chunk.batches.ids[part], chunk.stored[part], epoch=chunk.epoch)
             else:
                 planned = chunk.planned.part(part)
         if chunk.shape is not None:

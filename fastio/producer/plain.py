@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from torch.utils.data import default_collate
 
 from fastio.dataset import FastDataset
@@ -89,7 +91,7 @@ class PlainProducer:
             samples = self._good(indices, errors)
         if not samples:
             return Made(None, 0, 0, errors)
-        batch = default_collate(samples) if self._collate is None else self._collate(samples)
+        batch = default_collate(list(map(_as_tensors, samples))) if self._collate is None else self._collate(samples)
         tokens, slots = (0, 0) if self._collate is None else count_tokens(batch)
         if self._pin_memory:
             batch = _pinned(batch)
@@ -132,6 +134,14 @@ class _PlainBatch:
         if self._pid != os.getpid():
             self._begin()
         return self._future.result()
+
+
+def _as_tensors(sample: Any) -> Any:
+    """A sample whose transform has left a PIL image: that as uint8 (C, H, W), which is what native batches have."""
+    if isinstance(sample, Image.Image):
+        pixels = torch.from_numpy(np.array(sample))
+        return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
+    return (_as_tensors(sample[0]), *sample[1:]) if type(sample) is tuple and len(sample) == 2 else sample
 
 
 def _pinned(batch: Any) -> Any:

@@ -35,24 +35,25 @@ class WindowReader:
     random reads. A window is read whole when its first sample comes near.
     """
 
-    def __init__(self, dataset: FastDataset) -> None:
+    def __init__(self, dataset: FastDataset, indices: NDArray[np.int64] | None = None) -> None:
         self._dataset = dataset
+        self._members = None if indices is None else np.unique(indices)  # of a subset, in stored order; None: all
         self._has_read_all = False
 
     def with_windows(self, batches: Batches, *, is_held: bool) -> Batches:
         """
-        The batches, and where memory holds the whole store (``is_held``), that as one window, the first time.
+        The batches, and where memory holds all samples (``is_held``), these as one window, the first time.
 
-        Then the store is read from its beginning to its end while samples come in any order.
+        Then they are read from the first to the last of the store while they come in any order.
         """
         if self._has_read_all or batches.windows is not None or not is_held:
             return batches
         self._has_read_all = True
-        count, samples = len(self._dataset.store), len(batches.indices)
-        if int(self._spans(np.arange(count)).sizes.sum()) > available_memory():
+        members = np.arange(len(self._dataset.store)) if self._members is None else self._members
+        if int(self._spans(members).sizes.sum()) > available_memory():
             return batches
-        whole = (np.array([number], np.int64) for number in (0, count, 0, samples))
-        return replace(batches, windows=Windows(*whole))
+        whole = (np.array([number], np.int64) for number in (0, len(members), 0, len(batches.indices)))
+        return replace(batches, windows=Windows(*whole, self._members))
 
     def run(self, batches: Batches, submitted: Iterator[UnderWay]) -> Iterator[UnderWay]:
         """``submitted``, whose batches these are; before it is asked for one, what comes after that is read."""

@@ -18,7 +18,7 @@ from fastio.samplers.order import Division, Shuffle, block_order, full_order
 from fastio.samplers.page_cache import PageCache, page_cache
 from fastio.samplers.windows import Windows
 
-__all__ = ["BatchSampler", "Batches", "OrderSampler"]
+__all__ = ["BatchSampler", "Batches", "OrderSampler", "even_cuts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,9 @@ class Batches:
 
     ``indices`` is int64, ``cuts`` int64 with one entry more than there are batches; it begins with 0 and ascends.
     Over all ranks, ``repeated`` samples come once more in the epoch, and ``dropped`` do not come. ``windows`` says what
-    to read ahead where samples come from many places at once; None: the samples themselves.
+    to read ahead where samples come from many places at once; None: the samples themselves. ``random_ids``, one an
+    index, tell the repetitions of a sample that is drawn several times apart (see ``repeats``); None: each sample is
+    its index.
     """
 
     indices: NDArray[np.int64]
@@ -36,6 +38,12 @@ class Batches:
     repeated: int = 0
     dropped: int = 0
     windows: Windows | None = None
+    random_ids: NDArray[np.int64] | None = None
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """What the random numbers of transforms depend on, besides seed and epoch: ``(len(indices),)``."""
+        return self.indices if self.random_ids is None else self.random_ids
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
@@ -45,8 +53,10 @@ class Batches:
         cuts = self.cuts[start : stop + 1]
         if len(cuts) == 0:
             return Batches(self.indices[:0], np.zeros(1, np.int64))
+        part = slice(cuts[0], cuts[-1])
         windows = None if self.windows is None else self.windows.after(int(cuts[0]))
-        return Batches(self.indices[cuts[0] : cuts[-1]], cuts - cuts[0], windows=windows)
+        ids = None if self.random_ids is None else self.random_ids[part]
+        return Batches(self.indices[part], cuts - cuts[0], windows=windows, random_ids=ids)
 
     def slices(self) -> Iterator[slice]:
         """The place of each batch in ``indices``."""
@@ -120,7 +130,7 @@ class OrderSampler:
     def plan(self, epoch: int) -> Batches:
         """This rank's batches of an epoch."""
         division = self.division
-        cuts = _even_cuts(division.samples, division.batch_size)
+        cuts = even_cuts(division.samples, division.batch_size)
         choice = self._chosen() if self.shuffle is True else None
         if choice is not None and choice.lanes is not None:
             lanes = LaneOrder(choice.lanes, division.count, seed=self.seed, epoch=epoch)
@@ -198,6 +208,6 @@ class OrderSampler:
         }
 
 
-def _even_cuts(count: int, batch_size: int) -> NDArray[np.int64]:
+def even_cuts(count: int, batch_size: int) -> NDArray[np.int64]:
     """Where batches of equal size begin, and where the last one, perhaps shorter, ends."""
     return np.minimum(np.arange(-(-count // batch_size) + 1, dtype=np.int64) * batch_size, count)

@@ -1,4 +1,4 @@
-"""MemoryStore: decoded samples of another store, as raw arrays in memory."""
+"""MemoryStore: decoded samples of another store, in memory."""
 
 from __future__ import annotations
 
@@ -19,17 +19,40 @@ __all__ = ["MemoryStore"]
 
 class MemoryStore:
     """
-    A SampleStore whose field ``field`` is ``rows`` (len, ...), C-contiguous; all else is that of ``source``.
+    A SampleStore whose field ``field`` lies in ``buffers``, uint8 each; all else is that of ``source``.
 
-    It holds no file: ``source`` belongs to whoever opened it, and is asked for keys and columns.
+    ``places`` (len(source), 3) int64 has the buffer, start and size of each sample; a buffer of -1 says that it is not
+    kept. ``shapes`` (len(source), n) int32 are those of the decoded values. It holds no file: ``source`` belongs to
+    whoever opened it, and is asked for keys and columns.
     """
 
-    def __init__(self, source: SampleStore, field: str, rows: NDArray[Any]) -> None:
+    def __init__(
+        self,
+        source: SampleStore,
+        field: Field,
+        buffers: Sequence[NDArray[np.uint8]],
+        *,
+        places: NDArray[np.int64],
+        shapes: NDArray[np.int32],
+    ) -> None:
         self._source = source
-        self._field = Field(field, RAW, rows.dtype.str, rows.shape[1:])
-        self._buffers = Buffers([rows.reshape(-1).view(np.uint8)])
-        self._size = self._field.nbytes
-        self.schema = Schema((self._field, *source.schema.columns))
+        self._field = field
+        self._buffers = Buffers(list(buffers))
+        self._count = len(buffers)
+        self._places = places
+        self._shapes = shapes
+        self.schema = Schema((field, *source.schema.columns))
+
+    @classmethod
+    def of_rows(cls, source: SampleStore, name: str, rows: NDArray[Any], indices: NDArray[np.int64]) -> Self:
+        """The samples at ``indices`` are ``rows`` (n, ...), C-contiguous, as raw arrays; others are not kept."""
+        field = Field(name, RAW, rows.dtype.str, rows.shape[1:])
+        places = np.full((len(source), 3), -1, np.int64)
+        places[indices, 0] = 0
+        places[indices, 1] = np.arange(len(indices)) * field.nbytes
+        places[:, 2] = field.nbytes
+        shapes = np.broadcast_to(np.array(rows.shape[1:], np.int32), (len(source), rows.ndim - 1))
+        return cls(source, field, [rows.reshape(-1).view(np.uint8)], places=places, shapes=shapes)
 
     @property
     def path(self) -> str:
@@ -48,8 +71,8 @@ class MemoryStore:
 
     @property
     def shard_paths(self) -> Sequence[str]:
-        """One buffer: the source's path stands for it in messages."""
-        return (self._source.path,)
+        """The source's path stands for each buffer in messages."""
+        return (self._source.path,) * self._count
 
     @property
     def identity(self) -> int:
@@ -70,16 +93,18 @@ class MemoryStore:
         if field != self._field.name or outside.any():
             what = f"index {chosen[outside][0]} of {len(self)} samples" if outside.any() else f"no field {field!r}"
             raise IndexError(f"{self.path}: {what}")
-        sizes = np.full(len(chosen), self._size, np.int64)
-        return Spans(self._buffers, np.zeros(len(chosen), np.int32), chosen * self._size, sizes)
+        shard, starts, sizes = np.ascontiguousarray(self._places[chosen].T)
+        if (shard < 0).any():
+            raise IndexError(f"{self.path}: sample {chosen[int((shard < 0).argmax())]} is not kept in memory")
+        return Spans(self._buffers, shard.astype(np.int32), starts, sizes)
 
     def column(self, field: str) -> NDArray[Any]:
         """As SampleStore.column."""
         return self._source.column(field)
 
     def shapes(self, field: str) -> NDArray[np.int32]:
-        """As SampleStore.shapes, for a picture of one shape."""
-        return np.broadcast_to(np.array(self._field.shape, np.int32), (len(self), len(self._field.shape)))
+        """As SampleStore.shapes."""
+        return self._shapes
 
     def hold_index(self) -> None:
         """There is none."""

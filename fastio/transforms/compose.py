@@ -25,8 +25,7 @@ class Compose(Transform):
         for each in self.transforms:
             if isinstance(each, BatchTransform):
                 raise TypeError(
-                    f"{each!r} works on batches: pass it to FastLoader(..., transforms=[...], device=...) or to a "
-                    f"DevicePrefetcher, also for device='cpu'"
+                    f"{each!r} works on batches: pass it to FastLoader(..., transforms=[...]) or to a DevicePrefetcher"
                 )
             if not isinstance(each, Transform):
                 raise TypeError(

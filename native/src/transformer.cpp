@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "fastio/mirror.h"
+#include "fastio/planes.h"
 
 namespace fastio {
 namespace {
@@ -90,12 +91,6 @@ void copy_rows(const PixelView& in, const PixelTarget& out, std::size_t bytes,
   }
 }
 
-/// One channel of a row of pixels.
-void take_channel(const std::uint8_t* in, std::size_t channels, std::uint8_t* out,
-                  std::size_t pixels) noexcept {
-  for (std::size_t i = 0; i < pixels; ++i) out[i] = in[i * channels];
-}
-
 }  // namespace
 
 void fill_row(const TransformOptions& options, const Picture& out) noexcept {
@@ -110,11 +105,8 @@ void fill_row(const TransformOptions& options, const Picture& out) noexcept {
 }
 
 void split_channels(const Picture& picture, std::uint8_t* planes) noexcept {
-  const auto channels = static_cast<std::size_t>(picture.channels);
   const std::size_t pixels = picture.height * picture.width;
-  for (std::size_t c = 0; c < channels; ++c) {
-    take_channel(picture.data + c, channels, planes + c * pixels, pixels);
-  }
+  split_rows(picture.channels, simd_level())({picture.data, 0}, {planes, 0, pixels}, pixels, 1);
 }
 
 std::size_t shrink_of(const Plan& plan, const TransformOptions& options) noexcept {
@@ -162,13 +154,17 @@ bool Transformer::finish(const PixelView& in, int in_channels, const Picture& ou
     return window(in, out.channels,
                   {out.row(unsign(plan_.place_y)) + left * channels, out.row_bytes()});
   }
-  const std::size_t stride = window_width * static_cast<std::size_t>(in_channels);
-  std::uint8_t* pixels = window_.reserve(window_height * stride);
-  if (pixels == nullptr || !window(in, in_channels, {pixels, stride})) return false;
   Picture target = out;
   target.data += options_.planar ? unsign(plan_.place_y) * out.width + left
                                  : unsign(plan_.place_y) * out.row_bytes() +
                                        left * static_cast<std::size_t>(out.channels);
+  if (!options_.grey && !plan_.resamples() && plan_.flip == 0) {  // the window is what was read
+    place(in, in_channels, target);
+    return true;
+  }
+  const std::size_t stride = window_width * static_cast<std::size_t>(in_channels);
+  std::uint8_t* pixels = window_.reserve(window_height * stride);
+  if (pixels == nullptr || !window(in, in_channels, {pixels, stride})) return false;
   place({pixels, stride}, in_channels, target);
   return true;
 }
@@ -206,14 +202,17 @@ void Transformer::place(const PixelView& in, int in_channels, const Picture& out
   const auto read = static_cast<std::size_t>(in_channels);
   const auto channels = static_cast<std::size_t>(out.channels);
   const std::size_t plane = out.height * out.width;
+  if (!options_.grey) {  // planar, or rows would have been written at once
+    split_rows(in_channels, simd_level())(in, {out.data, out.width, plane}, width,
+                                          unsign(plan_.window_h));
+    return;
+  }
   for (std::size_t y = 0; y < unsign(plan_.window_h); ++y) {
     auto* row = const_cast<std::uint8_t*>(in.data) + y * in.stride;
-    if (options_.grey && read == 3) rgb_to_grey(row, row, width);
+    if (read == 3) rgb_to_grey(row, row, width);
     for (std::size_t c = 0; c < channels; ++c) {
-      const std::size_t from = options_.grey ? 0 : c;
-      const std::size_t step = options_.grey ? 1 : read;
       if (options_.planar) {
-        take_channel(row + from, step, out.data + c * plane + y * out.width, width);
+        std::memcpy(out.data + c * plane + y * out.width, row, width);
       } else {
         std::uint8_t* to = out.data + y * out.row_bytes() + c;
         for (std::size_t x = 0; x < width; ++x) to[x * channels] = row[x];

@@ -10,6 +10,7 @@
 #include "check.h"
 #include "fastio/mirror.h"
 #include "fastio/plan.h"
+#include "fastio/planes.h"
 #include "fastio/resize.h"
 
 namespace {
@@ -135,6 +136,29 @@ void test_mirrored_rows(int channels) {
   }
 }
 
+void test_split_rows(int channels) {
+  constexpr std::size_t rows = 3;
+  const auto count = static_cast<std::size_t>(channels);
+  for (std::size_t pixels = 1; pixels < 80; ++pixels) {
+    const Pixels values = noise(rows * pixels * count);
+    const std::size_t plane = rows * pixels + 5;
+    const auto split = [&](SimdLevel level) {
+      Pixels planes(count * plane, 7);
+      fastio::split_rows(channels, level)({values.data(), pixels * count},
+                                          {planes.data(), pixels, plane}, pixels, rows);
+      return planes;
+    };
+    const Pixels planes = split(SimdLevel::none);
+    EXPECT(planes == split(fastio::simd_level()));
+    for (std::size_t c = 0; c < count; ++c) {
+      for (std::size_t i = 0; i < rows * pixels; ++i) {
+        EXPECT(planes[c * plane + i] == values[i * count + c]);
+      }
+      for (std::size_t i = rows * pixels; i < plane; ++i) EXPECT(planes[c * plane + i] == 7);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -142,6 +166,7 @@ int main() {
   for (const int channels : {1, 3, 4}) {
     test_resizing(channels);
     test_mirrored_rows(channels);
+    test_split_rows(channels);
   }
   return failures;
 }

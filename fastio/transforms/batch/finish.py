@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, runtime_checkable
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError
 from fastio.transforms.batch.base import Parameters, Pictures
 
-__all__ = ["ChannelsLast", "Finish", "Finishing", "Normalize", "NormalizeLayer", "ToDtype"]
+__all__ = ["ChannelsLast", "Contiguous", "Finish", "Finishing", "Normalize", "NormalizeLayer", "ToDtype"]
 
 _FLOATING = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -138,11 +138,26 @@ class Normalize(_Finisher):
 
 @dataclass(frozen=True)
 class ChannelsLast(_Finisher):
-    """(B, C, H, W) in channels_last memory, for Tensor Cores; FastLoader's batches are so already."""
+    """(B, C, H, W) in channels_last memory, for Tensor Cores."""
 
     def after(self, finish: Finish) -> Finish:
         """As Finishing.after."""
         return replace(finish, channels_last=True)
+
+
+@dataclass(frozen=True)
+class Contiguous:
+    """(B, C, H, W) in memory too, whatever the transforms before have left; no copy where it is so already."""
+
+    draws: ClassVar[int] = 0
+
+    def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
+        """Nothing is to be known."""
+        return {}
+
+    def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
+        """The same values."""
+        return Pictures(pictures.images.contiguous(), pictures.labels)
 
 
 class NormalizeLayer(torch.nn.Module):

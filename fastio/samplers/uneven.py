@@ -1,0 +1,37 @@
+"""What an epoch repeats or leaves out so that all ranks get equal batches: said once, where it matters."""
+
+from __future__ import annotations
+
+import logging
+
+from fastio.samplers.batches import Batches, BatchSampler
+
+__all__ = ["say_uneven"]
+
+log = logging.getLogger(__name__)
+
+_said: set[str] = set()  # in this process: a loader that is built anew for each epoch does not repeat it
+
+
+def say_uneven(path: str, planned: Batches, sampler: BatchSampler) -> None:
+    """
+    Log, on rank 0, how many samples this epoch repeats or leaves out; ``planned`` is the whole epoch.
+
+    As a warning, which Python prints by default, once for each configuration. That ``drop_last`` leaves out a short
+    batch of a single process is only INFO: it is what was asked for. An epoch without a batch is always a warning.
+    """
+    rules = sampler.configuration()
+    samples = rules.get("samples", 0)
+    is_empty = len(planned) == 0 and samples > 0
+    if sampler.rank != 0 or not (planned.repeated or planned.dropped or is_empty):
+        return
+    parts = [f"repeats {planned.repeated}"] if planned.repeated else []
+    parts += [f"leaves out {planned.dropped}"] if planned.dropped else []
+    options = ", ".join(f"{name}={rules[name]!r}" for name in ("batch_size", "uneven", "drop_last") if name in rules)
+    ranks = "1 rank" if sampler.world_size == 1 else f"{sampler.world_size} ranks"
+    message = f"{path}: {samples} samples for {ranks} ({options}): "
+    message += "there is no batch at all" if is_empty else f"an epoch {' and '.join(parts)} of them"
+    as_asked = sampler.world_size == 1 and not planned.repeated and not is_empty
+    if message not in _said:
+        _said.add(message)
+        log.log(logging.INFO if as_asked else logging.WARNING, "%s", message)

@@ -1,0 +1,131 @@
+"""Several stores as one, whose shards are theirs: nothing is copied but the index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fastio.errors import SchemaError
+from fastio.schema import COLUMN, Field, Schema
+from fastio.store.index import SealedStore
+
+__all__ = ["join_stores"]
+
+
+_LABEL = "label"
+
+
+def join_stores(stores: Sequence[SealedStore], field: str, *, has_classes: bool = True) -> SealedStore:
+    """
+    The samples of ``stores``, one store after the other: their ``field``, and the columns that all of them have.
+
+    SchemaError where the field differs, where only some have labels or checksums, where the tokenizers differ, or
+    where a label is one class in one store and another class in the next; ``has_classes=False`` leaves class names
+    out, and does not compare them. The stores stay open and belong to whoever opened them.
+    """
+    schema = _common_schema(stores, field)
+    _check_checksums(stores, field)
+    metadata = json.dumps(_common_metadata(stores, has_classes=has_classes)).encode()
+    shards = [replace(shard, schema=schema, metadata=metadata) for store in stores for shard in store.shards]
+    path = " + ".join(store.path for store in stores)
+    return SealedStore(path, format_name="joined", shards=shards, opener=_Opener(tuple(stores), field, has_classes))
+
+
+@dataclass(frozen=True)
+class _Opener:
+    """Joins the stores again in the process that unpickles them."""
+
+    stores: tuple[SealedStore, ...]
+    field: str
+    has_classes: bool
+
+    def __call__(self, path: str) -> SealedStore:
+        return join_stores(self.stores, self.field, has_classes=self.has_classes)
+
+
+def _common_schema(stores: Sequence[SealedStore], field: str) -> Schema:
+    first = stores[0]
+    for store in stores[1:]:
+        other = {known.name: known for known in store.schema.fields}.get(field)
+        if other != first.schema[field]:
+            raise SchemaError(
+                f"{store.path}: field {field!r} is {other or 'not there'}, but in {first.path} it is "
+                f"{first.schema[field]}; stores of one loader must hold the same kind of samples: pack them alike"
+            )
+        if (_LABEL in store.schema) != (_LABEL in first.schema):
+            without, with_ = (first, store) if _LABEL in store.schema else (store, first)
+            raise SchemaError(
+                f"{without.path}: has no labels, but {with_.path} has; pack it with labels, or load them one by one"
+            )
+    columns = [_common_column(stores, column.name) for column in first.schema.columns]
+    kept = [column for column in columns if column is not None]
+    if _LABEL in first.schema and _LABEL not in {column.name for column in kept}:
+        kinds = ", ".join(f"{store.schema[_LABEL]} in {store.path}" for store in stores)
+        raise SchemaError(f"column {_LABEL!r} is {kinds}: labels of different kinds make no batch; pack them alike")
+    return Schema((first.schema[field], *kept))
+
+
+def _common_column(stores: Sequence[SealedStore], name: str) -> Field | None:
+    """A column that all stores have in one shape and kind; None for another one."""
+    columns = [store.schema[name] for store in stores if name in store.schema]
+    if len(columns) < len(stores) or any(column.shape != columns[0].shape for column in columns):
+        return None
+    dtypes = [np.dtype(column.dtype) for column in columns]
+    joined = np.result_type(*dtypes)
+    if any((dtype.kind in "biu") != (joined.kind in "biu") for dtype in dtypes):
+        return None
+    return Field(name, COLUMN, joined.str, columns[0].shape)
+
+
+def _check_checksums(stores: Sequence[SealedStore], field: str) -> None:
+    has = [all(field in shard.checksums for shard in store.shards) for store in stores]
+    if any(has) and not all(has):
+        without, with_ = stores[has.index(False)].path, stores[has.index(True)].path
+        raise SchemaError(
+            f"{without}: has no checksums, but {with_} has, so that damage would be seen in one of them only; pack it "
+            f"anew (fastio pack {without} NAME.lmdb)"
+        )
+
+
+def _common_metadata(stores: Sequence[SealedStore], *, has_classes: bool) -> dict[str, Any]:
+    """What the loader needs: class names and the tokenizer."""
+    common: dict[str, Any] = {}
+    classes = _common_classes(stores) if has_classes else None
+    if classes is not None:
+        common["classes"] = classes
+    tokenizers = [store.metadata.get("tokenizer") for store in stores]
+    for store, tokenizer in zip(stores, tokenizers, strict=True):
+        if tokenizer != tokenizers[0]:
+            raise SchemaError(
+                f"{store.path}: was packed with another tokenizer than {stores[0].path}, so that its ids mean other "
+                f"words; pack it with the same one"
+            )
+    if tokenizers[0] is not None:
+        common["tokenizer"] = tokenizers[0]
+    return common
+
+
+def _common_classes(stores: Sequence[SealedStore]) -> list[str] | None:
+    """The longest list of names; each other list must be its beginning."""
+    known: list[tuple[SealedStore, list[str]]] = [
+        (store, [str(name) for name in store.metadata["classes"]]) for store in stores if _has_classes(store.metadata)
+    ]
+    if not known:
+        return None
+    longest, names = max(known, key=lambda each: len(each[1]))
+    for store, own in known:
+        at = next((place for place, name in enumerate(own) if name != names[place]), None)
+        if at is not None:
+            raise SchemaError(
+                f"label {at} is {names[at]!r} in {longest.path} and {own[at]!r} in {store.path}; give each FastDataset "
+                f"a target_transform of its own that makes them agree, or pack both with the same classes"
+            )
+    return names
+
+
+def _has_classes(metadata: Mapping[str, Any]) -> bool:
+    return metadata.get("classes") is not None
