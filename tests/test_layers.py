@@ -122,7 +122,7 @@ def test_torch_is_imported_where_tensors_are_made() -> None:
     }
     selection = {f"fastio.selection.{name}" for name in ("chosen", "indices", "members", "subset", "weights")}
     adapters = {f"fastio.integrations.{name}" for name in ("factory", "lightning", "prepared", "transformers")}
-    doctor = {f"fastio.doctor.{name}" for name in ("gather", "model", "probe", "session", "watch")}
+    doctor = {f"fastio.doctor.{name}" for name in ("gather", "model", "probe", "recipe", "script", "session", "watch")}
     assert users <= {*loading, *selection, *adapters, *tensors, *measuring, *doctor}
 
 
