@@ -254,7 +254,7 @@ def test_pillows_pictures_are_said_once(tmp_path: Path, caplog: pytest.LogCaptur
     expected = torch.stack([to_tensor(image) for image in dataset.__getitems__(range(4))])
     caplog.set_level(logging.INFO)
     caplog.clear()
-    with FastLoader(dataset.store.path, 2) as loader:
+    with FastLoader(dataset.store.path, 4) as loader:
         assert torch.equal(expected, torch.cat(list(loader)))
 
     assert ["Pillow" in record.message for record in caplog.records] == [True]
