@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,11 +19,13 @@ from fastio._native import Buffers
 from fastio.collate import RowReader, is_uniform, label_values, one_by_one
 from fastio.errors import SampleError, SchemaError
 from fastio.iterable import SequentialDataset
+from fastio.own_samples import find_key, select_samples
 from fastio.picture import LazyPicture, StoredPicture, small_picture
 from fastio.reading import Read, ShardFiles, reads_by_pread
 from fastio.samplers.share import Share
 from fastio.schema import IMAGE, TEXT, TOKENS
 from fastio.spans import Spans
+from fastio.standard_transform import StandardTransform
 from fastio.store import open_store
 from fastio.store.base import SampleStore
 from fastio.token_reader import TokenReader, read_text, stored_lengths
@@ -33,6 +35,7 @@ __all__ = ["FastDataset"]
 
 _LABEL = "label"
 _EAGER_PIXELS = 64 * 64  # pictures up to here are decoded a batch at a time: waiting would cost more than it saves
+_LAZY = ("labels", "lengths", "targets", "keys", "extensions", "classes")  # made when they are first asked for
 _MAX_POSITION = 65_535  # labels without names up to here are taken for positions in a list of classes
 
 
@@ -72,7 +75,12 @@ class FastDataset(Dataset[Any]):
         self.files = ShardFiles(self.store.shard_paths) if reads_by_pread(read, self.store.shard_paths) else None
         if self.files is not None:
             self.store.hold_index()
-        self.reader = RowReader(self.store, _payload_field(self.store), mode=mode)
+        self._whole = self.store
+        self._read_from(self.store, mode)
+
+    def _read_from(self, store: SampleStore, mode: str | None) -> None:
+        self.store = store
+        self.reader = RowReader(store, _payload_field(store), mode=mode)
         self.token_reader = TokenReader(self.reader) if self.reader.field.codec == TOKENS else None
 
     def __len__(self) -> int:
@@ -223,13 +231,55 @@ class FastDataset(Dataset[Any]):
 
     @cached_property
     def keys(self) -> list[str]:
-        """Every sample's path in its source."""
-        return self.store.keys(np.arange(len(self)))
+        """The path of every sample of the store in its source, whatever length a subclass has."""
+        return self.store.keys(np.arange(len(self.store)))
 
     @property
     def samples(self) -> list[tuple[str, Any]]:
-        """Pairs of key and label, as ImageFolder has them; made anew at each call."""
+        """
+        Pairs of key and label, as ImageFolder has them; made anew at each call.
+
+        Assigning such a list (shorter, in another order, with other labels) makes it what the dataset holds: its
+        length, ``targets``, ``keys`` and samples follow, also in a FastLoader that is built afterwards. SchemaError for
+        keys that the store does not have.
+        """
         return list(zip(self.keys, self.targets, strict=True)) if self.targets else [(key, None) for key in self.keys]
+
+    @samples.setter
+    def samples(self, samples: Iterable[tuple[str, Any]]) -> None:
+        self._read_from(select_samples(self._whole, samples), self.reader.mode)
+        for name in _LAZY:
+            self.__dict__.pop(name, None)
+
+    @property
+    def imgs(self) -> list[tuple[str, Any]]:
+        """As ``samples``, under ImageFolder's other name."""
+        return self.samples
+
+    @imgs.setter
+    def imgs(self, samples: Iterable[tuple[str, Any]]) -> None:
+        self.samples = samples
+
+    @property
+    def root(self) -> str:
+        """The store's path; keys are paths below what was packed."""
+        return self.store.path
+
+    @cached_property
+    def extensions(self) -> tuple[str, ...]:
+        """The extensions that the keys have, in lower case, sorted."""
+        return tuple(sorted({PurePosixPath(key).suffix.lower() for key in self.keys} - {""}))
+
+    def loader(self, key: str) -> Any:
+        """What ``transform`` gets of the sample with this key: ``dataset.loader(dataset.samples[i][0])``."""
+        return self._values(np.array([find_key(self.store, key)]))[0]
+
+    @property
+    def transforms(self) -> StandardTransform | None:
+        """``transform`` and ``target_transform`` as one function of picture and label; None without either."""
+        if self.transform is None and self.target_transform is None:
+            return None
+        return StandardTransform(self.transform, self.target_transform)
 
     @cached_property
     def classes(self) -> list[str]:
@@ -242,7 +292,7 @@ class FastDataset(Dataset[Any]):
         names = self.store.metadata.get("classes")
         if names is not None:
             return [str(name) for name in names]
-        if self.labels is None or self.labels.dtype != np.int64 or self.labels.ndim != 1 or len(self) == 0:
+        if self.labels is None or self.labels.dtype != np.int64 or self.labels.ndim != 1 or not len(self.labels):
             return []
         low, high = int(self.labels.min()), int(self.labels.max())
         numbers = range(high + 1) if low >= 0 and high <= _MAX_POSITION else np.unique(self.labels).tolist()
@@ -269,8 +319,7 @@ class FastDataset(Dataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What a DataLoader worker needs; the lists made on demand stay at home."""
-        lazy = ("labels", "lengths", "targets", "keys", "classes")
-        return {name: value for name, value in self.__dict__.items() if name not in lazy}
+        return {name: value for name, value in self.__dict__.items() if name not in _LAZY}
 
     def __repr__(self) -> str:
         return f"FastDataset({self.store.path!r}): {len(self)} samples, {self.store.format}, {self.reader.field}"

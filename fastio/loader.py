@@ -175,6 +175,7 @@ class FastLoader:
         self.rank, self.world_size, self.division = self._share.rank, self._share.world_size, chosen.plan.division
         self._path = self.base.store.path
         self._store = self.base.store.identity  # kept, for a state is asked for after close() too
+        self._opened = [each.store for each in chosen.datasets]
         check_subclass(self.base, on_error=on_error)
         self.drop_last = drop_last
         self.pin_memory = torch.cuda.is_available() if pin_memory is None else pin_memory
@@ -221,6 +222,12 @@ class FastLoader:
         """The position of a new iteration, which counts as an epoch when its first batch is asked for."""
         self._check_open()
         self._share.check_ranks(f"{self._path}: this FastLoader")
+        for dataset, store in zip(self._chosen.datasets, self._opened, strict=True):
+            if dataset.store is not store:
+                raise ValueError(
+                    f"{dataset.store.path}: dataset.samples was assigned after this FastLoader was built, which still "
+                    f"reads the samples from before; assign it first, or build the loader anew"
+                )
         is_native = isinstance(self._producer, NativeProducer)
         if any(each.transform is not (None if is_native else self.base.transform) for each in self._chosen.datasets):
             raise ValueError(

@@ -20,7 +20,7 @@ LAYERS = (
     {"loader_options", "pipeline", "selection"},
     {"device", "producer"},
     {"dataset", "transforms", "text_collate"},
-    {"iterable", "picture", "token_reader"},
+    {"iterable", "own_samples", "picture", "standard_transform", "token_reader"},
     {"collate", "samplers", "reading"},
     {"store", "codec"},
     {"schema", "spans", "metrics", "machine", "ranges", "thread_tuner"},

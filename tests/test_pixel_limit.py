@@ -165,3 +165,14 @@ def test_a_picture_of_memory(tmp_path: Path) -> None:
 
     with pytest.raises(SampleError, match="announces 16,384 x 16,384 pixels"):
         FastDataset(store)[0]
+
+
+@pytest.mark.usefixtures("_limit")
+@pytest.mark.parametrize("command", ["io", "decode"])
+def test_measuring_refuses_it(tmp_path: Path, command: str) -> None:
+    """A folder with such a file is an error of one line, where Pillow reads the files too."""
+    result = CliRunner().invoke(cli, ["bench", command, str(files(tmp_path / "files"))])
+
+    assert isinstance(result.exception, SystemExit)
+    assert "exceeds limit" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio._native import Buffers
+from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.errors import FastioError, SampleError
 from fastio.loader import FastLoader
 from fastio.measure.folder import picture_files
@@ -122,7 +123,7 @@ def _pillow(pictures: Sequence[bytes], crop: int | None) -> Iterator[Pixels]:
     for number, picture in enumerate(pictures):
         try:
             image = Image.open(io.BytesIO(picture)).convert("RGB")
-        except (OSError, SyntaxError) as exc:
+        except PLUGIN_ERRORS as exc:
             raise SampleError(f"picture {number} of {len(pictures)}: Pillow cannot decode it ({exc})") from exc
         yield np.asarray(image if made_equal is None else made_equal(image))
 

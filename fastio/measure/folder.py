@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_collate
 
+from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.errors import SampleError, SchemaError, SourceError
 from fastio.machine import rank_and_world
 
@@ -43,7 +44,7 @@ class FolderDataset(Dataset[tuple[torch.Tensor, int]]):
         try:
             with Image.open(path) as file:
                 image = file.convert("RGB")
-        except (UnidentifiedImageError, OSError, SyntaxError) as exc:
+        except PLUGIN_ERRORS as exc:
             raise SampleError(f"{path}: Pillow cannot read it ({exc}); remove or repair the file") from exc
         if self.transform is not None:
             image = self.transform(image)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,9 @@ Info = dict[str | tuple[int, int], Any]
 _PNG = b"\x89PNG\r\n\x1a\n"
 _FIRST_CHUNK = 33  # where the first chunk behind a PNG's header lies
 _FRAME = 12  # a chunk's length, name and CRC
+_MARKER, _JFIF, _SCAN = 0xFF, 0xE0, 0xDA  # of a JPEG
+_FRAMES, _TABLES = (0xC0, 0xC1, 0xC2), (0xC4, 0xDB, 0xDD)
+_MOST_TABLES = 4096  # bytes that are looked at
 _INTERLACE = 28  # where the header says whether the picture is interlaced
 
 
@@ -35,12 +39,45 @@ def read_header(data: NDArray[np.uint8], mode: str) -> Header:
     """
     if is_plain_png(data):
         return Header("PNG", {})
+    plain = _plain_jpeg(data)
+    if plain is not None:
+        known = _of_plain_jpeg(plain)
+        return Header(known.format, dict(known.info))
     with Image.open(io.BytesIO(data.data)) as picture:
         chunks = _chunks(data)
         is_complete = picture.format == "JPEG" or (chunks is not None and not _is_text_behind_pixels(chunks))
         if is_complete and "transparency" not in picture.info:
             return Header(picture.format, picture.info)
         return Header(picture.format, picture.convert(mode).info)  # decoding and converting add to it
+
+
+def _plain_jpeg(data: NDArray[np.uint8]) -> bytes | None:
+    """
+    A JPEG's segments that ``info`` depends on, as a file of their own; None if there are others than the usual ones.
+
+    The usual ones are JFIF, tables and one frame: what Pillow says of it is in JFIF and in the kind of frame.
+    """
+    head = data[:_MOST_TABLES].tobytes()
+    if not head.startswith(b"\xff\xd8\xff"):
+        return None
+    kept, offset = [b"\xff\xd8"], 2
+    while offset + 4 <= len(head) and head[offset] == _MARKER:
+        name, stop = head[offset + 1], offset + 2 + int.from_bytes(head[offset + 2 : offset + 4])
+        if name in _FRAMES or (name == _JFIF and offset == 2):
+            kept.append(head[offset:stop])
+        elif name == _SCAN:
+            return b"".join((*kept, head[offset:stop]))
+        elif name not in _TABLES:
+            return None
+        offset = stop
+    return None
+
+
+@lru_cache(maxsize=256)
+def _of_plain_jpeg(segments: bytes) -> Header:
+    """What Pillow says; photos of one camera or program share it."""
+    with Image.open(io.BytesIO(segments)) as picture:
+        return Header(picture.format, picture.info)
 
 
 def is_plain_png(data: NDArray[np.uint8]) -> bool:

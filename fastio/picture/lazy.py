@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, SupportsInt
+from typing import Any
 
+from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.picture.pending import Pending
@@ -70,10 +70,10 @@ class LazyPicture(Image.Image):
         self._core = core
 
     if not hasattr(Image.Image, "im"):  # Pillow before 11, where it is the attribute
-        im = _im  # type: ignore[assignment]
+        im = _im
 
     @property
-    def info(self) -> dict[str | tuple[int, int], Any]:  # type: ignore[override] # Pillow's is an attribute
+    def info(self) -> dict[str | tuple[int, int], Any]:
         """As Pillow's, read from the file's header when it is first asked for; SampleError where that is bad."""
         if self._own_info is None:
             header = self._source.origin.header
@@ -127,23 +127,23 @@ class LazyPicture(Image.Image):
 
     def resize(
         self,
-        size: Sequence[Any],
+        size: tuple[int, int] | list[int] | NDArray[Any],
         resample: int | None = None,
         box: tuple[float, float, float, float] | None = None,
-        reducing_gap: SupportsInt | float | None = None,
+        reducing_gap: float | None = None,
     ) -> Image.Image:
-        """As Pillow's; waits with every filter but Pillow 13's new ones, without ``box`` and blocks of ``reducing_gap``."""
+        """As Pillow's; waits, but for Pillow 13's new filters, a ``box``, and blocks averaged for ``reducing_gap``."""
         if self._core is None:
             kernel, target = native_filter(resample), plain_size(size)
             is_whole = box is None or tuple(box) == (0, 0, *self._size)
             if kernel is not None and target is not None and is_whole:
                 if target == self._size:
                     return self.copy()
-                is_nearest = resample == Image.Resampling.NEAREST
-                if is_nearest or not reduces_first(self._size, target, reducing_gap):
-                    if not self._has_transparency():
-                        return self._resized(target, kernel)
-        return super().resize(size, resample, box, reducing_gap)  # type: ignore[arg-type]
+                gap = None if resample == Image.Resampling.NEAREST else reducing_gap
+                # Beside a transparent colour Pillow compares bytes that only its own resize leaves in its memory.
+                if not reduces_first(self._size, target, gap) and not self._has_transparency():
+                    return self._resized(target, kernel)
+        return super().resize(size, resample, box, reducing_gap)
 
     def transpose(self, method: Image.Transpose) -> Image.Image:
         """As Pillow's."""
@@ -262,9 +262,7 @@ class _Wish(Image.Image):
     def load(self) -> None:
         """Nothing is there; Pillow before 11 asks."""
 
-    def resize(
-        self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None
-    ) -> Image.Image:
+    def resize(self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Image.Image:
         """Note the arguments."""
         self.arguments = (size, resample, box, reducing_gap)
         return Image.new(self._mode, (1, 1))

@@ -16,7 +16,7 @@ from fastio.picture.turn import Turn
 from fastio.schema import RAW
 from fastio.spans import Spans
 
-__all__ = ["by_pillow", "empty_row", "frozen", "from_array", "geometry", "turned"]
+__all__ = ["by_pillow", "empty_row", "from_array", "frozen", "geometry", "turned"]
 
 Pixels = NDArray[np.uint8]  # (H, W, C), C contiguous
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cache
-from typing import Any, Final, SupportsInt
+from typing import Any, Final
 
 import numpy as np
 from PIL import Image
@@ -25,7 +25,7 @@ def native_filter(resample: int | None) -> int | None:
     return number if number is not None and _equals_pillow(number) else None
 
 
-def plain_size(size: Sequence[Any]) -> tuple[int, int] | None:
+def plain_size(size: Iterable[Any]) -> tuple[int, int] | None:
     """Width and height as Python numbers, or None for what Pillow may refuse."""
     sides = tuple(size)
     if len(sides) != 2 or not all(isinstance(side, (int, np.integer)) for side in sides):
@@ -34,11 +34,10 @@ def plain_size(size: Sequence[Any]) -> tuple[int, int] | None:
     return (width, height) if 0 < width <= _LONGEST_SIDE and 0 < height <= _LONGEST_SIDE else None
 
 
-def reduces_first(old: tuple[int, int], new: tuple[int, int], gap: SupportsInt | float | None) -> bool:
+def reduces_first(old: tuple[int, int], new: tuple[int, int], gap: float | None) -> bool:
     """Whether ``reducing_gap`` has an effect (or is wrong): Pillow then averages whole blocks before it resamples."""
     if gap is None:
         return False
-    gap = float(gap)
     return not gap >= 1.0 or any(int(before / after / gap) > 1 for before, after in zip(old, new, strict=True))
 
 

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio import _native
 from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.collate import RowReader
 from fastio.picture.header import Header, read_header
@@ -31,9 +32,7 @@ class StoredPicture:
 
     __slots__ = ("_header", "_index", "_is_asked_again", "_place", "_reader", "_shape", "_verify", "_whole", "mode")
 
-    def __init__(
-        self, reader: RowReader, index: int, place: tuple[Spans, int], shape: list[int], verify: bool
-    ) -> None:
+    def __init__(self, reader: RowReader, index: int, place: tuple[Spans, int], shape: list[int], verify: bool) -> None:
         self._reader = reader
         self._index = index
         self._place = place
@@ -42,7 +41,7 @@ class StoredPicture:
         self._header: Header | None = None
         self._is_asked_again = False
         self._whole: Pixels | None = None
-        self.mode = _MODES[shape[2]]
+        self.mode = _MODES.get(shape[2], "")  # a bad header names no channels, and nothing is made of it
 
     @property
     def origin(self) -> StoredPicture:
@@ -98,18 +97,22 @@ class StoredPicture:
         return from_array(self._whole, self.mode, pending)
 
     def _decode(self, pending: Pending) -> Pixels:
-        reader, indices, spans = self._reader, np.array([self._index]), self._spans
-        rows, status = empty_row(pending), np.empty(1, np.int32)
-        stored = None if self.can_read else (self._shape[0], self._shape[1])
-        plan = geometry(pending, stored)
-        reader.decode(spans, rows, status, pool=None, verify=self._verify, geometry=plan).wait()
-        plain = _Plain(self, pending)
-        for error in reader.settle(indices, spans, rows, status, finish=plain).values():
-            raise error
+        spans, rows, status = self._spans, empty_row(pending), np.empty(1, np.int32)
+        plan = geometry(pending, None if self.can_read else (self._shape[0], self._shape[1]))
+        self._reader.decode(spans, rows, status, pool=None, verify=self._verify, geometry=plan).wait()
+        if status[0] != _native.OK:
+            self._whole = self._settled(pending, spans, rows, status)
         self._verify = False
-        if plain.pixels is not None:
-            self._whole = plain.pixels
         return turned(rows[0], pending)
+
+    def _settled(
+        self, pending: Pending, spans: Spans, rows: Pixels, status: NDArray[np.int32]
+    ) -> NDArray[np.uint8] | None:
+        """Let Pillow fill the row where it is Pillow's: the whole picture's pixels; SampleError otherwise."""
+        plain = _Plain(self, pending)
+        for error in self._reader.settle(np.array([self._index]), spans, rows, status, finish=plain).values():
+            raise error
+        return plain.pixels
 
     def _read_header(self) -> Header:
         if not self.can_read:

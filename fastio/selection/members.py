@@ -107,7 +107,11 @@ def _joined(datasets: Sequence[FastDataset]) -> FastDataset:
         for name in ("transform", "verify"):
             _check_equal(first, dataset, name, getattr(first, name), getattr(dataset, name))
         _check_equal(first, dataset, "mode", first.reader.mode, dataset.reader.mode)
-        assert isinstance(dataset.store, SealedStore)
+        if not isinstance(dataset.store, SealedStore):
+            raise TypeError(
+                f"{dataset.store.path}: dataset.samples was assigned, and such a dataset cannot be joined with others; "
+                f"use torch's Subset of the dataset as it was opened, or torch's DataLoader for the ConcatDataset"
+            )
         stores.append(dataset.store)
     by_member = [dataset.target_transform for dataset in datasets]
     read = "map" if all(dataset.files is None for dataset in datasets) else "pread"

@@ -47,7 +47,8 @@ double hamming(double x) {
   if (x == 0.0) return 1.0;
   if (x >= 1.0) return 0.0;
   x *= std::numbers::pi;
-  return std::sin(x) / x * (0.54 + 0.46 * std::cos(x));
+  // Pillow has these two constants in single precision.
+  return std::sin(x) / x * (double{0.54F} + double{0.46F} * std::cos(x));
 }
 
 Kernel kernel_of(Filter filter) noexcept {

@@ -1,0 +1,140 @@
+"""An unchanged script over files and over a store: CPU time a photo, ``python -m benchmarks.one_line [FOLDER]``.
+
+The same Pillow transforms, which call what torchvision's call, in the same ``torch.utils.data.DataLoader``; only the
+dataset differs. Rounds are interleaved, and a ratio is that of one round. CPU time is that of the process and its
+workers, with one torch thread; each epoch goes over the photos ``--passes`` times, so that starting workers weighs
+little. The first samples of both are compared: they must be equal to the bit. FOLDER holds photos in class folders;
+without one, 300 are made from a seed.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import statistics
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import torch
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+from torch.utils.data import DataLoader, Dataset
+
+from benchmarks.peers.files_pil import center_224, random_224
+from benchmarks.synthetic import make_photos
+from fastio import FastDataset
+from fastio.converters import open_source, pack
+
+__all__ = ["main"]
+
+Transform = Callable[[Image.Image], torch.Tensor]
+
+MEAN = torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1)
+STD = torch.tensor([0.229, 0.224, 0.225]).reshape(3, 1, 1)
+CROPS: dict[str, Callable[[Image.Image], Image.Image]] = {
+    "RandomResizedCrop(224), flip": random_224,
+    "Resize(256), CenterCrop(224)": center_224,
+}
+_COMPARED = 32
+_BATCH_SIZE = 32
+
+
+class Files(Dataset[Any]):
+    """What torchvision's ImageFolder is: one file a sample, opened and converted by Pillow."""
+
+    def __init__(self, paths: list[Path], transform: Transform) -> None:
+        self.paths = paths
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        with Image.open(self.paths[index]) as file:
+            return self.transform(file.convert("RGB")), 0
+
+
+def as_bytes(crop: Callable[[Image.Image], Image.Image], picture: Image.Image) -> torch.Tensor:
+    """The crop and PILToTensor: uint8, to be normalised on the device."""
+    return torch.from_numpy(np.array(crop(picture))).permute(2, 0, 1)
+
+
+def as_floats(crop: Callable[[Image.Image], Image.Image], picture: Image.Image) -> torch.Tensor:
+    """The crop, ToTensor and Normalize."""
+    tensor = torch.from_numpy(np.array(crop(picture), np.uint8, copy=True)).permute(2, 0, 1).contiguous()
+    return tensor.to(torch.float32).div(255).sub_(MEAN).div_(STD)
+
+
+TENSORS = {"uint8": as_bytes, "ToTensor, Normalize": as_floats}
+
+
+def _cpu_s() -> float:
+    """CPU time of this process and of the workers that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def _epoch(dataset: Dataset[Any], count: int, *, workers: int, passes: int, seed: int) -> float:
+    """Microseconds of CPU a photo."""
+    random.seed(seed)
+    order = [index % count for index in range(count * passes)]
+    loader = DataLoader(dataset, _BATCH_SIZE, sampler=order, num_workers=workers)
+    begun = _cpu_s()
+    for _ in loader:
+        pass
+    del loader
+    return (_cpu_s() - begun) / len(order) * 1e6
+
+
+def _check(files: Dataset[Any], store: Dataset[Any]) -> None:
+    """The same random numbers give the same samples."""
+    random.seed(0)
+    expected = [files[index][0] for index in range(_COMPARED)]
+    random.seed(0)
+    for index, sample in enumerate(expected):
+        assert torch.equal(sample, store[index][0]), f"photo {index} is not what the file holds"
+
+
+def _measure(files: Dataset[Any], store: Dataset[Any], count: int, *, workers: int, passes: int, rounds: int) -> Any:
+    """CPU time a photo from files and from the store, a round each."""
+    _check(files, store)
+    return [
+        tuple(_epoch(each, count, workers=workers, passes=passes, seed=number) for each in (files, store))
+        for number in range(rounds)
+    ]
+
+
+@click.command(help=__doc__)
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False)
+@click.option("--rounds", default=7, show_default=True, help="Interleaved rounds.")
+@click.option("--passes", default=2, show_default=True, help="Times that an epoch goes over the photos.")
+def main(folder: Path | None, rounds: int, passes: int) -> None:
+    """Pack, compare, measure, print."""
+    torch.set_num_threads(1)
+    table = Table("crop", "tensor", "workers", "files, us", "store, us", "files / store", title="CPU time a photo")
+    with tempfile.TemporaryDirectory() as scratch:
+        photos = folder or make_photos(Path(scratch) / "photos")
+        packed = Path(scratch) / "photos.lmdb"
+        pack(open_source(photos), packed)
+        keys = FastDataset(packed).keys
+        for name, crop in CROPS.items():
+            for kind, tensor in TENSORS.items():
+                transform = partial(tensor, crop)
+                files, store = Files([photos / key for key in keys], transform), FastDataset(packed, transform)
+                for workers in (0, 2):
+                    runs = _measure(files, store, len(keys), workers=workers, passes=passes, rounds=rounds)
+                    before, after = (statistics.median(column) for column in zip(*runs, strict=True))
+                    ratios = [old / new for old, new in runs]
+                    gain = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+                    table.add_row(name, kind, str(workers), f"{before:,.0f}", f"{after:,.0f}", gain)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
