@@ -79,8 +79,8 @@ class FastLoader:
 
     * ``dataset``: a FastDataset, the path of a store, or torch's Subset or ConcatDataset of FastDatasets.
     * ``indices``: a part of it: whole numbers, repeated or negative too, or a mask of booleans.
-    * ``weights``: draw ``samples_per_epoch`` samples (by default as many as there are) with replacement, by a weight for
-      each sample, or ``{class: weight}`` by label or name.
+    * ``weights``: draw ``samples_per_epoch`` samples (by default as many as there are) with replacement, by a weight
+      for each sample, or ``{class: weight}`` by label or name.
     * ``sampler``: any iterable of indices, torch's samplers among them. It draws while the global generators are seeded
       by ``seed`` and epoch, and is shared out among the ranks unless it is a DistributedSampler.
     * ``batch_sampler``: any iterable of lists of indices, whose batches ranks take in turn; or LengthBucketSampler,
