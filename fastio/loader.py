@@ -68,17 +68,24 @@ class FastLoader:
     ``for images, labels in FastLoader(dataset, 256, shuffle=True)``, without worker processes.
 
     A batch has the values that a DataLoader makes with ``transform=PILToTensor()``: ``images`` is uint8
-    ``(B, C, H, W)``, ``labels`` int64 ``(B,)``; without labels, the images alone. Rows are
-    decoded by native threads without the GIL straight into the memory of the tensor, which goes back to a bounded
-    ring when the tensor dies. Pictures of one batch must have one size, after ``transforms``. A dataset with a
+    ``(B, C, H, W)``, ``labels`` int64 ``(B,)``; without labels, the images alone. Rows are decoded by native threads
+    without the GIL straight into the memory of the tensor, which goes back to a bounded ring when the tensor dies.
+    Pictures of one batch must have one size, after ``transforms``. A dataset with a
     ``transform``, or a subclass with its own ``__getitem__``, takes the plain path: its samples, made in Python
     threads, through torch's default collate.
 
     Batches of token ids are dicts: see ``PadCollate`` (``collate="pad"``, their default), ``PackCollate`` ("pack") and
     ``ChunkCollate``; ``stats.padding`` is the share of their slots that holds no token.
 
-    * ``batch_sampler``: LengthBucketSampler, PackSampler or another ``BatchSampler``, in the place of ``batch_size``,
-      ``shuffle``, ``drop_last`` and ``uneven``; ``rank`` and ``world_size`` are its own.
+    * ``dataset``: a FastDataset, the path of a store, or torch's Subset or ConcatDataset of FastDatasets.
+    * ``indices``: a part of it: whole numbers, repeated or negative too, or a mask of booleans.
+    * ``weights``: draw ``samples_per_epoch`` samples (by default as many as there are) with replacement, by a weight
+      for each sample, or ``{class: weight}`` by label or name.
+    * ``sampler``: any iterable of indices, torch's samplers among them. It draws while the global generators are seeded
+      by ``seed`` and epoch, and is shared out among the ranks unless it is a DistributedSampler.
+    * ``batch_sampler``: any iterable of lists of indices, whose batches ranks take in turn; or LengthBucketSampler,
+      PackSampler or another ``BatchSampler``, whose ``rank`` and ``world_size`` are its own. It decides on
+      ``batch_size``, ``shuffle`` and ``drop_last``. fastio/guide/loading.md has an example of each.
     * ``shuffle``: False, True or "full"; ``seed`` and epoch name the order. True trains as "full" does, and reads whole
       blocks where the store is larger than memory (see ``samplers.choice``); ``stats.shuffle`` says what was taken.
     * Each iteration is an epoch of its own: the counter moves on when its first batch is asked for, ``set_epoch``
@@ -102,13 +109,14 @@ class FastLoader:
       Cores are faster with. There ``view`` of what convolutions return fails: use ``reshape`` or ``flatten``.
     * ``pin_memory``: pinned batches, by default where there is a CUDA device.
     * ``device``: batches are copied there ahead, as by ``DevicePrefetcher(loader, device)``; None: left on the CPU.
-      ``transforms`` may then go on with those of batches (Normalize, ColorJitter, ...): what stands before the first of
-      these is done by the native threads, the rest on the device.
+      ``transforms`` may go on with those of batches (Normalize, ColorJitter, ...): what stands before the first of
+      these is done by the native threads, the rest on the device, or on the CPU where there is none.
     * ``decode``: "device" lets a GPU (``device="cuda"``, ``fastio[gpu-decode]``) decode, crop and resize JPEGs; those
       that it cannot do, and other pictures, are decoded here (``stats.decoded_on_device``). Same samples, same crops,
       other pixels by little: see fastio/guide/loading.md.
     * ``cache``: "ram" keeps all samples decoded in memory, "device" on the device, and does all ``transforms`` there.
       They are read when the loader is built, before which MemoryError says if they do not fit; each rank keeps all.
+      Pictures of different sizes are kept as the first ``transforms`` that are not random leave them.
 
     Use it as a context manager or drop it: threads end with it. A forked child that goes on with an inherited
     loader gets threads of its own. Iterate in a thread that is joined before the program ends: CPython before 3.14

@@ -235,3 +235,36 @@ def test_a_wrong_variable_is_named_at_once(sorted_store: Path, monkeypatch: pyte
     monkeypatch.setenv("FASTIO_SHUFFLE_MEMORY", "lots")
     with pytest.raises(ValueError, match="FASTIO_SHUFFLE_MEMORY='lots'"):
         FastLoader(sorted_store, 32, shuffle=True)
+
+
+@pytest.mark.parametrize("memory", ["1GB", LANES_MEMORY], ids=["held", "lanes"])
+def test_a_part_is_shuffled_and_read_as_it_lies(
+    sorted_store: Path, monkeypatch: pytest.MonkeyPatch, memory: str
+) -> None:
+    """Half of the samples, listed in any order: each comes once, its ranks resume, and nothing else is read ahead."""
+    monkeypatch.setenv("FASTIO_SHUFFLE_MEMORY", memory)
+    listed = np.random.default_rng(1).permutation(COUNT)[: COUNT // 2]
+    dataset = FastDataset(sorted_store)
+    starts = dataset.store.spans("x", np.sort(listed)).starts
+    real, asked = _native.read_ahead, []
+
+    def read_ahead(buffers: Any, shard: Any, starts: Any, sizes: Any, **options: Any) -> Any:
+        asked.append(starts.copy())
+        return real(buffers, shard, starts, sizes, **options)
+
+    monkeypatch.setattr(_native, "read_ahead", read_ahead)
+    options: dict[str, Any] = {"indices": listed, "shuffle": True, "seed": 2}
+    with FastLoader(dataset, 32, **options) as loader:
+        assert sorted(listed.tolist()) == sorted(chain(*indices_of(loader)))
+        assert loader.stats.shuffle is not None
+        assert loader.stats.shuffle.kind == ("full" if memory == "1GB" else "lanes")
+    assert set(starts.tolist()) == set(np.concatenate(asked).tolist())
+    for rank in range(2):
+        with FastLoader(dataset, 16, rank=rank, world_size=2, **options) as loader:
+            batches = iter(loader)
+            list(islice(batches, 7))
+            state = json.loads(json.dumps(loader.state_dict()))
+            rest = indices_of(batches)
+        with FastLoader(dataset, 16, rank=rank, world_size=2, **options) as resumed:
+            resumed.load_state_dict(state)
+            assert rest == indices_of(resumed)

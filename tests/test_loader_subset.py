@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -275,3 +276,28 @@ def test_k_folds(numbered: FastDataset) -> None:
         assert set(held_out).isdisjoint(all_ranks(numbered, 1, indices=fold != k, shuffle="full"))
         validated += held_out
     assert sorted(validated) == list(range(COUNT))
+
+
+def test_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The guide's lines for parts, folds, weights and samplers run as they stand there, each loader to its end."""
+    text = (Path(__file__).parent.parent / "fastio" / "guide" / "loading.md").read_text()
+    part = text[text.index("## A part of the samples") : text.index("## To a GPU")]
+    values = [encode(pixels) for pixels in pictures(1100, (4, 4, 3))]
+    for name in ("train", "val"):
+        write_store(tmp_path / f"{name}.lmdb", values, np.arange(1100) % 3)
+    monkeypatch.chdir(tmp_path)
+    counts = []
+
+    class Tried(FastLoader):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            with self:
+                counts.append(sum(len(batch[1]) for batch in self))
+
+    monkeypatch.setattr("fastio.FastLoader", Tried)
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", part, re.DOTALL):
+        exec(compile(block, "loading.md", "exec"), names)
+
+    assert [1000, 734, 990, 2200, *[880, 220] * 5, 1100, 2000, 2000, 5] == counts
+    assert not caplog.records
