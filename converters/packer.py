@@ -99,7 +99,8 @@ def pack(
         if done.samples + len(done.skipped) != len(source):
             raise _miscounted(source, done)
         writer.close(_metadata(source, stage, done))
-    return _report(source, stage, os.fspath(out), done, seconds=time.perf_counter() - begun)
+        # Here, an error has the writer's note that the store is complete.
+        return _report(source, stage, os.fspath(out), done, seconds=time.perf_counter() - begun)
 
 
 @dataclass(slots=True)

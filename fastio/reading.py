@@ -7,6 +7,7 @@ ends the process; there ``pread`` fetches the spans of some 16 MiB of samples at
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.errors import StoreError
 from fastio.spans import Spans
+from fastio.store.mapping import readable
 
 __all__ = ["Fetched", "Read", "ShardFiles", "network_file_system", "reads_by_pread"]
 
@@ -75,7 +77,8 @@ class _Descriptor:
 
     def __del__(self) -> None:
         if self.number >= 0:
-            os.close(self.number)
+            with contextlib.suppress(OSError):  # it was only read from
+                os.close(self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ class ShardFiles:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = tuple(paths)
-        self._stamps = [_stamp(Path(path).stat()) for path in paths]
+        self._stamps = [_stamp_of(path) for path in paths]
         self._open: dict[int, _Descriptor] = {}
 
     def fetch(self, spans: Spans, *, pool: _native.ThreadPool | None, ring: _native.BufferRing | None) -> Fetched:
@@ -148,6 +151,11 @@ class ShardFiles:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": {}}
+
+
+def _stamp_of(path: str) -> tuple[int, int]:
+    with readable(path):
+        return _stamp(Path(path).stat())
 
 
 def _stamp(about: os.stat_result) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from PIL import Image
 
 from fastio.cli import cli
 from fastio.cli.screen import SIZE, printable, size
+from fastio.store import open_store
 from tests.converters.trees import class_folders, files_below, flat, foreign_tar, pickled
 
 COMMANDS = ("pack", "info", "ls", "show", "unpack", "verify", "bench")
@@ -359,6 +360,42 @@ def test_a_signal_leaves_nothing(tmp_path, suffix, number):
     assert "Traceback" not in done.stderr
     if number == signal.SIGINT:
         assert "error: interrupted; the new store is not there" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("out", ["s.lmdb", "s-%06d.tar"])
+@pytest.mark.parametrize("when", ["Path.rename", "store_bytes", "packing_lines"])
+def test_an_interrupt_when_the_store_is_there(tmp_path, out, when):
+    """Ctrl-C while the store gets its name, or after that: the store is there, and the last line says so."""
+    flat(tmp_path / "pngs", 3)
+    place = {"Path.rename": "pathlib.Path", "store_bytes": "packer", "packing_lines": "packing"}[when]
+    script = (
+        "import os, signal, pathlib, sys; from fastio.converters import packer, packing; from fastio.cli import main\n"
+        f"name = '{when.rpartition('.')[2]}'\n"
+        f"real = getattr({place}, name)\n"
+        "def stop(*args):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(*args)\n"
+        f"setattr({place}, name, stop)\n"
+        f"sys.argv = ['fastio', 'pack', 'pngs', '{out}', '--overwrite']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert 130 == done.returncode, done.stderr
+    assert f"error: interrupted; {out}: the new store is complete under its name" == done.stderr.splitlines()[-1]
+    assert [] == [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
+    with open_store(tmp_path / out) as store:
+        assert 3 == len(store)
+
+
+def test_what_a_killed_pack_left_is_named(tmp_path):
+    """The next pack to that name removes it, and says so in a line of its own."""
+    flat(tmp_path / "pngs", 3)
+    (tmp_path / ".s.h5.partial-1-0").write_bytes(bytes(1000))
+    command = [sys.executable, "-m", "fastio", "pack", "pngs", "s.h5"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert ".s.h5.partial-1-0: removed (1.0 kB), left by a pack that was killed" in done.stderr.splitlines()
+    assert ["pngs", "s.h5"] == sorted(path.name for path in tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def pack_text(
         if not report.packed:
             raise _nothing_left(source, report.skipped)
         writer.close(_metadata(source, encoder, report))
-    with open_store(out) as store:
-        report.format, report.shards, report.store_bytes = store.format, len(store.shard_paths), store_bytes(store)
+        with open_store(out) as store:  # an error here has the writer's note that the store is complete
+            report.format, report.shards, report.store_bytes = store.format, len(store.shard_paths), store_bytes(store)
     report.source_bytes = source.disk_bytes
     report.seconds = time.perf_counter() - begun
     return report

@@ -16,7 +16,7 @@ import click
 from fastio.cli.bandwidth import bandwidth
 from fastio.cli.bench import bench
 from fastio.cli.doctor import doctor
-from fastio.cli.failures import Interrupted, failed, usage
+from fastio.cli.failures import Interrupted, failed, notes, usage
 from fastio.cli.group import Group
 from fastio.cli.info import info
 from fastio.cli.ls import ls
@@ -32,7 +32,7 @@ __all__ = ["cli", "main"]
 
 TERMINATED = 143  # what a shell makes of SIGTERM
 
-# What an interrupted command leaves; the others only look.
+# What an interrupted command leaves, unless the interrupt itself has a note of it; the others only look.
 _LEFT = {
     "pack": "; the new store is not there, and one that lay under its name is as it was",
     "unpack": "; a folder that existed before may hold some of the files already, otherwise nothing was written",
@@ -61,7 +61,7 @@ class _Commands(Group):
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except KeyboardInterrupt as exc:
-            left = _LEFT.get(ctx.invoked_subcommand or "", "")
+            left = "; ".join(["", *notes(exc)]) or _LEFT.get(ctx.invoked_subcommand or "", "")
             raise Interrupted(f"interrupted{left}") from exc
         except Exception as exc:
             known = failed(exc)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from fastio.errors import FastioError
 
-__all__ = ["Failed", "Interrupted", "failed", "usage"]
+__all__ = ["Failed", "Interrupted", "failed", "noted", "notes", "usage"]
 
 
 class Failed(click.ClickException):
@@ -37,7 +40,7 @@ class _Usage(Failed):
 def failed(error: Exception) -> Failed | None:
     """The failure that this error is; None where it is a mistake of ours, whose traceback is to be seen."""
     if isinstance(error, FastioError):
-        return Failed(_sentence(error))
+        return Failed("; ".join([_sentence(error), *notes(error)]))
     from fastio.measure.user_code import said_by, user_traceback
 
     text = user_traceback(error)
@@ -46,6 +49,23 @@ def failed(error: Exception) -> Failed | None:
     if isinstance(error, OSError):
         return Failed(f"{error.filename or 'system'}: {error.strerror or error}")
     return None
+
+
+def notes(error: BaseException) -> list[str]:
+    """What was added to an error on its way here: what is true now and its message does not say."""
+    return list(dict.fromkeys(getattr(error, "__notes__", [])))
+
+
+@contextmanager
+def noted() -> Iterator[list[str]]:
+    """A list of what is true by now; whatever error or interrupt ends the block gets it as notes."""
+    facts: list[str] = []
+    try:
+        yield facts
+    except BaseException as exc:
+        for fact in facts:
+            exc.add_note(fact)
+        raise
 
 
 def usage(error: click.UsageError) -> click.ClickException:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
+from fastio.cli.failures import noted
 from fastio.cli.group import Sections
 from fastio.cli.pack_text import packs_text
 from fastio.cli.picture_options import PictureArguments, picture_options
@@ -77,27 +78,30 @@ def pack(
     from fastio.converters import pack as run
     from fastio.converters.packing import advice, packing_lines
     from fastio.store import check_target, open_store
+    from fastio.store.publish import COMPLETE
 
     check_target(out, overwrite=overwrite, shard_bytes=shard_size)  # before a source that may take long to scan
     source = pictures.source(src, layout)
     click.echo(_found(source), err=True)
-    with meter("packing", len(source) - len(source.problems)) as progress:
-        report = run(
-            source,
-            out,
-            pictures=pictures.chosen(),
-            jobs=jobs,
-            on_error=on_error,
-            shard_bytes=shard_size,
-            overwrite=overwrite,
-            progress=progress,
-        )
-    if report.skipped:
-        problem_table([(problem.key, problem.problem) for problem in report.skipped])
-    with open_store(out) as store:
-        epoch, done, better = epoch_line(epoch_facts(store)), packing_lines(store.metadata), advice(store)
-    for line in (*_summary(report), epoch, *map(printable, done), *better):
-        click.echo(line)
+    with noted() as facts:
+        with meter("packing", len(source) - len(source.problems)) as progress:
+            report = run(
+                source,
+                out,
+                pictures=pictures.chosen(),
+                jobs=jobs,
+                on_error=on_error,
+                shard_bytes=shard_size,
+                overwrite=overwrite,
+                progress=progress,
+            )
+            facts.append(f"{out}: {COMPLETE}")
+        if report.skipped:
+            problem_table([(problem.key, problem.problem) for problem in report.skipped])
+        with open_store(out) as store:
+            epoch, done, better = epoch_line(epoch_facts(store)), packing_lines(store.metadata), advice(store)
+        for line in (*_summary(report), epoch, *map(printable, done), *better):
+            click.echo(line)
 
 
 def _found(source: Source) -> str:

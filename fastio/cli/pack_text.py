@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
+from fastio.cli.failures import noted
 from fastio.cli.screen import counted, meter, number, printable, problem_table, size
 from fastio.cli.text_options import TEXT_LAYOUTS, TEXT_OPTIONS, TextArguments
 
@@ -75,6 +76,7 @@ def _pack(
     from fastio.converters.text import HuggingFaceTokenizer, open_text
     from fastio.converters.text import pack_text as run
     from fastio.store import check_target, open_store
+    from fastio.store.publish import COMPLETE
 
     check_target(out, overwrite=overwrite, shard_bytes=shard_size)
     source = open_text(src, layout=layout, options=text.options())
@@ -83,23 +85,25 @@ def _pack(
     if isinstance(encoder.tokenizer, HuggingFaceTokenizer) and encoder.tokenizer.template:
         names = " ".join(encoder.tokenizer.template)
         click.echo(f"the tokenizer's own template would add {printable(names)}; only --bos and --eos add any", err=True)
-    with meter("packing", source.size_bytes, unit="bytes") as progress:
-        report = run(
-            source,
-            encoder,
-            out,
-            jobs=jobs,
-            on_error=on_error,
-            shard_bytes=shard_size,
-            overwrite=overwrite,
-            progress=progress,
-        )
-    if report.skipped:
-        problem_table([(problem.key, problem.problem) for problem in report.skipped])
-    with open_store(out) as store:
-        epoch = epoch_line(epoch_facts(store))
-    for line in (*_summary(report, encoder), epoch):
-        click.echo(line)
+    with noted() as facts:
+        with meter("packing", source.size_bytes, unit="bytes") as progress:
+            report = run(
+                source,
+                encoder,
+                out,
+                jobs=jobs,
+                on_error=on_error,
+                shard_bytes=shard_size,
+                overwrite=overwrite,
+                progress=progress,
+            )
+            facts.append(f"{out}: {COMPLETE}")
+        if report.skipped:
+            problem_table([(problem.key, problem.problem) for problem in report.skipped])
+        with open_store(out) as store:
+            epoch = epoch_line(epoch_facts(store))
+        for line in (*_summary(report, encoder), epoch):
+            click.echo(line)
 
 
 def _found(source: TextSource, encoder: Encoder) -> str:

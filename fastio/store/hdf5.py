@@ -52,7 +52,7 @@ from fastio._native import crc32
 from fastio.errors import StoreError
 from fastio.schema import RAW, Schema
 from fastio.store.arrays import byte_view
-from fastio.store.atomic import PartialFile
+from fastio.store.atomic import PartialFile, pwrite_all
 from fastio.store.format import Columns, Ending, Format, Place, Values
 from fastio.store.seal import SEAL_SIZE, unsealed_regions
 
@@ -192,11 +192,8 @@ class _AroundPayload(io.RawIOBase):
         size = len(data)
         if self._at < self._stop and self._at + size > self._start:
             raise RuntimeError(f"libhdf5 writes {size} bytes at {self._at}, into the payload")
-        view = memoryview(data)
-        while view:
-            done = os.pwrite(self._fd, view, self._at)
-            view = view[done:]
-            self._at += done
+        pwrite_all(self._fd, data, self._at)
+        self._at += size
         self._end = max(self._end, self._at)
         return size
 

@@ -274,12 +274,12 @@ def peek(path: str) -> Record | None:
 
 
 def _taken_up(journal: Journal | None) -> Journal | None:
-    try:
-        if journal is not None:
+    if journal is not None:
+        try:
             journal.take_up()
-    except BaseException:
-        journal.close()
-        raise
+        except BaseException:
+            journal.close()
+            raise
     return journal
 
 

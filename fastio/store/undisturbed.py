@@ -27,11 +27,11 @@ def undisturbed() -> Iterator[None]:
     held: list[tuple[int, FrameType | None]] = []
     handlers = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
     try:
-        for number in handlers:
-            signal.signal(number, lambda number, frame: held.append((number, frame)))
+        for each in handlers:
+            signal.signal(each, lambda number, frame: held.append((number, frame)))
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
         for number, frame in held:
             handlers[signal.Signals(number)](number, frame)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastio._native import Buffers, ThreadPool, checksum, crc32
 from fastio.schema import Field
 from fastio.store.index import SealedStore
+from fastio.store.mapping import readable
 from fastio.store.seal import unsealed_regions
 from fastio.store.sealed import Shard
 
@@ -53,7 +54,8 @@ def verify_store(store: SealedStore, *, pool: ThreadPool | None = None) -> list[
 
 
 def _verify_shard(store: SealedStore, shard: Shard, first: int, pool: ThreadPool | None) -> list[Damage]:
-    size = Path(shard.path).stat().st_size
+    with readable(shard.path):
+        size = Path(shard.path).stat().st_size
     if size < len(shard.data):  # reading on would end in SIGBUS
         return [Damage(shard.path, None, None, size, len(shard.data), f"cut off, expected {len(shard.data)} bytes")]
     found = [damage for field in shard.schema.payload for damage in _bad_samples(store, shard, field, first, pool)]

@@ -19,7 +19,7 @@ from fastio.store.publish import publish_file
 from fastio.store.stale import remove_stale
 from fastio.store.target import Target
 from fastio.store.verify import verify_store
-from tests.store.build import LABELLED, hidden, in_fork, make_batch, make_samples, read_all, visible, write
+from tests.store.build import LABELLED, hidden, in_fork, make_batch, make_samples, names, read_all, visible, write
 from tests.store.faults import fault, kill
 
 SAMPLES = make_samples(20)
@@ -71,6 +71,21 @@ def test_two_packers_at_once(tmp_path: Path, name: str) -> None:
     assert hidden(tmp_path) == []
 
 
+def test_what_the_dead_left_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A new packer removes what killed ones left, once, and says what it was and how large."""
+    (tmp_path / ".out.tar.partial-1-0").write_bytes(bytes(2500))
+    create_store(tmp_path / "out.tar", LABELLED).abort()
+    assert [f"{tmp_path}/.out.tar.partial-1-0: removed (2.5 kB), left by a pack that was killed"] == caplog.messages
+    caplog.clear()
+    for i in range(5):
+        (tmp_path / f".out-{i:06d}.tar.partial-1-0").write_bytes(bytes(1000))
+    write(tmp_path / "out-%06d.tar", SAMPLES)
+    write(tmp_path / "out-%06d.tar", SAMPLES, overwrite=True)
+    (message,) = caplog.messages
+    assert f"{tmp_path}: removed 5 hidden files (5.0 kB), left by packs that were killed: .out-000000" in message
+    assert hidden(tmp_path) == []
+
+
 def test_stale_files_of_this_target_only(tmp_path: Path) -> None:
     """Partial files of dead writers go, those of living ones, of other targets and of other kinds stay."""
     living = PartialFile(str(tmp_path / "a.lmdb"))
@@ -96,6 +111,24 @@ def test_write_and_publish(tmp_path: Path) -> None:
     file.discard()
     assert (tmp_path / "out").read_bytes() == b"abcXY" + b"d" * (3 << 20)
     assert atomic.crc32(b"abc" + b"d" * (3 << 20)) == file.crc
+
+
+@pytest.mark.parametrize("name", ["out.lmdb", "out.h5", "out.tar"])
+def test_a_disk_that_takes_a_little_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A system that writes less than it was given is asked again; one that writes nothing at all is an error."""
+    real, real_at = os.write, os.pwrite
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[: len(data) // 2 + 1]))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real_at(fd, data[: len(data) // 2 + 1], at))
+    write(tmp_path / name, SAMPLES)
+    with open_store(tmp_path / name) as store:
+        assert verify_store(store) == []
+        assert read_all(store) == SAMPLES
+    for call in ("write", "pwrite"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, lambda *_: 0)
+            with pytest.raises(StoreError, match=rf"{name}: cannot be written \(.*0 bytes.*untouched"):
+                write(tmp_path / name, SAMPLES, overwrite=True)
+    assert [name] == names(tmp_path)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
