@@ -146,9 +146,12 @@ def _exact(name: str, values: ArrayLike, *, dtype: str, shape: tuple[int | None,
         return np.array(array, order="C")
     if array.dtype.kind not in "biufSU":
         raise SchemaError(f"{name!r}: expected dtype {dtype}, got {array.dtype}")
-    with np.errstate(all="ignore"):
-        cast = array.astype(dtype, order="C")
-        changed = (cast != array) & (array == array)  # noqa: PLR0124 - NaN stays NaN
+    try:
+        with np.errstate(all="ignore"):
+            cast = array.astype(dtype, order="C")
+            changed = (cast != array) & (array == array)  # noqa: PLR0124 - NaN stays NaN
+    except (ValueError, TypeError) as exc:  # text that is no number, or not ASCII
+        raise SchemaError(f"{name!r}: expected values that fit {dtype}, got {array.dtype} ({exc})") from exc
     if np.any(changed):
         raise SchemaError(f"{name!r}: expected values that fit {dtype}, got {array[changed].ravel()[0]!r}")
     return cast

@@ -10,6 +10,7 @@
 When the only payload field is raw, of a fixed shape, ``data`` gives way to the classical dataset of that name,
 ``(count, *shape)``. When it is token ids, ``data`` is called as the field is (``tokens``), a dataset of uint16 or
 uint32, and ``tokens_starts`` and ``tokens_sizes`` count ids: sample i is ``f["tokens"][start : start + size]``.
+Strings of numpy's kind ``U`` are uint32 code points in one axis more, zeros at the end: ``(count, 3)`` for ``<U3``.
 ``keys`` are strings of fixed width, unless a few long ones would make that wasteful: then UTF-8 joined by NUL.
 Anybody reads it:
 
@@ -77,8 +78,8 @@ class Hdf5Layout:
         typed = raw or schema.flat
         self._file = file
         self._name = typed.name if typed else "data"
-        self._dtype = np.dtype(typed.dtype if typed else "|u1")
-        self._shape = tuple(int(size or 0) for size in raw.shape) if raw else ()
+        shape = tuple(int(size or 0) for size in raw.shape) if raw else ()
+        self._dtype, self._shape = _described(np.dtype(typed.dtype if typed else "|u1"), shape)
         self._is_flat = raw is None
         self._fields = [f.name for f in payload]
         self._starts: dict[str, list[NDArray[np.int64]]] = {name: [] for name in self._fields}
@@ -256,7 +257,9 @@ def _dataset(h5: h5py.File, name: str, values: NDArray[Any]) -> int:
     """Write an index array; where it lies."""
     from h5py import h5d, h5s, h5t
 
-    kind = h5t.py_create(values.dtype)
+    dtype, shape = _described(values.dtype, values.shape)
+    values = values if dtype == values.dtype else byte_view(values).view(dtype).reshape(shape)
+    kind = h5t.py_create(dtype)
     if name == "keys" and values.dtype.kind == "S":
         kind.set_cset(h5t.CSET_UTF8)
     space = h5s.create_simple(values.shape)
@@ -269,6 +272,13 @@ def _dataset(h5: h5py.File, name: str, values: NDArray[Any]) -> int:
         space.select_hyperslab((first, *(0 for _ in values.shape[1:])), part.shape)
         dataset.write(h5s.create_simple(part.shape), space, part, mtype=kind)
     return int(dataset.get_offset())
+
+
+def _described(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """How HDF5 is told of an array: it has no strings of UTF-32, so they are code points in one axis more."""
+    if dtype.kind != "U":
+        return dtype, shape
+    return np.dtype("<u4"), (*shape, dtype.itemsize // 4)
 
 
 def _contiguous() -> h5p.PropDCID:

@@ -5,7 +5,8 @@ A shard, in blocks of 512 bytes (a member is its ustar header, its bytes, zeros 
     __fastio__/about            says that a seal must follow: without one the file is a torso, not a foreign tar
     dog/0001.jpg                the image as it came; the stem is the key without its last extension
     dog/0001.cls                the column ``label``, ASCII
-    dog/0001.weight.json        any other column
+    dog/0001.weight.json        any other column: "NaN", "Infinity", "-Infinity" as strings, complex numbers as
+                                [real, imaginary]; fastio itself reads columns from the index, bit by bit
     dog/0001.depth.npy          RAW: an npy file, the span points behind its header
     dog/0001.tokens.npy         TOKENS: the same, one dimension, as long as the sample
     dog/0001.txt                TEXT, UTF-8
@@ -46,6 +47,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -249,10 +251,23 @@ def _column_suffix(field: Field) -> str:
 def _texts(column: NDArray[Any], suffix: str) -> list[bytes]:
     if column.dtype.kind == "S":
         column = np.char.decode(column, "utf-8", "surrogateescape")
+    if column.dtype.kind == "c":
+        column = np.stack([column.real, column.imag], axis=-1)
     values = column.tolist()
     if suffix == "cls":
         return [b"%d" % value for value in values]
-    return [json.dumps(value).encode("ascii") for value in values]
+    if column.dtype.kind == "f" and not np.isfinite(column).all():
+        values = _named(values)
+    return [json.dumps(value, allow_nan=False).encode("ascii") for value in values]
+
+
+def _named(value: Any) -> Any:
+    """Numbers that JSON lacks by their names, as Protocol Buffers write them: ``float`` reads each."""
+    if isinstance(value, list):
+        return [_named(each) for each in value]
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _header(name: str, size: int) -> bytes:

@@ -46,7 +46,24 @@ _KEYS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
     "a./%_ é\n", min_size=1, max_size=12
 )
 _SIZES = st.integers(0, 40) | st.integers(2005, 2045) | st.integers(4070, 4100)
-DTYPES = ["|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8", "|S5"]
+DTYPES = [
+    "|b1",
+    "|i1",
+    "|u1",
+    "<i2",
+    "<u2",
+    "<i4",
+    "<u4",
+    "<i8",
+    "<u8",
+    "<f2",
+    "<f4",
+    "<f8",
+    "<c8",
+    "<c16",
+    "|S5",
+    "<U3",
+]
 
 
 class StoreConformance:
@@ -118,6 +135,37 @@ class StoreConformance:
             column = store.column("weight")
         assert (values.dtype, values.tolist()) == (column.dtype, column.tolist())
         assert not column.flags.writeable
+
+    @pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8", "<c8", "<c16"])
+    def test_numbers_that_are_none(self, path: str, dtype: str) -> None:
+        """NaN and infinities of float and complex columns come back bit by bit."""
+        values = np.array([np.nan, np.inf, -np.inf], dtype)
+        with create_store(path, Schema((IMAGE_FIELD, Field("weight", COLUMN, dtype, ())))) as writer:
+            writer.append(SampleBatch(["a", "b", "c"], {"image": make_spans([b"1", b"2", b"3"])}, {"weight": values}))
+        with open_store(path) as store:
+            assert values.tobytes() == store.column("weight").tobytes()
+
+    @pytest.mark.parametrize(
+        ("values", "dtype"), [(["é"], "|S5"), ([b"\xff"], "<U5"), (["abc"], "<f4"), (["long"], "<U3"), ([1j], "<f4")]
+    )
+    def test_columns_of_another_kind(self, path: str, values: list[object], dtype: str) -> None:
+        """Values that have no equal in the column's dtype are a SchemaError that names the field; nothing is written."""
+        writer = create_store(path, Schema((IMAGE_FIELD, Field("weight", COLUMN, dtype, ()))))
+        with pytest.raises(SchemaError, match=r"'weight': expected .*, got"):
+            writer.append(SampleBatch(["a"], {"image": make_spans([b"1"])}, {"weight": np.array(values)}))
+        writer.close()
+        with open_store(path) as store:
+            assert len(store) == 0
+
+    @pytest.mark.parametrize("dtype", ["<U3", "|S3", "<c8", "|b1"])
+    def test_raw_arrays_of_any_dtype(self, path: str, dtype: str) -> None:
+        """Raw fields may have any plain dtype."""
+        array = np.array([["a", "bc"]]).astype(dtype) if dtype[1] in "US" else np.ones((1, 2), dtype)
+        with create_store(path, Schema((Field("pixels", RAW, dtype, (1, 2)),))) as writer:
+            writer.append(SampleBatch(["a"], {"pixels": make_spans([array.tobytes()])}))
+        with open_store(path) as store:
+            assert verify_store(store) == []
+            assert {"a": array.tobytes()} == read_all(store, "pixels")
 
     def test_columns_alone(self, path: str) -> None:
         """A store may have no payload at all."""

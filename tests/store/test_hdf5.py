@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
-from fastio.schema import RAW, Field, Schema
+from fastio.schema import COLUMN, RAW, Field, Schema
 from fastio.spans import Spans
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.hdf5 import USER_BLOCK, _AroundPayload, _create, _payload
@@ -132,6 +132,17 @@ def test_bytes_of_other_files_are_refused(tmp_path: Path, kind: str) -> None:
     path.write_bytes((real[:SEAL_SIZE] + data[SEAL_SIZE:]).ljust(len(real), b"\0")[: len(real)])
     with pytest.raises(StoreCorrupt, match=r"out\.h5"):
         open_store(path)
+
+
+def test_strings_are_code_points(tmp_path: Path) -> None:
+    """Whoever reads with h5py finds code points for a column of strings."""
+    schema = Schema((Field("name", COLUMN, "<U3", ()),))
+    with create_store(tmp_path / "out.h5", schema) as writer:
+        writer.append(SampleBatch(["a", "b"], {}, {"name": np.array(["né", "abc"])}))
+    with h5py.File(tmp_path / "out.h5") as h5:
+        rows = h5["name"][:]
+    assert [[110, 233, 0], [97, 98, 99]] == rows.tolist()
+    assert "né" == rows[0].tobytes().decode("utf-32-le").rstrip("\0")
 
 
 def test_metadata_are_readable(tmp_path: Path) -> None:

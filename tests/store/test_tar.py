@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import json
 import random
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from fastio.store.tar import _arrays, _header
 from fastio.store.tar_names import MemberNames, _NumberedKeys
 from fastio.store.verify import verify_store
 from tests.store.build import (
+    IMAGE_FIELD,
     LABELLED,
     METADATA,
     hidden,
@@ -94,6 +96,31 @@ def test_webdataset_sees_exactly_the_samples(keys: list[str]) -> None:
             names_ = [m.name for m in tar.getmembers()]
         assert len(names_) == len(set(names_))
         assert all(not n.startswith("/") and ".." not in n.split("/") for n in names_)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "expected"),
+    [
+        ([np.nan, np.inf, -np.inf, 1.5], "<f4", ["NaN", "Infinity", "-Infinity", 1.5]),
+        ([[np.nan, 1.0], [2.0, 3.0]], "<f8", [["NaN", 1.0], [2.0, 3.0]]),
+        ([1 + 2j, complex(0, np.inf)], "<c8", [[1.0, 2.0], [0.0, "Infinity"]]),
+        ([[1j, 2]], "<c16", [[[0.0, 1.0], [2.0, 0.0]]]),
+        (["é", ""], "<U3", ["é", ""]),
+    ],
+)
+def test_columns_are_json(tmp_path: Path, values: list[object], dtype: str, expected: list[object]) -> None:
+    """Members of columns are JSON as the standard has it: no bare NaN; complex numbers are pairs."""
+    column = np.array(values, dtype)
+    schema = Schema((IMAGE_FIELD, Field("weight", COLUMN, dtype, column.shape[1:])))
+    with create_store(tmp_path / "out.tar", schema) as writer:
+        keys = [f"{i}.png" for i in range(len(column))]
+        writer.append(SampleBatch(keys, {"image": make_spans([b"1"] * len(column))}, {"weight": column}))
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    found = [sample["weight.json"] for sample in webdataset_samples(str(tmp_path / "out.tar"))]
+    assert expected == [json.loads(bytes(each), parse_constant=refuse) for each in found]  # type: ignore[call-overload]
 
 
 def test_names_of_ordinary_files(tmp_path: Path) -> None:
