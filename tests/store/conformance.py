@@ -149,10 +149,11 @@ class StoreConformance:
         ("values", "dtype"), [(["é"], "|S5"), ([b"\xff"], "<U5"), (["abc"], "<f4"), (["long"], "<U3"), ([1j], "<f4")]
     )
     def test_columns_of_another_kind(self, path: str, values: list[object], dtype: str) -> None:
-        """Values that have no equal in the column's dtype are a SchemaError that names the field; nothing is written."""
+        """Values that have no equal in the column's dtype are a SchemaError that names the field."""
         writer = create_store(path, Schema((IMAGE_FIELD, Field("weight", COLUMN, dtype, ()))))
+        batch = SampleBatch(["a"], {"image": make_spans([b"1"])}, {"weight": np.array(values)})
         with pytest.raises(SchemaError, match=r"'weight': expected .*, got"):
-            writer.append(SampleBatch(["a"], {"image": make_spans([b"1"])}, {"weight": np.array(values)}))
+            writer.append(batch)
         writer.close()
         with open_store(path) as store:
             assert len(store) == 0
