@@ -394,7 +394,7 @@ def test_what_a_killed_pack_left_is_named(tmp_path):
     command = [sys.executable, "-m", "fastio", "pack", "pngs", "s.h5"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
 
-    assert ".s.h5.partial-1-0: removed (1.0 kB), left by a pack that was killed" in done.stderr.splitlines()
+    assert ".s.h5.partial-1-0: removed (1.0 kB), left by a process that was killed" in done.stderr.splitlines()
     assert ["pngs", "s.h5"] == sorted(path.name for path in tmp_path.iterdir())
 
 

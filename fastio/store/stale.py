@@ -46,11 +46,9 @@ def remove_stale(folder: Path, pattern: re.Pattern[str], *, keep: str | None = N
 def _report(folder: Path, removed: list[tuple[str, int]]) -> str:
     total = size(sum(size_bytes for _, size_bytes in removed))
     if len(removed) == 1:
-        return f"{folder / removed[0][0]}: removed ({total}), left by a pack that was killed"
+        return f"{folder / removed[0][0]}: removed ({total}), left by a process that was killed"
     names = ", ".join(name for name, _ in removed[:_NAMED]) + (", ..." if len(removed) > _NAMED else "")
-    return (
-        f"{folder}: removed {counted(len(removed), 'hidden file')} ({total}), left by packs that were killed: {names}"
-    )
+    return f"{folder}: removed {counted(len(removed), 'hidden file')} ({total}), left by processes that were killed: {names}"
 
 
 def _is_held(partial: Path) -> bool:

@@ -75,14 +75,14 @@ def test_what_the_dead_left_is_named(tmp_path: Path, caplog: pytest.LogCaptureFi
     """A new packer removes what killed ones left, once, and says what it was and how large."""
     (tmp_path / ".out.tar.partial-1-0").write_bytes(bytes(2500))
     create_store(tmp_path / "out.tar", LABELLED).abort()
-    assert [f"{tmp_path}/.out.tar.partial-1-0: removed (2.5 kB), left by a pack that was killed"] == caplog.messages
+    assert [f"{tmp_path}/.out.tar.partial-1-0: removed (2.5 kB), left by a process that was killed"] == caplog.messages
     caplog.clear()
     for i in range(5):
         (tmp_path / f".out-{i:06d}.tar.partial-1-0").write_bytes(bytes(1000))
     write(tmp_path / "out-%06d.tar", SAMPLES)
     write(tmp_path / "out-%06d.tar", SAMPLES, overwrite=True)
     (message,) = caplog.messages
-    assert f"{tmp_path}: removed 5 hidden files (5.0 kB), left by packs that were killed: .out-000000" in message
+    assert f"{tmp_path}: removed 5 hidden files (5.0 kB), left by processes that were killed: .out-000000" in message
     assert hidden(tmp_path) == []
 
 
