@@ -194,10 +194,7 @@ def _is_locked(partial: str, fd: int) -> bool:
     """Lock a new file; False, and the file is closed, where another writer took it for stale before that."""
     is_ours = False
     try:
-        # A file system without locks: nobody can prove us dead, so nobody will remove the file.
-        with contextlib.suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_ours = os.fstat(fd).st_nlink > 0
+        is_ours = _flock(fd) and os.fstat(fd).st_nlink > 0
     except BaseException:
         Path(partial).unlink(missing_ok=True)
         raise
@@ -205,6 +202,17 @@ def _is_locked(partial: str, fd: int) -> bool:
         if not is_ours:
             os.close(fd)
     return is_ours
+
+
+def _flock(fd: int) -> bool:
+    """Lock the file; False where another process has it, True where there are no locks."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # nobody can prove us dead, so nobody will remove the file
+    return True
 
 
 def _create_beside(path: str, token: str) -> tuple[str, int]:

@@ -122,7 +122,13 @@ class Journal:
         self._holds_record = False
 
     def commit(self, record: Record) -> None:
-        """Sync the folder, then write and sync the record: the set's names mean the new set, unless this raises."""
+        """
+        Sync the folder, then write and sync the record: the set's names mean the new set, unless this raises.
+
+        The hidden shards must be there, all of them.
+        """
+        for name in record.shards:
+            (self._folder / record.hidden(name)).lstat()
         sync_folder(self._folder)
         try:
             write_all(self._fd, record.to_bytes())
@@ -136,16 +142,12 @@ class Journal:
         """Give the shards their names and remove what is left of the old set; may be repeated, by anybody."""
         self._holds_record = True
         *others, last = record.shards
-        if not record.is_live(self._folder):
-            return
         for name in others:
-            with contextlib.suppress(FileNotFoundError):  # it has its name
-                self._move(record, name)
+            self._name(record, name)
         for name in record.remove:
             (self._folder / name).unlink(missing_ok=True)
         sync_folder(self._folder)  # the last one's name says that all others have theirs
-        with contextlib.suppress(FileNotFoundError):
-            self._move(record, last)
+        self._name(record, last)
 
     def clear(self) -> None:
         """Sync what was carried out, then forget the record."""
@@ -189,14 +191,19 @@ class Journal:
         except OSError:
             Path(self._path).unlink()
 
-    def _move(self, record: Record, name: str) -> None:
+    def _name(self, record: Record, name: str) -> None:
         hidden, path = self._folder / record.hidden(name), self._folder / name
-        if record.replace:
-            hidden.rename(path)
-        elif path.exists() and path.samefile(hidden):  # killed between its second name and the end of its first
-            hidden.unlink()
-        else:
-            move_to_free(str(hidden), str(path))
+        try:
+            if record.replace:
+                hidden.rename(path)
+            elif path.exists() and path.samefile(hidden):  # killed between its second name and the end of its first
+                hidden.unlink()
+            else:
+                move_to_free(str(hidden), str(path))
+        except FileNotFoundError:
+            if not path.exists():
+                raise
+            # It has its name: the step was taken before.
 
 
 def journal_path(path: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import logging
 import os
@@ -18,29 +17,45 @@ _NAMED = 3  # files in a message
 _LOG = logging.getLogger(__name__)
 
 
-def remove_stale(folder: Path, pattern: re.Pattern[str], *, keep: str | None = None) -> None:
+def remove_stale(folder: Path, pattern: re.Pattern[str]) -> None:
     """
     Remove partial files of writers that died, and log a warning that names them and their size.
 
-    ``pattern`` matches the final names they were meant for. Files whose names end with the token ``keep`` stay: they
-    belong to a set that is complete and waits for its names (see ``journal``). Raises OSError if the folder cannot be
-    listed; files that cannot be removed stay.
+    ``pattern`` matches the final names they were meant for. Shards of a complete set that wait for their names are
+    partial files too: call ``journal.recover`` first. Raises OSError if the folder cannot be listed; files that cannot
+    be removed stay.
     """
     with os.scandir(folder) as entries:
         found = [entry for entry in entries if entry.name.startswith(".") and MARK in entry.name]
     names = sorted(entry.name for entry in found if not entry.is_dir(follow_symlinks=False))
     ours = [name for name in names if pattern.fullmatch(name[1:].rpartition(MARK)[0])]
-    tokens = {token(name) for name in ours} - {keep}
+    tokens = {token(name) for name in ours}
     held = {token(name) for name in names if token(name) in tokens and _is_held(folder / name)}
     removed: list[tuple[str, int]] = []
     for name in reversed(ours):  # the first file of a set last: nobody takes its token while others are left
         if token(name) in tokens - held:
-            with contextlib.suppress(OSError):  # gone already, or not ours to remove
-                size_bytes = (folder / name).lstat().st_size
-                (folder / name).unlink()
+            size_bytes = _remove(folder / name)
+            if size_bytes:  # an empty one may be a living writer's, which takes another name then
                 removed.append((name, size_bytes))
     if removed:
         _LOG.warning("%s", _report(folder, removed[::-1]))
+
+
+def _remove(partial: Path) -> int:
+    """Remove a file that nobody holds, under its lock; its size, 0 where it stays."""
+    try:
+        fd = os.open(partial, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return 0  # gone already, or not ours to remove
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        size_bytes = os.fstat(fd).st_size
+        partial.unlink()
+    except OSError:
+        return 0  # its writer has just begun, or it is not ours to remove
+    finally:
+        os.close(fd)
+    return size_bytes
 
 
 def _report(folder: Path, removed: list[tuple[str, int]]) -> str:
@@ -48,7 +63,8 @@ def _report(folder: Path, removed: list[tuple[str, int]]) -> str:
     if len(removed) == 1:
         return f"{folder / removed[0][0]}: removed ({total}), left by a process that was killed"
     names = ", ".join(name for name, _ in removed[:_NAMED]) + (", ..." if len(removed) > _NAMED else "")
-    return f"{folder}: removed {counted(len(removed), 'hidden file')} ({total}), left by processes that were killed: {names}"
+    files = counted(len(removed), "hidden file")
+    return f"{folder}: removed {files} ({total}), left by processes that were killed: {names}"
 
 
 def _is_held(partial: Path) -> bool:

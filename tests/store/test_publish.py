@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from fastio.errors import StoreError, StoreNotFound
-from fastio.store import open_store
+from fastio.store import create_store, open_store
 from fastio.store.journal import Record, claim, journal_path
 from fastio.store.verify import verify_store
-from tests.store.build import hidden, in_fork, read_all, visible, write
+from tests.store.build import LABELLED, hidden, in_fork, make_batch, read_all, visible, write
 from tests.store.faults import fail, fault, interrupt, kill
 
 SHARD_BYTES = 2_000
@@ -371,3 +371,16 @@ def test_readers_of_a_set_that_is_replaced(tmp_path: Path) -> None:
             assert read_all(store) in (OLD, NEW[True])
         opened += 1
     assert opened > 0
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_hidden_shard_that_somebody_removed(tmp_path: Path, index: int) -> None:
+    """A shard that is gone before the set has its names is an error, and the old set stays."""
+    pack(tmp_path, SET, OLD)
+    writer = create_store(tmp_path / SET, LABELLED, overwrite=True, shard_bytes=1)
+    writer.append(make_batch(["a", "b"], [b"1", b"2"]))
+    (tmp_path / hidden(tmp_path)[index]).unlink()
+    with pytest.raises(StoreError, match=r"No such file.*untouched"):
+        writer.close()
+    assert packed(tmp_path, SET) == OLD
+    assert hidden(tmp_path) == []
