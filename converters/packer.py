@@ -71,8 +71,8 @@ def pack(
     Bytes are kept as they are, unless ``pictures`` says what is to become of them; the store's
     ``metadata["packing"]`` then records it. ``jobs`` native threads work ahead (default: the CPUs this process may
     use, 16 at most). A bad sample stops the run (``raise``) or is left out and kept in the store's ledger,
-    ``metadata["skipped"]`` (``skip``). The result does not depend on ``jobs``. Whatever fails, nothing lies
-    under the final name. ``progress(samples, bytes)`` is told of every piece written.
+    ``metadata["skipped"]`` (``skip``). The result does not depend on ``jobs``. What lay under the final name
+    stays until the store is complete, whatever fails. ``progress(samples, bytes)`` is told of every piece written.
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")

@@ -164,7 +164,7 @@ class Journal:
         if record is not None and record.is_live(self._folder):
             self.carry_out(record)
             _LOG.warning(
-                "%s: a pack was killed while it gave %d shards their names; they have them now",
+                "%s: a pack was cut off while it named its %d shards; they have their names now",
                 self._folder / record.shards[-1],
                 len(record.shards),
             )
