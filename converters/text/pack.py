@@ -85,8 +85,8 @@ def pack_text(
 
     ``jobs`` threads tokenise (default: the CPUs this process may use, 16 at most). The rest is as in
     ``fastio.converters.pack``: a bad document stops the run or is listed in the store, the result does not depend on
-    ``jobs``, and what lay under the final name stays until the store is complete. ``progress(samples, bytes of the source read)`` is
-    told of every piece.
+    ``jobs``, and what lay under the final name stays until the store is complete. ``progress(samples, bytes of the
+    source read)`` is told of every piece.
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
