@@ -15,6 +15,7 @@ from fastio.errors import SourceError
 __all__ = ["refuse_fields", "refuse_splits", "split_folder"]
 
 _SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"])
+_WORD = re.compile(r"[a-z]+")
 _FIELDS = re.compile(
     r"(?:.*_)?(?:images?|imgs?|pictures?|photos?|rgb|masks?|labels?|annotations?|annots?|seg(?:mentations?)?|gts?|"
     r"ground_?truths?|depths?|normals?|edges?|inputs?|targets?|left|right|lr|hr|low|high|noisy|clean)\Z"
@@ -39,8 +40,10 @@ def refuse_splits(path: str, folders: Sequence[str], layout: str = "imagefolder"
 
     ``layout`` is the option's value that says that they are classes.
     """
-    splits = [name for name in folders if name.lower() in _SPLITS]
     visible = [name for name in folders if not is_hidden(name)]
+    splits = [name for name in visible if name.lower() in _SPLITS]
+    if len({_split_word(name) for name in visible} - {""}) > 1 and all(map(_split_word, visible)):
+        splits = visible  # train2017 and val2017, seg_train and seg_test
     if not splits or (len(splits) == 1 and len(visible) > 1):
         return
     named = _listed(splits)
@@ -49,7 +52,10 @@ def refuse_splits(path: str, folders: Sequence[str], layout: str = "imagefolder"
         if len(splits) == 1
         else ("are parts of a data set by their names, and no classes")
     )
-    commands = " and ".join(f"`fastio pack {shlex.quote(path)} {name}.lmdb --split {name}`" for name in splits[:3])
+    commands = " and ".join(
+        f"`fastio pack {shlex.quote(path)} {shlex.quote(f'{name}.lmdb')} --split {shlex.quote(name)}`"
+        for name in splits[:3]
+    )
     raise SourceError(
         f"{path}: {named} {what}: pack {'it' if len(splits) == 1 else 'each by itself'}, {commands}; "
         f"--layout {layout} packs all folders as classes"
@@ -77,6 +83,11 @@ def refuse_fields(path: str, classes: Sequence[str], keys: Sequence[str], proble
             f"`fastio pack {shlex.quote(str(Path(path, one)))} {Path(one).name}.lmdb`, or say "
             f"`--layout imagefolder{skip}` if they are classes"
         )
+
+
+def _split_word(name: str) -> str:
+    """The word in a name that stands for a part of a data set, "" without one."""
+    return next((word for word in _WORD.findall(name.lower()) if word in _SPLITS), "")
 
 
 def _stems(keys: Sequence[str]) -> Mapping[str, set[str]]:

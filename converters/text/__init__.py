@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fastio.converters.ambiguous import refuse_splits
+from fastio.converters.junk import is_hidden
 from fastio.converters.scan import image_kind
 from fastio.converters.text.arrow import open_arrow, open_datasets, open_parquet
 from fastio.converters.text.documents import Documents, Limits, TextOptions, TextSource
@@ -56,6 +57,7 @@ _SUFFIXES = {
     ".feather": "arrow",
     ".ipc": "arrow",
 }
+_MOST_LISTED = 1000  # folders looked into: links may lead in circles
 _DATASETS = {"dataset_info.json", "dataset_dict.json"}  # one of them lies where Hugging Face's save_to_disk wrote
 
 
@@ -102,11 +104,7 @@ def _layout_of(folder: str) -> str | None:
         if not _DATASETS.isdisjoint(names):
             return "datasets"
         top = list(names)
-        for each in folders:
-            inside, _ = _listed(each)
-            names += inside
-            if inside:
-                break
+        names += _first_files(folders)
     except OSError:
         return None  # whoever opens it says why
     if any(image_kind(name) or name.endswith(".tar") for name in names):
@@ -115,6 +113,21 @@ def _layout_of(folder: str) -> str | None:
         return "text-folder"
     tables = {_SUFFIXES.get(Path(plain_name(name)).suffix.lower()) for name in top} - {None}
     return tables.pop() if len(tables) == 1 else None
+
+
+def _first_files(folders: list[str]) -> list[str]:
+    """Names of the files in the first folder that holds some, at any depth; hidden folders say nothing."""
+    waiting = folders[::-1]
+    for _ in range(_MOST_LISTED):
+        if not waiting:
+            break
+        folder = waiting.pop()
+        if not is_hidden(folder.rpartition("/")[2]):
+            names, below = _listed(folder)
+            if names:
+                return names
+            waiting += below[::-1]
+    return []
 
 
 def _listed(folder: str) -> tuple[list[str], list[str]]:

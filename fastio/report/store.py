@@ -19,6 +19,8 @@ def store_page(said: Mapping[str, Any], pictures: Pictures | None) -> Page:
     sections += [Section(f"Field {name}", _field(field)) for name, field in said["fields"].items()]
     if said["classes"]:
         sections.append(Section("Classes", _classes(said["classes"])))
+    if said["labels"]:
+        sections.append(Section("Labels", [_labels(said["labels"])]))
     if said["shuffle"] is not None:
         sections.append(Section("Shuffling", _shuffling(said["shuffle"])))
     sections.append(Section("Where it comes from", _origin(said)))
@@ -81,6 +83,15 @@ def _classes(classes: list[dict[str, Any]]) -> list[Part]:
     counts = sorted(each["samples"] for each in classes)
     spread = f"From {number(counts[0])} to {number(counts[-1])} samples a class."
     return [Prose(spread), Table(("label", "class", "samples"), rows, (0, 2), "All classes", folded=True)]
+
+
+def _labels(labels: Mapping[str, Any]) -> Table:
+    """Labels that are numbers and no classes."""
+    rows = [
+        (str(each["title"] or f"label {i}"), *(f"{each[name]:.6g}" for name in ("min", "mean", "max")))
+        for i, each in enumerate(labels["numbers"])
+    ]
+    return Table((labels["dtype"], "least", "mean", "most"), rows, range(1, 4))
 
 
 def _class(said: Mapping[str, Any]) -> str:

@@ -98,6 +98,8 @@ def test_every_store_keeps_them_and_unpack_writes_them(tmp_path, out, values, su
     assert str(values[1]) in run("ls", tmp_path / out)
     assert "4 compared" in run("verify", tmp_path / out, "--against", tmp_path / "f", "--labels", tmp_path / "l.csv")
     run("show", tmp_path / out, "--out", tmp_path / "sheet.png")
+    run("info", tmp_path / out, "--html", tmp_path / "page.html")
+    assert "<h2" in (tmp_path / "page.html").read_text()
 
 
 def test_a_changed_vector_is_found(tmp_path):

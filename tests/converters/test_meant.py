@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from fastio.cli import cli
 from fastio.converters import LabelOptions, open_source, pack
 from fastio.converters.labels import read_labels
+from fastio.converters.text import find_text
 from fastio.errors import SourceError
 from fastio.store import open_store
 from tests.converters.trees import class_folders, flat, picture
@@ -38,7 +39,17 @@ def pictures(folder, *names):
 # folders
 
 
-@pytest.mark.parametrize("names", [("train", "val"), ("Train", "test"), ("train",), ("training", "validation", "test")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train", "val"),
+        ("Train", "test"),
+        ("train",),
+        ("training", "validation", "test"),
+        ("train2017", "val2017"),
+        ("my test", "my train"),
+    ],
+)
 def test_parts_of_a_data_set_are_no_classes(tmp_path, monkeypatch, names):
     """They are refused with one command for each, which packs it."""
     monkeypatch.chdir(tmp_path)
@@ -52,6 +63,17 @@ def test_parts_of_a_data_set_are_no_classes(tmp_path, monkeypatch, names):
         run(*command)
     with open_store(f"{names[0]}.lmdb") as store:
         assert (9, ["bee", "cat", "dog"]) == (len(store), store.metadata["classes"])
+
+
+@pytest.mark.parametrize("beside", ["README.txt", "labels.csv", ".git/HEAD"])
+def test_folders_of_pictures_are_no_text(tmp_path, beside):
+    """A note, a table or a hidden folder beside folders of pictures, however deep these are, makes no text of them."""
+    class_folders(tmp_path / "s" / "data" / "all")
+    (tmp_path / "s" / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / "s" / beside).write_text("x")
+    (tmp_path / "s" / "table.csv").write_text("text,label\n")
+
+    assert find_text(tmp_path / "s") is None
 
 
 def test_a_part_may_be_flat(tmp_path):
