@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -13,8 +14,10 @@ from torch.utils.data import DataLoader, Dataset
 from fastio.doctor.diagnosis import Diagnosis, diagnose
 from fastio.doctor.facts import Facts, MachineFacts
 from fastio.doctor.gather import facts_of
+from fastio.doctor.run_queue import RunQueue
 from fastio.doctor.session import Plan, observe
 from fastio.doctor.watch import Watcher
+from fastio.measure import step_timer
 
 PLAN = Plan(seconds=0.3, profiled=0)
 FAULT_S = 0.02
@@ -25,6 +28,19 @@ def burn(seconds: float) -> None:
     ends = time.process_time() + seconds
     while time.process_time() < ends:
         pass
+
+
+def time_steps_without_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the steps of this thread's training be timed by a clock that stands still while others have the CPU."""
+    queue = RunQueue()
+
+    def clock() -> float:
+        while True:
+            waited, now = queue.waited_s, time.perf_counter()
+            if queue.waited_s == waited:  # nobody came in between
+                return now - waited
+
+    monkeypatch.setattr(step_timer, "perf_counter", clock)
 
 
 class Samples(Dataset[torch.Tensor]):

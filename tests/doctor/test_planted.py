@@ -18,7 +18,16 @@ from fastio.doctor.gather import trace_facts
 from fastio.doctor.session import Plan
 from fastio.doctor.watch import Watcher
 from fastio.measure.trace import read_trace
-from tests.doctor.planted import FAULT_S, Burn, Samples, Training, diagnosed, examine, slow_collate
+from tests.doctor.planted import (
+    FAULT_S,
+    Burn,
+    Samples,
+    Training,
+    diagnosed,
+    examine,
+    slow_collate,
+    time_steps_without_others,
+)
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -49,8 +58,9 @@ def test_slow_loading_in_spawned_workers() -> None:
     assert ("io_bound", "slow_decode") == (said.pattern, said.part)
 
 
-def test_big_model() -> None:
+def test_big_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that takes far longer than its batch is the limit."""
+    time_steps_without_others(monkeypatch)
     said = diagnosed(Samples(), step_s=0.1)
 
     assert said.pattern == "compute_bound"
