@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.converters.base import Chunk, Problem
 from fastio.converters.cut import cut
-from fastio.converters.probe import decode_problem
+from fastio.converters.probe import decode_problem, image_problem, probe
 from fastio.converters.resize import DEEP_MODES, has_16_bits, plan_to
 from fastio.converters.transcode import check_size
 from fastio.errors import SourceError
@@ -88,6 +88,7 @@ class RawStage:
 
     def parts(self, chunk: Chunk, schema: Schema) -> Sequence[Chunk]:
         """The chunk, cut by what its rows take: a small file may hold a large picture, or become one."""
+        chunk = _with_sizes(chunk, schema)
         size_bytes = np.zeros(len(chunk.batch.keys), np.int64)
         for each in schema.payload:
             if each.codec == IMAGE:
@@ -102,6 +103,7 @@ class RawStage:
 
     def begin(self, chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
         """Begin to decode the pictures of one chunk."""
+        chunk = _with_sizes(chunk, schema)
         fields = [each.name for each in schema.payload if each.codec == IMAGE]
         if not chunk.batch.keys or not fields:
             return lambda: chunk
@@ -190,6 +192,23 @@ class RawStage:
         new = SampleBatch(batch.keys, {**batch.spans, **pixels}, batch.columns, {})
         found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
         return Chunk(new.at(good) if problems else new, [*chunk.problems, *found])  # pixels: no name can be wrong
+
+
+def _with_sizes(chunk: Chunk, schema: Schema) -> Chunk:
+    """The chunk with the sizes of pictures that its source does not tell; those without a header are problems."""
+    batch = chunk.batch
+    unsized = [each.name for each in schema.payload if each.codec == IMAGE and each.name not in batch.shapes]
+    if not unsized:
+        return chunk
+    seen = {name: probe(batch.spans[name], verify=True) for name in unsized}
+    problems = {
+        int(i): image_problem(rows[i]) for rows in seen.values() for i in np.flatnonzero(rows[:, 0] != _native.OK)
+    }
+    shapes = {name: np.ascontiguousarray(rows[:, 1:4]) for name, rows in seen.items()}
+    sized = SampleBatch(batch.keys, batch.spans, batch.columns, {**batch.shapes, **shapes})
+    good = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
+    found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
+    return Chunk(sized.at(good) if problems else sized, [*chunk.problems, *found])
 
 
 def _as_shape(shape: NDArray[np.int32]) -> _Shape:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fastio._native import ThreadPool
 from fastio.converters import Raw, open_source, pack, raw
 from fastio.converters.base import Chunk
 from fastio.converters.raw import RawStage
 from fastio.converters.unpack import unpack
 from fastio.errors import SourceError
-from fastio.store import open_store
+from fastio.store import SampleBatch, open_store
+from tests.conftest import as_spans
 from tests.converters.test_transcode import folder, jpeg, packed, photo, pixels
 from tests.converters.trees import files_below, picture
 
@@ -33,6 +35,25 @@ def test_raw_keeps_the_pixels(tmp_path, suffix):
     assert {key: pixels(data).tobytes() for key, data in files.items()} == new
     with open_store(out) as store:
         assert ("raw", (10, 20, 3)) == (store.schema["image"].codec, store.schema["image"].shape)
+
+
+@pytest.mark.parametrize("part_bytes", [1, 1 << 20])
+def test_a_source_that_knows_no_sizes(tmp_path, monkeypatch, part_bytes):
+    """Pictures whose sizes a source does not tell are looked at; one without a header is a problem by name."""
+    monkeypatch.setattr(raw, "PART_BYTES", part_bytes)
+    files = {f"{name}.png": picture(number, size=(20, 10)) for number, name in enumerate("abcd")}
+    source = open_source(folder(tmp_path / "in", files))
+    whole = source.begin(range(4))().batch
+    spans = as_spans([*(value.tobytes() for value in whole.spans["image"].views()), b"no picture"])
+    unsized = SampleBatch([*whole.keys, "e.png"], {"image": spans}, {}, {})
+    stage, pool = RawStage(Raw()), ThreadPool(1)
+    parts = [stage.begin(each, source.schema, pool)() for each in stage.parts(Chunk(unsized, ()), source.schema)]
+    found = [bytes(row) for part in parts for row in part.batch.spans["image"].views()]
+
+    assert [pixels(data).tobytes() for data in files.values()] == found
+    assert [("e.png", "is not an image: its first bytes are those of no known kind")] == [
+        (problem.key, problem.problem) for part in parts for problem in part.problems
+    ]
 
 
 def test_raw_pictures_are_unpacked_as_png(tmp_path):
