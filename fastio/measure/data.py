@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 from fastio.errors import FastioError
 from fastio.machine import available_cpus, rank_and_world
+from fastio.measure.folder import is_picture_folder
 from fastio.measure.user_code import is_function_name, load_function
 from fastio.producer.choose import Layout
 from fastio.transforms import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize
@@ -85,7 +86,8 @@ def open_data(name: str, options: DataOptions) -> Data:
     """
     Open ``name`` as a loader.
 
-    A folder is read file by file with Pillow in a torch DataLoader; a store by FastLoader; ``module:function`` is
+    A folder is read file by file with Pillow in a torch DataLoader; a store, a folder of tar shards too, by FastLoader;
+    ``module:function`` is
     called and returns a loader, or a pair of loader and training step (a callable that takes a batch), which then has
     all options inside. FastioError where an option does not fit the kind, or the function returns something else.
     """
@@ -93,7 +95,7 @@ def open_data(name: str, options: DataOptions) -> Data:
         every = ("batch_size", "threads", "workers", "shuffle", "crop", "augment")
         refuse_options(name, "a function builds its own loader", options, every)
         return _function(name)
-    if Path(name).is_dir():
+    if is_picture_folder(name):
         refuse_options(name, "files are read by processes: use --workers, or pack the folder", options, ("threads",))
         return _folder(name, options)
     refuse_options(name, "a store is read by native threads: use --threads", options, ("workers",))

@@ -23,7 +23,7 @@ from fastio._native import Buffers
 from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.errors import FastioError, SampleError
 from fastio.loader import FastLoader
-from fastio.measure.folder import picture_files
+from fastio.measure.folder import is_picture_folder, picture_files
 from fastio.schema import IMAGE, Field, Schema
 from fastio.spans import Spans
 from fastio.store import SampleBatch, create_store, open_store
@@ -55,7 +55,7 @@ class DecoderRate:
 
 def sample_pictures(data: str, count: int) -> list[bytes]:
     """Up to ``count`` encoded pictures spread evenly over a store or a folder. FastioError where there are none."""
-    if Path(data).is_dir():
+    if is_picture_folder(data):
         files = picture_files(data)
         return [Path(files[index]).read_bytes() for index in _spread(len(files), count)]
     with open_store(data) as store:

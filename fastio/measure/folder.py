@@ -15,8 +15,9 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_co
 from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.errors import SampleError, SchemaError, SourceError
 from fastio.machine import rank_and_world
+from fastio.store.target import holds_shards
 
-__all__ = ["FolderDataset", "folder_loader", "picture_files"]
+__all__ = ["FolderDataset", "folder_loader", "is_picture_folder", "picture_files"]
 
 _SUFFIXES = frozenset((".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
 
@@ -72,6 +73,11 @@ def _collate(samples: list[tuple[torch.Tensor, int]]) -> list[torch.Tensor]:
             raise SchemaError(f"pictures of different sizes in one batch ({sizes}): make them equal with --crop SIZE")
     batch: list[torch.Tensor] = default_collate(samples)
     return batch
+
+
+def is_picture_folder(path: str | Path) -> bool:
+    """Whether a path is a folder to be read file by file: one with tar shards in it is a store."""
+    return Path(path).is_dir() and not holds_shards(path)
 
 
 def picture_files(folder: str | Path) -> list[str]:

@@ -19,7 +19,7 @@ from fastio.loader import FastLoader
 from fastio.machine import available_cpus, available_memory
 from fastio.measure.batch import size_bytes
 from fastio.measure.data import DataOptions
-from fastio.measure.folder import FolderDataset, folder_loader
+from fastio.measure.folder import FolderDataset, folder_loader, is_picture_folder
 from fastio.measure.user_code import is_function_name, load_function
 from fastio.transforms import Compose
 
@@ -68,7 +68,7 @@ class GridData:
         self.dataset: Any
         if is_function_name(name) and not Path(name).exists():
             self.kind, self.dataset = "function", _users_dataset(name)
-        elif Path(name).is_dir():
+        elif is_picture_folder(name):
             transform = Compose(options.transforms) if options.transforms else None
             self.kind, self.dataset = "folder", FolderDataset(name, transform)
         else:

@@ -18,7 +18,7 @@ from fastio.store.listing import located, shard_names
 from fastio.store.seal import read_seal
 from fastio.store.stale import remove_stale
 
-__all__ = ["Target", "expand", "match_format", "target_format"]
+__all__ = ["Target", "expand", "holds_shards", "match_format", "target_format"]
 
 _NUMBER = re.compile(r"%(?:0(\d+))?d")  # %06d or %d
 _NEARLY_NUMBER = re.compile(r"%[-+ #.0-9]*[diusx]")
@@ -173,6 +173,11 @@ def expand(path: str) -> list[str]:
             folders, lambda name: pattern.match(name) is not None, f"{path}: matches no file; check the pattern"
         )
     return located([path], carry_out=True)
+
+
+def holds_shards(folder: str | Path) -> bool:
+    """Whether a folder holds tar shards, which makes it a store."""
+    return any(name.endswith(".tar") for name in shard_names(Path(folder), carry_out=False))
 
 
 def _matching(folders: Sequence[str], is_meant: Callable[[str], bool], message: str) -> list[str]:

@@ -9,8 +9,10 @@ import torch
 
 from fastio.errors import FastioError, SampleError, SchemaError, SourceError
 from fastio.measure.data import DataOptions, open_data, open_step
+from fastio.measure.decode import sample_pictures
 from fastio.measure.folder import FolderDataset
 from fastio.measure.halves import measure_halves
+from fastio.measure.points import GridData
 from tests.conftest import encode, pictures
 
 SCRIPT = """
@@ -84,6 +86,19 @@ def test_a_folder(folder: Path, workers: int) -> None:
     assert data.size_bytes == sum(path.stat().st_size for path in folder.rglob("*.PNG"))
     assert [label for _, labels in batches for label in labels.tolist()] == [0, 0, 0, 1, 1, 1]
     assert torch.equal(batches[0][0][1].permute(1, 2, 0), torch.from_numpy(expected[2]))
+
+
+def test_a_folder_of_shards_is_a_store(tmp_path: Path, png_stores: dict[str, Path]) -> None:
+    """Tar shards in a folder are opened as the store that they are, by bench, tune and decode."""
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    (folder / "a.tar").symlink_to(png_stores["tar"])
+    with open_data(str(folder), DataOptions(batch_size=20, threads=1)) as data:
+        assert [20, 20, 10] == [len(images) for images, _ in data.loader]
+        assert "store" == data.kind
+
+    assert "store" == GridData(str(folder), DataOptions()).kind
+    assert 5 == len(sample_pictures(str(folder), 5))
 
 
 def test_a_crop_is_that_of_a_store(folder: Path) -> None:
