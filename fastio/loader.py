@@ -94,6 +94,8 @@ class FastLoader:
     * ``threads=0``: as many as ``available_cpus``, or after a second the fewer that the loop needs (``stats.threads``,
       see ``thread_tuner``); a number is kept. ``prefetch_batches`` are decoded ahead; memory is that of
       ``prefetch_batches + 2`` batches and of what the loop keeps (``stats.estimated_bytes``, ``stats.buffer_bytes``).
+      Batches of token ids are made in chunks of about 4 MiB (16 by pread), two or more at a time: a smaller
+      ``prefetch_batches`` does not make these smaller.
     * ``on_error``: "raise" SampleError; "skip" leaves bad samples out of their (then shorter) batch; "zero" puts a
       black picture, or no tokens, under the sample's own label (a subclass with samples of its own says by ``blank``
       what that is). ``skipped`` names them.
@@ -407,8 +409,8 @@ class FastLoader:
     @property
     def sampler(self) -> EpochSampler:
         """For ``loader.sampler.set_epoch(epoch)``, as loops written for a DistributedSampler have it."""
-        plan = self._chosen.plan.sampler.plan
-        return EpochSampler(self.dataset, self._share, lambda: plan(self._next.epoch), self.set_epoch)
+        plan, count = self._chosen.plan.sampler.plan, None if self.division is None else self.division.samples
+        return EpochSampler(self.dataset, self._share, lambda: plan(self._next.epoch), self.set_epoch, count=count)
 
     @property
     def batch_sampler(self) -> ClosedBatchSampler:
@@ -422,7 +424,7 @@ class FastLoader:
         self._stats.threads = self._producer.threads
         if self._chosen.plan.order is not None:
             self._stats.shuffle = self._chosen.plan.order.report()
-        self._stats.estimated_bytes = (self._depth + 2) * self._stats.batch_bytes
+        self._stats.estimated_bytes = self._producer.estimated_bytes(self._stats.batch_bytes, depth=self._depth)
         return self._stats
 
     @property

@@ -162,6 +162,14 @@ def test_the_epoch_by_the_sampler(dataset: FastDataset) -> None:
             iter(loader.batch_sampler)
 
 
+def test_the_length_of_the_sampler_costs_no_plan(dataset: FastDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many samples an epoch has is known without putting them in order."""
+    with FastLoader(dataset, 2, shuffle=True, rank=1, world_size=3, uneven="repeat") as loader:
+        expected = len(list(loader.sampler))
+        monkeypatch.setattr("fastio.samplers.batches.epoch_order", None)
+        assert expected == len(loader.sampler)
+
+
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_loader_is_not_copied(dataset: FastDataset, duplicate: Any) -> None:
     """Threads cannot be copied: one line says what can."""

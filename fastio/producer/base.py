@@ -79,6 +79,10 @@ class Producer(Protocol):
         """Memory of batches: under way, with the training loop, and free."""
         ...
 
+    def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
+        """Memory of batches where the loop keeps one, the largest has ``batch_bytes`` and ``depth`` are asked ahead."""
+        ...
+
     def close(self) -> None:
         """Stop the threads; twice does no harm."""
         ...

@@ -91,6 +91,10 @@ class DeviceDecodeProducer:
         """Batches lie on the device, in torch's memory."""
         return 0
 
+    def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
+        """Those under way, the loop's, and one between, on the device."""
+        return (depth + 2) * batch_bytes
+
     def close(self) -> None:
         """Join the threads; batches not yet begun are dropped."""
         if not self.is_inherited:

@@ -141,6 +141,10 @@ class NativeProducer:
         batches = self._pinned_bytes if self._pin_memory else self._ring.allocated_bytes
         return batches + self._staging.allocated_bytes
 
+    def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
+        """Those under way, the loop's, and one between."""
+        return (depth + 2) * batch_bytes
+
     def close(self) -> None:
         """Join the threads; a batch under way is finished first."""
         if self._pid == os.getpid():

@@ -59,6 +59,10 @@ class PlainProducer:
         """Batches are made by torch's collate: there are no buffers of ours."""
         return 0
 
+    def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
+        """Those under way, the loop's, and one between."""
+        return (depth + 2) * batch_bytes
+
     def close(self) -> None:
         """Join the threads; batches not yet begun are dropped."""
         if self._pid == os.getpid():

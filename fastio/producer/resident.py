@@ -201,6 +201,10 @@ class ResidentProducer:
         """All samples."""
         return self._rows.nbytes
 
+    def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
+        """All samples, and the loop's batch and the one after it."""
+        return self._rows.nbytes + 2 * batch_bytes
+
     def close(self) -> None:
         """There are no threads; batches stay valid."""
 

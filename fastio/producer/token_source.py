@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.dataset import FastDataset
+from fastio.machine import available_memory
 from fastio.reading import Fetched
 from fastio.samplers.batches import Batches
 from fastio.spans import Spans
@@ -52,7 +53,7 @@ class TokenSource:
     Looks up the samples of batches, and has them read in threads of its own.
 
     Samples lie anywhere in the file, for batches are of similar lengths. Of a mapped store the kernel is asked at the
-    beginning to read all of it, or, where that is more than half of the free memory, the samples of each look-up:
+    beginning to read all of it, or, where that is more than half of the memory at hand, the samples of each look-up:
     faults would wait for each of them.
     """
 
@@ -67,8 +68,7 @@ class TokenSource:
 
     def _read_whole(self) -> bool:
         spans = self._store.spans(self._field, np.arange(len(self._store)), checksums=False)
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if int(spans.sizes.sum()) > free // 2:
+        if int(spans.sizes.sum()) > available_memory() // 2:
             return False
         pieces = np.cumsum(spans.sizes) // _READ_AHEAD_BYTES
         cuts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(spans)]

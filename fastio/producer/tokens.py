@@ -29,6 +29,8 @@ __all__ = ["TokenProducer"]
 
 # What the batches of one job take in memory, about: they share a buffer, which lives as long as one of them.
 CHUNK_BYTES = 4 << 20
+_IDLE = 2  # buffers that are kept for the next chunks: those under way are taken again as they come back
+_LOOKED_AT = 64  # batches whose size tells that of the others
 # By pread more: of samples that lie anywhere, a call fetches the more the nearer they are to each other.
 _PREAD_CHUNK_BYTES = 16 << 20
 
@@ -59,20 +61,29 @@ class TokenProducer:
         self.verify = verify
         self._on_error = on_error
         self._pin_memory = pin_memory
-        self._pinned_bytes = 0
+        self._chunk_bytes = 0  # of the largest buffer so far
+        self._chunk_size = 1  # batches in a chunk
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
         self._pool = _native.ThreadPool(self.threads)
-        self._ring = _native.BufferRing(4)  # two chunks under way, one with the loop, one between
+        self._ring = _native.BufferRing(_IDLE)
         self._source = TokenSource(self._dataset, checksums=self.verify)
 
     @property
     def buffer_bytes(self) -> int:
         """The rings' memory; of pinned buffers, whose allocator is torch's, what four chunks need."""
-        batches = 4 * self._pinned_bytes if self._pin_memory else self._ring.allocated_bytes
+        batches = 4 * self._chunk_bytes if self._pin_memory else self._ring.allocated_bytes
         return batches + self._source.buffer_bytes
+
+    def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
+        """
+        Whole chunks: those asked ahead, the one after them, the loop's, one between, idle ones; their ids as stored.
+
+        ``batch_bytes`` does not matter: all batches of a chunk share its buffer.
+        """
+        return (-(-depth // self._chunk_size) + 3 + _IDLE) * self._chunk_bytes + self._source.buffer_bytes
 
     def close(self) -> None:
         """Join the threads; a job under way is finished first."""
@@ -86,7 +97,7 @@ class TokenProducer:
         """
         if len(batches) == 0:
             return
-        step = self._chunk_batches(batches)
+        step = self._chunk_size = self._chunk_batches(batches)
         is_read = batches.windows is not None  # by the loader, whole windows at once
         batches = replace(batches, windows=None)
         chunk, coming = None, self.look_up(batches.part(0, step), is_read=is_read)
@@ -99,10 +110,15 @@ class TokenProducer:
             yield from chunk.batches()
 
     def _chunk_batches(self, batches: Batches) -> int:
-        """Batches in a chunk, by the mean length of the store's samples."""
-        tokens = float(self._dataset.lengths.mean()) * len(batches.indices) / len(batches)
+        """Batches in a chunk, by the slots of some that are spread over the epoch, padding included."""
         size = CHUNK_BYTES if self._dataset.files is None else _PREAD_CHUNK_BYTES
-        return int(max(1, size // (_slot_bytes(self._collate) * tokens + 1)))
+        some = _spread(batches)
+        lengths = self._dataset.lengths[some.indices]
+        try:
+            slots = int(self._collate.layout(lengths, some.cuts).cuts[-1])
+        except ValueError:  # one does not fit its collate: raised where that batch is asked for
+            slots = int(lengths.sum())
+        return int(max(1, size * len(some) // (_slot_bytes(self._collate) * slots + 1)))
 
     def look_up(self, batches: Batches, *, is_read: bool = False) -> Coming:
         """Begin to read these samples; a forked child gets threads and memory of its own first."""
@@ -141,11 +157,11 @@ class TokenProducer:
         collate = self._collate
         words = 2 * total if collate.has_positions else total
         nbytes = _slot_bytes(collate) * total
+        self._chunk_bytes = max(self._chunk_bytes, nbytes)
         if self._pin_memory:
             memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
-            self._pinned_bytes = max(self._pinned_bytes, nbytes)
-        else:
-            memory = torch.from_numpy(self._ring.acquire(nbytes))[:nbytes]
+        else:  # as much as the largest took: what one chunk gives back fits the next
+            memory = torch.from_numpy(self._ring.acquire(self._chunk_bytes))[:nbytes]
         numbers = memory[: 8 * words].view(torch.int64)
         return Flat(
             numbers[:total],
@@ -283,6 +299,14 @@ def _repaired(
             yield producer.repaired(here.batches.part(number, number + 1), here.spans.at(place), status[place])
         else:
             yield next(made)
+
+
+def _spread(batches: Batches) -> Batches:
+    """A few of the batches, from the whole epoch."""
+    numbers = np.unique(np.linspace(0, len(batches) - 1, _LOOKED_AT).astype(np.int64))
+    starts, stops = batches.cuts[numbers], batches.cuts[numbers + 1]
+    chosen = [batches.indices[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+    return Batches(np.concatenate(chosen), np.concatenate(([0], np.cumsum(stops - starts))))
 
 
 def _slot_bytes(collate: TokenCollate) -> int:

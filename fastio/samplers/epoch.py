@@ -22,15 +22,22 @@ class EpochSampler(DistributedSampler[int]):
     """
 
     def __init__(
-        self, dataset: Dataset[int], share: Share, plan: Callable[[], Batches], set_epoch: Callable[[int], None]
+        self,
+        dataset: Dataset[int],
+        share: Share,
+        plan: Callable[[], Batches],
+        set_epoch: Callable[[int], None],
+        *,
+        count: int | None = None,
     ) -> None:
         super().__init__(dataset, num_replicas=share.world_size, rank=share.rank, shuffle=False)
         self._share = share
         self._plan = plan
+        self._count = count  # of the rank's samples in an epoch; None where only a plan tells
         self._set_epoch = set_epoch
 
     def __len__(self) -> int:
-        return len(self._plan().indices)
+        return len(self._plan().indices) if self._count is None else self._count
 
     def __iter__(self) -> Iterator[int]:
         self._share.check_shared_once(self, "take the loader from fastio.integrations.accelerate.prepare_loader")
