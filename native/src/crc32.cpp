@@ -20,28 +20,52 @@ std::uint32_t plain_crc32(Bytes data) noexcept {
   return continued(data, 0);
 }
 
-/// In pieces that are still in the nearest cache when their copies are read.
+/// In pieces that are still in the nearest cache when they are copied.
 std::uint32_t plain_copy(Bytes data, std::uint8_t* to) noexcept {
   constexpr std::size_t piece_bytes = 8 * 1024;
   std::uint32_t value = 0;
   for (std::size_t at = 0; at < data.size(); at += piece_bytes) {
     const Bytes piece = data.subspan(at, std::min(piece_bytes, data.size() - at));
+    value = continued(piece, value);
     std::memcpy(to + at, piece.data(), piece.size());
-    value = continued({to + at, piece.size()}, value);
   }
   return value;
 }
 
 constexpr Crc32Routines plain{plain_crc32, plain_copy};
+
 #if defined(__x86_64__)
-constexpr Crc32Routines avx512{avx512_crc32, avx512_crc32_copy};
+/// Below this many bytes folding by 512 bits is no faster than libdeflate's by 128, and what is
+/// left behind whole blocks is libdeflate's too.
+constexpr std::size_t worth_folding = 512;
+
+Bytes whole_blocks(Bytes data) noexcept {
+  return data.first(data.size() / crc32_folding::block_bytes * crc32_folding::block_bytes);
+}
+
+std::uint32_t folded_crc32(Bytes data) noexcept {
+  if (data.size() < worth_folding) return plain_crc32(data);
+  const Bytes blocks = whole_blocks(data);
+  return continued(data.subspan(blocks.size()), avx512_crc32(blocks));
+}
+
+std::uint32_t folded_copy(Bytes data, std::uint8_t* to) noexcept {
+  if (data.size() < worth_folding) return plain_copy(data, to);
+  const Bytes blocks = whole_blocks(data);
+  const std::uint32_t value = avx512_crc32_copy(blocks, to);
+  const Bytes rest = data.subspan(blocks.size());
+  if (!rest.empty()) std::memcpy(to + blocks.size(), rest.data(), rest.size());
+  return continued(rest, value);
+}
+
+constexpr Crc32Routines folding{folded_crc32, folded_copy};
 #endif
 
 }  // namespace
 
 const Crc32Routines& crc32_routines([[maybe_unused]] SimdLevel level) noexcept {
 #if defined(__x86_64__)
-  if (level >= SimdLevel::avx512) return avx512;
+  if (level >= SimdLevel::avx512) return folding;
 #endif
   return plain;
 }

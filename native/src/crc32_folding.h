@@ -8,7 +8,6 @@
 /// too small below.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,9 +15,14 @@
 
 namespace fastio {
 
+namespace crc32_folding {
+inline constexpr std::size_t block_bytes = 256;
+}
+
 #if defined(__x86_64__)
-std::uint32_t avx512_crc32(Bytes data) noexcept;
-std::uint32_t avx512_crc32_copy(Bytes data, std::uint8_t* to) noexcept;
+/// The CRC-32 of a whole number of blocks, at least one; the second copies them as well.
+std::uint32_t avx512_crc32(Bytes blocks) noexcept;
+std::uint32_t avx512_crc32_copy(Bytes blocks, std::uint8_t* to) noexcept;
 #endif
 
 namespace crc32_folding {
@@ -28,11 +32,6 @@ inline constexpr std::uint64_t whole_polynomial = (std::uint64_t{polynomial} << 
 
 constexpr std::uint32_t times_x(std::uint32_t value) noexcept {
   return (value >> 1) ^ ((value & 1U) != 0 ? polynomial : 0U);
-}
-
-constexpr std::uint32_t divided_by_x(std::uint32_t value) noexcept {
-  constexpr std::uint32_t power_0 = 0x80000000U;
-  return (value & power_0) != 0 ? ((value ^ polynomial) << 1) | 1U : value << 1;
 }
 
 /// x^n modulo G.
@@ -56,19 +55,6 @@ constexpr std::uint64_t quotient_of_x64() noexcept {
     rest = times_x(rest);
   }
   return quotient;
-}
-
-/// What is to be added to the last four bytes of a block of 256, of which the last n hold the
-/// beginning of a message (entry n - 1), so that it counts as begun with all ones.
-constexpr std::array<std::uint32_t, 256> beginnings() noexcept {
-  std::array<std::uint32_t, 256> values{};
-  std::uint32_t value = 0xFFFFFFFFU;
-  for (int bit = 0; bit < 24; ++bit) value = divided_by_x(value);  // x^(8 - 32) for one byte
-  for (std::uint32_t& each : values) {
-    each = value;
-    for (int bit = 0; bit < 8; ++bit) value = times_x(value);
-  }
-  return values;
 }
 
 }  // namespace crc32_folding

@@ -14,8 +14,8 @@ namespace fastio {
 /// Continues `value` (0 at the start) over `data`.
 [[nodiscard]] std::uint32_t crc32(Bytes data, std::uint32_t value = 0) noexcept;
 
-/// Copies `data` to `to`, which it does not overlap, and returns the CRC-32 of what was copied:
-/// one pass over memory, where `crc32` and `memcpy` take two.
+/// Copies `data` to `to`, which it does not overlap, and returns its CRC-32: one pass over memory,
+/// where `crc32` and `memcpy` take two.
 [[nodiscard]] std::uint32_t crc32_copy(Bytes data, std::uint8_t* to) noexcept;
 
 /// How both are computed from the beginning with a given instruction set.

@@ -20,7 +20,7 @@ struct Rows {
 };
 
 /// A task that copies `spans[i]` into row i. A span of another size is `bad_shape` and its
-/// row is left alone; where the CRC-32 of what was copied is wrong, it is `bad_checksum`. Owns
+/// row is left alone; a wrong CRC-32 is `bad_checksum`. Owns
 /// `spans`, nothing else.
 [[nodiscard]] std::unique_ptr<Task> gather_task(std::unique_ptr<Bytes[]> spans,
                                                 const Rows& rows) noexcept;

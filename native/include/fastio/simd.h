@@ -5,7 +5,7 @@ namespace fastio {
 
 /// Instruction sets that routines are written for, each with those before it. All give the
 /// same bytes.
-/// `avx512` stands for what servers have had since Ice Lake and Zen 4: F, BW, VL, DQ, VBMI and
+/// `avx512` stands for what servers have had since Ice Lake and Zen 4: F, BW, VL, DQ and
 /// VPCLMULQDQ.
 enum class SimdLevel { none, sse41, avx2, avx512 };
 
