@@ -346,6 +346,17 @@ def tar_members(names: bytes, contents: Sequence[tuple[tuple[Buffers, NDArray[np
     fits no ustar header.
     """
 
+def record_ranges(most: int) -> None:
+    """
+    Note from now on what the threads of all pools work on, ``most`` ranges at most.
+    """
+
+def recorded_ranges() -> tuple[list[tuple[int, int, int, str, int]], int]:
+    """
+    End noting. The ranges in the order in which they ended: thread id, start and stop in ns
+    of time.time_ns(), what, samples; and how many were dropped because there were too many.
+    """
+
 def crc32(data: Any, value: int = 0) -> int:
     """
     CRC-32 of a contiguous buffer, as zlib.crc32; large ones without the GIL.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -88,12 +89,13 @@ def grid(
                 step=lambda _: time.sleep(step_ms / 1e3) if step_ms else None,
                 progress=progress,
             )
-    said = {"step_ms": step_ms, "seconds": seconds, "rows": [_as_dict(row) for row in rows]}
+    kinds = {grid_data.name: grid_data.kind for grid_data, _ in points}
+    said = {"step_ms": step_ms, "seconds": seconds, "rows": [_as_dict(row, kinds[row.point.data]) for row in rows]}
     write_html(lambda: grid_page(said))
     if as_json:
         echo_json("bench.grid", said)
     else:
-        _print(rows)
+        _print(rows, kinds)
 
 
 def _values(data: GridData, chosen: tuple[str, ...]) -> dict[str, tuple[Value, ...]]:
@@ -113,25 +115,31 @@ def _values(data: GridData, chosen: tuple[str, ...]) -> dict[str, tuple[Value, .
     return values
 
 
-def _as_dict(row: GridRow) -> dict[str, object]:
+def _as_dict(row: GridRow, kind: str) -> dict[str, object]:
+    from fastio.measure.folder import opens_per_s
+
     names = ("loading_s", "training_s", "start_s", "samples_per_s")
     return {
         "data": row.point.data,
         "settings": dict(row.point.settings),
         **{name: row.median(name) for name in names},
+        "opens_per_s": opens_per_s(kind, row.median("samples_per_s")),
         **{f"{name}_spread": row.spread(name) for name in ("loading_s", "samples_per_s")},
         "repeats": len(row.repeats),
         "stopped_early": row.stopped_early,
     }
 
 
-def _print(rows: list[GridRow]) -> None:
+def _print(rows: list[GridRow], kinds: Mapping[str, str]) -> None:
+    from fastio.measure.folder import opens_per_s
+
     settings = list(dict.fromkeys(name for row in rows for name, _ in row.point.settings))
     several = len({row.point.data for row in rows}) > 1
     titles = [*(["data"] if several else []), *(name.replace("_", "_\n") for name in settings)]
     is_spread = any(len(row.repeats) > 1 for row in rows)
     spread = ["spread"] if is_spread else []
-    figures = ["loading\nms/step", *spread, "training\nms/step", "start\nms", "samples/s", "repeats"]
+    opened = ["files\nopened/s"] if "folder" in kinds.values() else []
+    figures = ["loading\nms/step", *spread, "training\nms/step", "start\nms", "samples/s", *opened, "repeats"]
     lines = []
     for row in rows:
         have = {name: _value(value) for name, value in row.point.settings}
@@ -145,6 +153,7 @@ def _print(rows: list[GridRow]) -> None:
                 f"{row.median('training_s') * 1e3:.2f}",
                 f"{row.median('start_s') * 1e3:.1f}",
                 per_second(row.median("samples_per_s")),
+                *([_opened(opens_per_s(kinds[row.point.data], row.median("samples_per_s")))] if opened else []),
                 f"{len(row.repeats)}{'*' if row.stopped_early else ' '}",
             ]
         )
@@ -152,6 +161,10 @@ def _print(rows: list[GridRow]) -> None:
     stopped = sum(row.stopped_early for row in rows)
     if stopped:
         click.echo(f"\n* {counted(stopped, 'row')} stopped early: a step took more than 1.5 times the best row's")
+
+
+def _opened(rate: float | None) -> str:
+    return "-" if rate is None else per_second(rate)
 
 
 def _value(value: Value) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,14 +14,13 @@ from fastio.cli.json_form import echo_json
 from fastio.cli.screen import begun, counted, per_second, printable, size
 
 if TYPE_CHECKING:
-    from fastio.measure.data import Data, DataOptions
-    from fastio.measure.mock import MockResult
+    from fastio.measure.data import DataOptions
 
 __all__ = ["io"]
 
 
 @click.command()
-@click.argument("data")
+@click.argument("data", nargs=-1, required=True)
 @data_options("256")
 @click.option(
     "--epochs", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Passes over the data."
@@ -35,48 +35,87 @@ __all__ = ["io"]
 )
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 @html_option
-def io(data: str, *, options: DataOptions, epochs: int, seconds: float, as_json: bool) -> None:
+def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: float, as_json: bool) -> None:
     """
     Load DATA in batches and throw them away. The limit that I/O and decoding set.
 
     DATA is a store, a folder of picture files (read with Pillow in a torch DataLoader, as most scripts do), or
     MODULE:FUNCTION, which returns any loader. Pictures of different sizes need --crop: they do not fit into one batch
-    as they are.
+    as they are. Several DATA are compared, with the files that each opens in a second: a folder and what it was packed
+    into, for one.
 
     \b
     Example:
       fastio bench io train.lmdb --batch-size 256 --epochs 5
       fastio bench io photos.lmdb --crop 224
-      fastio bench io ./pngs --workers 2
+      fastio bench io ./pngs train.lmdb
       fastio bench io train.py:make_loader
     """
-    from fastio.errors import FastioError
-    from fastio.measure.data import open_data
-    from fastio.measure.mock import MockTrainer
     from fastio.report.loading import loading_page
 
-    with open_data(data, options) as opened:
-        begun(f"loading {printable(data)}: {counted(epochs, 'epoch')}, {seconds:g} s at most")
+    said = []
+    for name in data:
+        begun(f"loading {printable(name)}: {counted(epochs, 'epoch')}, {seconds:g} s at most")
+        own = options if len(data) == 1 else _own_options(name, options)
+        said.append(_measured(name, own, epochs=epochs, seconds=seconds))
+        if not as_json:
+            click.echo(_line(said[-1]))
+    if not as_json:
+        _print_beside(said)
+    first = {**said[0], "beside": said[1:]}
+    if as_json:
+        echo_json("bench.io", first)
+    write_html(lambda: loading_page(first))
+
+
+def _own_options(name: str, options: DataOptions) -> DataOptions:
+    """Of options for several DATA, without those that are for another kind than this one."""
+    return dataclasses.replace(options, **{"threads" if Path(name).is_dir() else "workers": None})
+
+
+def _measured(name: str, options: DataOptions, *, epochs: int, seconds: float) -> dict[str, Any]:
+    from fastio.errors import FastioError
+    from fastio.measure.data import open_data
+    from fastio.measure.folder import opens_per_s
+    from fastio.measure.mock import MockTrainer
+
+    with open_data(name, options) as opened:
         result = MockTrainer().run(opened.loader, epochs=epochs, seconds=seconds)
         if result.batches == 0:
-            raise FastioError(f"{data}: the loader is empty; there is nothing to measure")
-        rates = {"samples_per_s": result.samples_per_s, "steady_samples_per_s": result.steady_samples_per_s}
-        said = {"data": data, "kind": opened.kind, **dataclasses.asdict(result), **rates}
-        if as_json:
-            echo_json("bench.io", said)
-        else:
-            click.echo(_line(opened, result))
-    write_html(lambda: loading_page(said))
+            raise FastioError(f"{name}: the loader is empty; there is nothing to measure")
+        bytes_each = None
+        if opened.size_bytes is not None and opened.samples:
+            bytes_each = opened.size_bytes / opened.samples
+        return {
+            "data": name,
+            "kind": opened.kind,
+            **dataclasses.asdict(result),
+            "samples_per_s": result.samples_per_s,
+            "steady_samples_per_s": result.steady_samples_per_s,
+            "bytes_per_s": None if bytes_each is None else result.samples_per_s * bytes_each,
+            "opens_per_s": opens_per_s(opened.kind, result.samples_per_s),
+        }
 
 
-def _line(data: Data, result: MockResult) -> str:
-    said = [f"{printable(data.name)}: {per_second(result.samples_per_s)} samples/s"]
-    if data.size_bytes is not None and data.samples:
-        what = "store" if data.kind == "store" else "files"
-        said[0] += f", {size(result.samples_per_s * data.size_bytes / data.samples)}/s of the {what}"
-    said.append(
-        f"{counted(result.samples, 'sample')} in {result.seconds:.2f} s, {result.cpu_seconds:.2f} s of CPU"
-        + (" without that of workers" if data.kind != "store" else "")
+def _line(said: dict[str, Any]) -> str:
+    words = [f"{printable(said['data'])}: {per_second(said['samples_per_s'])} samples/s"]
+    if said["bytes_per_s"] is not None:
+        what = "store" if said["kind"] == "store" else "files"
+        words[0] += f", {size(said['bytes_per_s'])}/s of the {what}"
+    if said["opens_per_s"] is not None:
+        opened = "opened once" if said["kind"] == "store" else f"{per_second(said['opens_per_s'])} files opened/s"
+        words.append(opened)
+    words.append(
+        f"{counted(said['samples'], 'sample')} in {said['seconds']:.2f} s, {said['cpu_seconds']:.2f} s of CPU"
+        + (" without that of workers" if said["kind"] != "store" else "")
     )
-    said.append(f"first batch after {result.first_batch_s * 1e3:.1f} ms")
-    return "; ".join(said)
+    words.append(f"first batch after {said['first_batch_s'] * 1e3:.1f} ms")
+    return "; ".join(words)
+
+
+def _print_beside(said: list[dict[str, Any]]) -> None:
+    """Each rate as a multiple of the first one's."""
+    first = said[0]
+    for each in said[1:]:
+        ratio = each["samples_per_s"] / first["samples_per_s"]
+        click.echo(f"{printable(each['data'])}: {ratio:.2g} times the samples/s of {printable(first['data'])}")

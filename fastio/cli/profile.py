@@ -16,12 +16,12 @@ import click
 from fastio.cli.command_argument import command_argument
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
-from fastio.cli.profile_text import print_cpu, print_ranks, print_trace
+from fastio.cli.profile_text import print_cost, print_cpu, print_ranks, print_trace
 from fastio.cli.screen import counted
 
 if TYPE_CHECKING:
     from fastio.measure.cpu_profile import CpuProfile, Tool
-    from fastio.measure.profiler import Recording
+    from fastio.measure.profiler import ProfilingCost, Recording
     from fastio.measure.trace import StepBreakdown
     from fastio.measure.training import Schedule
 
@@ -107,7 +107,8 @@ def profile(
 
     COMMAND is a script or -m MODULE with its arguments, after "--"; MODULE:FUNCTION, which trains, or returns a pair
     of loader and step(batch); or traces that were recorded before (.json, .json.gz), as of several ranks. The training
-    ends when its steps are recorded. A trace opens in https://ui.perfetto.dev; above 256 MiB it loses its last steps.
+    ends when its steps are recorded, and a few more were timed without the profiler. A trace opens in
+    https://ui.perfetto.dev, with native threads as lines of their own; above 256 MiB it loses its last steps.
 
     --cpu cprofile counts the calls of the training's own thread. --cpu py-spy looks at all threads from outside, and at
     who holds the GIL: the loader or the training.
@@ -119,14 +120,14 @@ def profile(
       fastio profile --cpu py-spy -- train.py
       fastio profile trace.json.gz
     """
-    seen, traces, steps_cut = None, [], 0
+    seen, traces, steps_cut, cost = None, [], 0, None
     if all(word.endswith(_TRACES) for word in command):
         traces = [Path(word) for word in command]
     else:
         path = _checked(Path(out or _OUT[cpu]), cpu)
         with redirect_stdout(sys.stderr):  # what the training prints is no part of the report
             if cpu is None:
-                traces, steps_cut = _recorded(command, _schedule(plan), path, recording)
+                traces, steps_cut, cost = _recorded(command, _schedule(plan), path, recording)
             else:
                 seen = _watched(command, _schedule(plan), path, (cpu, seconds))
     from fastio.measure.trace import read_trace
@@ -134,7 +135,12 @@ def profile(
 
     found = [read_trace(trace) for trace in traces]
     functions = None if seen is None else dataclasses.asdict(seen)
-    said = {"command": command, "traces": [_as_dict(each) for each in found], "cpu": functions}
+    said = {
+        "command": command,
+        "traces": [_as_dict(each) for each in found],
+        "cpu": functions,
+        "cost": None if cost is None else dataclasses.asdict(cost),
+    }
     write_html(lambda: profile_page(said))
     if as_json:
         echo_json("profile", said)
@@ -145,6 +151,8 @@ def profile(
         print_ranks(found)
     if seen is not None:
         print_cpu(seen, top)
+    if cost is not None:
+        print_cost(cost)
     if steps_cut:
         click.echo(f"\n{counted(steps_cut, 'step')} cut off: the trace would have had more than 256 MiB")
 
@@ -167,13 +175,15 @@ def _schedule(text: str) -> Schedule:
         raise click.UsageError(f"--schedule {text}: expected WAIT/WARMUP/ACTIVE or WAIT/WARMUP/ACTIVE/REPEAT") from exc
 
 
-def _recorded(command: tuple[str, ...], plan: Schedule, out: Path, recording: Recording) -> tuple[list[Path], int]:
+def _recorded(
+    command: tuple[str, ...], plan: Schedule, out: Path, recording: Recording
+) -> tuple[list[Path], int, ProfilingCost | None]:
     from fastio.measure.profiler import TraceRecorder
     from fastio.measure.training import run_training
 
     recorder = TraceRecorder(plan, out, recording)
     run_training(command, recorder)
-    return recorder.traces, recorder.steps_cut
+    return recorder.traces, recorder.steps_cut, recorder.cost
 
 
 def _watched(

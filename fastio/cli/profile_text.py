@@ -13,9 +13,10 @@ from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
     from fastio.measure.cpu_profile import CpuProfile, FunctionTime
+    from fastio.measure.profiler import ProfilingCost
     from fastio.measure.trace import OperatorTime, StepBreakdown
 
-__all__ = ["print_cpu", "print_ranks", "print_trace"]
+__all__ = ["print_cost", "print_cpu", "print_ranks", "print_trace"]
 
 _LONGEST_NAME = 60  # kernels' names are whole templates
 
@@ -44,6 +45,17 @@ def print_trace(found: StepBreakdown, top: int) -> None:
     _print_top("operator", found.operators[:top], found)
     _print_top("kernel", found.kernels[:top], found)
     echo_verdict(verdict(shares=found.shares))
+
+
+def print_cost(cost: ProfilingCost) -> None:
+    """What profiling itself took."""
+    step = f"a step took {cost.step_s * 1e3:,.2f} ms under the profiler"
+    if cost.ratio is None or cost.step_without_s is None:
+        step += "; none without it followed to compare with"
+    else:
+        step += f" and {cost.step_without_s * 1e3:,.2f} ms without it ({cost.ratio:.2f} times"
+        step += f", medians of {cost.steps} and {cost.steps_without})"
+    click.echo(f"\nprofiling itself: {step}; {size(cost.trace_bytes)} of traces")
 
 
 def print_ranks(found: Sequence[StepBreakdown]) -> None:

@@ -181,8 +181,8 @@ def _other_waits(making: MakingFacts) -> Iterator[tuple[str, float]]:
     for wait in places:
         yield f"waiting, {wait.place}", wait.seconds
     left_s = making.other_wait_s - sum(wait.seconds for wait in places)
-    if not places or left_s > _LEAST_SHARE * making.batch_s:
-        yield "waiting for something else", max(0.0, left_s)
+    if left_s > _LEAST_SHARE * making.batch_s:
+        yield "waiting for something else", left_s
 
 
 def _transforms(making: MakingFacts) -> Iterator[tuple[str, float]]:

@@ -29,7 +29,7 @@ def packed_loader(facts: Facts, loader: LoaderFacts, script: ScriptFacts) -> str
     arguments["drop_last"] = "True" if script.drop_last else None
     arguments["transforms"] = f"[{', '.join(script.recipe)}]" if script.recipe else None
     device = "cpu" if facts.model is None else facts.model.device.partition(":")[0]
-    arguments["device"] = repr(device) if device != "cpu" or _has_batch_transforms(script.recipe) else None
+    arguments["device"] = f'"{device}"' if device != "cpu" or _has_batch_transforms(script.recipe) else None
     return _fast_loader(script, f'"{STORE}"', arguments)
 
 

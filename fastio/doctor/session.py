@@ -186,7 +186,9 @@ class _Session:
             self._end_timing()
             self._begin_profiling()
         elif self._phase == "profiling":
-            with without_kineto_lines():
+            with without_kineto_lines(), warnings.catch_warnings():
+                # One cycle is recorded, so nothing that torch clears is missed.
+                warnings.filterwarnings("ignore", ".*Profiler clears events", UserWarning)
                 self._profiler.step()
             if self.seen.trace is not None:
                 raise _Enough

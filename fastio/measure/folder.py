@@ -17,7 +17,7 @@ from fastio.errors import SampleError, SchemaError, SourceError
 from fastio.machine import rank_and_world
 from fastio.store.target import holds_shards
 
-__all__ = ["FolderDataset", "folder_loader", "is_picture_folder", "picture_files"]
+__all__ = ["FolderDataset", "folder_loader", "is_picture_folder", "opens_per_s", "picture_files"]
 
 _SUFFIXES = frozenset((".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
 
@@ -50,6 +50,15 @@ class FolderDataset(Dataset[tuple[torch.Tensor, int]]):
         if self.transform is not None:
             image = self.transform(image)
         return torch.from_numpy(np.array(image)).permute(2, 0, 1), int(self.labels[index])
+
+
+def opens_per_s(kind: str, samples_per_s: float) -> float | None:
+    """
+    Files that are opened in a second while data of this kind is loaded; None of a user's loader, of which nobody knows.
+
+    Each sample of a folder is a file that is opened for it. A store is opened once, before the first batch.
+    """
+    return {"folder": samples_per_s, "store": 0.0}.get(kind)
 
 
 def folder_loader(

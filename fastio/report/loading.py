@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastio.report.page import Bar, Bars, Page, Section
+from fastio.report.page import Bar, Bars, Page, Section, Table
 from fastio.report.steps import ms, rate
-from fastio.units import number
+from fastio.units import number, per_second
 
 __all__ = ["loading_page"]
 
@@ -30,4 +30,13 @@ def loading_page(said: Mapping[str, Any]) -> Page:
         ("CPU time" if said["kind"] == "store" else _WITHOUT_WORKERS, f"{said['cpu_seconds']:.2f} s"),
         ("first batch after", ms(said["first_batch_s"])),
     )
-    return Page("How fast data can be loaded", said["data"], [Section("Rates", [bars])], figures=figures)
+    sections = [Section("Rates", [bars])]
+    every = [said, *said["beside"]]
+    if len(every) > 1:
+        rows = [(each["data"], rate(each["samples_per_s"]), _opened(each["opens_per_s"])) for each in every]
+        sections.append(Section("Side by side", [Table(("data", "samples/s", "files opened/s"), rows, right=(1, 2))]))
+    return Page("How fast data can be loaded", ", ".join(each["data"] for each in every), sections, figures=figures)
+
+
+def _opened(per_s: float | None) -> str:
+    return "-" if per_s is None else per_second(per_s)

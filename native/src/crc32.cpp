@@ -82,6 +82,8 @@ namespace {
 
 class ChecksumTask final : public Task {
  public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.checksum"; }
+
   ChecksumTask(std::unique_ptr<Bytes[]> spans, std::uint32_t* out) noexcept
       : spans_(std::move(spans)), out_(out) {}
 

@@ -59,6 +59,8 @@ namespace {
 
 class DecodeTask final : public Task {
  public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.decode"; }
+
   DecodeTask(std::unique_ptr<Bytes[]> spans, const Pictures& pictures) noexcept
       : spans_(std::move(spans)), pictures_(pictures) {}
 

@@ -24,6 +24,8 @@ void prefetch(Bytes span) noexcept {
 
 class FillTokensTask final : public Task {
  public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.fill_tokens"; }
+
   FillTokensTask(std::unique_ptr<Bytes[]> spans, const TokenSlots& to) noexcept
       : spans_(std::move(spans)),
         to_(to),

@@ -10,6 +10,8 @@ namespace {
 
 class GatherTask final : public Task {
  public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.gather"; }
+
   GatherTask(std::unique_ptr<Bytes[]> spans, const Rows& rows) noexcept
       : spans_(std::move(spans)), rows_(rows) {}
 

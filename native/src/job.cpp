@@ -15,12 +15,13 @@ Job::Job(std::unique_ptr<Task> task, std::size_t count, std::size_t grain) noexc
       pid_(getpid()),
       done_(count == 0) {}
 
-void Job::work(Worker& worker) noexcept {
-  for (;;) {
+std::size_t Job::work(Worker& worker) noexcept {
+  for (std::size_t samples = 0;;) {
     const std::size_t first = next_.fetch_add(grain_, std::memory_order_relaxed);
-    if (first >= count_) return;
+    if (first >= count_) return samples;
     const std::size_t last = std::min(first + grain_, count_);
     task_->run(worker, first, last);
+    samples += last - first;
     finish(last - first);
   }
 }

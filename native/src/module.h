@@ -131,10 +131,13 @@ class PyJob {
   Kept kept_;
 };
 
-/// A pool whose end is waited for without the GIL.
+/// The one log of all pools here.
+fastio::RangeLog& range_log();
+
+/// A pool whose end is waited for without the GIL, and whose work the log is told of.
 class PyPool : public fastio::ThreadPool {
  public:
-  using ThreadPool::ThreadPool;
+  explicit PyPool(std::size_t threads) : ThreadPool(threads, &range_log()) {}
   ~PyPool() { close(); }
 
   void close() {
@@ -180,6 +183,7 @@ void bind_batches(nb::module_& m);
 void bind_files(nb::module_& m);
 void bind_key_set(nb::module_& m);
 void bind_lmdb_pages(nb::module_& m);
+void bind_range_log(nb::module_& m);
 void bind_tar_members(nb::module_& m);
 void bind_transcode(nb::module_& m);
 void bind_tokens(nb::module_& m);

@@ -39,6 +39,8 @@ Size probe_size(Bytes file, ImageKind kind) noexcept {
 
 class ProbeTask final : public Task {
  public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.probe"; }
+
   ProbeTask(std::unique_ptr<Bytes[]> spans, bool verify, std::int32_t* out) noexcept
       : spans_(std::move(spans)), verify_(verify), out_(out) {}
 

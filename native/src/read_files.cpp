@@ -47,6 +47,8 @@ std::int64_t read_and_one_more(int fd, std::uint8_t* out, std::int64_t size) noe
 
 class ReadFilesTask final : public Task {
  public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.read_files"; }
+
   ReadFilesTask(const char* folder, FileReads reads) noexcept
       : reads_(std::move(reads)),
         folder_(AT_FDCWD, folder, O_PATH | O_DIRECTORY),

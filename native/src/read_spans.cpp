@@ -40,6 +40,8 @@ void read_alone(const SpanRead& read) noexcept {
 
 class ReadSpansTask final : public Task {
  public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.read"; }
+
   ReadSpansTask(std::vector<SpanRead> reads, std::unique_ptr<Bytes[]> mapped) noexcept
       : reads_(std::move(reads)), mapped_(std::move(mapped)) {}
 

@@ -65,6 +65,8 @@ void advise(Stretch stretch) noexcept {
 
 class ReadAheadTask final : public Task {
  public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.read_ahead"; }
+
   ReadAheadTask(std::unique_ptr<Bytes[]> spans, std::size_t count, bool looks) noexcept
       : spans_(std::move(spans)), count_(count), looks_(looks) {}
 

@@ -26,8 +26,9 @@ struct ThreadPool::State {
   std::vector<std::thread> threads;
   bool closed = false;
   std::size_t used;  // threads from this number on begin nothing
+  RangeLog* const log;
 
-  explicit State(std::size_t most) noexcept : used(most) {}
+  State(std::size_t most, RangeLog* ranges) noexcept : used(most), log(ranges) {}
   bool start(std::size_t count) noexcept;
   void loop(std::size_t number) noexcept;
 };
@@ -40,6 +41,17 @@ void block_signals() noexcept {
   sigfillset(&set);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&set, fault);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+/// Works on the job, and tells the log of it where somebody asked for that.
+void work(Job& job, Worker& worker, RangeLog* log) noexcept {
+  if (log == nullptr || !log->on()) {
+    job.work(worker);
+    return;
+  }
+  const std::int64_t start_ns = RangeLog::now_ns();
+  const std::size_t samples = job.work(worker);
+  if (samples > 0) log->add({gettid(), start_ns, RangeLog::now_ns(), job.what(), samples});
 }
 
 }  // namespace
@@ -65,14 +77,14 @@ void ThreadPool::State::loop(std::size_t number) noexcept {
     if (jobs.empty() || number >= used) return;
     std::shared_ptr<Job> job = jobs.front();
     lock.unlock();
-    job->work(worker);
+    work(*job, worker, log);
     lock.lock();
     if (!jobs.empty() && jobs.front() == job) jobs.pop_front();
   }
 }
 
-ThreadPool::ThreadPool(std::size_t threads) noexcept
-    : threads_(std::max<std::size_t>(threads, 1)), state_(new State(threads_)) {}
+ThreadPool::ThreadPool(std::size_t threads, RangeLog* log) noexcept
+    : threads_(std::max<std::size_t>(threads, 1)), log_(log), state_(new State(threads_, log)) {}
 
 ThreadPool::~ThreadPool() {
   close();
@@ -86,7 +98,7 @@ ThreadPool::State* ThreadPool::current() noexcept {
   // A fork: the old state's mutex may be locked by a thread that does not exist here, so
   // only `closed` and `used`, which no thread changes but under the caller's hands, are
   // looked at.
-  auto fresh = std::make_unique<State>(state->used);
+  auto fresh = std::make_unique<State>(state->used, log_);
   fresh->closed = state->closed;
   if (state_.compare_exchange_strong(state, fresh.get())) return fresh.release();
   return state;

@@ -41,6 +41,8 @@ bool is_rich(Bytes file, const PngHeader& header) noexcept {
 
 class TranscodeTask final : public Task {
  public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.transcode"; }
+
   TranscodeTask(std::unique_ptr<Bytes[]> spans, const TranscodeOptions& options,
                 std::shared_ptr<TranscodedBatch> out) noexcept
       : spans_(std::move(spans)), options_(options), out_(std::move(out)) {}

@@ -15,6 +15,8 @@ namespace {
 /// What pictures and raw pixels have in common: checksum, plan, row.
 class TransformTask : public Task {
  public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.decode"; }
+
   explicit TransformTask(TransformBatch batch) noexcept
       : batch_(std::move(batch)), options_(batch_.options) {
     if (batch_.function.call != nullptr) options_.planar = false;  // planes come after it

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -54,6 +55,41 @@ class GateTask final : public Task {
 
 std::shared_ptr<Job> counting(Counts& counts, std::size_t grain) {
   return std::make_shared<Job>(std::make_unique<CountTask>(counts), counts.size(), grain);
+}
+
+/// Ranges of threads cover all samples, once, while the log is on; too many are counted.
+void test_ranges() {
+  fastio::RangeLog log;
+  std::size_t dropped = 0;
+  {
+    ThreadPool pool(3, &log);
+    Counts unseen(100);
+    EXPECT(pool.submit(counting(unseen, 1)));
+    pool.close();
+  }
+  EXPECT(log.stop(dropped).empty());
+
+  EXPECT(log.start(1000));
+  {
+    ThreadPool pool(3, &log);
+    std::vector<Counts> counts(10, Counts(100));
+    for (Counts& each : counts) EXPECT(pool.submit(counting(each, 1)));
+    pool.close();
+  }
+  std::size_t samples = 0;
+  for (const fastio::Range& range : log.stop(dropped)) {
+    EXPECT(range.start_ns <= range.stop_ns);
+    EXPECT(range.thread != getpid());
+    EXPECT(std::string_view(range.what) == "fastio.work");
+    samples += range.samples;
+  }
+  EXPECT(samples == 1000);
+  EXPECT(dropped == 0);
+
+  EXPECT(log.start(2));
+  for (int i = 0; i < 5; ++i) log.add({1, 0, 1, "fastio.work", 1});
+  EXPECT(log.stop(dropped).size() == 2);
+  EXPECT(dropped == 3);
 }
 
 void test_every_sample_once() {
@@ -161,6 +197,7 @@ void test_child_of_a_fork_starts_anew() {
 }  // namespace
 
 int main() {
+  test_ranges();
   test_every_sample_once();
   test_many_jobs_in_flight();
   test_fewer_threads_do_the_same();

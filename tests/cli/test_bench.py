@@ -56,6 +56,21 @@ def test_io_of_files_and_functions(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert "of the files" in run("bench", "io", folder, "--workers", 0)
 
 
+def test_io_of_files_beside_what_they_were_packed_into(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Files are opened one a sample, a store once; the ratio of both rates is told."""
+    store = tmp_path_factory.mktemp("packed") / "packed.lmdb"
+    run("pack", folder, store)
+    arguments = ("bench", "io", folder, store, "--workers", 0, "--threads", 1, "--epochs", 1)
+    said = json.loads(run(*arguments, "--json"))
+    (beside,) = said["beside"]
+    printed = run(*arguments)
+
+    assert (said["samples_per_s"], 0.0) == (said["opens_per_s"], beside["opens_per_s"])
+    assert (5, 5) == (said["samples"], beside["samples"])
+    assert "files opened/s" in printed
+    assert f"times the samples/s of {folder}" in printed
+
+
 def test_an_error_in_a_worker_is_one_line(folder: Path) -> None:
     """torch's traceback in the text of an error stays away."""
     (folder / "9.png").write_bytes(encode(pictures(1, (4, 4, 3))[0]))
@@ -167,7 +182,10 @@ def test_grid(png_stores: dict[str, Path], folder: Path) -> None:
     ]
 
     assert "training" in printed
+    assert "opened" not in printed
     assert printed.count("png.h5") == 6
+    assert all(row["opens_per_s"] == row["samples_per_s"] for row in rows)
+    assert "opened/s" in run("bench", "grid", folder, *short[:4], "--batch-size", 2, "--set", "num_workers=0")
     assert [row["settings"]["drop_last"] for row in rows].count(True) == 1
     assert [row["loading_s"] for row in rows] == sorted(row["loading_s"] for row in rows)
 

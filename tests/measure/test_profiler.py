@@ -44,6 +44,31 @@ def test_what_is_noted(tmp_path: Path) -> None:
     assert product.flops == 2 * 8**3
 
 
+def test_what_profiling_costs(tmp_path: Path) -> None:
+    """Steps under the profiler and steps without are timed apart: the first one and those that warm up are neither."""
+    recorder = run(TraceRecorder(Schedule(2, 1, 3, 2), tmp_path / "t.json"))
+    cost = recorder.cost
+    assert cost is not None
+
+    assert (6, 1 + 2 + 3) == (cost.steps, cost.steps_without)
+    assert cost.trace_bytes == sum(path.stat().st_size for path in recorder.traces)
+    assert cost.ratio is not None
+    assert cost.ratio > 0
+
+
+def test_a_training_that_ends_with_its_last_profiled_step(tmp_path: Path) -> None:
+    """There is nothing to compare with then."""
+    recorder = TraceRecorder(Schedule(0, 1, 2), tmp_path / "t.json")
+    with recorder:
+        for done in range(1, 4):
+            torch.ones(8, 8) @ torch.ones(8, 8)
+            recorder.step(done)
+    cost = recorder.cost
+    assert cost is not None
+
+    assert (2, 0, None, None) == (cost.steps, cost.steps_without, cost.step_without_s, cost.ratio)
+
+
 def test_ranks_and_cycles_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No trace overwrites another one's."""
     monkeypatch.setenv("RANK", "3")

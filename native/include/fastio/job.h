@@ -26,6 +26,9 @@ class Task {
   virtual ~Task() = default;
 
   virtual void run(Worker& worker, std::size_t first, std::size_t last) noexcept = 0;
+
+  /// What a profiler calls this work: a string literal.
+  [[nodiscard]] virtual const char* what() const noexcept { return "fastio.work"; }
 };
 
 /// A task, how far it has come, and a way to wait for it. Shared by std::shared_ptr: by the
@@ -39,9 +42,11 @@ class Job {
   /// `grain` samples are grabbed at a time: more for tiny ones, 1 for photographs.
   Job(std::unique_ptr<Task> task, std::size_t count, std::size_t grain) noexcept;
 
-  /// Works until nothing is left to grab. Called by the pool's threads, or by the caller
-  /// itself when there is no pool.
-  void work(Worker& worker) noexcept;
+  /// Works until nothing is left to grab, and gives the number of samples done. Called by the
+  /// pool's threads, or by the caller itself when there is no pool.
+  std::size_t work(Worker& worker) noexcept;
+
+  [[nodiscard]] const char* what() const noexcept { return task_->what(); }
 
   /// Blocks until all samples are done or `timeout_s` has passed (negative: for ever).
   [[nodiscard]] bool wait(double timeout_s) noexcept;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "fastio/job.h"
+#include "fastio/range_log.h"
 
 namespace fastio {
 
@@ -19,7 +20,8 @@ namespace fastio {
 /// submit, and what belonged to the parent's threads is left alone (not freed, not joined).
 class ThreadPool {
  public:
-  explicit ThreadPool(std::size_t threads) noexcept;
+  /// `log`, which outlives the pool, gets a range for each thread's part of a job while it is on.
+  explicit ThreadPool(std::size_t threads, RangeLog* log = nullptr) noexcept;
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();  ///< as close()
@@ -48,6 +50,7 @@ class ThreadPool {
   State* current() noexcept;
 
   const std::size_t threads_;
+  RangeLog* const log_;
   std::atomic<State*> state_;
 };
 
