@@ -27,6 +27,7 @@ _SHOWN = 5
 @click.option(
     "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to this size."
 )
+@click.option("--augment", is_flag=True, help="Mirror pictures at random; with --crop, cut a random part out.")
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 55),
@@ -37,7 +38,9 @@ _SHOWN = 5
 )
 @click.option("--json", "as_json", is_flag=True, help="The result for machines.")
 @html_option
-def tune(data: str, *, batch_size: int, shuffle: bool, crop: int | None, seconds: float, as_json: bool) -> None:
+def tune(
+    data: str, *, batch_size: int, shuffle: bool, crop: int | None, augment: bool, seconds: float, as_json: bool
+) -> None:
     """
     Find the setting with which DATA loads fastest here. It prints the line of code for it.
 
@@ -47,7 +50,7 @@ def tune(data: str, *, batch_size: int, shuffle: bool, crop: int | None, seconds
 
     \b
     Example:
-      fastio tune train.lmdb --shuffle
+      fastio tune photos.lmdb --shuffle --crop 224 --augment
       fastio tune train.py:make_dataset --batch-size 128
     """
     from fastio.measure.data import DataOptions
@@ -56,7 +59,7 @@ def tune(data: str, *, batch_size: int, shuffle: bool, crop: int | None, seconds
     from fastio.measure.tune import tune as run
     from fastio.report.tune import tune_page
 
-    grid_data = GridData(data, DataOptions(batch_size=batch_size, shuffle=shuffle, crop=crop))
+    grid_data = GridData(data, DataOptions(batch_size=batch_size, shuffle=shuffle, crop=crop, augment=augment))
     points = candidates(grid_data)
     try:
         with steps("trying") as progress:

@@ -84,12 +84,15 @@ def diagnose(facts: Facts) -> Diagnosis:
 
 def _what_stands_out(facts: Facts, part: Part) -> str:
     """The line of code that waits, or the step of the transform that takes most."""
-    making = None if facts.loader is None else facts.loader.making
-    if making is None:
+    if facts.loader is None:
         return ""
-    wait = next((wait for wait in making.waits if not wait.is_reading), None)
+    making = facts.loader.making
+    waits = facts.loader.waits if making is None else making.waits
+    wait = next((wait for wait in waits if not wait.is_reading), None)
     if part == "slow_wait" and wait is not None:
         return f": {wait.place}" + ("" if wait.source is None else f": {wait.source}")
+    if making is None:
+        return ""
     slowest = max(making.transforms, key=lambda step: step.seconds, default=None)
     if part == "slow_transform" and slowest is not None:
         return f"; {slowest.name} takes {making.share(slowest.seconds):.0%} of it"

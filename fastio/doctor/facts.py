@@ -209,7 +209,8 @@ class LoaderFacts:
     The loader of the loop and its settings; ``own_cpu`` is the part of the waiting in which the loop's thread worked,
     time in the queue for a CPU left out.
 
-    ``threads`` are native ones, of a FastLoader. ``batch_size`` is that setting, None with a sampler of batches.
+    ``threads`` are native ones, of a FastLoader. ``waits`` are places at which the loop's thread waits within a loader
+    that is neither torch's nor ours. ``batch_size`` is that setting, None with a sampler of batches.
     ``data_path`` is a file or folder that the dataset names, ``data_disk`` the kind of disk under it, None where it is
     not known.
     """
@@ -229,6 +230,7 @@ class LoaderFacts:
     own_cpu: float | None = None
     making: MakingFacts | None = None
     script: ScriptFacts | None = None
+    waits: tuple[WaitFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,7 +119,9 @@ def _loader(seen: Seen, watch: LoaderWatch) -> LoaderFacts:
             script=_fast_script(watch.inner or watch),
         )
     if not isinstance(source, DataLoader):
-        return LoaderFacts(kind="other", name=name, batch_bytes=watch.batch_bytes, own_cpu=own_cpu)
+        blocked_s = max(0.0, seen.waited_s - seen.own_cpu_s) / max(1, watch.timer.steps)
+        waits, _ = _waits(watch.waits, blocked_s)
+        return LoaderFacts(kind="other", name=name, batch_bytes=watch.batch_bytes, own_cpu=own_cpu, waits=waits)
     of_source = watch.inner or watch
     making, transform_input = _making(seen, of_source.number, source.num_workers)
     path = data_path(_innermost(source.dataset))
@@ -175,7 +177,11 @@ def _making(seen: Seen, number: int, workers: int) -> tuple[MakingFacts | None, 
         major_faults=mean("major_faults"),
         busy=_busy(every, workers, seen),
     )
-    known = replace(known, transforms=_transforms(costs), **_waits(costs, known.blocked_s))
+    seen_waiting: Counter[Wait] = Counter()
+    for cost in costs:
+        seen_waiting.update(dict(cost.waits))
+    waits, reading_s = _waits(seen_waiting, known.blocked_s)
+    known = replace(known, transforms=_transforms(costs), waits=waits, reading_s=reading_s)
     return known, costs[0].transform_input
 
 
@@ -195,26 +201,25 @@ def _transforms(costs: Sequence[BatchCost]) -> tuple[TransformFacts, ...]:
     )
 
 
-def _waits(costs: Sequence[BatchCost], blocked_s: float) -> dict[str, Any]:
-    """What waiting was for, by how often each place was seen in it; nothing where it was too short to be seen."""
-    seen: Counter[Wait] = Counter()
-    for cost in costs:
-        seen.update(dict(cost.waits))
+def _waits(seen: Counter[Wait], blocked_s: float) -> tuple[tuple[WaitFacts, ...], float | None]:
+    """
+    What ``blocked_s`` of waiting was for, by how often each place was seen in it, and how much of it was for reads.
+
+    Nothing where it was too short to be seen.
+    """
     looks = seen.total()
     if looks == 0:
-        return {}
+        return (), None
     reading = sum(count for wait, count in seen.items() if wait.is_reading)
-    return {
-        "reading_s": blocked_s * reading / looks,
-        "waits": tuple(
-            WaitFacts(
-                **wait._asdict(),
-                seconds=blocked_s * count / looks,
-                source=linecache.getline(wait.file, wait.line).strip() or None,
-            )
-            for wait, count in seen.most_common(_MOST_WAITS)
-        ),
-    }
+    places = tuple(
+        WaitFacts(
+            **wait._asdict(),
+            seconds=blocked_s * count / looks,
+            source=linecache.getline(wait.file, wait.line).strip() or None,
+        )
+        for wait, count in seen.most_common(_MOST_WAITS)
+    )
+    return places, blocked_s * reading / looks
 
 
 def _busy(costs: list[BatchCost], workers: int, seen: Seen) -> float | None:

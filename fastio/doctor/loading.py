@@ -16,6 +16,8 @@ _MOST = 0.5
 _IDLE_WORKERS = 0.5
 # Native threads that compute for this part of the time are busy; the rest goes to starting and ending a batch.
 _BUSY_THREADS = 0.6
+# Disks that deliver less than this are not what a loop waits for.
+_READS_PER_S = 1e6
 # Above this part, all CPUs of the machine are taken.
 SATURATED_PERCENT = 95.0
 
@@ -97,6 +99,15 @@ def slow_part(facts: Facts) -> Part | None:
     return "slow_transform" if (making.transform_s or 0.0) > most else "slow_decode"
 
 
+def _kind_of_wait(loader: LoaderFacts, machine: MachineFacts) -> Part:
+    """By what the loop's thread was seen waiting for; where it was not seen, by whether disks read anything."""
+    reading_s = sum(wait.seconds for wait in loader.waits if wait.is_reading)
+    if loader.waits:
+        return "slow_disk" if 2 * reading_s >= sum(wait.seconds for wait in loader.waits) else "slow_wait"
+    rate = machine.disk_read_bytes_per_s
+    return "slow_wait" if rate is not None and rate < _READS_PER_S else "slow_disk"
+
+
 def _keeps_up_without_queueing(facts: Facts, loader: LoaderFacts) -> bool:
     """Whether it is CPUs that batches lack, by the figures or by how many workers share them."""
     found, cpus = pace(facts), (facts.machine or MachineFacts()).cpus
@@ -123,7 +134,7 @@ def _seen_from_outside(loader: LoaderFacts, machine: MachineFacts) -> Part | Non
     if machine.process_cpus is None or machine.cpus is None:
         return None
     if loader.kind != "FastLoader" or loader.threads is None:
-        return "slow_disk" if machine.process_cpus < _MOST else None
+        return _kind_of_wait(loader, machine) if machine.process_cpus < _MOST else None
     if (machine.cpu_percent or 0.0) >= SATURATED_PERCENT:
         return "slow_decode"
     busy = _BUSY_THREADS * min(loader.threads, machine.cpus)

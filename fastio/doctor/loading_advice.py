@@ -31,6 +31,8 @@ def pack(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
     if loader.kind != "DataLoader" or loader.dataset == "FastDataset" or part == "slow_handover":
         return None
     if loader.data_path is None or script.data_kind is None:
+        if part not in ("slow_decode", "slow_disk"):
+            return None
         return Advice(
             "pack the files, and let native threads decode",
             "the dataset names no folder or file of pictures or text, so that there are no lines to paste: see `fastio "

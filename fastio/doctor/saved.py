@@ -138,6 +138,7 @@ def _doctor(objects: Sequence[Any]) -> Facts:
                 **loader,
                 "making": None if making is None else _making(making),
                 "script": None if script is None else _script(script),
+                "waits": _waits(loader),
             },
         )
     return Facts(
@@ -156,8 +157,11 @@ def _doctor(objects: Sequence[Any]) -> Facts:
 def _making(said: Mapping[str, Any]) -> MakingFacts:
     """``transforms`` and ``waits`` are newer than the form."""
     transforms = tuple(_built(TransformFacts, each) for each in said.get("transforms", ()))
-    waits = tuple(_built(WaitFacts, each) for each in said.get("waits", ()))
-    return _built(MakingFacts, {**said, "transforms": transforms, "waits": waits})
+    return _built(MakingFacts, {**said, "transforms": transforms, "waits": _waits(said)})
+
+
+def _waits(said: Mapping[str, Any]) -> tuple[WaitFacts, ...]:
+    return tuple(_built(WaitFacts, each) for each in said.get("waits", ()))
 
 
 def _script(said: Mapping[str, Any]) -> ScriptFacts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from torch.utils.data import DataLoader, dataloader
 from fastio.doctor.probe import WorkerStart, fetchers_write_to, leave_process
 from fastio.doctor.run_queue import RunQueue
 from fastio.doctor.script import Form, batch_form, bound_arguments, names_at_loop
+from fastio.doctor.wait_sampler import Wait, sampler_of_this_thread
 from fastio.loader import FastLoader
 from fastio.measure.batch import next_batch, sample_count, size_bytes
 from fastio.measure.step_timer import StepTimer
@@ -39,7 +41,8 @@ class LoaderWatch:
     ``is_training``: an optimizer has worked in one of its steps. ``waited_s`` are all waits so far; of these the
     loop's own thread worked for ``own_cpu_s`` and waited for a CPU for ``queued_s``. ``batch_bytes`` is the size of its
     first batch, ``form`` its types and shapes. ``epochs`` have begun. ``names`` are those of the loader and its parts
-    in the user's code, ``arguments`` those of a FastLoader's call. ``inner`` is the DataLoader that this one takes its
+    in the user's code, ``arguments`` those of a FastLoader's call. ``waits`` are places at which its iterator was seen
+    waiting, of a loader that is neither torch's nor ours. ``inner`` is the DataLoader that this one takes its
     batches from.
     """
 
@@ -57,6 +60,7 @@ class LoaderWatch:
     names: dict[str, str] | None = None
     form: Form | None = None
     arguments: dict[str, Any] | None = None
+    waits: Counter[Wait] = field(default_factory=Counter)
 
 
 class Listener(Protocol):
@@ -84,6 +88,7 @@ class Watcher:
         self._waiting: LoaderWatch | None = None  # for a batch of this one
         self._beginning: Any = None  # a DataLoader that makes its iterator
         self._thread = threading.get_ident()
+        self._sampler = sampler_of_this_thread()
         self._queue = RunQueue()
         self._patches = ExitStack()
 
@@ -223,9 +228,14 @@ class Watcher:
             self._listener.step_ended(watch)
         self.current, self._waiting = None, watch
         begun, begun_cpu, begun_queue = time.perf_counter(), time.thread_time(), self._queue.waited_s
+        sampler = None if isinstance(watch.loader, (DataLoader, FastLoader, DevicePrefetcher)) else self._sampler
+        if sampler is not None:
+            sampler.begin(Watcher.advance.__code__)
         try:
             batch = following()
         finally:
+            if sampler is not None:
+                watch.waits += sampler.end()
             self._waiting = None
             watch.waited_s += time.perf_counter() - begun
             watch.own_cpu_s += time.thread_time() - begun_cpu

@@ -88,7 +88,11 @@ def run_grid(
 
 
 def measure_point(data: GridData, point: Point, *, seconds: float, step: Callable[[Any], Any]) -> Repeat:
-    """Run the point's loader for about ``seconds``, two epochs at least, or as much of them as it holds ahead."""
+    """
+    Run the point's loader for about ``seconds``, two epochs at least, or as much of them as it holds ahead.
+
+    After twice as long, and a second at least, one batch of each of the two is enough.
+    """
     timer = StepTimer()
     device = "cuda" if torch.cuda.is_available() else None
     non_blocking = bool(point.get("non_blocking", False))
@@ -99,7 +103,7 @@ def measure_point(data: GridData, point: Point, *, seconds: float, step: Callabl
         # Two epochs at least: the start of the second one shows what workers that end with an epoch cost.
         while len(starts) < 2 or time.perf_counter() < begun + seconds:
             ends = begun + (seconds if starts else seconds / 2)
-            for batch in timer(limited(loader, ends=ends, least=least)):
+            for batch in timer(limited(loader, ends=ends, least=least, latest=begun + max(2 * seconds, 1.0))):
                 step(batch if device is None else move(batch, device, non_blocking=non_blocking))
             starts.append(timer.summary().first_batches_s)
     seen = timer.summary()

@@ -139,7 +139,7 @@ class GridData:
         """The point's loader; its threads or processes end with the context."""
         settings: dict[str, Any] = {name: value for name, value in point.settings if name != "non_blocking"}
         options = self.options
-        if isinstance(self.dataset, FastDataset):
+        if self.kind == "store":
             settings.setdefault("shuffle", options.shuffle)
             with FastLoader(self.dataset, options.batch_size, transforms=options.transforms, **settings) as ours:
                 yield ours
@@ -169,8 +169,9 @@ class GridData:
             dataset, lines = f"FolderDataset({self.name!r}{steps})", [ours, *crop]
         else:
             module, _, function = self.name.rpartition(":")
-            module = module.removesuffix(".py").rpartition("/")[2]
-            dataset, lines = f"{function}()", [f"from {module} import {function}"]
+            folder, _, module = module.removesuffix(".py").rpartition("/")
+            path = ["import sys", f"sys.path.insert(0, {folder!r})"] if folder else []
+            dataset, lines = f"{function}()", [*path, f"from {module} import {function}"]
         lines = ["from torch.utils.data import DataLoader", *lines, ""]
         return "\n".join([*lines, f"loader = DataLoader({dataset}, {arguments})"])
 

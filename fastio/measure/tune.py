@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,8 +72,8 @@ def tune(data: GridData, points: Sequence[Point], *, seconds: float, progress: C
     Let all points run in rounds, to and fro, until ``seconds`` have passed or 15 rounds are done.
 
     Those that fall behind leave, so that the best ones meet again and again. Of those within 3 % of the best one the
-    cheapest is taken. A round is not begun where it would not end in time; the first one always is. ``progress`` is
-    called with rounds done and rounds to do.
+    cheapest is taken. A round is not begun where it would not end in time; the first one always is, and points that
+    it does not come to in time are not tried. ``progress`` is called with rounds done and rounds to do.
     """
     begun = time.perf_counter()
     race = Race(list(points))
@@ -84,9 +85,13 @@ def tune(data: GridData, points: Sequence[Point], *, seconds: float, progress: C
         share_s = max(0.0, left_s) / (_MOST_ROUNDS - race.rounds) / len(race.left)
         slice_s = min(max(share_s, min(_SLICE_S[0], seconds / len(race.left))), _SLICE_S[1])
         before = time.perf_counter()
-        rates = _round(data, race.left, slice_s, is_back=race.rounds % 2 == 1)
+        rates = _round(data, race, slice_s, latest=begun + seconds)
+        if len(rates) < len(race.left):
+            if race.rounds:
+                break
+            race.left = list(rates)
         round_s = (time.perf_counter() - before) * len(points) / len(race.left)
-        race.add(rates)
+        race.add([rates[point] for point in race.left])
         progress(race.rounds, _MOST_ROUNDS)
     good = [point for point, ratio in race.ratios().items() if ratio >= 1 - _AS_GOOD]
     chosen = min(good, key=lambda point: point.cost)
@@ -103,40 +108,50 @@ def tune(data: GridData, points: Sequence[Point], *, seconds: float, progress: C
         samples_per_s=statistics.median(best),
         tried=tuple(tried),
         seconds=time.perf_counter() - begun,
-        is_complete=len(race.left) == 1 or race.rounds >= _ENOUGH_ROUNDS,
+        is_complete=len(tried) == len(points) and (len(race.left) == 1 or race.rounds >= _ENOUGH_ROUNDS),
     )
 
 
-def _round(data: GridData, points: Sequence[Point], slice_s: float, *, is_back: bool) -> list[float]:
-    """Everybody's rate, measured in this order or from the end: a slope of the machine's speed cancels out."""
-    rates = {point: loading_rate(data, point, seconds=slice_s) for point in (reversed(points) if is_back else points)}
-    return [rates[point] for point in points]
+def _round(data: GridData, race: Race[Point], slice_s: float, *, latest: float) -> dict[Point, float]:
+    """
+    Everybody's rate, measured in this order or from the end: a slope of the machine's speed cancels out.
+
+    Those whose turn does not come before ``latest`` are left out, but for the first one.
+    """
+    rates: dict[Point, float] = {}
+    for point in reversed(race.left) if race.rounds % 2 == 1 else race.left:
+        if rates and time.perf_counter() >= latest:
+            break
+        rates[point] = loading_rate(data, point, seconds=slice_s, latest=latest)
+    return rates
 
 
-def loading_rate(data: GridData, point: Point, *, seconds: float) -> float:
+def loading_rate(data: GridData, point: Point, *, seconds: float, latest: float = math.inf) -> float:
     """
     Samples per second of wall time that the point's loader gives to a loop that does nothing else.
 
     Batches that were under way together when it began are not counted; from then on for ``seconds``, as many batches
-    as are under way at least, and on into the next epochs. FastioError where the data holds no batch.
+    as are under way at least, and on into the next epochs. When ``time.perf_counter()`` says ``latest``, one batch more
+    is enough. FastioError where the data holds no batch.
     """
     together = max(1, min(point.cost[0], point.batches_ahead))
     device = "cuda" if torch.cuda.is_available() else None
     samples = 0
     with data.loader(point) as loader:
-        begun, ends = 0.0, float("inf")
-        for number, batch in enumerate(_endless(loader, data.name)):
-            if number >= together:
+        begun, is_counting = 0.0, False
+        for number, batch in enumerate(_endless(loader, data.name), 1):
+            if is_counting:
                 samples += sample_count(batch)
                 if device is not None:
                     move(batch, device, non_blocking=bool(point.get("non_blocking", False)))
             # In whole turns of all workers: their batches come together.
-            if (number + 1) % together == 0:
-                now = time.perf_counter()
-                if number + 1 == together:
-                    begun, ends = now, now + seconds
-                elif now >= ends:
-                    break
+            now = time.perf_counter()
+            if number % together and now < latest:
+                continue
+            if not is_counting:
+                begun, is_counting = now, True
+            elif now >= min(begun + seconds, latest):
+                break
         return samples / (time.perf_counter() - begun)
 
 

@@ -43,8 +43,7 @@ std::pair<std::vector<Said>, std::size_t> recorded_ranges() {
 }  // namespace
 
 void bind_range_log(nb::module_& m) {
-  m.def("record_ranges", &record_ranges, "most"_a,
-        nb::sig("def record_ranges(most: int) -> None"),
+  m.def("record_ranges", &record_ranges, "most"_a, nb::sig("def record_ranges(most: int) -> None"),
         "Note from now on what the threads of all pools work on, ``most`` ranges at most.");
   m.def("recorded_ranges", &recorded_ranges,
         nb::sig("def recorded_ranges() -> tuple[list[tuple[int, int, int, str, int]], int]"),

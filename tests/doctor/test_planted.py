@@ -86,6 +86,24 @@ def test_slow_reads_of_any_loader() -> None:
     assert ("io_bound", "slow_decode") == (said.pattern, said.part)
 
 
+def test_waits_of_any_loader() -> None:
+    """A generator of somebody's own that sleeps is no slow disk: its line is named."""
+
+    class Batches:
+        def __iter__(self) -> Any:
+            dataset = Samples(wait_s=FAULT_S)
+            yield from (dataset[index][None] for index in range(len(dataset)))
+
+    def training(watcher: Watcher) -> None:
+        Training(watcher.watched(Batches()))(watcher)
+
+    said = diagnose(examine(training))
+
+    assert ("io_bound", "slow_wait") == (said.pattern, said.part)
+    assert "planted.py" in said.summary
+    assert "time.sleep" in said.summary
+
+
 Event = tuple[str, str, float, float]  # category, name, start, duration
 
 

@@ -102,11 +102,49 @@ def test_a_round_that_would_not_end_in_time_is_not_begun(store: GridData, monkey
     assert tuned.seconds == 16.0
 
 
+def test_slow_batches_do_not_outlast_the_time(store: GridData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of points that take a minute each, those are tried that the time is enough for, and it is said."""
+    clock = [0.0]
+
+    def slow(*_: object, **__: object) -> float:
+        clock[0] += 60.0
+        return 1000.0
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(tune, "loading_rate", slow)
+    tuned = tune.tune(store, threads(store, 1, 2, 4, 8), seconds=100.0, progress=lambda *_: None)
+
+    assert (120.0, 2) == (tuned.seconds, len(tuned.tried))
+    assert not tuned.is_complete
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_one_batch_is_enough_when_time_is_over(number: int, store: GridData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A point is not given more than the batch that is under way, and one to measure."""
+    clock = [0.0]
+    taken = 0
+
+    def counted(batch: Any) -> int:
+        nonlocal taken
+        taken += 1
+        return len(batch[0])
+
+    def now() -> float:
+        clock[0] += 30.0
+        return clock[0]
+
+    monkeypatch.setattr(tune, "sample_count", counted)
+    monkeypatch.setattr(tune.time, "perf_counter", now)
+
+    assert loading_rate(store, threads(store, number)[0], seconds=20.0, latest=25.0) == 10 / 60.0
+    assert taken == 1
+
+
 def test_rounds_go_to_and_fro(store: GridData, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second one begins with the last point."""
     seen: list[int] = []
 
-    def rate(_: GridData, point: Point, *, seconds: float) -> float:
+    def rate(_: GridData, point: Point, *, seconds: float, latest: float) -> float:
         seen.append(int(point.get("threads", 0)))
         return 1000.0
 
