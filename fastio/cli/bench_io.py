@@ -70,7 +70,9 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
 
 def _own_options(name: str, options: DataOptions) -> DataOptions:
     """Of options for several DATA, without those that are for another kind than this one."""
-    return dataclasses.replace(options, **{"threads" if Path(name).is_dir() else "workers": None})
+    if Path(name).is_dir():
+        return dataclasses.replace(options, threads=None)
+    return dataclasses.replace(options, workers=None)
 
 
 def _measured(name: str, options: DataOptions, *, epochs: int, seconds: float) -> dict[str, Any]:

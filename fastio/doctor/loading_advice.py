@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fastio.doctor.facts import Facts, LoaderFacts, MachineFacts, ScriptFacts, StepFacts, TraceFacts
 from fastio.doctor.findings import Advice, Part
 from fastio.doctor.loading import SATURATED_PERCENT, pace
-from fastio.doctor.paste import data_loader, fast_loader, pack_command, packed_loader, reads_packed
+from fastio.doctor.paste import data_loader, fast_loader, pack_command, packed_loader, reads_packed, small_dataset
 from fastio.units import counted, size
 
 __all__ = ["LOADING_RULES", "LoadingRule"]
@@ -161,21 +161,29 @@ def smaller_pictures(facts: Facts, loader: LoaderFacts, part: Part | None) -> Ad
     """A packed store whose decoding is the limit."""
     if loader.dataset != "FastDataset" or part != "slow_decode":
         return None
-    unpack = "" if loader.data_path is None else f"$ fastio unpack {shlex.quote(loader.data_path)} pictures\n"
+    if loader.data_path is None:
+        return None
+    commands = (
+        f"$ fastio unpack {shlex.quote(loader.data_path)} pictures\n"
+        "$ fastio pack pictures small.lmdb --short-side 256\n"
+    )
+    script = loader.script or ScriptFacts()
+    code = fast_loader(script, "small.lmdb") if loader.kind == "FastLoader" else small_dataset(script)
     return Advice(
         "less to decode: pack smaller pictures",
         "decoding is the limit; larger pictures can be shrunk once, while they are packed",
-        f"{unpack}$ fastio pack pictures small.lmdb --short-side 256\n{_fast_loader(loader, path='small.lmdb')}",
+        commands + (code or '# then "small.lmdb" in your FastLoader'),
     )
 
 
 def decoded_once(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
     """A packed store that is decoded anew in each epoch, or waited for."""
-    if loader.kind != "FastLoader" or part not in ("slow_decode", "slow_disk"):
+    is_one_size = loader.script is not None and loader.script.is_one_size
+    if loader.kind != "FastLoader" or part not in ("slow_decode", "slow_disk") or not is_one_size:
         return None
     return Advice(
         "keep the samples in memory, decoded",
-        "samples that fit into memory are then read and decoded once; MemoryError says if they do not",
+        "pictures of one size that fit into memory are then read and decoded once; MemoryError says if they do not",
         _fast_loader(loader, cache='"ram"'),
     )
 
@@ -334,12 +342,12 @@ def _gain_without(facts: Facts, loader: LoaderFacts, *, work_s: float = 0.0, wai
 
 
 def _data_loader(loader: LoaderFacts, **changes: object) -> str:
-    return data_loader(loader, loader.script or ScriptFacts(), **changes)
+    return data_loader(loader, loader.script or ScriptFacts(), changes)
 
 
-def _fast_loader(loader: LoaderFacts, path: str | None = None, **changes: str) -> str:
+def _fast_loader(loader: LoaderFacts, **changes: str) -> str:
     """The call with what changes; where it is not known in words, that alone."""
-    text = fast_loader(loader.script or ScriptFacts(), path, **changes)
+    text = fast_loader(loader.script or ScriptFacts(), **changes)
     return text or "# in your FastLoader(...): " + ", ".join(f"{name}={value}" for name, value in changes.items())
 
 

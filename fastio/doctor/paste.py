@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 
 from fastio.doctor.facts import Facts, LoaderFacts, ScriptFacts
 
-__all__ = ["STORE", "data_loader", "fast_loader", "pack_command", "packed_loader", "reads_packed"]
+__all__ = ["STORE", "data_loader", "fast_loader", "pack_command", "packed_loader", "reads_packed", "small_dataset"]
 
 STORE = "train.lmdb"
 
@@ -42,7 +43,9 @@ def fast_loader(script: ScriptFacts, path: str | None = None, **changes: str) ->
     return _fast_loader(script, dataset if path is None else f'"{path}"', {**arguments, **changes})
 
 
-def data_loader(loader: LoaderFacts, script: ScriptFacts, dataset: str | None = None, **changes: object) -> str:
+def data_loader(
+    loader: LoaderFacts, script: ScriptFacts, changes: Mapping[str, object], *, dataset: str | None = None
+) -> str:
     """The DataLoader of the script with other arguments, over ``dataset`` or its own; ``None`` leaves one out."""
     workers = loader.workers or 0
     arguments: dict[str, object] = {
@@ -76,7 +79,8 @@ def reads_packed(script: ScriptFacts, loader: LoaderFacts) -> str:
     is_dataset = script.data_kind == "pictures" and script.transform is not None and script.gives_pairs
     if is_dataset and (not script.is_part or script.subset is not None):
         packed = f'FastDataset("{STORE}", {script.transform})'
-        return data_loader(loader, script, packed if script.subset is None else f"Subset({packed}, {script.subset})")
+        whole = packed if script.subset is None else f"Subset({packed}, {script.subset})"
+        return data_loader(loader, script, {}, dataset=whole)
     what = "the text" if script.data_kind == "text" else "the picture"
     where = "" if script.reads is None else f"; for {script.reads} instead of opening a file"
     return (
@@ -84,6 +88,12 @@ def reads_packed(script: ScriptFacts, loader: LoaderFacts) -> str:
         f'packed = FastDataset("{STORE}")    # in the order of packed.keys, which are the sorted paths\n'
         f"sample = packed[0]    # {what}, and its label where there are labels{where}"
     )
+
+
+def small_dataset(script: ScriptFacts) -> str:
+    """The FastDataset of the script over another store."""
+    transform = "" if script.transform is None else f", {script.transform}"
+    return f'from fastio import FastDataset\n\ndataset = FastDataset("small.lmdb"{transform})    # for your DataLoader'
 
 
 def _fast_loader(script: ScriptFacts, dataset: str, arguments: dict[str, str | None]) -> str:

@@ -114,11 +114,10 @@ def leave_process() -> None:
 
 def _cost(values: list[Any]) -> BatchCost:
     *figures, steps, waits = values
-    return BatchCost(
-        *figures,
-        steps_s=tuple((name, seconds) for name, seconds in steps),
-        waits=tuple((Wait(*place), count) for place, count in waits),
-    )
+    named = dict(zip(_NAMES, figures, strict=False))  # the last two are lists
+    named["steps_s"] = tuple((name, seconds) for name, seconds in steps)
+    named["waits"] = tuple((Wait(*place), count) for place, count in waits)
+    return BatchCost(**named)
 
 
 class _Maker:

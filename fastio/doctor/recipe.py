@@ -109,7 +109,7 @@ def code_of(value: Any) -> str:
         return str(value)
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
-    arguments = []
+    arguments: list[str] = []
     for place, each in enumerate(fields(value)):
         held, default = getattr(value, each.name), each.default
         if default is not MISSING and _as_written(held) == _as_written(default):

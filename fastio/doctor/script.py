@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, default_collate
 
+from fastio.dataset import FastDataset
 from fastio.doctor.data_files import DataFiles, data_files
 from fastio.doctor.facts import ScriptFacts
 from fastio.doctor.recipe import code_of, output_dtype, output_sizes, recipe_of
 from fastio.doctor.scope import names_of
 from fastio.doctor.transform_timers import WHOLE_PICTURE, step_name, steps_of, transform_of
+from fastio.loader import FastLoader
 from fastio.transforms import Compiled
 
 __all__ = ["Form", "batch_form", "bound_arguments", "fast_loader_script", "names_at_loop", "script_of"]
 
+_MOST_SHAPES = 10_000
 Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -85,15 +90,17 @@ def script_of(
     )
 
 
-def fast_loader_script(arguments: Mapping[str, Any], name: str | None) -> ScriptFacts:
-    """Of a FastLoader: ``arguments`` that it was called with, by name."""
+def fast_loader_script(loader: FastLoader, arguments: Mapping[str, Any], name: str | None) -> ScriptFacts:
+    """Of a FastLoader: ``arguments`` that it was called with, by name; ``name`` is that of its variable."""
+    is_one_size = _is_one_size(loader.dataset)
     said = []
     for key, value in arguments.items():
-        text = repr(str(value.store.path)) if key == "dataset" and hasattr(value, "store") else _literal(value)
+        is_dataset = key == "dataset" and hasattr(value, "store")
+        text = _literal(str(value.store.path) if is_dataset else value)
         if text is None:
-            return ScriptFacts(loader=name)
+            return ScriptFacts(loader=name, is_one_size=is_one_size)
         said.append((key, text))
-    return ScriptFacts(loader=name, arguments=tuple(said))
+    return ScriptFacts(loader=name, arguments=tuple(said), is_one_size=is_one_size)
 
 
 def _is_all(loader: DataLoader[Any], recipe: Any, form: Form | None, files: DataFiles) -> bool:
@@ -119,6 +126,15 @@ def _is_all(loader: DataLoader[Any], recipe: Any, form: Form | None, files: Data
     except (ValueError, TypeError):
         return False
     return shape[1] == channels and {(shape[2], shape[3])} == sizes
+
+
+def _is_one_size(dataset: FastDataset) -> bool:
+    """Whether the first of its samples are pictures of one size."""
+    reader, indices = dataset.reader, np.arange(min(len(dataset.store), _MOST_SHAPES))
+    if not reader.is_picture or len(indices) == 0:
+        return False
+    shapes = reader.shapes(indices, dataset.store.spans(reader.field.name, indices))
+    return bool((shapes == shapes[:1]).all())
 
 
 def _innermost(dataset: Any) -> Any:
@@ -169,10 +185,10 @@ def _reads(dataset: Any) -> str | None:
 
 def _literal(value: Any) -> str | None:
     """Python for an argument; None for what only a name in the script could say."""
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, int, float)):
         return repr(value)
-    if isinstance(value, (Path, torch.device)):
-        return repr(str(value))
+    if isinstance(value, (str, Path, torch.device)):
+        return json.dumps(str(value), ensure_ascii=False)
     if isinstance(value, (list, tuple)):
         inside = list(_literals(value))
         return None if None in inside else f"[{', '.join(map(str, inside))}]"

@@ -135,7 +135,7 @@ def transform_of(dataset: Any) -> tuple[Any, str, Any]:
 
 def steps_of(transform: Any) -> Iterator[tuple[Any, Callable[[Any], None]]]:
     """Each step of a list of transforms, or of a Compose, nested ones too, with a function that replaces it."""
-    held = transform if isinstance(transform, (list, tuple)) else getattr(transform, "transforms", None)
+    held: Any = transform if isinstance(transform, (list, tuple)) else getattr(transform, "transforms", None)
     if not _is_steps(held):
         return
     for place, step in enumerate(held):

@@ -98,7 +98,7 @@ class Training:
             if len(self.seen) == self.steps:
                 return
             time.sleep(self.step_s)
-            model(batch).sum().backward()
+            model(batch if isinstance(batch, torch.Tensor) else torch.ones(1, 4)).sum().backward()
             optimizer.step()
             self.seen.append(batch)
 

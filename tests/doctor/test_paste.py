@@ -6,6 +6,8 @@ import json
 import runpy
 import shlex
 import sys
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,12 @@ from click.testing import CliRunner
 from PIL import Image
 
 from fastio.cli import cli
+from fastio.doctor.facts import MachineFacts
+from fastio.doctor.gather import facts_of
+from fastio.doctor.loading_advice import LoadingRule, decoded_once, more_threads, smaller_pictures
+from fastio.doctor.session import Plan, observe
+from fastio.doctor.watch import Watcher
+from tests.doctor.planted import Training
 
 SIZES = [(90, 60), (61, 83), (70, 70), (120, 64)]
 HEAD = """
@@ -144,9 +152,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@cache
 def advice_for(script: str) -> list[dict[str, Any]]:
-    """The steps that the doctor tells for a script in the working directory."""
-    Path("train.py").write_text(HEAD + script + LOOP)
+    """The steps that the doctor tells for a script in the working directory, whose data is always the same."""
+    Path("train.py").write_text(HEAD + SCRIPTS[script] + LOOP)
     result = CliRunner().invoke(cli, ["doctor", "--seconds", "0.3", "--profiled", "0", "--json", "--", "train.py"])
     assert result.exit_code == 0, result.output
     steps: list[dict[str, Any]] = json.loads(result.stdout)["steps"]
@@ -180,7 +189,8 @@ def first_of(loader: Any) -> Any:
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_line_runs(script: str) -> None:
     """Commands end well, no name is missing, and a loader gives batches of the form that the loop had."""
-    steps = advice_for(SCRIPTS[script])
+    steps = advice_for(script)
+    Path("train.py").write_text(HEAD + SCRIPTS[script] + LOOP)
     expected = form(first_of(runpy.run_path("train.py", run_name="before")["loader"]))
     packs = 0
     for step in steps:
@@ -220,14 +230,47 @@ def test_every_line_runs(script: str) -> None:
 )
 def test_what_is_pasted(script: str, expected: str) -> None:
     """The user's crop, normalisation, names, labels and parts stand in it."""
-    (code,) = [step["code"] for step in advice_for(SCRIPTS[script]) if "fastio pack" in step["code"]]
+    (code,) = [step["code"] for step in advice_for(script) if "fastio pack" in step["code"]]
 
     assert expected in code
 
 
+@pytest.mark.parametrize(
+    ("source", "rules"),
+    [
+        ("photos", {"threads=0": more_threads, 'FastLoader("small.lmdb", ': smaller_pictures}),
+        ("pngs", {"threads=0": more_threads, 'cache="ram"': decoded_once}),
+    ],
+)
+def test_calls_of_fast_loader_run(source: str, rules: dict[str, LoadingRule]) -> None:
+    """What is said to a loop over a packed store repeats its call, with what changes."""
+    labels = ["--labels", "labels.csv"] if source == "pngs" else []
+    assert CliRunner().invoke(cli, ["pack", source, "packed.lmdb", *labels]).exit_code == 0
+    Path("train.py").write_text(
+        "from fastio import FastLoader\nfrom fastio.transforms import Normalize, RandomResizedCrop\n"
+        "crop = [RandomResizedCrop(16, scale=(0.5, 1)), Normalize([0.5] * 3, [0.5] * 3)]\n"
+        'loader = FastLoader("packed.lmdb", 4, shuffle=True, transforms=crop, device="cpu", threads=1)\n'
+    )
+
+    def training(watcher: Watcher) -> None:
+        loader = runpy.run_path("train.py")["loader"]
+        Training(loader, steps=9)(watcher)
+
+    facts = observe(training, Plan(seconds=0.1, profiled=0), facts_of)
+    assert facts.loader is not None
+    facts = replace(facts, machine=MachineFacts(cpus=4))
+    for expected, rule in rules.items():
+        advice = rule(facts, facts.loader, "slow_decode")
+        assert advice is not None
+        assert expected in advice.code
+        assert "batch_size=4, shuffle=True, " in advice.code
+        assert "transforms=[RandomResizedCrop(16, (0.5, 1.0)), Normalize((0.5, 0.5, 0.5), " in advice.code
+        assert [(torch.float32, (4, 3, 16, 16)), (torch.int64, (4,))] == form(first_of(pasted(advice.code)["loader"]))
+
+
 def test_a_step_of_ones_own_is_named() -> None:
     """What nothing here replaces is told as such, with no more than an upper bound."""
-    steps = advice_for(SCRIPTS["photos, own crop"])
+    steps = advice_for("photos, own crop")
     (own,) = [step for step in steps if step["title"].startswith("OwnCrop takes")]
 
     assert "upper bound" in own["reason"]
