@@ -2,8 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Python compiles what it imports; compiling all of torch beforehand takes longer than the demo.
-PIP = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
@@ -14,12 +13,13 @@ help: ## Show what can be made
 
 setup: $(VENV)/installed ## Set up everything: what fastio needs, and what tests, linters and benchmarks need
 
-# Two steps, so that the demo need not wait for what only tests and linters use. Each stamp names one of them.
+# Two steps, so that the demo need not wait for what only tests and linters use. Each stamp names one of them. Python
+# compiles what it imports: compiling all of torch beforehand takes longer than the demo.
 $(VENV)/fastio: pyproject.toml constraints.txt native/install_codecs.sh $(NATIVE)
 	native/install_codecs.sh
 	@echo 'installing torch and the native core into $(VENV): a minute or two'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) -e .
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) --no-compile -e .
 	touch $@
 
 # The extras of the fastio that is installed already: naming it, instead of `-e .`, builds nothing again.
