@@ -154,14 +154,14 @@ def test_rounds_go_to_and_fro(store: GridData, monkeypatch: pytest.MonkeyPatch) 
     assert [1, 2, 2, 1, 1, 2] == seen[:6]
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_rate_is_measured(number: int, store: GridData, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("number", "batches"), [(1, 9), (2, 10)])
+def test_a_rate_is_measured(number: int, batches: int, store: GridData, monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples of whole turns, over several epochs, by the clock: the first turn is not counted."""
-    clock = itertools.count()  # a second later at each look, of which a turn has one and the end another
+    clock = itertools.count()  # a second later at each look, of which a batch has one and the end another
     monkeypatch.setattr(tune, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
     rate = loading_rate(store, threads(store, number)[0], seconds=9)
 
-    assert rate == 9 * number * 10 / 10
+    assert rate == 10 * batches / (batches + 1)
 
 
 def test_no_batch_is_no_rate() -> None:
