@@ -15,6 +15,8 @@ from fastio.store.undisturbed import undisturbed
 __all__ = ["COMPLETE", "publish_file", "publish_set"]
 
 COMPLETE = "the new store is complete under its name"
+_FILE = "the new file is complete under its name"
+_SET = "the new set is complete"
 
 
 def publish_file(file: PartialFile, *, replace: bool) -> None:
@@ -93,10 +95,11 @@ def _carry_out(journal: Journal, record: Record, path: str) -> None:
             path,
             "not all of its shards could be given their names ({}): fastio opens it as it is, other programs see "
             "shards of two sets until the next fastio command that opens it or packs to it has finished this",
-            said="the new set is complete",
+            said=_SET,
         ):
             journal.carry_out(record)
-    with _complete(path, "the folder could not be synced ({}): after a power cut fastio may have to name shards again"):
+    problem = "the folder could not be synced ({}): after a power cut fastio may have to name shards again"
+    with _complete(path, problem, said=_SET):
         journal.clear()
 
 
@@ -114,7 +117,7 @@ def _name(file: PartialFile, *, replace: bool) -> None:
             raise
         file.published()
         raise StoreError(
-            f"{file.path}: {COMPLETE}, but its hidden name could not be removed ({exc.strerror}): remove {file.partial}"
+            f"{file.path}: {_FILE}, but its hidden name could not be removed ({exc.strerror}): remove {file.partial}"
         ) from exc
     file.published()
 
@@ -128,7 +131,7 @@ def _has_name(file: PartialFile) -> bool:
 
 
 @contextlib.contextmanager
-def _complete(path: str, problem: str, *, said: str = COMPLETE) -> Iterator[None]:
+def _complete(path: str, problem: str, *, said: str = _FILE) -> Iterator[None]:
     """Turn an OSError into a StoreError that tells that the new store is there."""
     try:
         yield
