@@ -18,7 +18,7 @@ _SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", 
 _WORD = re.compile(r"[a-z]+")
 _FIELDS = re.compile(
     r"(?:.*_)?(?:images?|imgs?|pictures?|photos?|rgb|masks?|labels?|annotations?|annots?|seg(?:mentations?)?|gts?|"
-    r"ground_?truths?|depths?|normals?|edges?|inputs?|targets?|left|right|lr|hr|low|high|noisy|clean)\Z"
+    r"ground_?truths?|depths?|normals?|edges?|inputs?|targets?|lr|hr)\Z"
 )
 _MOST_FOLDERS = 32  # with more of them nobody keeps fields of one sample
 _NUMBERED = re.compile(r"(.*?)([0-9]+)\Z", re.DOTALL)
@@ -47,17 +47,14 @@ def refuse_splits(path: str, folders: Sequence[str], layout: str = "imagefolder"
     if not splits or (len(splits) == 1 and len(visible) > 1):
         return
     named = _listed(splits)
-    what = (
-        "is a part of a data set by its name, and no class"
-        if len(splits) == 1
-        else ("are parts of a data set by their names, and no classes")
-    )
+    is_one = len(splits) == 1
+    what = "seems to be a part of a data set, no class" if is_one else "seem to be parts of a data set, no classes"
     commands = " and ".join(
         f"`fastio pack {shlex.quote(path)} {shlex.quote(f'{name}.lmdb')} --split {shlex.quote(name)}`"
         for name in splits[:3]
     )
     raise SourceError(
-        f"{path}: {named} {what}: pack {'it' if len(splits) == 1 else 'each by itself'}, {commands}; "
+        f"{path}: {named} {what}: pack {'it' if is_one else 'each'} by itself, {commands}; "
         f"--layout {layout} packs all folders as classes"
     )
 
@@ -80,7 +77,7 @@ def refuse_fields(path: str, classes: Sequence[str], keys: Sequence[str], proble
         raise SourceError(
             f"{path}: {one!r} and {other!r} hold files of the same names ({len(both):,} of {len(stems[0]):,} and "
             f"{len(stems[1]):,}, e.g. {both[0]!r}): parts of one sample, not classes? Pack one of them, "
-            f"`fastio pack {shlex.quote(str(Path(path, one)))} {Path(one).name}.lmdb`, or say "
+            f"`fastio pack {shlex.quote(str(Path(path, one)))} {shlex.quote(f'{one}.lmdb')}`, or say "
             f"`--layout imagefolder{skip}` if they are classes"
         )
 

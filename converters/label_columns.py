@@ -126,7 +126,7 @@ def choose_columns(
     if key is None:
         key = table.first_of(_NAME_TITLES, taken)
     if not labels:
-        found = table.first_of(_LABEL_TITLES, {*ignored, *filters, -1 if key is None else key})
+        found = table.first_of(_LABEL_TITLES, {*ignored, -1 if key is None else key})
         labels = () if found is None else (found,)
     if key in labels:
         raise SourceError(f"{where}: {titles[labels[0]]!r} cannot be the file name and the label at once")

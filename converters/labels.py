@@ -130,10 +130,10 @@ def _file_name(name: object, where: str) -> str:
 
 
 def _refuse_captions(labels: NumberedLabels) -> None:
-    """SourceError where more than half of the samples would be a class of their own."""
+    """SourceError where more than three quarters of the samples would be a class of their own."""
     classes, count = labels.classes or (), len(labels.by_name)
     sentences = sum(len(name.split()) >= _SENTENCE_WORDS for name in classes)
-    if 2 * len(classes) <= count or len(classes) < 2:
+    if 4 * len(classes) <= 3 * count or len(classes) < 2:
         return
     if count >= _MANY or 2 * sentences > len(classes):
         raise SourceError(

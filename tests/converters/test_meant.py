@@ -257,6 +257,14 @@ def test_filters_of_two_columns_and_two_values(tmp_path):
     assert {"c.png", "d.png"} == labels.filtered
 
 
+def test_a_filter_of_labels(tmp_path):
+    """Some classes of a file: the column of the labels may be filtered by, too."""
+    (tmp_path / "l.csv").write_text("file,label\na.png,cat\nb.png,dog\nc.png,bee\n")
+    labels = read_labels(tmp_path / "l.csv", LabelOptions(filters=(("label", "cat"), ("label", "bee"))))
+
+    assert (("bee", "cat"), {"a.png": 1, "c.png": 0}) == (labels.classes, labels.by_name)
+
+
 @pytest.mark.parametrize("file", ["l.json", "l.pkl"])
 def test_files_without_columns(tmp_path, file):
     """Options that name columns are refused where there are none."""
