@@ -75,6 +75,13 @@ def labels_alone(samples):
     return None, torch.utils.data.default_collate([label for _, label in samples])
 
 
+def shuffled(dataset):
+    """The labels of one shuffled epoch of a loader, sorted."""
+    batches = list(FastLoader(dataset, 2, shuffle=True))
+    assert {dataset.labels.dtype} == {labels.numpy().dtype for _, labels in batches}
+    return sorted(label for _, labels in batches for label in labels.tolist())
+
+
 @pytest.mark.parametrize("out", ["s.lmdb", "s.h5", "s.tar"])
 @pytest.mark.parametrize("values", [FRACTIONS, FLOATS, INTEGERS], ids=["fractions", "floats", "integers"])
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".jsonl"])
@@ -85,6 +92,8 @@ def test_every_store_keeps_them_and_unpack_writes_them(tmp_path, out, values, su
     source = open_source(tmp_path / "f", labels=tmp_path / "l.csv", label_options=options)
     pack(source, tmp_path / out)
     run("unpack", tmp_path / out, tmp_path / "again", "--labels", tmp_path / f"again{suffix}")
+    dataset = FastDataset(tmp_path / out)
+    assert sorted(dataset.labels.tolist()) == shuffled(dataset)
     several = isinstance(values[0], list)
     columns = options.label_columns if several and suffix == ".csv" else ()
 
