@@ -133,16 +133,15 @@ class LazyPicture(Image.Image):
         reducing_gap: float | None = None,
     ) -> Image.Image:
         """As Pillow's; waits, but for Pillow 13's new filters, a ``box``, and blocks averaged for ``reducing_gap``."""
-        if self._core is None:
-            kernel, target = native_filter(resample), plain_size(size)
-            is_whole = box is None or tuple(box) == (0, 0, *self._size)
-            if kernel is not None and target is not None and is_whole:
-                if target == self._size:
-                    return self.copy()
-                gap = None if resample == Image.Resampling.NEAREST else reducing_gap
-                # Beside a transparent colour Pillow compares bytes that only its own resize leaves in its memory.
-                if not reduces_first(self._size, target, gap) and not self._has_transparency():
-                    return self._resized(target, kernel)
+        target = plain_size(size)
+        if self._core is None and target is not None and (box is None or tuple(box) == (0, 0, *self._size)):
+            kernel = native_filter(resample, self._size, target)
+            if kernel is not None and target == self._size:
+                return self.copy()
+            gap = None if resample == Image.Resampling.NEAREST else reducing_gap
+            # Beside a transparent colour Pillow compares bytes that only its own resize leaves in its memory.
+            if kernel is not None and not reduces_first(self._size, target, gap) and not self._has_transparency():
+                return self._resized(target, kernel)
         return super().resize(size, resample, box, reducing_gap)
 
     def transpose(self, method: Image.Transpose) -> Image.Image:
