@@ -56,7 +56,7 @@ def check(datasets: dict[str | None, FastDataset], seed: int) -> None:
     assert expected == outcome(picture, chain(Random(steps_seed))), (FILES[position][0], mode)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**62))
 def test_random_chains(datasets: dict[str | None, FastDataset], seed: int) -> None:
     """A random chain of Pillow calls ends with the pixels, mode, size and info that Pillow ends with."""
