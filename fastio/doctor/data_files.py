@@ -48,7 +48,7 @@ def data_path(dataset: Any) -> str | None:
     """
     store = getattr(dataset, "store", None)
     values = [getattr(store, "path", None), *_attributes(dataset)]
-    named = [str(value) for value in values if _is_path(value) and Path(value).exists()]
+    named = [str(value) for value in values if _is_path(value) and os.path.exists(value)]  # noqa: PTH110 - see _is_path
     named.sort(key=_is_table)  # which may be the data, or only the labels of what another attribute names
     if named:
         return named[0]
@@ -85,7 +85,7 @@ def _labels(dataset: Any, path: str) -> str | None:
     """A file of labels that the dataset names, or else the only one in the folder of its files or above it."""
     named = [str(value) for value in _attributes(dataset) if _is_path(value) and _is_table(str(value))]
     beside = [each for each in (*_names(Path(path)), *_names(Path(path).parent)) if _is_table(each)]
-    found = [each for each in named if each != path and Path(each).is_file()]
+    found = [each for each in named if each != path and os.path.isfile(each)]  # noqa: PTH113 - see _is_path
     if found:
         return found[0]
     return beside[0] if len(beside) == 1 and beside[0] != path else None
@@ -107,6 +107,7 @@ def _is_table(path: str) -> bool:
 
 
 def _is_path(value: Any) -> bool:
+    """Whether it may name a file; a text may, which pathlib would find too long a name to look for."""
     return isinstance(value, (str, os.PathLike)) and bool(str(value)) and "\0" not in str(value)
 
 
@@ -117,7 +118,7 @@ def _listed(dataset: Any) -> list[str]:
             continue
         chosen = value[:: max(1, len(value) // _MOST_PATHS)]
         paths = [each[0] if isinstance(each, (list, tuple)) and each else each for each in chosen]
-        if all(map(_is_path, paths)) and Path(paths[0]).is_file():
+        if all(map(_is_path, paths)) and os.path.isfile(paths[0]):  # noqa: PTH113 - see _is_path
             return [os.fspath(path) for path in paths]
     return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import logging
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -37,6 +38,8 @@ from fastio.measure.trace import StepBreakdown
 from fastio.prefetch import DevicePrefetcher
 
 __all__ = ["facts_of", "trace_facts"]
+
+log = logging.getLogger(__name__)
 
 _MOST_WAITS = 5  # places that are listed
 _BATCHES_OF_WORKER = 5  # fewer do not tell how busy it is
@@ -139,8 +142,19 @@ def _loader(seen: Seen, watch: LoaderWatch) -> LoaderFacts:
         batch_bytes=watch.batch_bytes,
         own_cpu=own_cpu,
         making=making,
-        script=script_of(source, of_source.names or {}, of_source.form or watch.form, transform_input),
+        script=_script(source, of_source, watch, transform_input),
     )
+
+
+def _script(
+    source: DataLoader[Any], of_source: LoaderWatch, watch: LoaderWatch, transform_input: str | None
+) -> ScriptFacts | None:
+    """None where the user's dataset raises when it is looked at: a diagnosis all the same, without lines to paste."""
+    try:
+        return script_of(source, of_source.names or {}, of_source.form or watch.form, transform_input)
+    except Exception:
+        log.exception("lines to paste: %s cannot be looked at", type(source.dataset).__name__)
+        return None
 
 
 def _fast_script(watch: LoaderWatch) -> ScriptFacts | None:

@@ -81,11 +81,12 @@ def reads_packed(script: ScriptFacts, loader: LoaderFacts) -> str:
         packed = f'FastDataset("{STORE}", {script.transform})'
         whole = packed if script.subset is None else f"Subset({packed}, {script.subset})"
         return data_loader(loader, script, {}, dataset=whole)
-    what = "the text" if script.data_kind == "text" else "the picture"
+    is_text = script.data_kind == "text"
+    what, order = ("the text", "") if is_text else ("the picture", ": sorted paths")
     where = "" if script.reads is None else f"; for {script.reads} instead of opening a file"
     return (
         "from fastio import FastDataset\n\n"
-        f'packed = FastDataset("{STORE}")    # in the order of packed.keys, which are the sorted paths\n'
+        f'packed = FastDataset("{STORE}")    # in the order of packed.keys{order}\n'
         f"sample = packed[0]    # {what}, and its label where there are labels{where}"
     )
 

@@ -120,11 +120,11 @@ def transform_of(dataset: Any) -> tuple[Any, str, Any]:
     ``transform`` or ``transforms``, or else the first attribute that is a list of callables or has one in its
     ``transforms``, as Compose does. Of a Subset, that of what it is a part of.
     """
-    while not _has_transform(dataset) and hasattr(dataset, "dataset"):
+    while not _has_transform(dataset) and _attribute(dataset, "dataset") is not None:
         dataset = dataset.dataset
     attributes = getattr(dataset, "__dict__", {})
     for name in _USUAL_NAMES:
-        value = getattr(dataset, name, None)
+        value = _attribute(dataset, name)
         if value is not None and (callable(value) or _is_steps(value)):
             return dataset, name, value
     for name, value in attributes.items():
@@ -162,7 +162,15 @@ def step_name(step: Any) -> str:
 
 
 def _has_transform(dataset: Any) -> bool:
-    return any(hasattr(dataset, name) for name in _USUAL_NAMES)
+    return any(_attribute(dataset, name) is not None for name in _USUAL_NAMES)
+
+
+def _attribute(dataset: Any, name: str) -> Any:
+    """None where there is none; a property of the user's that raises ends no training that did not ask for it."""
+    try:
+        return getattr(dataset, name, None)
+    except Exception:
+        return None
 
 
 def _is_steps(value: Any) -> bool:

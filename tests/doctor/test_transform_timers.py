@@ -168,6 +168,20 @@ def test_no_transform() -> None:
     assert not TransformTimers([1, 2])
 
 
+class Moody(Samples):
+    """A dataset whose attributes are not for everybody."""
+
+    @property
+    def transforms(self) -> Any:
+        """Not yet there."""
+        raise RuntimeError("call setup() first")
+
+
+def test_a_property_that_raises() -> None:
+    """The user's training, which does not ask for it, goes on."""
+    assert not TransformTimers(Moody())
+
+
 def test_names_of_functions() -> None:
     """A lambda is named by its line."""
     assert step_name(lambda sample: sample).startswith("lambda at test_transform_timers.py:")

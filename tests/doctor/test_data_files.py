@@ -1,0 +1,80 @@
+"""Which files a dataset reads, by its attributes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fastio.doctor.data_files import DataFiles, data_files, data_path
+from tests.conftest import encode, pictures
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two class folders with two PNGs each, of two sizes."""
+    for number, name in enumerate(("cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png")):
+        path = tmp_path / "pictures" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(pictures(1, (6, 7 + number % 2, 3))[0]))
+    return tmp_path / "pictures"
+
+
+def dataset(**attributes: Any) -> Any:
+    """Something with these attributes."""
+    return SimpleNamespace(**attributes)
+
+
+def listed(root: Path) -> list[str]:
+    """All files, sorted."""
+    return sorted(str(path) for path in root.rglob("*.png"))
+
+
+def test_a_folder_that_is_named(root: Path) -> None:
+    """Its files need not be listed."""
+    files = data_files(dataset(name="no file", root=root))
+
+    assert files == DataFiles(str(root), "pictures", sizes=files.sizes if files else ())
+    assert files is not None
+    assert {(7, 6), (8, 6)} == set(files.sizes)
+
+
+@pytest.mark.parametrize("as_pairs", [False, True])
+def test_files_that_are_listed(root: Path, as_pairs: bool) -> None:
+    """What is common to all of them is the root, not the folder of the first one."""
+    paths: list[Any] = [(path, 0) for path in listed(root)] if as_pairs else listed(root)
+    files = data_files(dataset(samples=paths))
+    assert files is not None
+
+    assert (str(root), False, True) == (files.path, files.is_flat, files.is_sorted)
+    assert not data_files(dataset(samples=paths[::-1])).is_sorted  # type: ignore[union-attr] # it is there
+
+
+def test_labels_beside_a_flat_folder(root: Path) -> None:
+    """The one file of labels above it, or the one that the dataset names, which is not taken for the data."""
+    (root / "labels.csv").write_text("0.png,1\n")
+    beside = data_files(dataset(root=root / "cat"))
+    named = data_files(dataset(table=root / "labels.csv", root=root / "cat"))
+    (root / "more.csv").write_text("0.png,1\n")
+    unknown = data_files(dataset(root=root / "cat"))
+
+    assert beside == named
+    assert beside is not None
+    assert (True, str(root / "labels.csv")) == (beside.is_flat, beside.labels)
+    assert unknown is not None
+    assert unknown.labels is None
+
+
+def test_what_is_no_file() -> None:
+    """Texts, however long, numbers, and names of files that are not there."""
+    assert data_path(dataset(texts=["word " * 2000, "word"], lines=("\0", ""), name="x" * 5000, size=3)) is None
+    assert data_path(3) is None
+
+
+def test_text(tmp_path: Path) -> None:
+    """A file of lines."""
+    (tmp_path / "corpus.txt").write_text("one\ntwo\n")
+
+    assert DataFiles(str(tmp_path / "corpus.txt"), "text") == data_files(dataset(path=str(tmp_path / "corpus.txt")))
