@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
+from itertools import islice, pairwise
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from PIL import Image
@@ -76,7 +76,7 @@ def data_files(dataset: Any) -> DataFiles | None:
         "pictures",
         is_flat=all(Path(file).parent == Path(path) for file in pictures),
         labels=labels,
-        is_sorted=bool(listed) and listed == sorted(listed),
+        is_sorted=bool(listed) and _is_sorted(_paths(_list(dataset))),
         sizes=tuple(_sizes(pictures)),
     )
 
@@ -111,16 +111,38 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, (str, os.PathLike)) and bool(str(value)) and "\0" not in str(value)
 
 
-def _listed(dataset: Any) -> list[str]:
-    """Some of the files in the first list of files among the attributes: paths, or pairs as ImageFolder has them."""
+def _list(dataset: Any) -> Sequence[Any]:
+    """The first list of files among the attributes: paths, or pairs as ImageFolder has them; empty without one."""
     for value in _attributes(dataset):
         if not isinstance(value, (list, tuple)) or not value:
             continue
-        chosen = value[:: max(1, len(value) // _MOST_PATHS)]
-        paths = [each[0] if isinstance(each, (list, tuple)) and each else each for each in chosen]
-        if all(map(_is_path, paths)) and os.path.isfile(paths[0]):  # noqa: PTH113 - see _is_path
-            return [os.fspath(path) for path in paths]
-    return []
+        chosen = list(_paths(value[:: max(1, len(value) // _MOST_PATHS)]))
+        if all(map(_is_path, chosen)) and os.path.isfile(chosen[0]):  # noqa: PTH113 - see _is_path
+            return value
+    return ()
+
+
+def _listed(dataset: Any) -> list[str]:
+    """Some of the files that the dataset lists."""
+    value = _list(dataset)
+    return [os.fspath(path) for path in _paths(value[:: max(1, len(value) // _MOST_PATHS)])]
+
+
+def _paths(listed: Sequence[Any]) -> Iterator[Any]:
+    return (each[0] if isinstance(each, (list, tuple)) and each else each for each in listed)
+
+
+def _is_sorted(paths: Iterable[Any]) -> bool:
+    """
+    Whether all come in the order in which a store has them: classes, then folders, then names.
+
+    That need not be the order of the whole text ("a-b/1" < "a/1"); who lists by another of these is not believed.
+    """
+    pairs = pairwise(os.fspath(path) for path in paths if _is_path(path))
+    return all(
+        one < other and os.path.split(one) < os.path.split(other) and PurePath(one).parts < PurePath(other).parts
+        for one, other in pairs
+    )
 
 
 def _files_below(folder: str) -> Iterator[str]:

@@ -174,7 +174,7 @@ class ScriptFacts:
     ``loader`` is the variable of the loader. ``dataset``, ``transform`` (of the dataset, which gives it Pillow's
     pictures), ``collate_fn``, ``sampler``, ``batch_sampler`` and ``subset`` (indices, of a Subset) are expressions,
     None where torch's default is used or there is none; ``is_part``: the dataset is a Subset. ``arguments`` are those
-    of a FastLoader, as code; ``is_one_size``: the pictures of its store are all of one size.
+    of a FastLoader, as code.
 
     ``recipe`` is the dataset's transform as code of ``fastio.transforms``, None unless FastLoader with it gives batches
     of the same type and shape from the same files. ``unknown_steps`` are those of its steps that we do not have.
@@ -192,7 +192,6 @@ class ScriptFacts:
     subset: str | None = None
     is_part: bool = False
     arguments: tuple[tuple[str, str], ...] | None = None
-    is_one_size: bool = False
     shuffle: bool = False
     drop_last: bool = False
     recipe: tuple[str, ...] | None = None

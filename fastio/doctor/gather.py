@@ -158,11 +158,7 @@ def _script(
 
 
 def _fast_script(watch: LoaderWatch) -> ScriptFacts | None:
-    return (
-        None
-        if watch.arguments is None
-        else fast_loader_script(watch.loader, watch.arguments, (watch.names or {}).get("loader"))
-    )
+    return None if watch.arguments is None else fast_loader_script(watch.arguments, (watch.names or {}).get("loader"))
 
 
 def _innermost(dataset: Any) -> Any:

@@ -178,12 +178,11 @@ def smaller_pictures(facts: Facts, loader: LoaderFacts, part: Part | None) -> Ad
 
 def decoded_once(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
     """A packed store that is decoded anew in each epoch, or waited for."""
-    is_one_size = loader.script is not None and loader.script.is_one_size
-    if loader.kind != "FastLoader" or part not in ("slow_decode", "slow_disk") or not is_one_size:
+    if loader.kind != "FastLoader" or part not in ("slow_decode", "slow_disk"):
         return None
     return Advice(
         "keep the samples in memory, decoded",
-        "pictures of one size that fit into memory are then read and decoded once; MemoryError says if they do not",
+        "samples that fit into memory are then read and decoded once; MemoryError says if they do not",
         _fast_loader(loader, cache='"ram"'),
     )
 

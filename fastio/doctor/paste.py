@@ -28,6 +28,7 @@ def packed_loader(facts: Facts, loader: LoaderFacts, script: ScriptFacts) -> str
         return None
     arguments = {"batch_size": repr(loader.batch_size), "shuffle": "True" if script.shuffle else None}
     arguments["drop_last"] = "True" if script.drop_last else None
+    arguments["indices"] = script.subset
     arguments["transforms"] = f"[{', '.join(script.recipe)}]" if script.recipe else None
     device = "cpu" if facts.model is None else facts.model.device.partition(":")[0]
     arguments["device"] = f'"{device}"' if device != "cpu" or _has_batch_transforms(script.recipe) else None

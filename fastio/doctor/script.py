@@ -8,22 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, default_collate
 
-from fastio.dataset import FastDataset
 from fastio.doctor.data_files import DataFiles, data_files
 from fastio.doctor.facts import ScriptFacts
 from fastio.doctor.recipe import code_of, output_dtype, output_sizes, recipe_of
 from fastio.doctor.scope import names_of
 from fastio.doctor.transform_timers import WHOLE_PICTURE, step_name, steps_of, transform_of
-from fastio.loader import FastLoader
 from fastio.transforms import Compiled
 
 __all__ = ["Form", "batch_form", "bound_arguments", "fast_loader_script", "names_at_loop", "script_of"]
 
-_MOST_SHAPES = 10_000
 Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -90,17 +86,16 @@ def script_of(
     )
 
 
-def fast_loader_script(loader: FastLoader, arguments: Mapping[str, Any], name: str | None) -> ScriptFacts:
+def fast_loader_script(arguments: Mapping[str, Any], name: str | None) -> ScriptFacts:
     """Of a FastLoader: ``arguments`` that it was called with, by name; ``name`` is that of its variable."""
-    is_one_size = _is_one_size(loader.dataset)
     said = []
     for key, value in arguments.items():
         is_dataset = key == "dataset" and hasattr(value, "store")
         text = _literal(str(value.store.path) if is_dataset else value)
         if text is None:
-            return ScriptFacts(loader=name, is_one_size=is_one_size)
+            return ScriptFacts(loader=name)
         said.append((key, text))
-    return ScriptFacts(loader=name, arguments=tuple(said), is_one_size=is_one_size)
+    return ScriptFacts(loader=name, arguments=tuple(said))
 
 
 def _is_all(loader: DataLoader[Any], recipe: Any, form: Form | None, files: DataFiles) -> bool:
@@ -113,7 +108,10 @@ def _is_all(loader: DataLoader[Any], recipe: Any, form: Form | None, files: Data
         return False
     if loader.batch_size is None or not isinstance(loader.sampler, (RandomSampler, SequentialSampler)):
         return False
-    if loader.collate_fn is not default_collate or isinstance(loader.dataset, Subset):
+    is_known_part = not isinstance(loader.dataset, Subset) or (
+        files.is_sorted and not isinstance(loader.dataset.dataset, Subset)
+    )
+    if loader.collate_fn is not default_collate or not is_known_part:
         return False
     if getattr(_innermost(loader.dataset), "target_transform", None) is not None:
         return False
@@ -126,15 +124,6 @@ def _is_all(loader: DataLoader[Any], recipe: Any, form: Form | None, files: Data
     except (ValueError, TypeError):
         return False
     return shape[1] == channels and {(shape[2], shape[3])} == sizes
-
-
-def _is_one_size(dataset: FastDataset) -> bool:
-    """Whether the first of its samples are pictures of one size."""
-    reader, indices = dataset.reader, np.arange(min(len(dataset.store), _MOST_SHAPES))
-    if not reader.is_picture or len(indices) == 0:
-        return False
-    shapes = reader.shapes(indices, dataset.store.spans(reader.field.name, indices))
-    return bool((shapes == shapes[:1]).all())
 
 
 def _innermost(dataset: Any) -> Any:

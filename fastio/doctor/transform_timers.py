@@ -13,6 +13,8 @@ from typing import Any
 
 from PIL import Image
 
+from fastio.picture import LazyPicture, StoredPicture
+
 __all__ = ["WHOLE_PICTURE", "TransformTimers", "leave_transforms", "step_name", "steps_of", "transform_of"]
 
 WHOLE_PICTURE = "whole picture"  # what a transform got: a picture of Pillow as large as its file's
@@ -25,8 +27,9 @@ class TransformTimers:
     CPU seconds in the transform of one dataset, in each of its steps (a single one is its own), and in pictures that
     decode meanwhile.
 
-    A picture that puts decoding off (Pillow's files do) decodes in whichever step first asks for its pixels. That
-    time is in ``decode_s`` alone. Waiting for a CPU lengthens nothing here. Falsy where there is nothing to time.
+    A picture that puts decoding off (Pillow's files do, and FastDataset's pictures with crops, resizes and flips too)
+    decodes in whichever step first asks for its pixels. That time is in ``decode_s`` alone. Waiting for a CPU
+    lengthens nothing here. Falsy where there is nothing to time.
 
     What is wrapped: ``__call__`` of the classes of transforms, plain functions in their places in lists and
     attributes, and ``load`` of pictures. ``leave_transforms`` puts all of it back.
@@ -243,7 +246,8 @@ def _measured(timer: _Timer, call: Callable[..., Any], arguments: tuple[Any, ...
 
 def _kind_of(value: Any) -> str:
     """WHOLE_PICTURE, or the name of the type: a picture of another size than that of the file was changed before."""
-    if isinstance(value, Image.Image) and _running.__dict__.get("opened", value.size) == value.size:
+    is_ours = type(value).__module__.startswith("fastio.")
+    if isinstance(value, Image.Image) and (is_ours or _running.__dict__.get("opened", value.size) == value.size):
         return WHOLE_PICTURE
     return type(value).__name__
 
@@ -264,18 +268,25 @@ def _watch_opening() -> None:
 
 
 def _watch_decoding(kind: type) -> None:
-    """Time ``load`` of this class of pictures where it does more than Pillow's own, which has nothing to decode."""
+    """Time what decodes pictures of this class late: ``load`` of Pillow's files, ``render`` of our waiting pictures."""
     if kind in _patches.kinds:
         return
     _patches.kinds.add(kind)
-    owner = next(base for base in kind.__mro__ if "load" in vars(base))
-    if owner is Image.Image or (owner in _patches.kinds and owner is not kind):
+    if issubclass(kind, LazyPicture):
+        _time_decoding(StoredPicture, "render")
         return
-    original = vars(owner)["load"]
+    owner = next(base for base in kind.__mro__ if "load" in vars(base))
+    if owner is not Image.Image and (owner is kind or owner not in _patches.kinds):  # Image's has nothing to decode
+        _time_decoding(owner, "load")
 
-    def load(self: Any, *arguments: Any, **named: Any) -> Any:
+
+def _time_decoding(kind: type, name: str) -> None:
+    """Let this method's time within transforms be time of decoding."""
+    original = vars(kind)[name]
+
+    def decode(self: Any, *arguments: Any, **named: Any) -> Any:
         timers = _running.__dict__.get("timers")
-        if not timers or _running.__dict__.get("is_decoding"):  # outside of transforms, or called by another load
+        if not timers or _running.__dict__.get("is_decoding"):  # outside of transforms, or called by another one
             return original(self, *arguments, **named)
         _running.is_decoding = True
         begun = time.thread_time()
@@ -287,7 +298,7 @@ def _watch_decoding(kind: type) -> None:
             for timer in timers:
                 timer.decode_s += spent
 
-    _replace(owner, "load", load)
+    _replace(kind, name, decode)
 
 
 def _replace(kind: Any, name: str, method: Any) -> bool:

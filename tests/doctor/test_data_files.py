@@ -52,6 +52,29 @@ def test_files_that_are_listed(root: Path, as_pairs: bool) -> None:
     assert not data_files(dataset(samples=paths[::-1])).is_sorted  # type: ignore[union-attr] # it is there
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("a/1", "b/1"), True),
+        (("b/1", "a/1"), False),
+        (("a/1", "a/1"), False),
+        (("a-b/1", "a/1"), False),  # as text; classes come in the other order
+        (("a/1", "a-b/1"), False),
+        (("a/b/1", "a/c"), False),  # as text; a folder's own files come before those of folders in it
+    ],
+)
+def test_an_order_that_may_be_another_one(tmp_path: Path, names: tuple[str, str], expected: bool) -> None:
+    """Positions are those of a store only where every way to sort agrees."""
+    paths = [str(tmp_path / f"{name}.png") for name in names]
+    for path in paths:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_bytes(encode(pictures(1)[0]))
+    files = data_files(dataset(samples=paths))
+    assert files is not None
+
+    assert expected == files.is_sorted
+
+
 def test_labels_beside_a_flat_folder(root: Path) -> None:
     """The one file of labels above it, or the one that the dataset names, which is not taken for the data."""
     (root / "labels.csv").write_text("0.png,1\n")

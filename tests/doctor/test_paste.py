@@ -101,6 +101,10 @@ loader = DataLoader(Cropped("photos", Compose([ToTensor()])), batch_size=4, shuf
     + """
 part = Subset(Photos("photos", transform), range(4, 12))
 loader = DataLoader(part, batch_size=4, shuffle=True)""",
+    "photos, a part, own crop": """
+own = Compose([OwnCrop(), ToTensor()])
+part = Subset(Photos("photos", own), range(4, 12))
+loader = DataLoader(part, batch_size=4, shuffle=True)""",
     "PNGs, labels in a file": """
 class Flat(Dataset):
     def __init__(self, root, labels, transform):
@@ -219,7 +223,8 @@ def test_every_line_runs(script: str) -> None:
             'FastDataset("train.lmdb", data.transform), batch_size=4, shuffle=True, ',
         ),
         ("photos, own crop in the dataset", "for Cropped.__getitem__ (train.py:"),
-        ("photos, a part", 'DataLoader(Subset(FastDataset("train.lmdb", transform), part.indices), batch_size=4'),
+        ("photos, a part", "shuffle=True, indices=part.indices, transforms=[RandomResizedCrop(32, (0.2, 1.0)), "),
+        ("photos, a part, own crop", 'DataLoader(Subset(FastDataset("train.lmdb", own), part.indices), batch_size=4'),
         ("PNGs, labels in a file", "$ fastio pack pngs train.lmdb --labels labels.csv\n"),
         (
             "PNGs, labels in a file",
@@ -238,7 +243,8 @@ def test_what_is_pasted(script: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("source", "rules"),
     [
-        ("photos", {"threads=0": more_threads, 'FastLoader("small.lmdb", ': smaller_pictures}),
+        ("photos", {"threads=0": more_threads, 'cache="ram"': decoded_once}),
+        ("photos", {'FastLoader("small.lmdb", ': smaller_pictures}),
         ("pngs", {"threads=0": more_threads, 'cache="ram"': decoded_once}),
     ],
 )

@@ -6,6 +6,7 @@ import io
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import Subset
 
-from fastio.doctor.transform_timers import TransformTimers, leave_transforms, step_name
-from tests.conftest import encode, pictures
+from fastio.dataset import FastDataset
+from fastio.doctor.transform_timers import WHOLE_PICTURE, TransformTimers, leave_transforms, step_name
+from fastio.picture import StoredPicture
+from tests.conftest import encode, pictures, write_store
 from tests.doctor.planted import FAULT_S, Burn, Samples, burn
 
 ENOUGH_S = FAULT_S / 2
@@ -160,6 +163,24 @@ def test_a_picture_that_decodes_late() -> None:
     compose(image)
 
     assert timers.decode_s > 2 * timers.seconds
+
+
+def test_a_picture_of_a_store_that_waits(tmp_path: Path) -> None:
+    """What FastDataset's pictures put off is decoding too, and everything is as it was afterwards."""
+    buffer = io.BytesIO()
+    Image.fromarray(pictures(1, (700, 700, 3))[0]).save(buffer, "JPEG")
+    with FastDataset(write_store(tmp_path / "a.lmdb", [buffer.getvalue()])) as dataset:
+        dataset.transform = Compose([lambda image: image.resize((8, 8)), np.asarray])
+        render = vars(StoredPicture)["render"]
+        timers = TransformTimers(dataset)
+        expected = dataset[0]
+        decode_s, seconds, kind = timers.decode_s, timers.seconds, timers.input
+        leave_transforms()
+
+        assert decode_s > 2 * seconds
+        assert kind == WHOLE_PICTURE
+        assert vars(StoredPicture)["render"] is render
+        assert (expected == dataset[0]).all()
 
 
 def test_no_transform() -> None:
