@@ -310,7 +310,7 @@ class Long(Sampler[int]):
         ({"sampler": endless()}, TypeError, r"an iterator yields one epoch only; pass list\(...\)"),
         ({"sampler": 3}, TypeError, "sampler=int: expected something to iterate over"),
         ({"sampler": Endless()}, ValueError, r"items and goes on; let it end with an epoch \(itertools.islice\)"),
-        ({"sampler": Long()}, ValueError, r"yields 2 indices, but its len\(\) is 3"),
+        ({"sampler": Long()}, ValueError, r"yields 2 items, but its len\(\) is 3"),
         ({"batch_sampler": [[1], []]}, ValueError, "batch 1 of epoch 0 is empty"),
         ({"batch_sampler": [1, 2]}, TypeError, "yields 1: expected lists of indices; pass indices as sampler="),
     ],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,25 @@ from fastio.samplers.share import Share
 
 __all__ = ["ForeignBatchSampler", "ForeignDraw", "own_share"]
 
+Order = TypeVar("Order")
+
 # A sampler that goes on after so many indices a sample is taken for one without an end.
 _MOST_A_SAMPLE = 1000
 _MOST = 1_000_000
 
 
-class Epochs:
+class Epochs(Generic[Order]):
     """
-    What an iterable of the user's yields in each epoch, as a list.
+    What an iterable of the user's yields in each epoch, as ``read`` makes it of a list.
 
     An epoch is drawn while the global generators of torch, numpy and Python are seeded by seed and epoch, and those
     that the sampler keeps go on from where the epoch before left them: so all ranks draw the same, and a resumed
     training too. ``set_epoch`` is called where there is one. The latest epoch is kept.
     """
 
-    def __init__(self, iterable: Iterable[Any], *, option: str, count: int, seed: int) -> None:
+    def __init__(
+        self, iterable: Iterable[Any], *, option: str, count: int, seed: int, read: Callable[[list[Any], int], Order]
+    ) -> None:
         self.name = f"{option}={type(iterable).__name__}"
         if isinstance(iterable, Iterator):
             raise TypeError(
@@ -44,10 +48,11 @@ class Epochs:
             raise TypeError(f"{self.name}: expected something to iterate over, as torch's samplers are")
         self._iterable = iterable
         self._seed = seed
+        self._read = read
         self._most = _MOST_A_SAMPLE * count + _MOST
         self._generators = own_generators(iterable)
         self._states = [snapshot(self._generators)]  # of each epoch that may begin
-        self._latest: tuple[int, list[Any]] | None = None
+        self._latest: tuple[int, Order] | None = None
 
     @property
     def length(self) -> int | None:
@@ -57,13 +62,16 @@ class Epochs:
         except TypeError:  # torch's Sampler promises a length that a subclass need not have
             return None
 
-    def items(self, epoch: int) -> list[Any]:
-        """What it yields in this epoch; ValueError where it has no end."""
+    def order(self, epoch: int) -> Order:
+        """What it yields in this epoch; ValueError where it has no end, or another length than it says."""
         if self._latest is None or self._latest[0] != epoch:
             # Without generators of its own, no epoch depends on those before it.
             for passed in range(len(self._states) - 1, epoch) if self._generators else ():
                 self._draw(passed)
-            self._latest = epoch, self._draw(epoch)
+            items = self._draw(epoch)
+            if self.length not in (None, len(items)):
+                raise ValueError(f"{self.name}: yields {len(items)} items, but its len() is {self.length}; correct it")
+            self._latest = epoch, self._read(items, epoch)
         return self._latest[1]
 
     def _draw(self, epoch: int) -> list[Any]:
@@ -102,7 +110,7 @@ class ForeignDraw:
     """The order that ``sampler=`` draws in each epoch; see ``Epochs``."""
 
     def __init__(self, sampler: Iterable[Any], *, samples: int, seed: int) -> None:
-        self._epochs = Epochs(sampler, option="sampler", count=samples, seed=seed)
+        self._epochs = Epochs(sampler, option="sampler", count=samples, seed=seed, read=self._positions)
         self._samples = samples
         self._seed = seed
 
@@ -112,12 +120,11 @@ class ForeignDraw:
         return len(self.order(epoch)) if length is None else length
 
     def order(self, epoch: int) -> NDArray[np.int64]:
-        """Positions in the order of the epoch; ValueError where they are not as many as ``len`` promised."""
-        order = self._epochs.indices(self._epochs.items(epoch), self._samples)
-        length = self._epochs.length
-        if length not in (None, len(order)):
-            raise ValueError(f"{self._epochs.name}: yields {len(order)} indices, but its len() is {length}; correct it")
-        return order
+        """Positions in the order of the epoch."""
+        return self._epochs.order(epoch)
+
+    def _positions(self, items: list[Any], epoch: int) -> NDArray[np.int64]:
+        return self._epochs.indices(items, self._samples)
 
     def order_crc32(self, epoch: int) -> int:
         """Names the order of an epoch: what is resumed must be the same."""
@@ -139,7 +146,7 @@ class ForeignBatchSampler:
     def __init__(
         self, sampler: Iterable[Any], *, samples: int, seed: int, share: Share, uneven: Uneven, is_own: bool
     ) -> None:
-        self._epochs = Epochs(sampler, option="batch_sampler", count=samples, seed=seed)
+        self._epochs = Epochs(sampler, option="batch_sampler", count=samples, seed=seed, read=self._batches)
         self.rank, self.world_size = share.rank, share.world_size
         self._samples = samples
         self._seed = seed
@@ -154,39 +161,33 @@ class ForeignBatchSampler:
     def count(self, epoch: int) -> int:
         """Batches of one rank in an epoch."""
         length = self._epochs.length
-        return self._division(len(self._epochs.items(epoch)) if length is None else length).samples
+        return self._division(len(self._epochs.order(epoch)[1]) if length is None else length).samples
 
     def plan(self, epoch: int) -> Batches:
         """This rank's batches of an epoch."""
-        lists = self._lists(epoch)
-        order = self._flat(lists)
+        order, lengths = self._epochs.order(epoch)
         counts = repetitions(order)
-        ends = np.concatenate(([0], np.cumsum([len(each) for each in lists], dtype=np.int64)))
-        division = self._division(len(lists))
-        mine = division.share(np.arange(len(lists), dtype=np.int64), self.rank if self._parts > 1 else 0)
-        sizes = np.diff(ends)[mine]
+        ends = np.concatenate(([0], np.cumsum(lengths)))
+        division = self._division(len(lengths))
+        mine = division.share(np.arange(len(lengths), dtype=np.int64), self.rank if self._parts > 1 else 0)
+        sizes = lengths[mine]
         cuts = np.concatenate(([0], np.cumsum(sizes)))
         chosen = np.repeat(ends[mine] - cuts[:-1], sizes) + np.arange(cuts[-1])
         ids = None if counts is None else random_ids(order, counts)[chosen]
-        repeated, dropped = self._uneven_samples(np.diff(ends), division)
+        repeated, dropped = self._uneven_samples(lengths, division)
         return Batches(order[chosen], cuts, repeated, dropped, random_ids=ids)
 
-    def _lists(self, epoch: int) -> list[list[Any]]:
-        """The batches of all ranks; TypeError for what is no batch, ValueError for an empty one or another number."""
+    def _batches(self, items: list[Any], epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All ranks' indices, and how many each batch has; TypeError or ValueError for what is no batch."""
         name = self._epochs.name
-        lists = [list(each) if isinstance(each, Iterable) else each for each in self._epochs.items(epoch)]
+        lists = [list(each) if isinstance(each, Iterable) else each for each in items]
         for number, each in enumerate(lists):
             if not isinstance(each, list):
                 raise TypeError(f"{name}: yields {each!r}: expected lists of indices; pass indices as sampler=")
             if not each:
                 raise ValueError(f"{name}: batch {number} of epoch {epoch} is empty; leave it out")
-        if self._epochs.length not in (None, len(lists)):
-            raise ValueError(f"{name}: yields {len(lists)} batches, but its len() is {self._epochs.length}; correct it")
-        return lists
-
-    def _flat(self, lists: list[list[Any]]) -> NDArray[np.int64]:
-        """The indices of all batches, one after the other."""
-        return self._epochs.indices([index for each in lists for index in each], self._samples)
+        flat = self._epochs.indices([index for each in lists for index in each], self._samples)
+        return flat, np.array([len(each) for each in lists], np.int64)
 
     def _uneven_samples(self, sizes: NDArray[np.int64], division: Division) -> tuple[int, int]:
         """Samples of the batches that come twice, and of those that do not come, over all ranks."""
@@ -195,9 +196,8 @@ class ForeignBatchSampler:
 
     def order_crc32(self, epoch: int) -> int:
         """Names the batches of an epoch: what is resumed must be the same."""
-        lists = self._lists(epoch)
-        sizes = np.array([len(each) for each in lists], np.int64)
-        return _native.crc32(sizes, _native.crc32(self._flat(lists)))
+        order, lengths = self._epochs.order(epoch)
+        return _native.crc32(lengths, _native.crc32(order))
 
     def configuration(self) -> dict[str, Any]:
         """What can be told of it; the batches themselves are compared when a state is loaded."""

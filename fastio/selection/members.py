@@ -49,6 +49,8 @@ def find_members(dataset: object, *, verify: bool) -> Members:
     if isinstance(dataset, (str, Path)):
         opened = FastDataset(dataset, verify=verify)
         return Members(opened, None, (opened,), is_opened=True)
+    if isinstance(dataset, FastDataset):
+        return Members(dataset, None, (dataset,), is_opened=False)
     found = _Found([])
     chosen = found.places(dataset)
     is_joined = len(found.datasets) > 1
