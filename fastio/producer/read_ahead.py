@@ -52,8 +52,8 @@ class WindowReader:
         members = np.arange(len(self._dataset.store)) if self._members is None else self._members
         if int(self._spans(members).sizes.sum()) > available_memory():
             return batches
-        whole = (np.array([number], np.int64) for number in (0, len(members), 0, len(batches.indices)))
-        return replace(batches, windows=replace(Windows(*whole), members=self._members))
+        first, stop, last = (np.array([number], np.int64) for number in (0, len(members), len(batches.indices)))
+        return replace(batches, windows=Windows(first, stop, first, last, self._members))
 
     def run(self, batches: Batches, submitted: Iterator[UnderWay]) -> Iterator[UnderWay]:
         """``submitted``, whose batches these are; before it is asked for one, what comes after that is read."""

@@ -134,8 +134,11 @@ class OrderSampler:
         choice = self._chosen() if self.shuffle is True else None
         if choice is not None and choice.lanes is not None:
             lanes = LaneOrder(choice.lanes, division.count, seed=self.seed, epoch=epoch)
-            share = lanes.share(division, self.rank)
-            indices, windows = lanes.order[share], lanes.windows(share)
+            if division.world_size == 1:
+                indices, windows = division.share(lanes.order, 0), lanes.all_windows()
+            else:
+                share = lanes.share(division, self.rank)
+                indices, windows = lanes.order[share], lanes.windows(share)
             return Batches(indices, cuts, division.repeated, division.dropped, windows)
         indices = division.share(self._order(choice, epoch), self.rank)
         return Batches(indices, cuts, division.repeated, division.dropped)

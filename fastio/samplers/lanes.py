@@ -101,14 +101,25 @@ class LaneOrder:
         world, batch = division.world_size, division.batch_size
         size = world * batch
         slots = steps[:, None] * size + np.arange(size)
-        lane = ((self.places[slots] + 1) * self.lanes.lanes - 1) // self.count
+        lane = self._lane(self.places[slots])
         if self.lanes.lanes <= 1 << 16:
             lane = lane.astype(np.uint16)  # whose stable sort is the fastest
         dealt = np.take_along_axis(slots, np.argsort(lane, axis=1, kind="stable"), axis=1)
         return dealt.reshape(len(steps), world, batch)
 
+    def all_windows(self) -> Windows:
+        """What to read for the whole order, and when: by rounds, some samples early."""
+        starts, stops, window = self.runs()
+        lanes, first, last = self.lanes.lanes, self.cuts[:-1], self.cuts[1:] - 1
+        lane = self._lane(first)
+        begin = lane * self.count // lanes
+        needed, done = (first - begin) * lanes, np.minimum((last - begin + 1) * lanes, self.count) - 1
+        by_need = np.argsort(needed[window], kind="stable")
+        window = window[by_need]
+        return Windows(starts[by_need], stops[by_need], needed[window], done[window])
+
     def windows(self, share: NDArray[np.int64]) -> Windows:
-        """What to read for these places of the order, and when."""
+        """What to read for these places of the order, those of a rank, and when."""
         window_of = np.repeat(np.arange(len(self.cuts) - 1), np.diff(self.cuts))
         windows = window_of[self.places[share]]
         first = np.full(len(self.cuts) - 1, -1, np.int64)
@@ -121,6 +132,10 @@ class LaneOrder:
         used = used[np.argsort(first[window[used]], kind="stable")]
         window = window[used]
         return Windows(starts[used], stops[used], first[window], last[window])
+
+    def _lane(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The lane of places in ``sequence``."""
+        return ((places + 1) * self.lanes.lanes - 1) // self.count
 
     def runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """First sample, end and window of each run: the neighbours that are read at once. A window has 1 to 3."""

@@ -142,8 +142,8 @@ class Division:
         """The indices of one rank, batch after batch: ``(samples,)`` int64."""
         if len(order) != self.count:
             raise ValueError(f"an order of {len(order)} samples: expected {self.count}, as the division has")
-        if self.samples == 0:
-            return np.empty(0, np.int64)
+        if self.world_size == 1 and self.samples <= len(order):
+            return order[: self.samples]
         # np.resize starts anew at the order's beginning as often as needed: more ranks than samples still works.
         taken = np.resize(order, self.samples * self.world_size)
         steps = self.samples // self.batch_size

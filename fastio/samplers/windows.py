@@ -59,5 +59,6 @@ def ranges(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.in
     """
     lengths = stops - starts
     ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    numbers = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64)
+    numbers += np.repeat(starts - (ends - lengths), lengths)
+    return numbers
