@@ -181,12 +181,12 @@ def test_a_closed_loader_knows_its_order(sorted_store: Path) -> None:
 def test_all_is_read_ahead_before_it_is_needed(
     sorted_store: Path, monkeypatch: pytest.MonkeyPatch, read: Any, memory: str
 ) -> None:
-    """Whole windows are asked for, each byte of a sample once; by pread without a look into the mapping."""
+    """Whole windows are asked for, every sample once; by pread without a look into the mapping."""
     monkeypatch.setenv("FASTIO_SHUFFLE_MEMORY", memory)
     real, asked, looked = _native.read_ahead, [], set()
 
     def read_ahead(buffers: Any, shard: Any, starts: Any, sizes: Any, **options: Any) -> Any:
-        asked.extend(starts.tolist())
+        asked.extend(zip(starts.tolist(), (starts + sizes).tolist(), strict=True))
         looked.add(options.get("looks", True))
         return real(buffers, shard, starts, sizes, **options)
 
@@ -196,8 +196,9 @@ def test_all_is_read_ahead_before_it_is_needed(
     with FastLoader(dataset, 32, shuffle=True) as loader:
         loader.set_epoch(1)
         assert list(range(COUNT)) == sorted(chain(*indices_of(loader)))
+    covered = np.concatenate([np.arange(start, stop, BYTES) for start, stop in asked])
 
-    assert sorted(starts.tolist()) == sorted(asked)
+    assert sorted(starts.tolist()) == sorted(covered.tolist())
     assert {read == "map"} == looked
 
 

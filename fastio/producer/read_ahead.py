@@ -24,6 +24,7 @@ __all__ = ["WindowReader"]
 _AHEAD_BYTES = 48 << 20
 _JOB_BYTES = 64 << 20  # of one call to the kernel, and what can be dropped with the iteration
 _MOST_JOBS = 256
+_MOST_SPREAD = 8  # times the samples' own bytes
 _LOOKED_AT = 1024  # samples whose sizes stand for all
 
 
@@ -50,10 +51,13 @@ class WindowReader:
             return batches
         self._has_read_all = True
         members = np.arange(len(self._dataset.store)) if self._members is None else self._members
-        if int(self._spans(members).sizes.sum()) > available_memory():
+        nbytes = int(self._spans(members).sizes.sum())
+        if nbytes > available_memory():
             return batches
-        first, stop, last = (np.array([number], np.int64) for number in (0, len(members), len(batches.indices)))
-        return replace(batches, windows=Windows(first, stop, first, last, self._members))
+        firsts = np.arange(0, len(members), max(1, _JOB_BYTES * len(members) // max(1, nbytes)), dtype=np.int64)
+        stops = np.append(firsts[1:], len(members))
+        at_once, last = np.zeros_like(firsts), np.full_like(firsts, len(batches.indices))
+        return replace(batches, windows=Windows(firsts, stops, at_once, last, self._members))
 
     def run(self, batches: Batches, submitted: Iterator[UnderWay]) -> Iterator[UnderWay]:
         """``submitted``, whose batches these are; before it is asked for one, what comes after that is read."""
@@ -65,32 +69,47 @@ class WindowReader:
         pool = _native.ThreadPool(1)
         jobs: deque[_native.Job] = deque()
         some = self._spans(batches.indices[:_LOOKED_AT]).sizes
-        ahead = max(1, _AHEAD_BYTES * len(some) // max(1, int(some.sum())))
+        mean = int(some.mean()) + 1
+        ahead = max(1, _AHEAD_BYTES // mean)
         asked, cuts = 0, batches.cuts
         try:
             for cut in cuts[1:].tolist():
                 if asked < cut + ahead // 2:  # not for every batch
-                    jobs.extend(self._ask(windows.begun_in(asked, cut + ahead), pool))
+                    jobs.extend(self._ask(windows.begun_in(asked, cut + ahead), mean, pool))
                     asked = cut + ahead
                     while jobs and (jobs[0].done or len(jobs) > _MOST_JOBS):
-                        jobs.popleft().wait()
+                        jobs.popleft()  # of too many, the samples of the first have come by now
                 yield next(submitted)
         finally:
             for job in jobs:
                 job.cancel()
             pool.close()
 
-    def _ask(self, samples: NDArray[np.int64], pool: _native.ThreadPool) -> Iterator[_native.Job]:
-        """Jobs that have the kernel read these samples, in this order; through a mapping that may break unseen."""
-        if len(samples) == 0:
+    def _ask(self, windows: Windows, mean: int, pool: _native.ThreadPool) -> Iterator[_native.Job]:
+        """Jobs that have the kernel read these runs, in this order; ``mean`` is the size of a sample."""
+        if len(windows.starts) == 0:
             return
-        spans = self._spans(samples)
+        spans = self._extents(windows, mean)
         pieces = np.cumsum(spans.sizes) // _JOB_BYTES
         cuts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(spans)]
+        looks = self._dataset.files is None  # files that are read by pread are not to be touched through their mapping
         for start, stop in pairwise(cuts):
             part = spans.part(start, stop)
-            looks = self._dataset.files is None
             yield _native.read_ahead(part.buffers, part.shard, part.starts, part.sizes, pool=pool, looks=looks)
+
+    def _extents(self, windows: Windows, mean: int) -> Spans:
+        """
+        The bytes of each run, from its first sample to the end of its last one.
+
+        Where that is no stretch of one file, or mostly others' bytes, the bytes of every sample.
+        """
+        first = self._spans(windows.at(windows.starts))
+        last = self._spans(windows.at(windows.stops - 1))
+        sizes = last.starts + last.sizes - first.starts
+        most = _MOST_SPREAD * mean * (windows.stops - windows.starts)
+        if (first.shard == last.shard).all() and (sizes >= 0).all() and (sizes <= most).all():
+            return Spans(first.buffers, first.shard, first.starts, sizes)
+        return self._spans(windows.samples())
 
     def _spans(self, samples: NDArray[np.int64]) -> Spans:
         return self._dataset.store.spans(self._dataset.reader.field.name, samples, checksums=False)

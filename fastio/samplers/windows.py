@@ -26,11 +26,18 @@ class Windows:
     last: NDArray[np.int64]
     members: NDArray[np.int64] | None = None
 
-    def begun_in(self, first: int, stop: int) -> NDArray[np.int64]:
-        """All samples of the windows that are first needed from sample number ``first`` up to ``stop``, int64."""
-        low, high = np.searchsorted(self.needed, (first, stop))
-        chosen = ranges(self.starts[low:high], self.stops[low:high])
-        return chosen if self.members is None else self.members[chosen]
+    def begun_in(self, first: int, stop: int) -> Windows:
+        """The windows that are first needed from sample number ``first`` up to ``stop``."""
+        part = slice(*np.searchsorted(self.needed, (first, stop)).tolist())
+        return Windows(self.starts[part], self.stops[part], self.needed[part], self.last[part], self.members)
+
+    def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The samples of the store at these places of the order's samples, int64."""
+        return places if self.members is None else self.members[places]
+
+    def samples(self) -> NDArray[np.int64]:
+        """All samples of all runs, int64."""
+        return self.at(ranges(self.starts, self.stops))
 
     def after(self, first: int) -> Windows:
         """The windows that samples from number ``first`` on still need; that one is number 0 then."""

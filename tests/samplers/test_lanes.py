@@ -107,7 +107,7 @@ def test_windows_are_read_before_they_are_needed(
     assert batches.windows is not None
     read: set[int] = set()
     for first in range(0, len(batches.indices), step):
-        new = batches.windows.begun_in(first, first + step).tolist()
+        new = batches.windows.begun_in(first, first + step).samples().tolist()
         assert len(new) == len(set(new))
         assert read.isdisjoint(new)
         read |= set(new)
@@ -120,7 +120,7 @@ def test_windows_of_a_subset() -> None:
     windows = order.windows(np.arange(8))
     members = np.arange(8) * 10
 
-    assert (windows.begun_in(0, 8) * 10).tolist() == windows.of(members).begun_in(0, 8).tolist()
+    assert (windows.samples() * 10).tolist() == windows.of(members).samples().tolist()
 
 
 def test_the_order_is_kept_over_versions() -> None:
