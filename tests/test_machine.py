@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch.distributed
 
-from fastio.machine import available_cpus, available_memory, rank_and_world
+from fastio.machine import available_cpus, available_memory, rank_and_world, usable_memory
 
 CPUS = len(os.sched_getaffinity(0))
 
@@ -122,6 +122,28 @@ def test_nonsense_is_refused(rank: int | None, world_size: int | None, environ: 
 def test_free_memory_is_the_machines(tmp_path: Path) -> None:
     """Without a cgroup, what the kernel calls available."""
     assert available_memory(root=machine(tmp_path, {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:  8 kB\n"})) == 8192
+
+
+def test_usable_memory_is_the_machines(tmp_path: Path) -> None:
+    """Without a cgroup, all memory of the machine, free or not; 0 where nobody says."""
+    assert usable_memory(root=tmp_path) == 0
+    assert usable_memory(root=machine(tmp_path, {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:  8 kB\n"})) == 9216
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"sys/fs/cgroup/a/memory.max": "5000\n", "sys/fs/cgroup/a/b/memory.max": "max\n"},
+        {"sys/fs/cgroup/a/memory.max": "9000\n", "sys/fs/cgroup/a/b/memory.max": "5000\n"},
+        {"proc/self/cgroup": "4:memory:/x\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "5000\n"},
+    ],
+    ids=["v2 parent", "v2", "v1"],
+)
+def test_a_cgroups_limit_is_usable_memory(tmp_path: Path, files: dict[str, str]) -> None:
+    """The tightest limit on the way up counts, whatever is in use below it."""
+    base = {"proc/meminfo": "MemTotal: 100 kB\n", "proc/self/cgroup": "0::/a/b\n"}
+
+    assert usable_memory(root=machine(tmp_path, {**base, **files})) == 5000
 
 
 @pytest.mark.parametrize(
