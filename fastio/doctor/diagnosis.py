@@ -180,11 +180,12 @@ def _of_making(making: MakingFacts) -> Iterator[Evidence]:
 
 def _other_waits(making: MakingFacts) -> Iterator[tuple[str, float]]:
     """Each line of code that waits for neither a CPU nor a disk, and what is left."""
-    places = [wait for wait in making.waits if not wait.is_reading]
+    least_s = _LEAST_SHARE * making.batch_s
+    places = [wait for wait in making.waits if not wait.is_reading and wait.seconds > least_s]
     for wait in places:
         yield f"waiting, {wait.place}", wait.seconds
     left_s = making.other_wait_s - sum(wait.seconds for wait in places)
-    if left_s > _LEAST_SHARE * making.batch_s:
+    if left_s > least_s:
         yield "waiting for something else", left_s
 
 

@@ -21,6 +21,8 @@ from fastio.doctor.facts import (
     ScriptFacts,
     StepFacts,
     TraceFacts,
+    TransformFacts,
+    WaitFacts,
     merged,
 )
 from fastio.doctor.findings import Part
@@ -331,6 +333,56 @@ def test_evidence_has_every_figure() -> None:
     assert shares["waiting for data"] == pytest.approx(0.129 / 0.134)
     assert shares["transform"] == pytest.approx(0.03 / 0.134)
     assert {"step", "batch", "machine"} == {each.group for each in said}
+
+
+def wait(line: int, seconds: float, *, is_reading: bool = False) -> WaitFacts:
+    """Waiting in a line of train.py."""
+    return WaitFacts(
+        file="/code/train.py",
+        line=line,
+        function="Photos.__getitem__",
+        call=None,
+        is_reading=is_reading,
+        seconds=seconds,
+        source="time.sleep(1)",
+    )
+
+
+def test_waits_are_told_by_their_lines() -> None:
+    """Reads in one row, each line that waits for something else in its own, without what is next to nothing."""
+    waits = (wait(7, 0.05), wait(8, 0.03, is_reading=True), wait(9, 0.0001))
+    said = loading(replace(MAKING, cpu_s=0.01, reading_s=0.03, waits=waits))
+    rows = {each.name: each.value for each in said.evidence if each.group == "batch" and "waiting" in each.name}
+
+    assert said.summary.endswith(": train.py:7 in Photos.__getitem__: time.sleep(1)")
+    assert {
+        "waiting for reads": pytest.approx(0.03),
+        "waiting, train.py:7 in Photos.__getitem__": pytest.approx(0.05),
+        "waiting for something else": pytest.approx(0.04),
+        "waiting for a CPU": 0.0,
+    } == rows
+
+
+def test_gains_are_of_what_would_go_away() -> None:
+    """Packing takes reading and decoding away, not other waiting; a slow step no more than itself."""
+    own = replace(LOADER, script=replace(SCRIPT, recipe=None, unknown_steps=("Mine",)))
+    making = replace(
+        MAKING,
+        samples_s=0.2,
+        cpu_s=0.1,
+        reading_s=0.02,
+        transform_s=0.06,
+        transforms=(TransformFacts(name="Mine", seconds=0.06),),
+    )
+    step = replace(STEP, loading_s=0.199, training_s=0.005)
+    facts = Facts(step=step, loader=replace(own, making=making), machine=MachineFacts(cpus=1))
+    gains = {advice.title.partition(" ")[0]: advice for advice in diagnose(facts).steps}
+
+    assert gains["pack"].gain == pytest.approx(0.204 / (0.204 - 0.02 - 0.04))
+    assert gains["Mine"].gain == pytest.approx(0.204 / (0.204 - 0.06))
+    assert gains["pack"].is_bound
+    assert "upper bound" in gains["pack"].reason
+    assert 'FastDataset("train.lmdb", augment)' in gains["pack"].code
 
 
 def test_the_first_of_two_figures_counts() -> None:

@@ -13,10 +13,10 @@ import pytest
 from fastio import StepTimer
 from fastio.cli.json_form import form
 from fastio.doctor.diagnosis import diagnose
-from fastio.doctor.facts import Facts
+from fastio.doctor.facts import Facts, ScriptFacts, TransformFacts
 from fastio.doctor.saved import load_facts
 from fastio.errors import FastioError
-from tests.doctor.test_diagnosis import CAUTIONS, LOADER, MAKING, MODEL, PUBLISHED, replace
+from tests.doctor.test_diagnosis import CAUTIONS, LOADER, MAKING, MODEL, PUBLISHED, replace, wait
 
 STEPS = {
     "epochs": 2,
@@ -185,7 +185,17 @@ def test_traces(tmp_path: Path, name: str) -> None:
 FACTS = [facts for *_, facts in PUBLISHED + [("", None, each) for _, each in CAUTIONS]]
 
 
-@pytest.mark.parametrize("facts", [*FACTS, Facts(loader=replace(LOADER, making=MAKING), model=MODEL, unknown=("a",))])
+LOOKED_INTO = replace(
+    MAKING, reading_s=0.01, transforms=(TransformFacts(name="Mine", seconds=0.06),), waits=(wait(7, 0.05),)
+)
+LOADERS = [
+    replace(LOADER, making=MAKING),
+    replace(LOADER, making=LOOKED_INTO, waits=(wait(9, 0.1),)),
+    replace(LOADER, script=ScriptFacts(arguments=(("dataset", '"a.lmdb"'), ("batch_size", "4")))),
+]
+
+
+@pytest.mark.parametrize("facts", [*FACTS, *(Facts(loader=loader, model=MODEL, unknown=("a",)) for loader in LOADERS)])
 def test_the_doctors_own(tmp_path: Path, facts: Facts) -> None:
     """Facts come back as they went, and so does the diagnosis."""
     again = load_facts([saved(tmp_path / "doctor.json", "doctor", {"facts": asdict(facts)})])
