@@ -67,6 +67,6 @@ def test_a_recording_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[s
     """torch.profiler runs without a line on the terminal."""
     recorder = TraceRecorder(Schedule(0, 1, 1, 2), tmp_path / "t.json")
     with recorder:
-        assert [False, False, False, True] == [recorder.step(done) for done in range(1, 5)]
+        assert [False, False, False, False, True] == [recorder.step(done) for done in range(1, 6)]
 
     assert capfd.readouterr().err == ""

@@ -95,7 +95,7 @@ def test_one_batch_is_served_for_ever(batch: Any) -> None:
 
 def test_a_loader_gives_its_first_batch(png_store: Path) -> None:
     """Of a loader the first batch is kept, in its memory format, and its ring gets the buffer back."""
-    with FastLoader(png_store, 16) as loader:
+    with FastLoader(png_store, 16, layout="channels_last") as loader:
         images, labels = next(iter(loader))
         mock = MockLoader(loader, batches=4)
     served = list(mock)
