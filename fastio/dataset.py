@@ -145,11 +145,10 @@ class FastDataset(Dataset[Any]):
             StoredPicture(reader, index, self._place(spans, position), shape, verify)
             for position, (index, shape) in enumerate(zip(indices.tolist(), shapes.tolist(), strict=True))
         ]
-        small = shapes[:, 0] * shapes[:, 1] <= _EAGER_PIXELS  # bad headers have no pixels at all
-        if is_uniform(shapes) and small[0]:
+        if is_uniform(shapes) and sources[0].pixel_count <= _EAGER_PIXELS:
             return list(map(small_picture, sources, reader.read(indices, spans, shapes, verify=verify)))
         pictures: list[Image.Image] = [LazyPicture.of(source) for source in sources]
-        chosen = np.flatnonzero(small)
+        chosen = np.flatnonzero(shapes[:, 0] * shapes[:, 1] <= _EAGER_PIXELS)  # bad headers have no pixels at all
         for group in _groups(shapes[chosen]):
             positions = chosen[group]
             rows = reader.read(indices[positions], spans.at(positions), shapes[positions], verify=verify)

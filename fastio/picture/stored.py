@@ -54,6 +54,11 @@ class StoredPicture:
         return self._shape[1], self._shape[0]
 
     @property
+    def pixel_count(self) -> int:
+        """Width times height."""
+        return self._shape[0] * self._shape[1]
+
+    @property
     def can_read(self) -> bool:
         """Whether decoders can read it in other modes than ``mode``: not from raw pixels."""
         return self._reader.field.codec == IMAGE
