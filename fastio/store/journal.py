@@ -55,7 +55,7 @@ _VERSION = 1
 _NUMBERS = re.compile(r"(?:%0?[0-9]*d|[0-9])+")
 _ATTEMPTS = 1000
 _READ_BYTES = 1 << 20
-_NAME = re.compile(r"[^./][^/]*", re.DOTALL)
+_NAME = re.compile(r"(?!\.{1,2}\Z)[^/]+", re.DOTALL)
 _PATIENCE_S = 1.0
 _PAUSE_S = 0.001
 _LOG = logging.getLogger(__name__)
@@ -98,15 +98,15 @@ class Record:
             return None
         try:
             parsed = json.loads(line)
-            version, names = int(parsed["fastio"]), [*parsed["shards"], *parsed["remove"], parsed["token"]]
+            if int(parsed["fastio"]) > _VERSION:
+                raise StoreError(
+                    f"{path}: written by a newer fastio, which has not finished a set of shards: upgrade fastio"
+                )
+            names = [*parsed["shards"], *parsed["remove"], parsed["token"]]
             is_ours = len(parsed["shards"]) > 0 and all(_NAME.fullmatch(name) for name in names)
             record = cls(parsed["token"], parsed["shards"], parsed["remove"], bool(parsed["replace"]))
         except (ValueError, KeyError, TypeError) as exc:
             raise StoreError(f"{path}: is not a journal that fastio writes ({exc!r}); remove it") from exc
-        if version > _VERSION:
-            raise StoreError(
-                f"{path}: written by a newer fastio, which has not finished a set of shards: upgrade fastio"
-            )
         if not is_ours:
             raise StoreError(f"{path}: names files in other folders, which fastio does not; remove it")
         return record

@@ -233,6 +233,17 @@ def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
         open_store(tmp_path / SET)
 
 
+@pytest.mark.parametrize("name", ["../out-000000.tar", "/out-000000.tar", "..", ""])
+def test_a_journal_of_other_folders_is_refused(tmp_path: Path, name: str) -> None:
+    """A journal that leads out of its folder is not followed."""
+    (tmp_path / "data").mkdir()
+    pack(tmp_path / "data", SET, OLD)
+    record = Record(token="1-0", shards=["out-000000.tar"], remove=[name], replace=True)
+    (tmp_path / "data" / ".out-#.tar.publishing").write_bytes(record.to_bytes())
+    with pytest.raises(StoreError, match="names files in other folders"):
+        open_store(tmp_path / "data" / SET)
+
+
 @pytest.mark.parametrize("cut", [0, 10, -1, -9])
 def test_a_torn_journal_commits_nothing(tmp_path: Path, cut: int) -> None:
     """A record that is not whole changes nothing, and goes."""
