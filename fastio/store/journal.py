@@ -113,7 +113,7 @@ class Record:
 
 
 class Journal:
-    """The journal of a set, open and locked by this process until ``close``. Failures are OSErrors."""
+    """The journal of a set, open and locked by this process until ``close``. Failures of the disk are OSErrors."""
 
     def __init__(self, path: str, fd: int) -> None:
         self._path = path
@@ -200,10 +200,11 @@ class Journal:
                 hidden.unlink()
             else:
                 move_to_free(str(hidden), str(path))
-        except FileNotFoundError:
-            if not path.exists():
-                raise
-            # It has its name: the step was taken before.
+        except FileNotFoundError as exc:
+            if not path.exists():  # else it has its name: the step was taken before
+                raise StoreError(
+                    f"{hidden}: is gone, a shard of a set that was complete; remove {self._path} and pack again"
+                ) from exc
 
 
 def journal_path(path: str) -> str:
@@ -223,7 +224,8 @@ def claim(path: str) -> Journal | None:
 
     OSError, or StoreError where the file system has no locks and somebody's journal lies there.
     """
-    return _taken_up(_locked(path, create=True))
+    journal = _locked(path, create=True)
+    return None if journal is None else _taken_up(journal)
 
 
 def wait_for(path: str) -> None:
@@ -240,10 +242,12 @@ def wait_for(path: str) -> None:
 
 def recover(path: str) -> None:
     """Carry out what a packer that died had committed, without effect while one is at work; errors as of ``claim``."""
-    with contextlib.suppress(FileNotFoundError):
-        journal = _taken_up(_locked(path, create=False))
-        if journal is not None:
-            journal.close()
+    try:
+        journal = _locked(path, create=False)
+    except FileNotFoundError:
+        return
+    if journal is not None:
+        _taken_up(journal).close()
 
 
 def follow(path: str) -> Record | None:
@@ -280,13 +284,12 @@ def peek(path: str) -> Record | None:
     return record if record is not None and record.is_live(Path(path).parent) else None
 
 
-def _taken_up(journal: Journal | None) -> Journal | None:
-    if journal is not None:
-        try:
-            journal.take_up()
-        except BaseException:
-            journal.close()
-            raise
+def _taken_up(journal: Journal) -> Journal:
+    try:
+        journal.take_up()
+    except BaseException:
+        journal.close()
+        raise
     return journal
 
 

@@ -265,6 +265,18 @@ def test_a_record_without_its_shards_removes_nothing(tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
+def test_a_shard_that_is_gone_after_a_crash(tmp_path: Path) -> None:
+    """A complete set that lost a hidden shard before it had its names is an error that names the shard."""
+    assert in_fork(lambda: _die_between_names(tmp_path, NEW[True])) == -signal.SIGKILL
+    (gone,) = tmp_path.glob(".out-000003.tar.partial-*")
+    gone.unlink()
+    with pytest.raises(StoreError, match=r"\.out-000003\.tar\.partial-.*: is gone.*remove .*publishing and pack again"):
+        pack(tmp_path, SET, OLD)
+    (tmp_path / ".out-#.tar.publishing").unlink()
+    pack(tmp_path, SET, OLD)
+    assert (packed(tmp_path, SET), hidden(tmp_path)) == (OLD, [])
+
+
 def test_a_name_that_is_taken_after_the_record(tmp_path: Path) -> None:
     """Without leave to overwrite, what appears under a name meanwhile is kept; the error names it."""
 
