@@ -387,6 +387,18 @@ def test_an_interrupt_when_the_store_is_there(tmp_path, out, when):
         assert 3 == len(store)
 
 
+def test_a_terminal_that_is_full_when_the_store_is_there(tmp_path):
+    """A report that cannot be printed is an error, whose line says that the store is complete."""
+    flat(tmp_path / "pngs", 3)
+    command = [sys.executable, "-m", "fastio", "pack", "pngs", "s.h5"]
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        done = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert 1 == done.returncode
+    expected = "error: system: No space left on device; s.h5: the new store is complete under its name"
+    assert expected in done.stderr.splitlines()
+
+
 def test_what_a_killed_pack_left_is_named(tmp_path):
     """The next pack to that name removes it, and says so in a line of its own."""
     flat(tmp_path / "pngs", 3)

@@ -45,9 +45,9 @@ def failed(error: Exception) -> Failed | None:
 
     text = user_traceback(error)
     if text is not None:
-        return Failed(f"your code failed: {said_by(error)}", text=text)
+        return Failed("; ".join([f"your code failed: {said_by(error)}", *notes(error)]), text=text)
     if isinstance(error, OSError):
-        return Failed(f"{error.filename or 'system'}: {error.strerror or error}")
+        return Failed("; ".join([f"{error.filename or 'system'}: {error.strerror or error}", *notes(error)]))
     return None
 
 

@@ -148,11 +148,12 @@ class SealedWriter:
 
     def _leave(self, error: BaseException) -> None:
         """End the writer because of an error, which gets a note of what is true now and not in its message."""
+        is_told = self._open and isinstance(error, StoreError)  # by ``publish``
         try:
             self.abort()
         except StoreError as exc:
             error.add_note(str(exc))
-        if self._is_published and not isinstance(error, StoreError):
+        if self._is_published and not is_told:
             error.add_note(f"{self._target.path}: {COMPLETE}")
         self._failure = error
 

@@ -89,6 +89,22 @@ def test_an_error_at_any_call(tmp_path: Path, call: str, lasting: bool, longer: 
 
 
 @pytest.mark.parametrize("name", [SET, FILE])
+def test_errors_behind_the_end_of_a_writer(tmp_path: Path, name: str) -> None:
+    """Whatever ends a block whose writer has closed has a note that the store is complete, once."""
+    for error in (StoreError("later"), KeyboardInterrupt()):
+        with pytest.raises(type(error)) as caught:
+            _pack_and_raise(tmp_path / name, error)
+        assert [f"{tmp_path / name}: the new store is complete under its name"] == caught.value.__notes__
+
+
+def _pack_and_raise(path: Path, error: BaseException) -> None:
+    with create_store(path, LABELLED, overwrite=True) as writer:
+        writer.append(make_batch(["a"], [b"1"]))
+        writer.close()
+        raise error
+
+
+@pytest.mark.parametrize("name", [SET, FILE])
 def test_an_interrupt_at_any_call(tmp_path: Path, name: str) -> None:
     """Ctrl-C at any time leaves the old store or the new one, and the interrupt says which."""
     new = NEW[True]
