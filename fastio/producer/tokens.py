@@ -29,7 +29,8 @@ __all__ = ["TokenProducer"]
 
 # What the batches of one job take in memory, about: they share a buffer, which lives as long as one of them.
 CHUNK_BYTES = 4 << 20
-_IDLE = 2  # buffers that are kept for the next chunks: those under way are taken again as they come back
+_KEPT = 4  # free buffers: as many as an epoch's end gives back, for new memory costs more than filling it
+_IDLE = 2  # of these about, while batches are made
 _LOOKED_AT = 64  # batches whose size tells that of the others
 # By pread more: of samples that lie anywhere, a call fetches the more the nearer they are to each other.
 _PREAD_CHUNK_BYTES = 16 << 20
@@ -68,7 +69,7 @@ class TokenProducer:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._pool = _native.ThreadPool(self.threads)
-        self._ring = _native.BufferRing(_IDLE)
+        self._ring = _native.BufferRing(_KEPT)
         self._source = TokenSource(self._dataset, checksums=self.verify)
 
     @property
