@@ -16,6 +16,7 @@ from torch.utils.data import Sampler
 from tqdm import tqdm
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler
+from fastio.samplers.batches import OrderSampler
 from tests.conftest import encode, pictures, write_store
 from tests.numbered import COUNT, loader_of, taken, write_numbers
 
@@ -166,7 +167,7 @@ def test_the_length_of_the_sampler_costs_no_plan(dataset: FastDataset, monkeypat
     """How many samples an epoch has is known without putting them in order."""
     with FastLoader(dataset, 2, shuffle=True, rank=1, world_size=3, uneven="repeat") as loader:
         expected = len(list(loader.sampler))
-        monkeypatch.setattr("fastio.samplers.batches.epoch_order", None)
+        monkeypatch.setattr(OrderSampler, "plan", None)
         assert expected == len(loader.sampler)
 
 
