@@ -27,7 +27,9 @@ _MODES = {channels: mode for mode, channels in _CHANNELS.items()}
 
 Shape = tuple[int, ...]
 
-_MOST_CHANNELS = 4  # what an index or a header says beyond is not believed: memory for it would be asked for
+# What an index or a header says beyond these is not believed: memory for it would be asked for.
+_MOST_CHANNELS = 4
+_MOST_SIDE = 1 << 20  # pixels; the native core plans no larger picture
 
 
 class Finish(Protocol):
@@ -261,12 +263,14 @@ def _are_possible(shapes: NDArray[np.int32], limit: int | None) -> bool:
     if len(shapes) == 0:
         return True
     height, width, channels = shapes.max(axis=0).tolist()
-    return bool(shapes.min() > 0) and channels <= _MOST_CHANNELS and (limit is None or height * width <= limit)
+    is_small = max(height, width) <= _MOST_SIDE and (limit is None or height * width <= limit)
+    return bool(shapes.min() > 0) and channels <= _MOST_CHANNELS and is_small
 
 
 def _possible(shapes: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Which of the shapes can be a picture's; zeros say that nobody knows."""
-    possible: NDArray[np.bool_] = (shapes > 0).all(axis=1) & (shapes[:, 2] <= _MOST_CHANNELS) & ~is_refused(shapes)
+    is_small = (shapes[:, :2] <= _MOST_SIDE).all(axis=1) & (shapes[:, 2] <= _MOST_CHANNELS)
+    possible: NDArray[np.bool_] = (shapes > 0).all(axis=1) & is_small & ~is_refused(shapes)
     return possible
 
 

@@ -192,14 +192,15 @@ def test_an_impossible_size_in_the_index_is_none(
 @pytest.mark.parametrize("mode", ["RGB", None])
 @pytest.mark.parametrize("transform", [None, to_tensor])
 @pytest.mark.parametrize("index_has_it", [False, True])
+@pytest.mark.parametrize("size", [(2**31 - 1, 2**31 - 1), (8, (1 << 23) + 8)])  # the second is one flipped bit
 def test_an_impossible_header_is_one_bad_sample(
-    tmp_path: Path, mode: str | None, transform: Any, index_has_it: bool
+    tmp_path: Path, mode: str | None, transform: Any, index_has_it: bool, size: tuple[int, int]
 ) -> None:
-    """A header of 2**31-1 pixels a side is that sample's error, alone in its batch or not, and asks for no memory."""
+    """A header of far too many pixels is that sample's error, alone in its batch or not, and asks for no memory."""
     values = [encode(pixels) for pixels in pictures(4)]
-    values[1] = values[1][:16] + b"\x7f\xff\xff\xff" * 2 + values[1][24:]
+    values[1] = values[1][:16] + struct.pack(">II", size[1], size[0]) + values[1][24:]
     shapes = np.array([(8, 8, 3)] * 4, np.int32)
-    shapes[1] = (2**31 - 1, 2**31 - 1, 3) if index_has_it else (0, 0, 0)
+    shapes[1] = (*size, 3) if index_has_it else (0, 0, 0)
     store = write_store(tmp_path / "a.lmdb", values, shapes=shapes)
     for batch_size, lengths in ((2, [1, 2]), (1, [1, 1, 1])):
         with FastLoader(FastDataset(store, transform, mode=mode), batch_size, on_error="skip") as loader:
