@@ -166,7 +166,7 @@ def test_the_length_of_the_sampler_costs_no_plan(dataset: FastDataset, monkeypat
     """How many samples an epoch has is known without putting them in order."""
     with FastLoader(dataset, 2, shuffle=True, rank=1, world_size=3, uneven="repeat") as loader:
         expected = len(list(loader.sampler))
-        monkeypatch.setattr("fastio.samplers.batches.epoch_order", None)
+        monkeypatch.setattr("fastio.samplers.batches.OrderSampler.plan", None)
         assert expected == len(loader.sampler)
 
 
