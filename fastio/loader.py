@@ -205,7 +205,7 @@ class FastLoader:
         self._ahead = WindowReader(self.base, chosen.indices)
         self._tuner = ThreadTuner() if threads == 0 and isinstance(self._producer, NativeProducer) else None
         self._closed = False
-        self._may_be_unpacked = has_rows(self.base) and self.base.labels is None and self.rank == 0
+        self._may_be_unpacked = has_rows(self.base) and self.rank == 0
         self._stats = LoaderStats()
         self._skipped: dict[int, SampleError] = {}
         self._next = _Position(0, 0)  # where the next iteration begins
@@ -328,7 +328,7 @@ class FastLoader:
 
     def _say_unlabelled(self, batches: Batches) -> None:
         """Warn, once, where a batch is one tensor that ``images, labels = batch`` would take apart without an error."""
-        if self._may_be_unpacked and len(batches) and batches.cuts[1] == 2:
+        if self._may_be_unpacked and len(batches) and batches.cuts[1] == 2 and self.base.labels is None:
             self._may_be_unpacked = False
             log.warning(
                 "%s: has no labels, so a batch is one tensor of two pictures; `for images, labels in loader` would "

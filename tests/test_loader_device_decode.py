@@ -256,7 +256,7 @@ def test_ranks(store: Path, gpu: FakeGpu) -> None:
 def test_a_late_device(store: Path, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches stay whole on a device that copies and trains as late as it may."""
     lane = SlowLane()
-    monkeypatch.setattr("fastio.loader.lane_to", lambda device: lane)
+    monkeypatch.setattr("fastio.pipeline.lane_to", lambda device: lane)
     expected = [images for images, _ in FastLoader(store, 4, transforms=[Resize((8, 8))])]
     got: list[torch.Tensor] = []
     with on_gpu(store, batch_size=4, transforms=[Resize((8, 8))]) as loader:
