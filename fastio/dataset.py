@@ -48,17 +48,15 @@ class FastDataset(Dataset[Any]):
 
     ``dataset[i]`` is ``(picture, label)``: a PIL image in ``mode`` (or what ``transform`` makes of it) and an
     int (or what ``target_transform`` makes of it). A store without labels gives the picture alone, a raw
-    field that is no picture a numpy array, token ids an int64 tensor, text a ``str``, a field of bytes
-    ``bytes``. Same order, classes and pixels as the files had. Pictures larger than 64 x 64 wait: they decode, and no
-    more than is needed, when something asks for their pixels (see ``picture.LazyPicture``). Works in any
-    ``torch.utils.data.DataLoader``, under fork and spawn: it holds no thread and no file handle that must not travel,
-    and is pickled by path.
+    field that is not a picture a numpy array, token ids an int64 tensor, text a ``str``, a field of bytes
+    ``bytes``. Order, classes and pixels are those of the files. Pictures larger than 64 x 64 wait: they decode no more
+    than is needed, when something asks for their pixels (see ``picture.LazyPicture``). Works in any
+    ``torch.utils.data.DataLoader``, under fork and spawn: it holds no threads, and is pickled by path.
 
     ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"); raw pixels are always left so. ``verify`` compares
     every sample with its checksum, a waiting picture's with its first pixels. A bad sample raises SampleError there;
-    FastLoader can skip it. ``read``:
-    "map" looks into mapped files, "pread" reads into memory and holds the index there, "auto" does so on network file
-    systems (see ``reading``).
+    FastLoader can skip it. ``read``: "map" reads mapped files, "pread" reads into memory and holds the index there,
+    "auto" does so on network file systems (see ``reading``).
     """
 
     def __init__(
