@@ -71,7 +71,7 @@ def test_the_network_learns(tmp_path: Path) -> None:
     ):
         step = TrainStep(workload, settings)
         before = told()
-        result = train(data, step, 40)
+        result = train(data, step, 60)
 
     assert before < 0.5
     assert told() > 0.8
