@@ -190,7 +190,7 @@ LOADING: dict[str, Callable[[Data, int], Iterable[Any]]] = {
     "png fastio lmdb": _fast("png.lmdb", 256),
     "png fastio hdf5": _fast("png.h5", 256),
     "png fastio tar": _fast("png.tar", 256),
-    "png fastio lmdb, block shuffle": _fast("png.lmdb", 256, shuffle=True),
+    "png fastio lmdb, shuffled": _fast("png.lmdb", 256, shuffle=True),
     "png fastio lmdb, unverified": _fast("png.lmdb", 256, verify=False),
     "raw fastio lmdb": _fast("raw.lmdb", 256),
     "raw fastio hdf5": _fast("raw.h5", 256),
