@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ SUFFIXES = ("lmdb", "h5", "tar")
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("fresh", deadline=None, print_blob=True)
 settings.load_profile("fixed")
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so would every command that they test.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Build = Callable[..., Path]
 
