@@ -82,8 +82,8 @@ def slow_line(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | 
     share = loader.making.share(loader.making.other_wait_s)
     return Advice(
         title,
-        f"{share:.0%} of a batch is waiting that is neither a CPU nor a disk (sleep, a lock, the network, another "
-        f"process): {where}; {_BOUND} it",
+        f"{share:.0%} of a batch's time, queueing for CPUs aside, is a wait for neither a CPU nor a disk (sleep, a "
+        f"lock, the network, another process): {where}; {_BOUND} it",
         "",
         _gain_without(facts, loader, wait_s=loader.making.other_wait_s if wait is None else wait.seconds),
     )
