@@ -51,7 +51,7 @@ said = {
 }
 Path(out, f"{rank}.json").write_text(json.dumps(said))
 """
-# Rank 1 leaves the group, rank 0 goes on, and says in one line what it makes of that.
+# Rank 1 leaves the group once both have met, rank 0 goes on, and says in one line what it makes of that.
 ENDING = """
 import sys, torch
 from fastio.errors import FastioError
@@ -59,6 +59,7 @@ from fastio.trainer.distributed import mean_over_ranks, process_group
 
 try:
     with process_group(torch.device("cpu")) as (rank, _):
+        mean_over_ranks([1.0], torch.device("cpu"))
         if rank == 0:
             mean_over_ranks([1.0], torch.device("cpu"))
 except FastioError as exc:
