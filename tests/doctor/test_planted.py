@@ -48,7 +48,7 @@ def test_slow_loading(part: str, workers: int) -> None:
     assert ("io_bound", part) == (said.pattern, said.part)
     if part != "slow_decode":  # of files that nobody knows here
         assert said.steps[0].gain is not None
-        assert said.steps[0].gain > 1  # how much is a matter of what else the machine does
+        assert said.steps[0].gain > 2
 
 
 def test_slow_loading_in_spawned_workers() -> None:
