@@ -72,9 +72,9 @@ def _pack_raw(png_store: Path, out: Path) -> None:
     """The same pictures as decoded pixels."""
     from fastio._native import Buffers
     from fastio.codec import CODECS
-    from fastio.schema import COLUMN, RAW, Field, Schema
-    from fastio.spans import Spans
     from fastio.store import SampleBatch, create_store, open_store
+    from fastio.types.schema import COLUMN, RAW, Field, Schema
+    from fastio.types.spans import Spans
 
     with open_store(png_store) as store:
         indices = np.arange(len(store))
@@ -94,9 +94,9 @@ def _pack_many(out: Path, count: int = 1_000_000) -> None:
     if out.exists():
         return
     from fastio._native import Buffers
-    from fastio.schema import BYTES, COLUMN, Field, Schema
-    from fastio.spans import Spans
     from fastio.store import SampleBatch, create_store
+    from fastio.types.schema import BYTES, COLUMN, Field, Schema
+    from fastio.types.spans import Spans
 
     size, step = 16, 10_000
     data = np.arange(step * size, dtype=np.int64).astype(np.uint8)

@@ -37,9 +37,9 @@ _LOOKED_AT = 256  # places of the file, for whether it is cold
 def make_store(path: Path, *, mb: int, sample_kb: int) -> Path:
     """A store of ``mb`` megabytes of raw samples, random bytes from a seed; made once."""
     from fastio._native import Buffers
-    from fastio.schema import COLUMN, RAW, Field, Schema
-    from fastio.spans import Spans
     from fastio.store import SampleBatch, create_store
+    from fastio.types.schema import COLUMN, RAW, Field, Schema
+    from fastio.types.spans import Spans
 
     if path.exists():
         return path
@@ -152,7 +152,7 @@ def main(rounds: int, seconds: float, mb: int, sample_kb: int, memory: str, fold
     folder.mkdir(parents=True, exist_ok=True)
     path = make_store(folder / f"cold-{mb}mb-{sample_kb}kb.h5", mb=mb, sample_kb=sample_kb)
     if case is not None:
-        import fastio.loader  # noqa: F401 - torch's import is no part of reading
+        import fastio.loader.fast_loader  # noqa: F401 - torch's import is no part of reading
 
         begun = time.perf_counter()
         total = CASES[case](path, seconds)

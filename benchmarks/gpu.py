@@ -34,7 +34,7 @@ from benchmarks.gpu_copies import loader, normalise, overlap
 from benchmarks.gpu_sizes import Sizes
 from benchmarks.gpu_training import cifar_cnn, decoding, resnet
 from benchmarks.report import write_result
-from fastio.device.lane import lane_to
+from fastio.loader.device.lane import lane_to
 
 __all__ = ["FIGURES", "TINY", "main"]
 

@@ -15,14 +15,14 @@ import torch
 from benchmarks.gpu_sizes import BUFFERS, Case, Sizes, finish, in_rounds, timed
 from fastio import DevicePrefetcher, FastLoader, StepTimer, create_store
 from fastio._native import Buffers
-from fastio.schema import COLUMN, RAW, Field, Schema
-from fastio.spans import Spans
 from fastio.store import SampleBatch
 from fastio.transforms import Normalize, ToDtype
 from fastio.transforms.batch.finish import Finish
 from fastio.transforms.batch.geometry import Target
 from fastio.transforms.batch.one_pass import one_pass, plain_pass
 from fastio.transforms.plan import BLANK, COLUMNS
+from fastio.types.schema import COLUMN, RAW, Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["loader", "normalise", "overlap"]
 

@@ -38,9 +38,9 @@ from fastio._native import Buffers
 from fastio.samplers.batches import Batches
 from fastio.samplers.mixing import Classes
 from fastio.samplers.order import block_order
-from fastio.schema import COLUMN, RAW, Field, Schema
-from fastio.spans import Spans
 from fastio.store import SampleBatch, create_store
+from fastio.types.schema import COLUMN, RAW, Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["main"]
 

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 import click
 
-from fastio.measure.data import DataOptions
-from fastio.measure.points import GridData, Point
-from fastio.measure.tune import candidates, loading_rate, tune
+from fastio.measure.loop.data import DataOptions
+from fastio.measure.settings.points import GridData, Point
+from fastio.measure.settings.tune import candidates, loading_rate, tune
 
 __all__ = ["main"]
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fastio.converters.ambiguous import refuse_fields, refuse_splits, split_folder
-from fastio.converters.base import Chunk, Problem, Source
 from fastio.converters.flat import open_flat
 from fastio.converters.imagefolder import open_imagefolder
 from fastio.converters.junk import is_hidden
@@ -19,6 +18,7 @@ from fastio.converters.other_containers import folder_kind, kind_of
 from fastio.converters.packer import PackReport, pack
 from fastio.converters.raw import Raw
 from fastio.converters.scan import Folder, image_kind, scan_root
+from fastio.converters.source import Chunk, Problem, Source
 from fastio.converters.tar import is_tar, open_tar
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError

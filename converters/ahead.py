@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TypeVar
 
 from fastio._native import ThreadPool
-from fastio.converters.base import Chunk, Source, Stage
+from fastio.converters.source import Chunk, Source, Stage
 
 __all__ = ["begun_ahead", "chunks_through", "in_order", "read_ahead"]
 

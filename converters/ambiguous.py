@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from fastio.converters.base import Problem
 from fastio.converters.junk import is_hidden
+from fastio.converters.source import Problem
 from fastio.errors import SourceError
 
 __all__ = ["refuse_fields", "refuse_splits", "split_folder"]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
 from fastio.converters.ahead import chunks_through
-from fastio.converters.base import Chunk, Problem, Source
 from fastio.converters.packing import is_lossless, recorded
 from fastio.converters.pixels import same_pixels
+from fastio.converters.source import Chunk, Problem, Source
 from fastio.errors import SourceError
 from fastio.store import SampleStore
 

@@ -11,11 +11,11 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from fastio.codec.pillow import PLUGIN_ERRORS
-from fastio.converters.base import Problem
 from fastio.converters.checksum import damaged
+from fastio.converters.source import Problem
 from fastio.errors import FastioError
-from fastio.schema import IMAGE
 from fastio.store import SampleStore
+from fastio.types.schema import IMAGE
 
 __all__ = ["ShownSample", "contact_sheet", "shown_samples"]
 

@@ -15,8 +15,8 @@ from fastio.converters.lengths import length_histogram
 from fastio.converters.packing import packing_lines, shuffling_of
 from fastio.converters.probe import KIND_NAMES, probe
 from fastio.converters.text_readers import text_reader
-from fastio.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
 from fastio.store import SampleStore
+from fastio.types.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
 
 __all__ = [
     "class_counts",

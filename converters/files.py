@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.converters.base import Chunk, Problem
 from fastio.converters.cut import cut
 from fastio.converters.probe import KIND_NAMES, image_problem, probe
 from fastio.converters.scan import Folder, shown
+from fastio.converters.source import Chunk, Problem
 from fastio.errors import SourceError
 from fastio.samplers.order import full_order
-from fastio.schema import COLUMN, IMAGE, Field, Schema
-from fastio.spans import Spans
-from fastio.store.base import SampleBatch
+from fastio.store.sample_store import SampleBatch
+from fastio.types.schema import COLUMN, IMAGE, Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["IMAGE_FIELD", "LABEL_FIELD", "FileSource", "read_problem"]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
 from fastio.converters.junk import is_hidden
 from fastio.converters.labels import LABEL_SUFFIXES, LabelFile, Labels, read_labels
 from fastio.converters.scan import Folder, scan_root, scan_tree, shown
+from fastio.converters.source import Problem
 
 __all__ = ["open_flat"]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fastio.converters.base import Problem
 from fastio.converters.files import FileSource
 from fastio.converters.junk import is_hidden
 from fastio.converters.labels import LABEL_SUFFIXES, LabelFile
 from fastio.converters.scan import Folder, image_kind, scan_root, scan_tree, shown
+from fastio.converters.source import Problem
 from fastio.errors import SourceError
 
 __all__ = ["open_imagefolder"]

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from fastio import _native
 from fastio.converters.ahead import chunks_through
-from fastio.converters.base import Chunk, Problem, Source, Stage
 from fastio.converters.describe import store_bytes
 from fastio.converters.raw import Raw
 from fastio.converters.scan import shown
+from fastio.converters.source import Chunk, Problem, Source, Stage
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 from fastio.machine import available_cpus

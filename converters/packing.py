@@ -11,11 +11,11 @@ import numpy as np
 from fastio.converters.raw import Raw
 from fastio.converters.transcode import KEPT, Transcode
 from fastio.errors import StoreCorrupt
-from fastio.metrics import ShuffleReport
 from fastio.samplers.batches import OrderSampler
 from fastio.samplers.order import Division
-from fastio.schema import IMAGE
 from fastio.store import SampleStore
+from fastio.types.metrics import ShuffleReport
+from fastio.types.schema import IMAGE
 
 __all__ = ["advice", "is_lossless", "packing_lines", "recorded", "shuffling_of"]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.probe import probe
-from fastio.spans import Spans
+from fastio.types.spans import Spans
 
 __all__ = ["Pair", "same_pixels"]
 

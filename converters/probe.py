@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.spans import Spans
+from fastio.types.spans import Spans
 
 __all__ = ["KIND_NAMES", "decode_problem", "image_problem", "probe"]
 

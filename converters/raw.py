@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.converters.base import Chunk, Problem
 from fastio.converters.cut import cut
 from fastio.converters.probe import decode_problem, image_problem, probe
 from fastio.converters.resize import DEEP_MODES, has_16_bits, plan_to
+from fastio.converters.source import Chunk, Problem
 from fastio.converters.transcode import check_size
 from fastio.errors import SourceError
-from fastio.schema import IMAGE, RAW, Field, Schema
-from fastio.spans import Spans
-from fastio.store.base import SampleBatch
+from fastio.store.sample_store import SampleBatch
+from fastio.types.schema import IMAGE, RAW, Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["Raw", "RawStage"]
 
@@ -61,7 +61,7 @@ class Raw:
 
 @dataclass(slots=True)
 class RawStage:
-    """Decodes the pictures of chunks on native threads. Satisfies ``fastio.converters.base.Stage``."""
+    """Decodes the pictures of chunks on native threads. Satisfies ``fastio.converters.source.Stage``."""
 
     options: Raw
     source_bytes: int = 0

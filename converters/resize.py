@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.machine import available_cpus
-from fastio.spans import Spans
+from fastio.types.spans import Spans
 
 __all__ = ["DEEP_MODES", "ResizedPicture", "Subsampling", "has_16_bits", "plan_to", "replaced", "resize_all"]
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.converters.base import Problem
 from fastio.converters.junk import APPLE_DOUBLE, is_hidden, junk_reason
+from fastio.converters.source import Problem
 from fastio.errors import SourceError
 
 __all__ = ["IMAGES", "Folder", "Wanted", "image_kind", "is_utf8", "scan_folder", "scan_root", "scan_tree", "shown"]

@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.converters.base import Chunk, Problem
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
 from fastio.converters.labels import LabelFile
 from fastio.converters.probe import image_problem, probe
 from fastio.converters.scan import Folder, shown
+from fastio.converters.source import Chunk, Problem
 from fastio.errors import SourceError
 from fastio.samplers.order import full_order
-from fastio.schema import IMAGE, TEXT, TOKENS, Schema
-from fastio.spans import Spans
 from fastio.store import open_store
-from fastio.store.base import SampleBatch
 from fastio.store.index import SealedStore
+from fastio.store.sample_store import SampleBatch
+from fastio.types.schema import IMAGE, TEXT, TOKENS, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["TarSource", "is_tar", "open_tar"]
 

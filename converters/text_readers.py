@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastio.schema import TOKENS, Field
+from fastio.types.schema import TOKENS, Field
 
 __all__ = ["text_reader"]
 

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.converters.base import Chunk, Problem
 from fastio.converters.probe import KIND_NAMES, decode_problem
 from fastio.converters.resize import Subsampling, replaced, resize_all
 from fastio.converters.scan import image_kind
+from fastio.converters.source import Chunk, Problem
 from fastio.errors import SourceError
-from fastio.schema import IMAGE, Schema
-from fastio.spans import Spans
-from fastio.store.base import SampleBatch
+from fastio.store.sample_store import SampleBatch
+from fastio.types.schema import IMAGE, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["KEPT", "Subsampling", "Transcode", "TranscodeStage", "check_size"]
 
@@ -126,7 +126,7 @@ class Transcode:
 
 @dataclass(slots=True)
 class TranscodeStage:
-    """Writes the pictures of chunks anew on native threads. Satisfies ``fastio.converters.base.Stage``."""
+    """Writes the pictures of chunks anew on native threads. Satisfies ``fastio.converters.source.Stage``."""
 
     options: Transcode
     source_bytes: int = 0

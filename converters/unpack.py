@@ -27,12 +27,12 @@ from fastio.converters.scan import image_kind, is_utf8, shown
 from fastio.converters.text.decode import StoredText, text_field
 from fastio.converters.text.unpack import text_files, text_notes
 from fastio.errors import FastioError, StoreCorrupt, StoreError
-from fastio.schema import IMAGE, Field
-from fastio.spans import Spans
 from fastio.store import SampleStore
 from fastio.store.atomic import PartialFile
 from fastio.store.publish import publish_file
 from fastio.store.stale import remove_stale
+from fastio.types.schema import IMAGE, Field
+from fastio.types.spans import Spans
 
 __all__ = ["UnpackReport", "check_key", "unpack"]
 

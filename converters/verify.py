@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.ahead import in_order
-from fastio.converters.base import Problem, Source
 from fastio.converters.compare import Comparison, compare, compare_chunks
 from fastio.converters.cut import cut
 from fastio.converters.describe import store_bytes
 from fastio.converters.probe import decode_problem, image_problem, probe
+from fastio.converters.source import Problem, Source
 from fastio.converters.text.again import TextAgain
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
-from fastio.schema import IMAGE
-from fastio.spans import Spans
 from fastio.store import SampleStore, open_store
 from fastio.store.verify import Damage, verify_store
+from fastio.types.schema import IMAGE
+from fastio.types.spans import Spans
 
 __all__ = ["VerifyReport", "verify"]
 

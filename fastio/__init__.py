@@ -21,16 +21,16 @@ from fastio.errors import (
 )
 
 if TYPE_CHECKING:
-    from fastio.dataset import FastDataset
-    from fastio.loader import FastLoader
-    from fastio.measure.mock import MockLoader, MockTrainer
-    from fastio.measure.step_timer import StepTimer
-    from fastio.measure.verdict import StepShares, verdict
-    from fastio.prefetch import DevicePrefetcher
+    from fastio.dataset.fast_dataset import FastDataset
+    from fastio.dataset.token_collate import ChunkCollate, PackCollate, PadCollate
+    from fastio.loader.fast_loader import FastLoader
+    from fastio.loader.prefetch import DevicePrefetcher
+    from fastio.measure.loop.mock import MockLoader, MockTrainer
+    from fastio.measure.loop.step_timer import StepTimer
+    from fastio.measure.loop.verdict import StepShares, verdict
     from fastio.samplers.bucket import LengthBucketSampler
     from fastio.samplers.pack import PackSampler
     from fastio.store import create_store, open_store
-    from fastio.text_collate import ChunkCollate, PackCollate, PadCollate
 
     __version__: str
 
@@ -62,21 +62,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ChunkCollate": "fastio.text_collate",
-    "PackCollate": "fastio.text_collate",
-    "PadCollate": "fastio.text_collate",
-    "DevicePrefetcher": "fastio.prefetch",
-    "FastDataset": "fastio.dataset",
-    "FastLoader": "fastio.loader",
-    "MockLoader": "fastio.measure.mock",
+    "ChunkCollate": "fastio.dataset.token_collate",
+    "PackCollate": "fastio.dataset.token_collate",
+    "PadCollate": "fastio.dataset.token_collate",
+    "DevicePrefetcher": "fastio.loader.prefetch",
+    "FastDataset": "fastio.dataset.fast_dataset",
+    "FastLoader": "fastio.loader.fast_loader",
+    "MockLoader": "fastio.measure.loop.mock",
     "LengthBucketSampler": "fastio.samplers.bucket",
-    "MockTrainer": "fastio.measure.mock",
+    "MockTrainer": "fastio.measure.loop.mock",
     "PackSampler": "fastio.samplers.pack",
-    "StepShares": "fastio.measure.verdict",
-    "StepTimer": "fastio.measure.step_timer",
+    "StepShares": "fastio.measure.loop.verdict",
+    "StepTimer": "fastio.measure.loop.step_timer",
     "create_store": "fastio.store",
     "open_store": "fastio.store",
-    "verdict": "fastio.measure.verdict",
+    "verdict": "fastio.measure.loop.verdict",
 }
 
 

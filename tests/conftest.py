@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio._native import Buffers
-from fastio.schema import COLUMN, IMAGE, Field, Schema
-from fastio.spans import Spans
 from fastio.store import SampleBatch, create_store
+from fastio.types.schema import COLUMN, IMAGE, Field, Schema
+from fastio.types.spans import Spans
 
 SUFFIXES = ("lmdb", "h5", "tar")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastio import FastDataset, FastLoader
-from fastio.schema import RAW, Field
+from fastio.types.schema import RAW, Field
 from tests.conftest import write_store
 
 COUNT = 23

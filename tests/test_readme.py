@@ -17,9 +17,9 @@ from fastio.converters import open_source, pack
 from fastio.converters.describe import plain_snippet
 from fastio.converters.text import Encoder, Sequences, load_tokenizer, open_text, pack_text
 from fastio.converters.text_readers import text_reader
-from fastio.schema import TEXT as TEXT_CODEC
-from fastio.schema import TOKENS as TOKENS_CODEC
-from fastio.schema import Field
+from fastio.types.schema import TEXT as TEXT_CODEC
+from fastio.types.schema import TOKENS as TOKENS_CODEC
+from fastio.types.schema import Field
 
 TOP = Path(__file__).parent.parent
 GUIDE = TOP / "fastio" / "guide"

@@ -9,13 +9,13 @@ from typing import Any
 
 from fastio._native import ThreadPool
 from fastio.converters.ahead import in_order
-from fastio.converters.base import Chunk, Problem
+from fastio.converters.source import Chunk, Problem
 from fastio.converters.text import TEXT_SOURCES, Encoder, Limits, Sequences, TextOptions, TextSource, open_text
 from fastio.converters.text.decode import tokenizer_of
 from fastio.converters.text.huggingface import in_our_threads
 from fastio.errors import SourceError
-from fastio.schema import Schema
 from fastio.store import SampleStore
+from fastio.types.schema import Schema
 
 __all__ = ["TextAgain", "read_again"]
 

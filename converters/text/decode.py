@@ -15,8 +15,8 @@ from fastio.converters.cut import cut
 from fastio.converters.text.huggingface import HuggingFaceTokenizer
 from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
 from fastio.errors import FastioError, SourceError, StoreCorrupt
-from fastio.schema import TEXT, TOKENS, Field, Schema
 from fastio.store import SampleStore
+from fastio.types.schema import TEXT, TOKENS, Field, Schema
 
 __all__ = ["Document", "StoredText", "text_field", "tokenizer_of"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
-from fastio.converters.base import Problem
+from fastio.converters.source import Problem
 from fastio.errors import SourceError
 
 __all__ = ["BLOCK_BYTES", "MAX_DOCUMENT_BYTES", "Documents", "Gathering", "Limits", "TextOptions", "TextSource"]

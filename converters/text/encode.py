@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import Buffers
-from fastio.converters.base import Chunk
+from fastio.converters.source import Chunk
 from fastio.converters.text.check import checked
 from fastio.converters.text.documents import Documents
 from fastio.converters.text.tokenizer import ROLES, Encoding, Tokenizer, as_ids, id_dtype
 from fastio.errors import SourceError
-from fastio.schema import COLUMN, TEXT, TOKENS, Field, Schema
-from fastio.spans import Spans
-from fastio.store.base import SampleBatch
+from fastio.store.sample_store import SampleBatch
+from fastio.types.schema import COLUMN, TEXT, TOKENS, Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["Encoded", "Encoder", "Sequences"]
 

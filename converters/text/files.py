@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastio.converters.base import Problem
 from fastio.converters.scan import Folder, Wanted, scan_root, shown
+from fastio.converters.source import Problem
 from fastio.converters.text.streams import COMPRESSED, plain_name
 from fastio.errors import SourceError
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import ThreadPool
-from fastio.converters.base import Problem
 from fastio.converters.cut import cut
 from fastio.converters.files import read_problem
 from fastio.converters.scan import Folder, Wanted, scan_root, scan_tree, shown
+from fastio.converters.source import Problem
 from fastio.converters.text.documents import Documents, Limits, TextOptions
 from fastio.converters.text.files import drop_twins
 from fastio.converters.text.streams import opened, plain_name

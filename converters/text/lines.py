@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
-from fastio.converters.base import Problem
+from fastio.converters.source import Problem
 from fastio.converters.text.documents import MAX_DOCUMENT_BYTES, Documents, Limits, TextOptions
 from fastio.converters.text.separators import Separators
 from fastio.converters.text.streams import opened, plain_name

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from fastio import _native
 from fastio.converters.ahead import in_order
-from fastio.converters.base import Problem
 from fastio.converters.describe import store_bytes
 from fastio.converters.packer import MAX_JOBS
 from fastio.converters.scan import shown
+from fastio.converters.source import Problem
 from fastio.converters.text.documents import Limits, TextSource
 from fastio.converters.text.encode import Encoded, Encoder
 from fastio.converters.text.huggingface import in_our_threads

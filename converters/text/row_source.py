@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastio.converters.base import Problem
+from fastio.converters.source import Problem
 from fastio.converters.text.documents import TextOptions
 from fastio.converters.text.files import TextFiles
 from fastio.converters.text.labels import TableLabels

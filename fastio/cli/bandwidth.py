@@ -26,7 +26,7 @@ def bandwidth(amount: int, *, measured: bool, path: str, as_json: bool) -> None:
       fastio bandwidth 1PB
       fastio bandwidth 150GB --measured --path /scratch
     """
-    from fastio.measure.bandwidth import LINKS, measured_links
+    from fastio.measure.machine.bandwidth import LINKS, measured_links
     from fastio.report.bandwidth import bandwidth_page
 
     links = [*LINKS, *(measured_links(path) if measured else ())]

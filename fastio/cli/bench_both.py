@@ -17,8 +17,8 @@ from fastio.cli.screen import begun, per_second, printable, table
 from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
-    from fastio.measure.data import Data, DataOptions, Step
-    from fastio.measure.halves import Halves
+    from fastio.measure.loop.data import Data, DataOptions, Step
+    from fastio.measure.loop.halves import Halves
     from fastio.trainer import StepOptions
 
 __all__ = ["both"]
@@ -68,8 +68,8 @@ def both(
       fastio bench both ./pngs --step-ms 33
       fastio bench both ./pngs --model cifar10cnn
     """
-    from fastio.measure.data import open_data
-    from fastio.measure.halves import measure_halves
+    from fastio.measure.loop.data import open_data
+    from fastio.measure.loop.halves import measure_halves
     from fastio.report.halves import halves_page
 
     answers = {"--model": model, "--step": step, "--step-ms": step_ms}
@@ -92,7 +92,7 @@ def both(
 
 
 def _with_model(name: str, model: str, options: DataOptions, *, settings: StepOptions, seconds: float) -> Halves:
-    from fastio.measure.halves import measure_halves
+    from fastio.measure.loop.halves import measure_halves
     from fastio.trainer import MODELS, TrainStep, open_training
 
     options = for_model(MODELS[model], name, options)
@@ -105,7 +105,7 @@ def _with_model(name: str, model: str, options: DataOptions, *, settings: StepOp
 def _step(data: Data, step: str | None, step_ms: float | None) -> Step:
     import time
 
-    from fastio.measure.data import open_step
+    from fastio.measure.loop.data import open_step
 
     if data.step is not None and (step is not None or step_ms is not None):
         raise click.UsageError(f"{data.name} returned a step of its own: leave --step and --step-ms away")

@@ -12,7 +12,7 @@ from fastio.cli.json_form import echo_json
 from fastio.cli.screen import size, table
 
 if TYPE_CHECKING:
-    from fastio.measure.bus import BusRate
+    from fastio.measure.machine.bus import BusRate
 
 __all__ = ["bus"]
 
@@ -30,7 +30,7 @@ def bus(*, as_json: bool) -> None:
     Example:
       fastio bench bus
     """
-    from fastio.measure.bus import has_cuda, measure_bus
+    from fastio.measure.machine.bus import has_cuda, measure_bus
     from fastio.report.bus import bus_page
 
     rates = measure_bus() if has_cuda() else []

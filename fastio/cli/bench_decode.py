@@ -44,7 +44,7 @@ def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: boo
       fastio bench decode photos.lmdb --crop 224
       fastio bench decode ./pngs --json
     """
-    from fastio.measure.decode import compare_decoders, sample_pictures
+    from fastio.measure.settings.decode import compare_decoders, sample_pictures
     from fastio.report.decode import decode_page
 
     pictures = sample_pictures(data, count)

@@ -13,7 +13,7 @@ from fastio.cli.json_form import echo_json
 from fastio.cli.screen import SIZE, begun, counted, number, per_second, printable, size, table
 
 if TYPE_CHECKING:
-    from fastio.measure.disk import DiskReport
+    from fastio.measure.machine.disk import DiskReport
 
 __all__ = ["disk"]
 
@@ -38,7 +38,7 @@ def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
     Example:
       fastio bench disk --path /scratch --size 4GiB
     """
-    from fastio.measure.disk import measure_disk
+    from fastio.measure.machine.disk import measure_disk
     from fastio.report.disk import disk_page
 
     what = f"{size(size_bytes)} and {counted(files, 'small file')}"
@@ -74,8 +74,8 @@ def _print(report: DiskReport) -> None:
 
 
 def _judged(report: DiskReport) -> str:
-    from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
-    from fastio.measure.disk_kind import kind_in_words
+    from fastio.measure.machine.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
+    from fastio.measure.machine.disk_kind import kind_in_words
 
     rate = report.sequential_bytes_per_s
     if rate is None:

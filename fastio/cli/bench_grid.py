@@ -14,8 +14,8 @@ from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, per_second, printable, steps, table
 
 if TYPE_CHECKING:
-    from fastio.measure.grid import GridRow
-    from fastio.measure.points import GridData, Point, Value
+    from fastio.measure.settings.grid import GridRow
+    from fastio.measure.settings.points import GridData, Point, Value
 
 __all__ = ["grid"]
 
@@ -69,9 +69,9 @@ def grid(
       fastio bench grid train.lmdb train.h5
       fastio bench grid ./pngs --set num_workers=0,2 --set drop_last=0 --step-ms 33
     """
-    from fastio.measure.data import DataOptions
-    from fastio.measure.grid import run_grid
-    from fastio.measure.points import GridData
+    from fastio.measure.loop.data import DataOptions
+    from fastio.measure.settings.grid import run_grid
+    from fastio.measure.settings.points import GridData
     from fastio.report.grid import grid_page
 
     options = DataOptions(batch_size=batch_size, crop=crop)
@@ -116,7 +116,7 @@ def _values(data: GridData, chosen: tuple[str, ...]) -> dict[str, tuple[Value, .
 
 
 def _as_dict(row: GridRow, kind: str) -> dict[str, object]:
-    from fastio.measure.folder import opens_per_s
+    from fastio.measure.loop.folder import opens_per_s
 
     names = ("loading_s", "training_s", "start_s", "samples_per_s")
     return {
@@ -131,7 +131,7 @@ def _as_dict(row: GridRow, kind: str) -> dict[str, object]:
 
 
 def _print(rows: list[GridRow], kinds: Mapping[str, str]) -> None:
-    from fastio.measure.folder import opens_per_s
+    from fastio.measure.loop.folder import opens_per_s
 
     settings = list(dict.fromkeys(name for row in rows for name, _ in row.point.settings))
     several = len({row.point.data for row in rows}) > 1

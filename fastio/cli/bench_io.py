@@ -14,7 +14,7 @@ from fastio.cli.json_form import echo_json
 from fastio.cli.screen import begun, counted, per_second, printable, size
 
 if TYPE_CHECKING:
-    from fastio.measure.data import DataOptions
+    from fastio.measure.loop.data import DataOptions
 
 __all__ = ["io"]
 
@@ -77,9 +77,9 @@ def _own_options(name: str, options: DataOptions) -> DataOptions:
 
 def _measured(name: str, options: DataOptions, *, epochs: int, seconds: float) -> dict[str, Any]:
     from fastio.errors import FastioError
-    from fastio.measure.data import open_data
-    from fastio.measure.folder import opens_per_s
-    from fastio.measure.mock import MockTrainer
+    from fastio.measure.loop.data import open_data
+    from fastio.measure.loop.folder import opens_per_s
+    from fastio.measure.loop.mock import MockTrainer
 
     with open_data(name, options) as opened:
         result = MockTrainer().run(opened.loader, epochs=epochs, seconds=seconds)

@@ -18,9 +18,9 @@ from fastio.cli.screen import counted, number, per_second, printable, size, step
 from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
-    from fastio.measure.data import Data, DataOptions
-    from fastio.measure.step_timer import StepSummary
-    from fastio.measure.verdict import Verdict
+    from fastio.measure.loop.data import Data, DataOptions
+    from fastio.measure.loop.step_timer import StepSummary
+    from fastio.measure.loop.verdict import Verdict
     from fastio.trainer import StepOptions, TrainResult, TrainStep, Workload
 
 __all__ = ["train"]
@@ -127,7 +127,7 @@ def _opened_test(
 
 def _verdict(ranks: list[StepSummary]) -> Verdict:
     """By the rank that waits longest: the others wait for it."""
-    from fastio.measure.verdict import StepShares, verdict
+    from fastio.measure.loop.verdict import StepShares, verdict
 
     return verdict(shares=StepShares(loading=max(each.loading_share for each in ranks)))
 

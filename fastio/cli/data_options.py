@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from fastio.measure.data import DataOptions
+    from fastio.measure.loop.data import DataOptions
 
 __all__ = ["DATA_NAMES", "data_options"]
 
@@ -71,7 +71,7 @@ def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> C
 def _packed(
     batch_size: int, threads: int | None, workers: int | None, *, shuffle: bool, crop: int | None, augment: bool
 ) -> DataOptions:
-    from fastio.measure.data import DataOptions
+    from fastio.measure.loop.data import DataOptions
 
     return DataOptions(
         batch_size=batch_size, threads=threads, workers=workers, shuffle=shuffle, crop=crop, augment=augment

@@ -15,7 +15,7 @@ from fastio.cli.command_argument import command_argument
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.screen import begun, counted, printable, table
-from fastio.units import gain, quantity
+from fastio.types.units import gain, quantity
 
 if TYPE_CHECKING:
     from fastio.doctor.diagnosis import Diagnosis
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from fastio.doctor.findings import Advice, Evidence
     from fastio.doctor.session import Plan, Seen
     from fastio.doctor.training import Failure
-    from fastio.measure.monitor import Sample
-    from fastio.measure.step_timer import Timeline
+    from fastio.measure.loop.step_timer import Timeline
+    from fastio.measure.machine.monitor import Sample
     from fastio.report.page import Page
 
 __all__ = ["doctor"]
@@ -113,7 +113,7 @@ def _read(saved: tuple[str, ...]) -> _Case:
 
 def _run(command: tuple[str, ...], seconds: float, profiled: int) -> _Case:
     from fastio.doctor.session import Plan
-    from fastio.measure.user_code import is_function_name, takes_arguments, without_python
+    from fastio.measure.loop.user_code import is_function_name, takes_arguments, without_python
 
     first, *rest = without_python(command)
     arguments = tuple(rest)
@@ -131,7 +131,7 @@ def _observed(name: str, arguments: tuple[str, ...], plan: Plan, *, is_function:
     from fastio.doctor.session import observe
     from fastio.doctor.training import function_training
     from fastio.doctor.watch import Watcher
-    from fastio.measure.user_code import run_script
+    from fastio.measure.loop.user_code import run_script
 
     def training(watcher: Watcher) -> None:
         if is_function:

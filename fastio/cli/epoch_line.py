@@ -19,7 +19,7 @@ def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
     None where no rate can be measured.
     """
     from fastio.converters.describe import store_bytes
-    from fastio.measure.uncached import read_uncached
+    from fastio.measure.machine.uncached import read_uncached
 
     read = read_uncached(store.shard_paths)
     if read is None:

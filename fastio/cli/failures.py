@@ -41,7 +41,7 @@ def failed(error: Exception) -> Failed | None:
     """The failure that this error is; None where it is a mistake of ours, whose traceback is to be seen."""
     if isinstance(error, FastioError):
         return Failed("; ".join([_sentence(error), *notes(error)]))
-    from fastio.measure.user_code import said_by, user_traceback
+    from fastio.measure.loop.user_code import said_by, user_traceback
 
     text = user_traceback(error)
     if text is not None:

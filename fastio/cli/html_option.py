@@ -76,7 +76,7 @@ def _is_in_force(context: click.Context, name: str) -> bool:
         return params.get("model") is not None
     if name not in DATA_NAMES or not params.keys() >= set(DATA_NAMES):
         return True
-    from fastio.measure.data import is_function
+    from fastio.measure.loop.data import is_function
 
     return not is_function(str(params["data"])) and not (name == "batch_size" and params.get("model") is not None)
 

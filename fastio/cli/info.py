@@ -82,7 +82,7 @@ def _pictures(store: SampleStore) -> Pictures | None:
     """Samples of a store with pictures."""
     from fastio.converters.contact_sheet import shown_samples
     from fastio.report.page import Picture, Pictures
-    from fastio.schema import IMAGE
+    from fastio.types.schema import IMAGE
 
     if len(store) == 0 or all(field.codec != IMAGE for field in store.schema.payload):
         return None

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
-    from fastio.measure.data import DataOptions
+    from fastio.measure.loop.data import DataOptions
     from fastio.trainer import Amp, StepOptions, Workload
 
 __all__ = ["MODEL_NAMES", "MODEL_OPTION_NAMES", "for_model", "model_options", "refuse_model_options"]
@@ -70,7 +70,7 @@ def for_model(workload: Workload, data: str, options: DataOptions) -> DataOption
     """The options with the model's own batch size, where none is asked for and the loader is not the user's."""
     from dataclasses import replace
 
-    from fastio.measure.data import is_function
+    from fastio.measure.loop.data import is_function
 
     asked = click.get_current_context().get_parameter_source("batch_size")
     if is_function(data) or asked is not ParameterSource.DEFAULT:

@@ -22,7 +22,7 @@ from fastio.cli.screen import counted, number, size, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from fastio.measure.monitor import Monitor, Sample
+    from fastio.measure.machine.monitor import Monitor, Sample
 
 __all__ = ["monitor"]
 
@@ -75,7 +75,7 @@ def monitor(
       fastio monitor --pid 4242 --out log.jsonl
       fastio monitor --out log.jsonl -- python train.py
     """
-    from fastio.measure.monitor import Monitor
+    from fastio.measure.machine.monitor import Monitor
     from fastio.report.monitor import monitor_page
 
     if command and pid is not None:

@@ -20,10 +20,10 @@ from fastio.cli.profile_text import print_cost, print_cpu, print_ranks, print_tr
 from fastio.cli.screen import counted
 
 if TYPE_CHECKING:
-    from fastio.measure.cpu_profile import CpuProfile, Tool
-    from fastio.measure.profiler import ProfilingCost, Recording
-    from fastio.measure.trace import StepBreakdown
-    from fastio.measure.training import Schedule
+    from fastio.measure.trace.cpu_profile import CpuProfile, Tool
+    from fastio.measure.trace.profiler import ProfilingCost, Recording
+    from fastio.measure.trace.trace import StepBreakdown
+    from fastio.measure.trace.training import Schedule
 
 __all__ = ["profile"]
 
@@ -47,8 +47,10 @@ def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         # Before torch is imported: with a memory curve it warns of each process's blocks from before the recording.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-        os.environ.setdefault("FASTIO_NVTX", "1")  # before fastio.ranges is: nsys and ncu see the loader's ranges too
-        from fastio.measure.profiler import Recording
+        os.environ.setdefault(
+            "FASTIO_NVTX", "1"
+        )  # before fastio.loader.ranges is: nsys and ncu see the loader's ranges too
+        from fastio.measure.trace.profiler import Recording
 
         recording = Recording(
             record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops
@@ -130,7 +132,7 @@ def profile(
                 traces, steps_cut, cost = _recorded(command, _schedule(plan), path, recording)
             else:
                 seen = _watched(command, _schedule(plan), path, (cpu, seconds))
-    from fastio.measure.trace import read_trace
+    from fastio.measure.trace.trace import read_trace
     from fastio.report.profile import profile_page
 
     found = [read_trace(trace) for trace in traces]
@@ -167,7 +169,7 @@ def _checked(out: Path, cpu: Tool | None) -> Path:
 
 
 def _schedule(text: str) -> Schedule:
-    from fastio.measure.training import Schedule
+    from fastio.measure.trace.training import Schedule
 
     try:
         return Schedule(*(int(word) for word in text.split("/")))
@@ -178,8 +180,8 @@ def _schedule(text: str) -> Schedule:
 def _recorded(
     command: tuple[str, ...], plan: Schedule, out: Path, recording: Recording
 ) -> tuple[list[Path], int, ProfilingCost | None]:
-    from fastio.measure.profiler import TraceRecorder
-    from fastio.measure.training import run_training
+    from fastio.measure.trace.profiler import TraceRecorder
+    from fastio.measure.trace.training import run_training
 
     recorder = TraceRecorder(plan, out, recording)
     run_training(command, recorder)
@@ -189,8 +191,8 @@ def _recorded(
 def _watched(
     command: tuple[str, ...], plan: Schedule, out: Path, how: tuple[Literal["cprofile", "py-spy"], float]
 ) -> CpuProfile:
-    from fastio.measure.cpu_profiler import CprofileRecorder, PySpyRecorder
-    from fastio.measure.training import run_training
+    from fastio.measure.trace.cpu_profiler import CprofileRecorder, PySpyRecorder
+    from fastio.measure.trace.training import run_training
 
     tool, seconds = how
     recorder = (CprofileRecorder if tool == "cprofile" else PySpyRecorder)(plan, out, seconds=seconds)
@@ -199,6 +201,6 @@ def _watched(
 
 
 def _as_dict(found: StepBreakdown) -> dict[str, object]:
-    from fastio.measure.verdict import verdict
+    from fastio.measure.loop.verdict import verdict
 
     return dataclasses.asdict(found) | {"verdict": dataclasses.asdict(verdict(shares=found.shares))}

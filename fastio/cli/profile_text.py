@@ -12,9 +12,9 @@ from fastio.cli.screen import counted, number, printable, size, table
 from fastio.cli.verdict_text import echo_verdict
 
 if TYPE_CHECKING:
-    from fastio.measure.cpu_profile import CpuProfile, FunctionTime
-    from fastio.measure.profiler import ProfilingCost
-    from fastio.measure.trace import OperatorTime, StepBreakdown
+    from fastio.measure.trace.cpu_profile import CpuProfile, FunctionTime
+    from fastio.measure.trace.profiler import ProfilingCost
+    from fastio.measure.trace.trace import OperatorTime, StepBreakdown
 
 __all__ = ["print_cost", "print_cpu", "print_ranks", "print_trace"]
 
@@ -23,8 +23,8 @@ _LONGEST_NAME = 60  # kernels' names are whole templates
 
 def print_trace(found: StepBreakdown, top: int) -> None:
     """The eight rows, the device's parts, memory, top operators and kernels, the verdict."""
-    from fastio.measure.trace import ROWS
-    from fastio.measure.verdict import verdict
+    from fastio.measure.loop.verdict import verdict
+    from fastio.measure.trace.trace import ROWS
 
     times = [step.total_us / 1e3 for step in found.per_step]
     click.echo(

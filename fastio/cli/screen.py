@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from fastio.units import counted, duration, number, per_second, size
+from fastio.types.units import counted, duration, number, per_second, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress

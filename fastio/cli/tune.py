@@ -11,7 +11,7 @@ from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, per_second, steps, table
 
 if TYPE_CHECKING:
-    from fastio.measure.tune import Tuned
+    from fastio.measure.settings.tune import Tuned
 
 __all__ = ["tune"]
 
@@ -53,10 +53,10 @@ def tune(
       fastio tune photos.lmdb --shuffle --crop 224 --augment
       fastio tune train.py:make_dataset --batch-size 128
     """
-    from fastio.measure.data import DataOptions
-    from fastio.measure.points import GridData
-    from fastio.measure.tune import candidates
-    from fastio.measure.tune import tune as run
+    from fastio.measure.loop.data import DataOptions
+    from fastio.measure.settings.points import GridData
+    from fastio.measure.settings.tune import candidates
+    from fastio.measure.settings.tune import tune as run
     from fastio.report.tune import tune_page
 
     grid_data = GridData(data, DataOptions(batch_size=batch_size, shuffle=shuffle, crop=crop, augment=augment))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from fastio.measure.verdict import Verdict
+    from fastio.measure.loop.verdict import Verdict
 
 __all__ = ["echo_verdict"]
 

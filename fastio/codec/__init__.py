@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from fastio import _native
-from fastio.codec.base import Codec
+from fastio.codec.codec import Codec
 from fastio.codec.image import ImageCodec
 from fastio.codec.raw import RawCodec
 from fastio.codec.text import TextCodec
 from fastio.codec.tokens import TokensCodec
-from fastio.schema import BYTES, IMAGE, RAW, TEXT, TOKENS
+from fastio.types.schema import BYTES, IMAGE, RAW, TEXT, TOKENS
 
 __all__ = ["CODECS", "Codec", "ImageCodec", "RawCodec", "TextCodec", "TokensCodec", "describe_status"]
 

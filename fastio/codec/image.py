@@ -11,11 +11,11 @@ from PIL import Image
 
 from fastio import _native
 from fastio._native import Job, ThreadPool
-from fastio.codec.base import Geometry
+from fastio.codec.codec import Geometry
 from fastio.codec.pixel_limit import pixel_limit
 from fastio.errors import SchemaError
-from fastio.schema import IMAGE
-from fastio.spans import Spans
+from fastio.types.schema import IMAGE
+from fastio.types.spans import Spans
 
 __all__ = ["ImageCodec"]
 

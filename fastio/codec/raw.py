@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import Job, ThreadPool
-from fastio.codec.base import Geometry
-from fastio.schema import RAW
-from fastio.spans import Spans
+from fastio.codec.codec import Geometry
+from fastio.types.schema import RAW
+from fastio.types.spans import Spans
 
 __all__ = ["RawCodec"]
 

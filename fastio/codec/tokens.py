@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import Job, ThreadPool
-from fastio.codec.base import Geometry
+from fastio.codec.codec import Geometry
 from fastio.errors import SchemaError
-from fastio.schema import TOKENS
-from fastio.spans import Spans
+from fastio.types.schema import TOKENS
+from fastio.types.spans import Spans
 
 __all__ = ["TokensCodec"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from fastio.doctor.facts import Facts, GpuFacts, MachineFacts
 from fastio.doctor.findings import Caution
 from fastio.doctor.loading import SATURATED_PERCENT
-from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
-from fastio.measure.disk_kind import DiskKind, kind_in_words
+from fastio.measure.machine.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
+from fastio.measure.machine.disk_kind import DiskKind, kind_in_words
 
 __all__ = ["CAUTION_RULES"]
 

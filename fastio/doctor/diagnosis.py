@@ -11,7 +11,7 @@ from fastio.doctor.findings import Advice, Caution, Evidence, Part
 from fastio.doctor.loading import slow_part
 from fastio.doctor.loading_advice import LOADING_RULES
 from fastio.doctor.training_advice import COMPUTE_RULES, LAUNCH_RULES, SYNC_RULES
-from fastio.measure.verdict import Bound, Verdict, verdict
+from fastio.measure.loop.verdict import Bound, Verdict, verdict
 
 __all__ = ["Diagnosis", "diagnose"]
 

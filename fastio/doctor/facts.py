@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fastio.measure.disk_kind import DiskKind
-from fastio.measure.verdict import StepShares
+from fastio.measure.loop.verdict import StepShares
+from fastio.measure.machine.disk_kind import DiskKind
 
 __all__ = [
     "DiskFacts",

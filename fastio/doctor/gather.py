@@ -31,11 +31,11 @@ from fastio.doctor.script import fast_loader_script, script_of
 from fastio.doctor.session import Seen
 from fastio.doctor.wait_sampler import Wait
 from fastio.doctor.watch import LoaderWatch
-from fastio.loader import FastLoader
+from fastio.loader.fast_loader import FastLoader
+from fastio.loader.prefetch import DevicePrefetcher
 from fastio.machine import available_cpus
-from fastio.measure.disk_kind import disk_kind
-from fastio.measure.trace import StepBreakdown
-from fastio.prefetch import DevicePrefetcher
+from fastio.measure.machine.disk_kind import disk_kind
+from fastio.measure.trace.trace import StepBreakdown
 
 __all__ = ["facts_of", "trace_facts"]
 

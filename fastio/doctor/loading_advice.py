@@ -10,7 +10,7 @@ from fastio.doctor.facts import Facts, LoaderFacts, MachineFacts, ScriptFacts, S
 from fastio.doctor.findings import Advice, Part
 from fastio.doctor.loading import SATURATED_PERCENT, pace
 from fastio.doctor.paste import data_loader, fast_loader, pack_command, packed_loader, reads_packed, small_dataset
-from fastio.units import counted, size
+from fastio.types.units import counted, size
 
 __all__ = ["LOADING_RULES", "LoadingRule"]
 

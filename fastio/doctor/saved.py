@@ -26,9 +26,9 @@ from fastio.doctor.facts import (
 from fastio.doctor.gather import trace_facts
 from fastio.doctor.surroundings import gpu_facts, machine_facts
 from fastio.errors import FastioError
-from fastio.measure.gpus import GpuSample
-from fastio.measure.monitor import ProcessSample, Sample
-from fastio.measure.trace import OperatorTime, StepBreakdown, read_trace
+from fastio.measure.machine.gpus import GpuSample
+from fastio.measure.machine.monitor import ProcessSample, Sample
+from fastio.measure.trace.trace import OperatorTime, StepBreakdown, read_trace
 
 __all__ = ["load_facts"]
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from types import FrameType
 
-from fastio.measure.user_code import is_users_code
+from fastio.measure.loop.user_code import is_users_code
 
 __all__ = ["names_of"]
 

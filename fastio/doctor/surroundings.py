@@ -13,7 +13,7 @@ import psutil
 
 from fastio.doctor.facts import GpuFacts, MachineFacts
 from fastio.machine import available_cpus
-from fastio.measure.monitor import Monitor, Sample
+from fastio.measure.machine.monitor import Monitor, Sample
 
 __all__ = ["Surroundings", "gpu_facts", "machine_facts"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from fastio.measure.user_code import load_function, said_by, user_traceback
+from fastio.measure.loop.user_code import load_function, said_by, user_traceback
 
 __all__ = ["Failure", "failure_of", "function_training"]
 

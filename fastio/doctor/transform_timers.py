@@ -13,7 +13,7 @@ from typing import Any
 
 from PIL import Image
 
-from fastio.picture import LazyPicture, StoredPicture
+from fastio.dataset.picture import LazyPicture, StoredPicture
 
 __all__ = ["WHOLE_PICTURE", "TransformTimers", "leave_transforms", "step_name", "steps_of", "transform_of"]
 

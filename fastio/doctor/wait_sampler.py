@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from fastio.measure.user_code import is_users_code
+from fastio.measure.loop.user_code import is_users_code
 
 __all__ = ["Wait", "WaitSampler", "end_samplers", "sampler_of_this_thread"]
 

@@ -20,11 +20,11 @@ from fastio.doctor.probe import WorkerStart, fetchers_write_to, leave_process
 from fastio.doctor.run_queue import RunQueue
 from fastio.doctor.script import Form, batch_form, bound_arguments, names_at_loop
 from fastio.doctor.wait_sampler import Wait, sampler_of_this_thread
-from fastio.loader import FastLoader
-from fastio.measure.batch import next_batch, sample_count, size_bytes
-from fastio.measure.step_timer import StepTimer
-from fastio.measure.trace import LOADER_PREFIX
-from fastio.prefetch import DevicePrefetcher
+from fastio.loader.fast_loader import FastLoader
+from fastio.loader.prefetch import DevicePrefetcher
+from fastio.measure.loop.batch import next_batch, sample_count, size_bytes
+from fastio.measure.loop.step_timer import StepTimer
+from fastio.measure.trace.trace import LOADER_PREFIX
 
 __all__ = ["Listener", "LoaderWatch", "Watcher"]
 

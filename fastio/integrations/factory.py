@@ -6,7 +6,7 @@ from typing import Protocol
 
 import torch
 
-from fastio.loader import FastLoader
+from fastio.loader.fast_loader import FastLoader
 
 __all__ = ["LoaderFactory", "check_ranks"]
 

@@ -12,7 +12,7 @@ import torch
 
 from fastio.integrations.factory import LoaderFactory, check_ranks
 from fastio.integrations.packages import imported
-from fastio.loader import FastLoader
+from fastio.loader.fast_loader import FastLoader
 from fastio.machine import rank_and_world
 
 if TYPE_CHECKING:

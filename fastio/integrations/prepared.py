@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import DataLoader, Dataset
 
 from fastio.integrations.packages import imported
-from fastio.loader import FastLoader
+from fastio.loader.fast_loader import FastLoader
 
 if TYPE_CHECKING:
     from accelerate.data_loader import DataLoaderStateMixin

@@ -11,7 +11,7 @@ from fastio.integrations.accelerate import prepare_loader
 from fastio.integrations.factory import LoaderFactory
 from fastio.integrations.packages import imported
 from fastio.integrations.prepared import PreparedLoader
-from fastio.loader import FastLoader
+from fastio.loader.fast_loader import FastLoader
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerCallback

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastio.report.page import Bar, Bars, Page, Section, Table
-from fastio.units import duration, size
+from fastio.types.units import duration, size
 
 __all__ = ["bandwidth_page"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastio.report.page import Bar, Bars, Page, Part, Prose, Section
-from fastio.units import size
+from fastio.types.units import size
 
 __all__ = ["bus_page"]
 

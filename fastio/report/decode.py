@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastio.report.page import Bar, Bars, Mark, Page, Section, Table
-from fastio.units import number, per_second
+from fastio.types.units import number, per_second
 
 __all__ = ["decode_page"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastio.measure.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
-from fastio.measure.disk_kind import DiskKind, kind_in_words
+from fastio.measure.machine.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
+from fastio.measure.machine.disk_kind import DiskKind, kind_in_words
 from fastio.report.page import Bar, Bars, Mark, Page, Part, Prose, Section, Table
-from fastio.units import number, per_second, size
+from fastio.types.units import number, per_second, size
 
 __all__ = ["disk_page"]
 

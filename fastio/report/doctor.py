@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fastio.report.page import Code, Heading, Page, Part, Plot, Prose, Section, Series, Share, Shares, Table, verdict_of
 from fastio.report.steps import ms, rate, timeline_plot
-from fastio.units import counted, gain, quantity
+from fastio.types.units import counted, gain, quantity
 
 __all__ = ["doctor_page"]
 

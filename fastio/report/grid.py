@@ -7,7 +7,7 @@ from typing import Any
 
 from fastio.report.page import Cell, HeatMap, Page, Part, Prose, Section, Table
 from fastio.report.steps import ms
-from fastio.units import counted, number, per_second
+from fastio.types.units import counted, number, per_second
 
 __all__ = ["grid_page"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastio.report.page import Bar, Bars, Page, Section, Table
 from fastio.report.steps import ms, rate
-from fastio.units import number, per_second
+from fastio.types.units import number, per_second
 
 __all__ = ["loading_page"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from fastio.report.page import Page, Part, Plot, Prose, Section, Series
-from fastio.units import duration, number, size
+from fastio.types.units import duration, number, size
 
 __all__ = ["monitor_page"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastio.report.page import Page, Part, Plot, Role, Section, Series, Share, Shares, Table, verdict_of
-from fastio.units import counted, number, size
+from fastio.types.units import counted, number, size
 
 __all__ = ["profile_page"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from fastio.machine import available_cpus
-from fastio.units import counted, size
+from fastio.types.units import counted, size
 
 __all__ = ["machine", "versions"]
 

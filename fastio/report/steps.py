@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastio.report.page import Plot, Series, Table
-from fastio.units import counted, per_second
+from fastio.types.units import counted, per_second
 
 __all__ = ["losses_plot", "ms", "rate", "timeline_plot", "times_table"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastio.report.page import Bar, Bars, Code, Mark, Page, Part, Pictures, Prose, Section, Table
-from fastio.units import number, size
+from fastio.types.units import number, size
 
 __all__ = ["store_page"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastio.report.page import Bar, Bars, Page, Section, verdict_of
 from fastio.report.steps import losses_plot, ms, timeline_plot, times_table
-from fastio.units import number, per_second, size
+from fastio.types.units import number, per_second, size
 
 __all__ = ["training_page"]
 

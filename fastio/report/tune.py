@@ -7,7 +7,7 @@ from typing import Any
 
 from fastio.report.page import Bar, Bars, Code, Page, Prose, Section, Table
 from fastio.report.steps import rate
-from fastio.units import counted, per_second
+from fastio.types.units import counted, per_second
 
 __all__ = ["tune_page"]
 

@@ -11,12 +11,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.metrics import ShuffleReport
 from fastio.samplers.choice import Choice, choose, report
 from fastio.samplers.lanes import LaneOrder
 from fastio.samplers.order import Division, Shuffle, block_order, full_order
 from fastio.samplers.page_cache import PageCache, page_cache
 from fastio.samplers.windows import Windows
+from fastio.types.metrics import ShuffleReport
 
 __all__ = ["BatchSampler", "Batches", "OrderSampler", "even_cuts"]
 

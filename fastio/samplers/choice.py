@@ -14,10 +14,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.metrics import ShuffleReport
 from fastio.samplers.lanes import WINDOW_BLOCKS, LaneOrder, Lanes
 from fastio.samplers.mixing import WELL_MIXED, Classes
 from fastio.samplers.order import Division
+from fastio.types.metrics import ShuffleReport
 
 __all__ = ["Choice", "choose", "report"]
 

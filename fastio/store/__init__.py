@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fastio.errors import StoreError, StoreIncomplete
-from fastio.schema import Schema
 from fastio.store import foreign_tar, hdf5, lmdb, tar
-from fastio.store.base import SampleBatch, SampleStore, SampleWriter
 from fastio.store.format import Format
 from fastio.store.index import SealedStore, check_set
+from fastio.store.sample_store import SampleBatch, SampleStore, SampleWriter
 from fastio.store.sealed import Shard, open_shard
 from fastio.store.target import Target, expand, match_format, target_format
 from fastio.store.writer import SealedWriter
+from fastio.types.schema import Schema
 
 __all__ = [
     "FORMATS",

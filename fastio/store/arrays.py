@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
-from fastio.schema import IMAGE, Field, Schema
 from fastio.store.format import Place
+from fastio.types.schema import IMAGE, Field, Schema
 
 __all__ = ["Header", "byte_view", "check_names", "expected_arrays", "split_keys", "unit_bytes"]
 

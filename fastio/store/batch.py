@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastio._native import checksum
 from fastio.errors import SampleError, SchemaError
-from fastio.schema import IMAGE, RAW, TOKENS, Field, Schema
-from fastio.spans import Spans
-from fastio.store.base import SampleBatch
+from fastio.store.sample_store import SampleBatch
+from fastio.types.schema import IMAGE, RAW, TOKENS, Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["CheckedBatch", "check_batch"]
 

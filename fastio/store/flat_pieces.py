@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.spans import Spans
+from fastio.types.spans import Spans
 
 __all__ = ["PIECE_BYTES", "FlatPieces"]
 

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers, checksum, crc32
 from fastio.errors import StoreError, StoreIncomplete
-from fastio.schema import BYTES, COLUMN, IMAGE, Field, Schema
 from fastio.store.arrays import Header, split_keys
 from fastio.store.atomic import PartialFile
 from fastio.store.format import Place
@@ -43,6 +42,7 @@ from fastio.store.sealed import Shard, read_shard
 from fastio.store.stale import remove_stale
 from fastio.store.tar import INDEX_FOLDER
 from fastio.store.tar_scan import BLOCK, Member, scan
+from fastio.types.schema import BYTES, COLUMN, IMAGE, Field, Schema
 
 __all__ = ["SIDECAR_SUFFIX", "check_foreign_set", "open_foreign"]
 

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.schema import Schema
-from fastio.spans import Spans
 from fastio.store.atomic import PartialFile
+from fastio.types.schema import Schema
+from fastio.types.spans import Spans
 
 __all__ = ["Columns", "Ending", "Format", "Layout", "Place", "Sizes", "Values"]
 

@@ -51,11 +51,11 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.errors import StoreError
-from fastio.schema import RAW, Schema
 from fastio.store.arrays import byte_view
 from fastio.store.atomic import PartialFile, pwrite_all
 from fastio.store.format import Columns, Ending, Format, Place, Values
 from fastio.store.seal import SEAL_SIZE, unsealed_regions
+from fastio.types.schema import RAW, Schema
 
 if TYPE_CHECKING:  # h5py is imported by those who write: a reader does without
     import h5py

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers, pick_spans
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
-from fastio.schema import Schema
-from fastio.spans import Spans
 from fastio.store.seal import set_checksum
 from fastio.store.sealed import Intervals, Shard, in_memory
+from fastio.types.schema import Schema
+from fastio.types.spans import Spans
 
 __all__ = ["SealedStore", "check_set"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fastio.errors import SchemaError
-from fastio.schema import COLUMN, Field, Schema
 from fastio.store.index import SealedStore
+from fastio.types.schema import COLUMN, Field, Schema
 
 __all__ = ["join_stores"]
 

@@ -70,13 +70,13 @@ from numpy.typing import NDArray
 
 from fastio._native import LmdbPages, crc32
 from fastio.errors import SchemaError
-from fastio.schema import Schema
-from fastio.spans import Spans
 from fastio.store.arrays import byte_view
 from fastio.store.atomic import PartialFile
 from fastio.store.flat_pieces import FlatPieces
 from fastio.store.format import Columns, Ending, Format, Place, Values
 from fastio.store.seal import SEAL_SIZE
+from fastio.types.schema import Schema
+from fastio.types.spans import Spans
 
 __all__ = ["FORMAT", "LmdbLayout"]
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import Buffers
-from fastio.schema import RAW, Field, Schema
-from fastio.spans import Spans
-from fastio.store.base import SampleStore
+from fastio.store.sample_store import SampleStore
+from fastio.types.schema import RAW, Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["MemoryStore"]
 

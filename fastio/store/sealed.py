@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.errors import StoreCorrupt, StoreIncomplete
-from fastio.schema import RAW, TOKENS, Schema
 from fastio.store.arrays import Expected, Header, expected_arrays, split_keys, unit_bytes
 from fastio.store.format import Place
 from fastio.store.mapping import map_file
 from fastio.store.seal import SEAL_SIZE, Seal, unsealed_regions
+from fastio.types.schema import RAW, TOKENS, Schema
 
 __all__ = ["Intervals", "Shard", "in_memory", "open_shard", "read_shard"]
 

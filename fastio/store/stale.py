@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from fastio.store.atomic import MARK, token
-from fastio.units import counted, size
+from fastio.types.units import counted, size
 
 __all__ = ["remove_stale"]
 

@@ -59,13 +59,13 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers, crc32, tar_members
 from fastio.errors import SchemaError
-from fastio.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
-from fastio.spans import Spans
 from fastio.store.arrays import byte_view
 from fastio.store.atomic import PartialFile
 from fastio.store.format import Columns, Ending, Format, Place, Sizes, Values
 from fastio.store.seal import SEAL_SIZE
 from fastio.store.tar_names import MemberNames
+from fastio.types.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["FORMAT", "INDEX_FOLDER", "TarLayout", "sample_bytes"]
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import Buffers, ThreadPool, checksum, crc32
-from fastio.schema import Field
 from fastio.store.index import SealedStore
 from fastio.store.mapping import readable
 from fastio.store.seal import unsealed_regions
 from fastio.store.sealed import Shard
+from fastio.types.schema import Field
 
 __all__ = ["Damage", "verify_store"]
 

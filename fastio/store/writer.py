@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError, StoreError
-from fastio.schema import Schema
 from fastio.store.arrays import Header, check_names, expected_arrays, unit_bytes
 from fastio.store.atomic import PartialFile, writing
-from fastio.store.base import SampleBatch
 from fastio.store.batch import CheckedBatch, check_batch
 from fastio.store.format import Ending, Layout, Place
 from fastio.store.key_ledger import KeyLedger, KeyRange
 from fastio.store.publish import COMPLETE, publish_file, publish_set
+from fastio.store.sample_store import SampleBatch
 from fastio.store.seal import Seal, set_checksum
 from fastio.store.spool import Spool
 from fastio.store.target import Target
 from fastio.store.undisturbed import undisturbed
+from fastio.types.schema import Schema
 
 __all__ = ["SealedWriter"]
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 import torch
 from torch import distributed
 
-from fastio.device.lane import lane_to
 from fastio.errors import FastioError
+from fastio.loader.device.lane import lane_to
 from fastio.machine import rank_and_world
 
 __all__ = ["every_rank", "local_device", "mean_over_ranks", "process_group", "rendezvous"]

@@ -9,18 +9,18 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fastio.dataset import FastDataset
+from fastio.dataset.fast_dataset import FastDataset
 from fastio.errors import FastioError
-from fastio.measure.data import Data, DataOptions, is_function, open_data, refuse_options
-from fastio.measure.folder import FolderDataset
-from fastio.measure.mock import MockLoader
-from fastio.prefetch import DevicePrefetcher
-from fastio.producer.choose import Layout
-from fastio.schema import TOKENS
+from fastio.loader.prefetch import DevicePrefetcher
+from fastio.loader.producer.choose import Layout
+from fastio.measure.loop.data import Data, DataOptions, is_function, open_data, refuse_options
+from fastio.measure.loop.folder import FolderDataset
+from fastio.measure.loop.mock import MockLoader
 from fastio.trainer.pictures import Classification
 from fastio.trainer.step import StepOptions
 from fastio.trainer.text import NextToken
 from fastio.trainer.workload import Workload
+from fastio.types.schema import TOKENS
 
 __all__ = ["SYNTHETIC", "classes_of", "feed", "fitted", "open_test", "open_training", "synthetic"]
 

@@ -10,7 +10,7 @@ import torch
 from torch import distributed
 
 from fastio.errors import FastioError
-from fastio.measure.batch import move
+from fastio.measure.loop.batch import move
 from fastio.trainer.workload import Workload
 
 __all__ = ["Amp", "StepOptions", "TrainStep"]

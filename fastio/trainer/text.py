@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from fastio.errors import FastioError
-from fastio.transforms.batch.base import BatchTransform
+from fastio.transforms.batch.batch_transform import BatchTransform
 
 __all__ = ["NextToken"]
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from fastio.transforms.batch.base import BatchTransform
+from fastio.transforms.batch.batch_transform import BatchTransform
 
 __all__ = ["Task", "Workload"]
 

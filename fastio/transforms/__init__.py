@@ -5,7 +5,6 @@ Names, arguments, defaults and sampling rules are those of ``torchvision.transfo
 
 from __future__ import annotations
 
-from fastio.transforms.base import Transform
 from fastio.transforms.batch import (
     BatchTransform,
     ChannelsLast,
@@ -26,6 +25,7 @@ from fastio.transforms.flip import RandomHorizontalFlip
 from fastio.transforms.grayscale import Grayscale
 from fastio.transforms.pad import Pad
 from fastio.transforms.resize import Resize
+from fastio.transforms.transform import Transform
 
 __all__ = [
     "BatchTransform",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import PictureFunction
-from fastio.transforms.base import Canvas, PixelFunction, Transform
+from fastio.transforms.transform import Canvas, PixelFunction, Transform
 
 __all__ = ["Compiled", "native_function"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.transforms.base import Canvas, Transform
-from fastio.transforms.batch.base import BatchTransform
+from fastio.transforms.batch.batch_transform import BatchTransform
+from fastio.transforms.transform import Canvas, Transform
 
 __all__ = ["Compose"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import Interpolation, as_fill, as_kernel, as_padding, as_size, check_antialias
-from fastio.transforms.base import Canvas, Ints, Transform
+from fastio.transforms.transform import Canvas, Ints, Transform
 
 __all__ = ["CenterCrop", "RandomCrop", "RandomResizedCrop"]
 

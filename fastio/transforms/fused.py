@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastio.codec.base import Geometry
-from fastio.collate import is_uniform
+from fastio.codec.codec import Geometry
+from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill
-from fastio.transforms.base import Transform
 from fastio.transforms.batch.geometry import Target
 from fastio.transforms.compiled import native_function
 from fastio.transforms.compose import Compose
 from fastio.transforms.plain import colour_of
 from fastio.transforms.plan import BLANK, Plan
 from fastio.transforms.random import uniform
+from fastio.transforms.transform import Transform
 
 __all__ = ["Fused", "Planned"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.transforms.base import Canvas, Transform
+from fastio.transforms.transform import Canvas, Transform
 
 __all__ = ["Grayscale"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import as_fill, as_padding
-from fastio.transforms.base import Canvas, Transform
+from fastio.transforms.transform import Canvas, Transform
 
 __all__ = ["Pad"]
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.transforms.arguments import KERNELS, Fill
-from fastio.transforms.base import Ints, PixelFunction, Transform
+from fastio.transforms.transform import Ints, PixelFunction, Transform
 
 __all__ = ["PlainPicture", "colour_of"]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import Fill
-from fastio.transforms.base import Ints, PixelFunction, Transform
+from fastio.transforms.transform import Ints, PixelFunction, Transform
 
 __all__ = ["BLANK", "COLUMNS", "Plan"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import Interpolation, as_kernel, as_size, check_antialias
-from fastio.transforms.base import Canvas, Ints, Transform
+from fastio.transforms.transform import Canvas, Ints, Transform
 
 __all__ = ["Resize"]
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from fastio.cli import bench_disk, cli
 from fastio.cli.bench import bench
-from fastio.measure.disk import DiskReport, ReadRate
-from fastio.measure.disk_kind import DiskKind
+from fastio.measure.machine.disk import DiskReport, ReadRate
+from fastio.measure.machine.disk_kind import DiskKind
 from tests.conftest import encode, pictures
 
 SCRIPT = "import torch\ndef pair():\n    return [torch.ones(4, 2)] * 3, lambda batch: batch.sum()\n"

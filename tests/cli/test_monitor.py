@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from fastio.cli import cli
-from fastio.measure.gpus import GpuSample
-from fastio.measure.monitor import Sample
+from fastio.measure.machine.gpus import GpuSample
+from fastio.measure.machine.monitor import Sample
 
 SHORT = ("--interval", "0.05")
 GPU = GpuSample(1, 0, "H200 MIG 1g.18gb", None, 52.0, None, None, None, 3 * 10**9, None, None, None, None)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import Buffers, ThreadPool
 from fastio.codec import Codec
-from fastio.spans import Spans
+from fastio.types.spans import Spans
 
 __all__ = ["CodecTests", "spans_of"]
 

@@ -8,8 +8,8 @@ from PIL import ImageFont
 
 from fastio.converters.contact_sheet import contact_sheet
 from fastio.errors import FastioError
-from fastio.schema import BYTES, Field
 from fastio.store import open_store
+from fastio.types.schema import BYTES, Field
 from tests.conftest import encode, write_store
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)

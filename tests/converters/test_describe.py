@@ -9,8 +9,8 @@ import pytest
 
 from fastio.converters import open_source, pack
 from fastio.converters.describe import describe, overhead_reason, plain_snippet, snippet_of
-from fastio.schema import BYTES, RAW, Field
 from fastio.store import FORMATS, open_store
+from fastio.types.schema import BYTES, RAW, Field
 from tests.conftest import write_store
 from tests.converters.trees import class_folders, flat, foreign_tar, pickled, picture
 

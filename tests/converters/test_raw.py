@@ -11,8 +11,8 @@ from PIL import Image
 
 from fastio._native import ThreadPool
 from fastio.converters import Raw, open_source, pack, raw
-from fastio.converters.base import Chunk
 from fastio.converters.raw import RawStage
+from fastio.converters.source import Chunk
 from fastio.converters.unpack import unpack
 from fastio.errors import SourceError
 from fastio.store import SampleBatch, open_store

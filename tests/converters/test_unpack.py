@@ -19,8 +19,8 @@ from fastio.converters.labels import read_labels
 from fastio.converters.partial_folder import partial_folder
 from fastio.converters.unpack import check_key, unpack
 from fastio.errors import StoreCorrupt, StoreError
-from fastio.schema import BYTES, COLUMN, IMAGE, Field, Schema
 from fastio.store import SampleBatch, create_store, open_store
+from fastio.types.schema import BYTES, COLUMN, IMAGE, Field, Schema
 from tests.conftest import as_spans
 from tests.converters.trees import class_folders, files_below, flat, foreign_tar, pickled, picture
 from tests.store.build import hidden, names

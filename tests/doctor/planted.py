@@ -17,7 +17,7 @@ from fastio.doctor.gather import facts_of
 from fastio.doctor.run_queue import RunQueue
 from fastio.doctor.session import Plan, observe
 from fastio.doctor.watch import Watcher
-from fastio.measure import step_timer
+from fastio.measure.loop import step_timer
 
 PLAN = Plan(seconds=0.3, profiled=0)
 FAULT_S = 0.02

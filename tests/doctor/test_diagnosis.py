@@ -26,7 +26,7 @@ from fastio.doctor.facts import (
     merged,
 )
 from fastio.doctor.findings import Part
-from fastio.measure.verdict import Bound
+from fastio.measure.loop.verdict import Bound
 
 GB = 1_000_000_000
 MAKING = MakingFacts(batches=9, samples=128, samples_s=0.13, cpu_s=0.13, queued_s=0.0, collate_s=0.004)
@@ -70,8 +70,8 @@ def by_gpu(percent: float) -> tuple[GpuFacts, ...]:
     return (GpuFacts(name="GPU 0", utilization_percent=percent),)
 
 
-# The cases of tests/measure/test_verdict.py, as the doctor gets them: steps in seconds, utilisation from NVML, parts
-# of a step from a trace.
+# The cases of tests/measure/loop/test_verdict.py, as the doctor gets them: steps in seconds, utilisation from NVML,
+# parts of a step from a trace.
 PUBLISHED: list[tuple[str, Bound, Facts]] = [
     ("one worker", "io_bound", Facts(step=by_step(134, 0.73))),
     ("three workers", "balanced", Facts(step=by_step(39, 2.8 / 39))),

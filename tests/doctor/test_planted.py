@@ -17,7 +17,7 @@ from fastio.doctor.facts import Facts
 from fastio.doctor.gather import trace_facts
 from fastio.doctor.session import Plan
 from fastio.doctor.watch import Watcher
-from fastio.measure.trace import read_trace
+from fastio.measure.trace.trace import read_trace
 from tests.doctor.planted import (
     FAULT_S,
     Burn,

@@ -15,9 +15,9 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import Subset
 
-from fastio.dataset import FastDataset
+from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.picture import StoredPicture
 from fastio.doctor.transform_timers import WHOLE_PICTURE, TransformTimers, leave_transforms, step_name
-from fastio.picture import StoredPicture
 from tests.conftest import encode, pictures, write_store
 from tests.doctor.planted import FAULT_S, Burn, Samples, burn
 

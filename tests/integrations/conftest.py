@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastio.schema import RAW, Field
+from fastio.types.schema import RAW, Field
 from tests.conftest import write_store
 
 COUNT = 23

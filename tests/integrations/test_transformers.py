@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler
 from fastio.integrations.transformers import as_inputs, language_model_inputs, use_loaders
-from fastio.schema import RAW, TOKENS, Field
+from fastio.types.schema import RAW, TOKENS, Field
 from tests.conftest import write_store
 from tests.integrations.conftest import COUNT
 

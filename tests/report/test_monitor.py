@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from fastio.measure.gpus import GpuSample
-from fastio.measure.monitor import Sample
+from fastio.measure.machine.gpus import GpuSample
+from fastio.measure.machine.monitor import Sample
 from fastio.report.monitor import monitor_page
 from fastio.report.page import Plot
 

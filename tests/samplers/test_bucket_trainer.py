@@ -15,8 +15,8 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 from fastio import FastDataset, LengthBucketSampler
+from tests.loader.test_tokens import write_tokens
 from tests.samplers.test_bucket import batches_of, long_tailed
-from tests.test_loader_tokens import write_tokens
 
 GUIDE = Path(__file__).parents[2] / "fastio" / "guide" / "text.md"
 COUNT, BATCHES = 30, 8  # of 4 samples, the last of 2

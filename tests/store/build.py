@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from fastio._native import Buffers
-from fastio.schema import BYTES, COLUMN, IMAGE, Field, Schema
-from fastio.spans import Spans
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.index import SealedStore
+from fastio.types.schema import BYTES, COLUMN, IMAGE, Field, Schema
+from fastio.types.spans import Spans
 
 IMAGE_FIELD = Field("image", IMAGE, "|u1", (None, None, None))
 LABELLED = Schema((IMAGE_FIELD, Field("label", COLUMN, "<i8", ())))

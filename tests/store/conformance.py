@@ -20,11 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastio.errors import SampleError, SchemaError, StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
-from fastio.schema import COLUMN, RAW, Field, Schema
-from fastio.spans import Spans
 from fastio.store import FORMATS, SampleBatch, create_store, format_of, open_store
 from fastio.store.seal import SEAL_SIZE
 from fastio.store.verify import verify_store
+from fastio.types.schema import COLUMN, RAW, Field, Schema
+from fastio.types.spans import Spans
 from tests.store.build import (
     IMAGE_FIELD,
     LABELLED,

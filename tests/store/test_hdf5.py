@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
-from fastio.schema import COLUMN, RAW, Field, Schema
-from fastio.spans import Spans
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.hdf5 import USER_BLOCK, _AroundPayload, _create, _payload
 from fastio.store.seal import SEAL_SIZE
+from fastio.types.schema import COLUMN, RAW, Field, Schema
+from fastio.types.spans import Spans
 from tests.store.build import METADATA, make_samples, make_spans, write
 from tests.store.conformance import StoreConformance
 

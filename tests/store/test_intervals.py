@@ -9,9 +9,9 @@ import pytest
 
 from fastio._native import Buffers
 from fastio.errors import SchemaError, StoreCorrupt
-from fastio.spans import Spans
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store import writer as store_writer
+from fastio.types.spans import Spans
 from tests.store.build import LABELLED, make_batch
 
 PLACES = [[7, 9], [], [100, 200, 300], [5]]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fastio.errors import SchemaError
-from fastio.schema import IMAGE, RAW, TOKENS, Field
 from fastio.store import open_store
 from fastio.store.index import SealedStore
 from fastio.store.joined import join_stores
+from fastio.types.schema import IMAGE, RAW, TOKENS, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
 
 

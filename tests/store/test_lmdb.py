@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from fastio.errors import SchemaError, StoreError
-from fastio.schema import BYTES, Field, Schema
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.atomic import PartialFile
 from fastio.store.lmdb import LmdbLayout, _groups
+from fastio.types.schema import BYTES, Field, Schema
 from tests.store.build import LABELLED, make_samples, make_spans, read_all, write
 from tests.store.conformance import StoreConformance
 

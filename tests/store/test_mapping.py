@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fastio.dataset.reading import ShardFiles
 from fastio.errors import StoreError
-from fastio.reading import ShardFiles
 from fastio.store.mapping import map_file
 from tests.store.faults import fail, fault
 

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from fastio._native import tar_members
 from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreNotFound
-from fastio.schema import BYTES, COLUMN, IMAGE, RAW, Field, Schema
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.tar import _arrays, _header
 from fastio.store.tar_names import MemberNames, _NumberedKeys
 from fastio.store.verify import verify_store
+from fastio.types.schema import BYTES, COLUMN, IMAGE, RAW, Field, Schema
 from tests.store.build import (
     IMAGE_FIELD,
     LABELLED,

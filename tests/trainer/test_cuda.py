@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from fastio.errors import FastioError
-from fastio.measure.data import DataOptions
-from fastio.measure.halves import measure_halves
+from fastio.measure.loop.data import DataOptions
+from fastio.measure.loop.halves import measure_halves
 from fastio.trainer import MODELS, StepOptions, TrainResult, TrainStep, open_training, synthetic, train
 from tests.trainer.coloured import as_folder, as_stores
 

@@ -26,7 +26,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 import torch
-from fastio.measure.data import DataOptions
+from fastio.measure.loop.data import DataOptions
 from fastio.trainer import MODELS, StepOptions, TrainStep, open_training, train
 from fastio.trainer.distributed import process_group
 

@@ -13,7 +13,7 @@ import torch
 
 from fastio.converters.text import Encoder, Sequences, load_tokenizer, open_text, pack_text
 from fastio.errors import FastioError
-from fastio.measure.data import Data, DataOptions
+from fastio.measure.loop.data import Data, DataOptions
 from fastio.trainer import (
     MODELS,
     SYNTHETIC,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from fastio.dataset.token_collate import ChunkCollate, PackCollate, PadCollate
 from fastio.errors import FastioError
-from fastio.text_collate import ChunkCollate, PackCollate, PadCollate
 from fastio.trainer import MODELS, Task
 from fastio.trainer.text import NextToken
 

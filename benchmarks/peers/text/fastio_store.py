@@ -10,9 +10,9 @@ import numpy as np
 from benchmarks.peers.work import Work
 from fastio import FastDataset, FastLoader, LengthBucketSampler
 from fastio._native import Buffers
-from fastio.schema import TOKENS, Field, Schema
-from fastio.spans import Spans
 from fastio.store import SampleBatch, create_store
+from fastio.types.schema import TOKENS, Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["loader", "pack"]
 

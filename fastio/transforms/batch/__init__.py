@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastio.transforms.batch.augment import RandAugment, TrivialAugmentWide
-from fastio.transforms.batch.base import BatchTransform, Pictures
+from fastio.transforms.batch.batch_transform import BatchTransform, Pictures
 from fastio.transforms.batch.erase import RandomErasing
 from fastio.transforms.batch.finish import ChannelsLast, Normalize, NormalizeLayer, ToDtype
 from fastio.transforms.batch.jitter import ColorJitter

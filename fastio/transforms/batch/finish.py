@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.transforms.batch.base import Parameters, Pictures
+from fastio.transforms.batch.batch_transform import Parameters, Pictures
 
 __all__ = ["ChannelsLast", "Contiguous", "Finish", "Finishing", "Normalize", "NormalizeLayer", "ToDtype"]
 

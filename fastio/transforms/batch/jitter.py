@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastio.transforms.batch.base import Parameters, Pictures
+from fastio.transforms.batch.batch_transform import Parameters, Pictures
 from fastio.transforms.batch.colour import COLOURS, change_groups, check_colours
 
 __all__ = ["ColorJitter"]

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.transforms.batch.base import Parameters, Pictures
+from fastio.transforms.batch.batch_transform import Parameters, Pictures
 
 __all__ = ["CutMix", "MixUp"]
 

@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.transforms.base import Transform
-from fastio.transforms.batch.base import BatchTransform, Parameters, Pictures
+from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.finish import Finish, Finishing
 from fastio.transforms.batch.geometry import Target, grey, resample
 from fastio.transforms.batch.mix import CutMix, MixUp
@@ -22,6 +21,7 @@ from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.plan import Plan
 from fastio.transforms.random import uniform
+from fastio.transforms.transform import Transform
 
 __all__ = ["AnyTransform", "Recipe", "as_list", "split"]
 

@@ -14,8 +14,8 @@ from fastio.converters.text import Sequences, TextOptions, load_tokenizer
 from fastio.converters.text.tokenizer import Tokenizer
 from fastio.converters.unpack import UnpackReport, unpack
 from fastio.errors import SourceError, StoreCorrupt, StoreError
-from fastio.schema import TOKENS, Field, Schema
 from fastio.store import SampleBatch, create_store, open_store
+from fastio.types.schema import TOKENS, Field, Schema
 from tests.converters.text.bpe import lower, saved, train
 from tests.converters.text.build import BYTES, SUFFIXES, packed, tree
 from tests.store.build import make_spans

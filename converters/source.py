@@ -1,0 +1,140 @@
+"""The protocol of a source: an unpacked dataset that a packer reads in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fastio._native import ThreadPool
+from fastio.store.sample_store import SampleBatch
+from fastio.types.schema import Schema
+
+__all__ = ["Chunk", "Problem", "Source", "Stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why one sample of a source is not packed: its key (path in the source) and one plain sentence."""
+
+    key: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """
+    What one read of a source gave: samples in order, and those that could not be had.
+
+    ``misnamed`` are samples of ``batch`` whose content is not what their names say.
+    """
+
+    batch: SampleBatch
+    problems: Sequence[Problem]
+    misnamed: Sequence[Problem] = ()
+
+
+class Stage(Protocol):
+    """
+    What is done to samples between their source and the store, on native threads.
+
+    One object is one run: chunks come in order, and so do their results.
+    """
+
+    @property
+    def source_bytes(self) -> int:
+        """Bytes, as the source has them, of what has been given on."""
+        ...
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """JSON for the store: the options, and what was done."""
+        ...
+
+    def parts(self, chunk: Chunk, schema: Schema) -> Sequence[Chunk]:
+        """The chunk in pieces, in order, none of which becomes much larger than a chunk of a source is."""
+        ...
+
+    def begin(self, chunk: Chunk, schema: Schema, pool: ThreadPool) -> Callable[[], Chunk]:
+        """
+        Begin to work on such a piece, of the source's ``schema``; the result waits for it and gives the new chunk.
+
+        What is found to be damaged becomes a problem of the chunk.
+        """
+        ...
+
+    def schema(self, source: Schema) -> Schema:
+        """What the samples consist of afterwards; known when a first chunk with samples has been begun."""
+        ...
+
+
+class Source(Protocol):
+    """
+    An unpacked dataset in an order that depends on names alone.
+
+    Building one scans names (and sizes) only. ``len`` counts everything found that should be a sample, good or bad:
+    packed + skipped equals it, always.
+    """
+
+    @property
+    def path(self) -> str:
+        """As the user named it."""
+        ...
+
+    @property
+    def layout(self) -> str:
+        """The name in SOURCES."""
+        ...
+
+    @property
+    def schema(self) -> Schema:
+        """What a sample consists of."""
+        ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """JSON: "classes" (list of names, or None), "source" (layout, the path's last part, the label file's)."""
+        ...
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """Found while scanning (not in any chunk), sorted by key."""
+        ...
+
+    @property
+    def left_out(self) -> Sequence[Problem]:
+        """Files that are no samples (``junk``), and pictures that the user's filters leave out, sorted by key."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all samples that are not problems already."""
+        ...
+
+    @property
+    def disk_bytes(self) -> int:
+        """What the source takes on disk, in blocks."""
+        ...
+
+    @property
+    def files_opened(self) -> int:
+        """How many files reading all of it opens."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
+        """The samples that are not already problems, cut into pieces of bounded size."""
+        ...
+
+    def shuffled(self, seed: int) -> Source:
+        """The same samples in an order that is a pure function of their names and the seed, which metadata record."""
+        ...
+
+    def begin(self, chunk: range, pool: ThreadPool | None = None) -> Callable[[], Chunk]:
+        """
+        Begin to read one piece on the native threads of ``pool``; the result waits for it and gives it.
+
+        Without a pool it is read at once. What cannot be read is a problem of the chunk, not an error.
+        """
+        ...

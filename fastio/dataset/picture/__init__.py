@@ -1,0 +1,9 @@
+"""Pictures that wait: PIL images that decode, crop and resize in one native call, when pixels are asked for."""
+
+from __future__ import annotations
+
+from fastio.dataset.picture.eager import small_picture
+from fastio.dataset.picture.lazy import LazyPicture
+from fastio.dataset.picture.stored import StoredPicture
+
+__all__ = ["LazyPicture", "StoredPicture", "small_picture"]

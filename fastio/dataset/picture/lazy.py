@@ -1,0 +1,273 @@
+"""LazyPicture: a PIL image that knows its size and puts off all work until pixels are asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastio.dataset.picture.pending import Pending
+from fastio.dataset.picture.render import Pixels
+from fastio.dataset.picture.resampling import native_filter, plain_size, reduces_first
+from fastio.dataset.picture.staged import Source, Staged
+from fastio.dataset.picture.stored import StoredPicture
+
+__all__ = ["LazyPicture"]
+
+
+class LazyPicture(Image.Image):
+    """
+    A picture of a store, as a ``PIL.Image.Image``.
+
+    ``crop``, ``resize``, ``transpose``, ``convert``, ``thumbnail`` and ``copy`` only note what is to be done; the first
+    look at pixels (``np.asarray``, ``load``, ``getpixel``, ``save``, any other method) has the native core do all of it
+    in one pass, and decode no more than that needs. The pixels are Pillow's to the bit. What the native core
+    cannot do that way (float boxes, ``reducing_gap``, rotations, filters, ...) Pillow does, with the pixels that stand
+    so far, and returns an ordinary picture.
+
+    SampleError, with key and field, is raised where pixels of a bad sample are first asked for. ``np.asarray`` gives
+    the decoded pixels themselves, read-only as Pillow's; ``np.array`` a copy. ``filename`` is the sample's
+    key. Pickled it is an ordinary, decoded picture. It keeps its encoded bytes alive, but no other sample's.
+    """
+
+    # Exactly one of these makes the pixels: Pillow's memory, or else the pending steps on the source.
+    _core: Any
+    _source: Source
+    _pending: Pending
+
+    def __init__(self, source: Source, pending: Pending, *, is_opened: bool = False) -> None:
+        self.__dict__.update(_NEW)
+        self._own_info: dict[str | tuple[int, int], Any] | None = None
+        self._core = None
+        self._source = source
+        self._pending = pending
+        self._is_opened = is_opened
+        self._mode = pending.mode
+        self._size = pending.size
+
+    @classmethod
+    def of(cls, stored: StoredPicture, pixels: Pixels | None = None) -> LazyPicture:
+        """The whole picture; ``pixels`` ``(H, W, C)`` if it is decoded already (and belongs to nobody else)."""
+        pending = Pending.nothing(*stored.size, stored.mode)
+        source = stored if pixels is None else Staged(stored, pending, pixels)
+        return cls(source, pending, is_opened=True)
+
+    # What Pillow reads of a picture --------------------------------------------------------------------------------
+
+    @property
+    def _im(self) -> Any:
+        """Pillow's memory, filled when it is first asked for; whoever has it may write into it."""
+        if self._core is None:
+            pixels = self._decoded()
+            self._core = Image.frombytes(self._pending.mode, self._pending.size, pixels.data).im
+            self._source = self._source.origin  # for info; the array is of no use any more
+        return self._core
+
+    @_im.setter
+    def _im(self, core: Any) -> None:
+        self._core = core
+
+    if not hasattr(Image.Image, "im"):  # Pillow before 11, where it is the attribute
+        im = _im
+
+    @property
+    def info(self) -> dict[str | tuple[int, int], Any]:
+        """As Pillow's, read from the file's header when it is first asked for; SampleError where that is bad."""
+        if self._own_info is None:
+            header = self._source.origin.header
+            self._own_info = dict(header.info)
+        return self._own_info
+
+    @info.setter
+    def info(self, info: dict[str | tuple[int, int], Any]) -> None:
+        self._own_info = info
+
+    @cached_property
+    def format(self) -> str | None:  # type: ignore[override] # Pillow's is an attribute
+        """The file's format ("JPEG", "PNG", ...); None, as in Pillow, for what was made from a picture."""
+        return self._source.origin.header.format if self._is_opened else None
+
+    @cached_property
+    def filename(self) -> str:
+        """The sample's key: its path in the source of the store."""
+        return self._source.origin.key
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        if self._core is not None:
+            return super().__array_interface__
+        pixels = self._decoded()
+        shape = pixels.shape if pixels.shape[2] > 1 else pixels.shape[:2]
+        return {"version": 3, "shape": shape, "typestr": "|u1", "data": pixels}
+
+    def tobytes(self, encoder_name: str = "raw", *args: Any) -> bytes:
+        """As Pillow's."""
+        if self._core is None and encoder_name == "raw" and not args:
+            return self._decoded().tobytes()
+        return super().tobytes(encoder_name, *args)
+
+    # What waits ----------------------------------------------------------------------------------------------------
+
+    def copy(self) -> Image.Image:
+        """As Pillow's."""
+        return super().copy() if self._core is not None else self._derived(self._pending)
+
+    def crop(self, box: tuple[float, float, float, float] | None = None) -> Image.Image:
+        """As Pillow's; waits if the box lies inside."""
+        if self._core is None:
+            if box is None:
+                return self.copy()
+            left, top, right, bottom = map(round, box)
+            width, height = self._size
+            if 0 <= left < right <= width and 0 <= top < bottom <= height and _is_no_bomb(right - left, bottom - top):
+                return self._derived(self._pending.cropped((left, top, right - left, bottom - top)))
+        return super().crop(box)
+
+    def resize(
+        self,
+        size: tuple[int, int] | list[int] | NDArray[Any],
+        resample: int | None = None,
+        box: tuple[float, float, float, float] | None = None,
+        reducing_gap: float | None = None,
+    ) -> Image.Image:
+        """As Pillow's; waits, but for Pillow 13's new filters, a ``box``, and blocks averaged for ``reducing_gap``."""
+        target = plain_size(size)
+        if self._core is None and target is not None and (box is None or tuple(box) == (0, 0, *self._size)):
+            kernel = native_filter(resample, self._size, target)
+            if kernel is not None and target == self._size:
+                return self.copy()
+            gap = None if resample == Image.Resampling.NEAREST else reducing_gap
+            # Beside a transparent colour Pillow compares bytes that only its own resize leaves in its memory.
+            if kernel is not None and not reduces_first(self._size, target, gap) and not self._has_transparency():
+                return self._resized(target, kernel)
+        return super().resize(size, resample, box, reducing_gap)
+
+    def transpose(self, method: Image.Transpose) -> Image.Image:
+        """As Pillow's."""
+        turned = self._pending.turned(method) if self._core is None else None
+        return super().transpose(method) if turned is None else self._derived(turned)
+
+    def convert(self, mode: str | None = None, matrix: Any = None, *args: Any, **kwargs: Any) -> Image.Image:
+        """As Pillow's; waits for the modes "L" of colours and "RGB" of pictures with alpha."""
+        if self._core is None and not matrix:
+            if mode is None or mode == self._mode:
+                return self.copy()
+            converted = self._pending.converted(mode, can_read=self._source.can_read)
+            if converted is not None and not self._has_transparency():
+                return self._derived(converted)
+        return super().convert(mode, matrix, *args, **kwargs)
+
+    def thumbnail(
+        self,
+        size: tuple[float, float],
+        resample: Image.Resampling = Image.Resampling.BICUBIC,
+        reducing_gap: float | None = 2.0,
+    ) -> None:
+        """As Pillow's, in place."""
+        if self._core is not None:
+            super().thumbnail(size, resample, reducing_gap)
+            return
+        wish = _Wish(self._size, self._mode)
+        Image.Image.thumbnail(wish, size, resample, reducing_gap)  # Pillow's own arithmetic
+        if wish.arguments is None:
+            return
+        resized = self.resize(*wish.arguments)
+        if isinstance(resized, LazyPicture):
+            self._source, self._pending, self._core = resized._source, resized._pending, resized._core
+        else:
+            self._core = resized.im
+        self._size = resized.size
+
+    def putpalette(self, data: Any, rawmode: str = "RGB") -> None:
+        """As Pillow's, in place."""
+        self.load()  # before the mode is another one
+        super().putpalette(data, rawmode)
+
+    # Copies and comparisons ----------------------------------------------------------------------------------------
+
+    def __copy__(self) -> Image.Image:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Image.Image:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Image.Image, (), self.__getstate__()
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) not in (LazyPicture, Image.Image):
+            return False
+        assert isinstance(other, Image.Image)
+        return (
+            self.mode == other.mode
+            and self.size == other.size
+            and self.info == other.info
+            and self.getpalette() == other.getpalette()
+            and self.tobytes() == other.tobytes()
+        )
+
+    __hash__ = None  # type: ignore[assignment] # as Pillow's
+
+    # The machinery -------------------------------------------------------------------------------------------------
+
+    def _decoded(self) -> Pixels:
+        """The pixels ``(H, W, C)``, read-only."""
+        return self._staged().pixels
+
+    def _staged(self) -> Staged:
+        """All that is pending as a stage of its own: what comes next begins with its result."""
+        source = self._source
+        if not isinstance(source, Staged) or self._pending != source.nothing:
+            source = self._source = Staged(source, self._pending)
+            self._pending = source.nothing
+        return source
+
+    def _derived(self, pending: Pending) -> LazyPicture:
+        """A new picture from the same source; like Pillow's, it starts with this one's ``info``."""
+        picture = LazyPicture(self._source, pending)
+        if self._own_info is not None:
+            picture._own_info = self._copy_info() if hasattr(self, "_copy_info") else self._own_info.copy()
+        return picture
+
+    def _resized(self, size: tuple[int, int], kernel: int) -> LazyPicture:
+        pending = self._pending.resized(size, kernel)
+        if pending is None:
+            pending = self._staged().nothing.resized(size, kernel)
+            assert pending is not None, "a source as it is can be resampled"
+        return self._derived(pending)
+
+    def _has_transparency(self) -> bool:
+        """Whether ``info`` names a transparent colour, which Pillow converts too."""
+        if self._own_info is not None:
+            return "transparency" in self._own_info
+        return self._source.origin.may_have_transparency
+
+
+# What Pillow sets up in a new picture, without what is a property here. To copy that takes a third of the time.
+_NEW = {name: value for name, value in vars(Image.Image()).items() if not hasattr(LazyPicture, name)}
+
+
+class _Wish(Image.Image):
+    """A stand-in for a picture of some size: learns how ``Image.thumbnail`` would resize it."""
+
+    def __init__(self, size: tuple[int, int], mode: str) -> None:
+        super().__init__()
+        self._size = size
+        self._mode = mode
+        self.arguments: tuple[Any, ...] | None = None
+
+    def load(self) -> None:
+        """Nothing is there; Pillow before 11 asks."""
+
+    def resize(self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Image.Image:
+        """Note the arguments."""
+        self.arguments = (size, resample, box, reducing_gap)
+        return Image.new(self._mode, (1, 1))
+
+
+def _is_no_bomb(width: int, height: int) -> bool:
+    """Whether Pillow would crop that without a warning."""
+    most = Image.MAX_IMAGE_PIXELS
+    return most is None or width * height <= most

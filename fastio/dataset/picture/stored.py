@@ -1,0 +1,151 @@
+"""A picture of a store as a source of pixels: checked once, decoded as far as it is needed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.codec.pillow import PLUGIN_ERRORS
+from fastio.dataset.picture.header import Header, read_header
+from fastio.dataset.picture.pending import Pending
+from fastio.dataset.picture.render import Pixels, by_pillow, empty_row, from_array, geometry, turned
+from fastio.dataset.row_reader import RowReader
+from fastio.types.schema import IMAGE
+from fastio.types.spans import Spans
+
+__all__ = ["StoredPicture"]
+
+_MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+class StoredPicture:
+    """
+    Where the pixels of sample ``index`` come from: ``place`` is spans and a position in them.
+
+    ``shape`` is height, width and channels as the dataset's mode has them. The checksum is compared with ``verify``,
+    the first time pixels are made. The first result is decoded as far as it needs; whoever asks again (several
+    crops of one picture) gets it from the whole picture, decoded once.
+    """
+
+    __slots__ = ("_header", "_index", "_is_asked_again", "_place", "_reader", "_shape", "_verify", "_whole", "mode")
+
+    def __init__(self, reader: RowReader, index: int, place: tuple[Spans, int], shape: list[int], verify: bool) -> None:
+        self._reader = reader
+        self._index = index
+        self._place = place
+        self._shape = shape
+        self._verify = verify
+        self._header: Header | None = None
+        self._is_asked_again = False
+        self._whole: Pixels | None = None
+        self.mode = _MODES.get(shape[2], "")  # a bad header names no channels, and nothing is made of it
+
+    @property
+    def origin(self) -> StoredPicture:
+        """As Source.origin."""
+        return self
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        return self._shape[1], self._shape[0]
+
+    @property
+    def pixel_count(self) -> int:
+        """Width times height."""
+        return self._shape[0] * self._shape[1]
+
+    @property
+    def can_read(self) -> bool:
+        """Whether decoders can read it in other modes than ``mode``: not from raw pixels."""
+        return self._reader.field.codec == IMAGE
+
+    @property
+    def key(self) -> str:
+        """Its path in the source of the store."""
+        return self._reader.store.keys([self._index])[0]
+
+    @property
+    def header(self) -> Header:
+        """What the file says beside its pixels; SampleError where Pillow cannot read it."""
+        if self._header is None:
+            self._header = self._read_header()
+        return self._header
+
+    @property
+    def value(self) -> NDArray[np.uint8]:
+        """The encoded bytes."""
+        spans, position = self._place
+        return spans.view(position)
+
+    @property
+    def _spans(self) -> Spans:
+        spans, position = self._place
+        return spans.part(position, position + 1)
+
+    @property
+    def may_have_transparency(self) -> bool:
+        """False only where ``info`` surely names no transparent colour; JPEGs are not looked into for that."""
+        return self.can_read and self.value[:2].tobytes() != b"\xff\xd8" and "transparency" in self.header.info
+
+    def render(self, pending: Pending) -> Pixels:
+        """The pixels ``(H, W, C)``, in memory of their own; SampleError for a bad sample."""
+        if self._whole is None and not self._is_asked_again:
+            pixels = self._decode(pending)
+            self._is_asked_again = True
+            return pixels
+        if self._whole is None:
+            self._whole = self._decode(Pending.nothing(*self.size, self.mode))
+        return from_array(self._whole, self.mode, pending)
+
+    def _decode(self, pending: Pending) -> Pixels:
+        spans, rows, status = self._spans, empty_row(pending), np.empty(1, np.int32)
+        plan = geometry(pending, None if self.can_read else (self._shape[0], self._shape[1]))
+        self._reader.decode(spans, rows, status, pool=None, verify=self._verify, geometry=plan).wait()
+        if status[0] != _native.OK:
+            self._whole = self._settled(pending, spans, rows, status)
+        self._verify = False
+        return turned(rows[0], pending)
+
+    def _settled(
+        self, pending: Pending, spans: Spans, rows: Pixels, status: NDArray[np.int32]
+    ) -> NDArray[np.uint8] | None:
+        """Let Pillow fill the row where it is Pillow's: the whole picture's pixels; SampleError otherwise."""
+        plain = _Plain(self, pending)
+        for error in self._reader.settle(np.array([self._index]), spans, rows, status, finish=plain).values():
+            raise error
+        return plain.pixels
+
+    def _read_header(self) -> Header:
+        if not self.can_read:
+            return Header(None, {})
+        try:
+            return read_header(self.value, self.mode)
+        except PLUGIN_ERRORS as exc:
+            words = " ".join(str(exc).split()) or type(exc).__name__
+            raise self._reader.error(
+                np.array([self._index]), self._spans, 0, f"Pillow cannot read its header: {words}"
+            ) from exc
+
+
+class _Plain:
+    """How Pillow finishes a picture that the native decoders leave to it; keeps the decoded pixels."""
+
+    def __init__(self, source: StoredPicture, pending: Pending) -> None:
+        self._source = source
+        self._pending = pending
+        self.pixels: NDArray[np.uint8] | None = None
+
+    def channels(self, position: int) -> int:
+        """As Finish.channels: those of the dataset's mode."""
+        return self._source._shape[2]
+
+    def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """As Finish.row: all but what ``turned`` does afterwards."""
+        if list(pixels.shape) != self._source._shape:
+            return None
+        self.pixels = pixels
+        return by_pillow(pixels, self._source.mode, self._pending)

@@ -1,0 +1,304 @@
+"""Rows of a batch: the encoded values of a store into one array, and what went wrong with each of them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.codec import CODECS, describe_status
+from fastio.codec.codec import Geometry
+from fastio.codec.pillow import decode_with_pillow
+from fastio.codec.pixel_limit import is_refused, pixel_limit, refusal, warn_of_large
+from fastio.errors import SampleError, SchemaError
+from fastio.store.sample_store import SampleStore
+from fastio.types.schema import BYTES, IMAGE, RAW, TEXT, TOKENS, Field
+from fastio.types.spans import Spans
+
+__all__ = ["Finish", "RowReader", "Shape", "is_uniform", "label_values", "one_by_one"]
+
+log = logging.getLogger(__name__)
+
+_CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
+_MODES = {channels: mode for mode, channels in _CHANNELS.items()}
+
+Shape = tuple[int, ...]
+
+# What an index or a header says beyond these is not believed: memory for it would be asked for.
+_MOST_CHANNELS = 4
+_MOST_SIDE = 1 << 20  # pixels; the native core plans no larger picture
+
+
+class Finish(Protocol):
+    """From the pixels that Pillow decoded to the rows of a batch with transforms."""
+
+    def channels(self, position: int) -> int:
+        """Those that the picture is to be decoded with."""
+        ...
+
+    def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """
+        Its row, from pixels ``(H, W, C)``; None where they have not the size that was planned with.
+
+        ValueError, in one line, where a function of the user's fails.
+        """
+        ...
+
+
+class RowReader:
+    """
+    Decodes one payload field of a store into the rows of an array.
+
+    A row is a picture ``(H, W, C)`` uint8, with the channels of ``mode`` ("L", "RGB", "RGBA", or None:
+    as stored), or a raw array of the field's dtype and shape. Raw arrays come as stored whatever the
+    mode; a 2-D one of bytes is a picture of one channel. Holds no memory and no threads of its own.
+    """
+
+    def __init__(self, store: SampleStore, field: str, *, mode: str | None) -> None:
+        if mode is not None and mode not in _CHANNELS:
+            raise ValueError(f"mode={mode!r}: expected one of {', '.join(map(repr, _CHANNELS))} or None (as stored)")
+        self.store = store
+        self.field = store.schema[field]
+        if self.field.codec not in CODECS:
+            raise SchemaError(
+                f"{store.path}: field {field!r} has the codec {self.field.codec!r}, this fastio knows "
+                f"{', '.join(map(repr, CODECS))}: upgrade fastio"
+            )
+        self.codec = CODECS[self.field.codec]
+        self.mode = mode
+        self.has_rows = self.field.codec not in (BYTES, TOKENS, TEXT)  # those have a size of their own each
+        self.dtype = np.dtype(np.uint8) if self.field.codec == IMAGE else np.dtype(self.field.dtype)
+        self.is_picture = self.field.codec == IMAGE or self.field.is_raw_picture
+        self.row_shape = _raw_shape(self.field) if self.field.codec == RAW else None  # None: differs between samples
+        self._shapes = store.shapes(field) if self.field.codec == IMAGE else None
+        self._said = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the sizes that the store, pickled by path, hands out again; those that were probed travel."""
+        can_be_had = self._shapes is not None and not self._shapes.flags.writeable
+        return {name: value for name, value in self.__dict__.items() if name != "_shapes" or not can_be_had}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_shapes" not in state:
+            self._shapes = self.store.shapes(self.field.name)
+
+    def shapes(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[np.int64]:
+        """
+        The shape of each row, ``(n, ndim)``; a picture whose header is bad, or that is too large, has zeros.
+
+        Pictures of a store without sizes (foreign tar shards), or with sizes that cannot be, are probed once, and
+        remembered. Sizes above half the limit bring Pillow's DecompressionBombWarning (see ``codec.pixel_limit``).
+        """
+        if self._shapes is None:
+            row = np.array(self.row_shape, np.int64)
+            return np.broadcast_to(row, (len(indices), len(row)))  # read-only, and of one row: see is_uniform
+        shapes = self._shapes[indices]
+        limit = pixel_limit()
+        if not _are_possible(shapes, limit):
+            shapes = self._probe(indices, spans, shapes)
+        if limit is not None:
+            self._warn_of_large(indices, shapes, limit // 2)
+        return self._as_mode(shapes)
+
+    def _warn_of_large(self, indices: NDArray[np.int64], shapes: NDArray[np.int32], limit: int) -> None:
+        if len(shapes) == 0 or int(shapes[:, 0].max()) * int(shapes[:, 1].max()) <= limit:
+            return
+        for position in np.flatnonzero(shapes[:, 0].astype(np.int64) * shapes[:, 1] > limit):
+            name = f"{self.store.path}[{indices[position]}] ({self.store.keys(indices[[position]])[0]!r})"
+            warn_of_large(name, *shapes[position, :2].tolist())
+
+    def _probe(self, indices: NDArray[np.int64], spans: Spans, shapes: NDArray[np.int32]) -> NDArray[np.int32]:
+        assert self._shapes is not None
+        missing = np.flatnonzero(~_possible(shapes))
+        shapes[missing] = 0
+        probed = self.codec.probe(spans.at(missing))
+        probed[:, 3] = probed[:, 3].clip(1, _MOST_CHANNELS)  # a TIFF may have more: of the three modes, RGBA keeps most
+        readable = np.isin(probed[:, 0], (_native.OK, _native.UNSUPPORTED))
+        readable &= _possible(probed[:, 1:4])
+        shapes[missing[readable]] = probed[readable, 1:4]
+        if not self._shapes.flags.writeable:
+            self._shapes = self._shapes.copy()
+        self._shapes[indices[missing]] = shapes[missing]
+        return shapes
+
+    def _as_mode(self, shapes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The shapes with the channels that rows will have: those of the mode, or 1, 3 or 4 as stored."""
+        rows = shapes.astype(np.int64)
+        if self.mode is not None:
+            rows[:, 2] = _CHANNELS[self.mode]
+        else:
+            rows[rows[:, 2] == 2, 2] = 4  # grey with alpha: of the three modes, only RGBA keeps both
+        return rows
+
+    def common_shape(self, indices: NDArray[np.int64], shapes: NDArray[np.int64]) -> Shape:
+        """
+        The one shape of a batch's rows; SchemaError that names two samples where there are several.
+
+        Samples with a bad header take the shape of the others: decoding says what is wrong with them.
+        """
+        known = np.flatnonzero(shapes[:, :2].all(axis=1)) if self.field.codec == IMAGE else np.arange(len(shapes))
+        if len(known) == 0:
+            return (1, 1, int(shapes[0, 2]) or 3)
+        first = shapes[known[0]]
+        other = known[(shapes[known] != first).any(axis=1)]
+        if len(other) == 0:
+            return tuple(first.tolist())
+        keys = self.store.keys(indices[[known[0], other[0]]])
+        sizes = ["x".join(map(str, shapes[position].tolist())) for position in (known[0], other[0])]
+        raise SchemaError(
+            f"{self.store.path}: pictures of different sizes in one batch: {keys[0]!r} is {sizes[0]}, {keys[1]!r} is "
+            f"{sizes[1]} (height x width x channels); pass transforms that make them equal (--crop), or pack equal ones"
+        )
+
+    def read(
+        self, indices: NDArray[np.int64], spans: Spans, shapes: NDArray[np.int64], *, verify: bool
+    ) -> NDArray[Any]:
+        """Rows of equal shape, decoded here and now; SampleError for the first that is bad."""
+        shape = self.common_shape(indices, shapes)
+        rows = np.empty((len(indices), *shape), self.dtype)
+        status = np.empty(len(indices), np.int32)
+        self.decode(spans, rows, status, pool=None, verify=verify).wait()
+        for error in self.settle(indices, spans, rows, status).values():
+            raise error
+        return rows
+
+    def blank(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[Any]:
+        """One row of zeros of the sample's own shape; SampleError where nobody knows that."""
+        shape = self.shapes(indices, spans)[0]
+        if not self.has_rows or (self.field.codec == IMAGE and not shape[:2].all()):
+            raise self.error(indices, spans, 0, "cannot be a black picture: its size is not known; use on_error='skip'")
+        return np.zeros(tuple(shape.tolist()), self.dtype)
+
+    def encoded(self, indices: NDArray[np.int64], spans: Spans, position: int, *, verify: bool) -> bytes:
+        """One value's bytes as stored, of a field that has no rows."""
+        value = spans.view(position)
+        if verify and spans.checksums is not None and _native.crc32(value) != int(spans.checksums[position]):
+            raise self.error(indices, spans, position, describe_status(_native.BAD_CHECKSUM))
+        return value.tobytes()
+
+    def decode(
+        self,
+        spans: Spans,
+        rows: NDArray[Any],
+        status: NDArray[np.int32],
+        *,
+        pool: _native.ThreadPool | None,
+        verify: bool,
+        geometry: Geometry | None = None,
+    ) -> _native.Job:
+        """As ``Codec.decode``, into rows of the common shape and of ``dtype``."""
+        if self.field.codec == RAW and geometry is None:
+            rows = rows.reshape(len(rows), -1).view(np.uint8)
+        return self.codec.decode(spans, rows, status, pool=pool, verify=verify, geometry=geometry)
+
+    def settle(
+        self,
+        indices: NDArray[np.int64],
+        spans: Spans,
+        rows: NDArray[Any],
+        status: NDArray[np.int32],
+        *,
+        finish: Finish | None = None,
+    ) -> dict[int, SampleError]:
+        """
+        Let Pillow decode what the native decoders left to it; the rows that are bad, by position in the batch.
+        """
+        bad = {}
+        for position in np.flatnonzero(status).tolist():
+            code, words = int(status[position]), self._refusal(spans, position, int(status[position]))
+            if code == _native.UNSUPPORTED and words is None:
+                code, words = self._decode_with_pillow(spans, position, rows, finish)
+            if code != _native.OK:
+                bad[position] = self.error(indices, spans, position, words or describe_status(code))
+        return bad
+
+    def _refusal(self, spans: Spans, position: int, status: int) -> str | None:
+        """Why a picture is not decoded for its size, where that is what its status means."""
+        if self.field.codec != IMAGE or status not in (_native.BAD_SHAPE, _native.TOO_LARGE, _native.UNSUPPORTED):
+            return None
+        size = self.codec.probe(spans.part(position, position + 1))[:, 1:3]
+        return f"it {refusal(*size[0].tolist())}" if is_refused(size)[0] else None
+
+    def _decode_with_pillow(
+        self, spans: Spans, position: int, rows: NDArray[Any], finish: Finish | None
+    ) -> tuple[int, str | None]:
+        if not self._said:
+            self._said = True
+            log.info("%s: some pictures are of a kind that is decoded by Pillow, slower", self.store.path)
+        try:
+            channels = rows.shape[3] if finish is None else finish.channels(position)
+            pixels = decode_with_pillow(spans.view(position), _MODES[channels])
+            row = pixels if finish is None else finish.row(position, pixels)
+        except ValueError as exc:
+            return _native.CORRUPT, str(exc)
+        if row is None or row.shape != rows.shape[1:]:
+            return _native.BAD_SHAPE, None
+        rows[position] = row
+        return _native.OK, None
+
+    def unreadable(self, indices: NDArray[np.int64], spans: Spans, status: NDArray[np.int32]) -> SampleError:
+        """What is wrong with the first of these samples whose status is not OK."""
+        position = int(np.flatnonzero(status)[0])
+        return self.error(indices, spans, position, describe_status(int(status[position])))
+
+    def error(self, indices: NDArray[np.int64], spans: Spans, position: int, words: str) -> SampleError:
+        index = int(indices[position])
+        key = self.store.keys([index])[0]
+        path = str(self.store.shard_paths[int(spans.shard[position])])
+        return SampleError(
+            f"{path}[{index}] ({key!r}), field {self.field.name!r}: {words}",
+            path=path,
+            index=index,
+            key=key,
+            field=self.field.name,
+        )
+
+
+def _are_possible(shapes: NDArray[np.int32], limit: int | None) -> bool:
+    """Whether all shapes can surely be pictures', at the cost of two passes."""
+    if len(shapes) == 0:
+        return True
+    height, width, channels = shapes.max(axis=0).tolist()
+    is_small = max(height, width) <= _MOST_SIDE and (limit is None or height * width <= limit)
+    return bool(shapes.min() > 0) and channels <= _MOST_CHANNELS and is_small
+
+
+def _possible(shapes: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which of the shapes can be a picture's; zeros say that nobody knows."""
+    is_small = (shapes[:, :2] <= _MOST_SIDE).all(axis=1) & (shapes[:, 2] <= _MOST_CHANNELS)
+    possible: NDArray[np.bool_] = (shapes > 0).all(axis=1) & is_small & ~is_refused(shapes)
+    return possible
+
+
+def _raw_shape(field: Field) -> Shape:
+    """The shape of a raw row: the field's, and one channel for a grey picture."""
+    shape = tuple(size for size in field.shape if size is not None)  # a raw field's sizes are all fixed
+    return (*shape, 1) if field.is_raw_picture and len(shape) == 2 else shape
+
+
+def is_uniform(shapes: NDArray[np.int64]) -> bool:
+    """Whether there are rows and all are equal; rows made by broadcasting are not looked at."""
+    return len(shapes) > 0 and (shapes.strides[0] == 0 or bool((shapes == shapes[0]).all()))
+
+
+def label_values(column: NDArray[Any], *, where: str) -> NDArray[Any]:
+    """A column of labels with the dtype that torch's default collate gives Python numbers: int64 or float64."""
+    if column.dtype.kind not in "biuf":
+        raise SchemaError(f"{where}: expected numbers as labels, got {column.dtype}; pack class numbers instead")
+    if column.dtype == np.uint64 and column.size and column.max() > np.iinfo(np.int64).max:
+        raise SchemaError(
+            f"{where}: a label is {column.max()}, but labels are int64, below 2**63; pack numbers that fit, or pack "
+            f"the bits as '<i8'"
+        )
+    if column.ndim > 1:
+        return column
+    return column.astype(np.int64 if column.dtype.kind in "biu" else np.float64)
+
+
+def one_by_one(labels: NDArray[Any]) -> list[Any]:
+    """Each sample's label: a Python number, or an array, which default_collate stacks as a list it would not."""
+    return list(labels) if labels.ndim > 1 else list(labels.tolist())

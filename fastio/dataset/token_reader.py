@@ -1,0 +1,115 @@
+"""Token ids of a store: how many each sample has, and the ids themselves as int64."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.codec import describe_status
+from fastio.dataset.row_reader import RowReader
+from fastio.errors import SampleError
+from fastio.store.sample_store import SampleStore
+from fastio.types.schema import TEXT, TOKENS
+from fastio.types.spans import Spans
+
+__all__ = ["TokenReader", "read_text", "stored_lengths"]
+
+
+def stored_lengths(store: SampleStore, field: str) -> NDArray[np.int64]:
+    """
+    The length of every sample from the index alone, int64: token ids, or, of any other field, bytes as stored.
+
+    Of text these are bytes of UTF-8, not characters.
+    """
+    spans = store.spans(field, np.arange(len(store), dtype=np.int64))
+    known = store.schema[field]
+    return spans.sizes // np.dtype(known.dtype).itemsize if known.codec == TOKENS else spans.sizes
+
+
+class TokenReader:
+    """Reads a field of token ids. ``rows`` names samples in errors."""
+
+    def __init__(self, rows: RowReader) -> None:
+        self.rows = rows
+        self.store = rows.store
+        self.field = rows.field
+        self.item_bytes = np.dtype(rows.field.dtype).itemsize
+
+    @cached_property
+    def tokenizer(self) -> dict[str, Any]:
+        """What the store says of its tokenizer: "kind", "name", "vocab_size", "special" and more; empty without one."""
+        said = self.store.metadata.get("tokenizer")
+        return said if isinstance(said, dict) else {}
+
+    @property
+    def pad_id(self) -> int:
+        """The tokenizer's id for padding, 0 where it has none: padding is told by mask and lengths, not by its id."""
+        found = (self.tokenizer.get("special") or {}).get("pad")
+        return found if isinstance(found, int) else 0
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of ids that there are, 0 where nobody knows; a sample with another id is bad."""
+        found = self.tokenizer.get("vocab_size")
+        return found if isinstance(found, int) and found > 0 else 0
+
+    def lengths(self, spans: Spans) -> NDArray[np.int64]:
+        """Ids of each span; bytes that make no whole id are found when it is read."""
+        return spans.sizes >> (self.item_bytes >> 1)
+
+    def values(self, indices: NDArray[np.int64], spans: Spans, *, verify: bool) -> list[torch.Tensor]:
+        """The ids of each sample, int64; SampleError for the first that is bad."""
+        lengths = self.lengths(spans)
+        slots = np.concatenate(([0], np.cumsum(lengths)))
+        ids, status = np.empty(int(slots[-1]), np.int64), np.empty(len(indices), np.int32)
+        _native.fill_tokens(
+            spans.buffers,
+            spans.shard,
+            spans.starts,
+            spans.sizes,
+            spans.checksums if verify else None,
+            slots,
+            ids,
+            status,
+            item_bytes=self.item_bytes,
+            vocabulary=self.vocabulary,
+        ).wait()
+        for error in self.errors(indices, spans, status).values():
+            raise error
+        return list(torch.split_with_sizes(torch.from_numpy(ids), lengths.tolist()))
+
+    def errors(self, indices: NDArray[np.int64], spans: Spans, status: NDArray[np.int32]) -> dict[int, SampleError]:
+        """What is wrong with the samples whose status is not OK, by position."""
+        return {
+            position: self.rows.error(indices, spans, position, self._words(spans, position, int(status[position])))
+            for position in np.flatnonzero(status).tolist()
+        }
+
+    def _words(self, spans: Spans, position: int, status: int) -> str:
+        size = int(spans.sizes[position])
+        if status == _native.BAD_SHAPE:
+            return f"{size} bytes are no whole number of ids of {self.item_bytes} bytes; pack again"
+        if status != _native.CORRUPT:
+            return describe_status(status)
+        ids = np.frombuffer(spans.view(position).tobytes(), self.field.dtype)
+        at = int((ids >= self.vocabulary).argmax())
+        return f"token {at} is {ids[at]}, the vocabulary has the ids 0 to {self.vocabulary - 1}; pack again"
+
+
+def read_text(rows: RowReader, indices: NDArray[np.int64], spans: Spans, *, verify: bool) -> list[str]:
+    """The text of each sample; SampleError for the first that is no UTF-8."""
+    assert rows.field.codec == TEXT
+    texts = []
+    for position in range(len(indices)):
+        data = rows.encoded(indices, spans, position, verify=verify)
+        try:
+            texts.append(data.decode())
+        except UnicodeDecodeError as exc:
+            words = f"byte {exc.start} (0x{data[exc.start]:02x}) is no UTF-8: {exc.reason}"
+            raise rows.error(indices, spans, position, words) from exc
+    return texts

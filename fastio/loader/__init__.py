@@ -1,0 +1,1 @@
+"""FastLoader and DevicePrefetcher: batches of a store, made ahead of the training loop."""

@@ -1,0 +1,89 @@
+"""Pinned memory through which pageable batches go: pinned once, used in turn."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+
+from fastio.loader.device.lane import Lane, Mark
+
+__all__ = ["Staging"]
+
+_ALIGNMENT = 256
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One batch's worth of pinned memory, and the mark behind the copies that read it."""
+
+    memory: torch.Tensor
+    read: Mark | None = None
+
+
+class Staging:
+    """
+    At most ``slots`` pieces of pinned memory, each as large as the largest batch that went through it.
+
+    The oldest one is taken next, after its copies are over. Two iterators may use one Staging: a slot in use
+    belongs to one of them.
+    """
+
+    def __init__(self, lane: Lane, slots: int) -> None:
+        self._lane = lane
+        self._left = slots
+        self._free: deque[_Slot] = deque()
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Memory pinned so far."""
+        return sum(slot.memory.nbytes for slot in self._free)
+
+    def take(self, batch: list[torch.Tensor]) -> Staged:
+        """Pinned copies of these tensors, of the same strides where they are dense, without gradients."""
+        starts, end = [], 0
+        for tensor in batch:
+            starts.append(end)
+            end += math.ceil(tensor.nbytes / _ALIGNMENT) * _ALIGNMENT
+        slot = self._slot(end)
+        copies = []
+        for tensor, start in zip(batch, starts, strict=True):
+            bytes_ = slot.memory[start : start + tensor.nbytes]
+            # A meta tensor costs nothing and knows the strides of a dense copy.
+            strides = torch.empty_like(tensor, device="meta").stride()
+            copies.append(bytes_.view(tensor.dtype).as_strided(tensor.shape, strides).copy_(tensor.detach()))
+        return Staged(self, slot, copies)
+
+    def _slot(self, size_bytes: int) -> _Slot:
+        if self._left > 0 or not self._free:
+            self._left -= 1
+            return _Slot(self._lane.pinned(size_bytes))
+        slot = self._free.popleft()
+        if slot.read is not None:
+            slot.read.wait()
+        if slot.memory.nbytes < size_bytes:
+            slot.memory = self._lane.pinned(size_bytes)
+        return slot
+
+    def give_back(self, slot: _Slot, read: Mark | None) -> None:
+        """The slot may be used again behind ``read``."""
+        slot.read = read
+        self._free.append(slot)
+
+
+class Staged:
+    """Tensors in a slot, ``copies``, which goes back at the end of a ``with`` block, behind what was copied in it."""
+
+    def __init__(self, staging: Staging, slot: _Slot, copies: list[torch.Tensor]) -> None:
+        self.copies = copies
+        self._staging = staging
+        self._slot = slot
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._staging.give_back(self._slot, self._staging._lane.mark())

@@ -1,0 +1,182 @@
+"""DevicePrefetcher: the batches of any loader, copied ahead to the device while the training loop works."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastio.loader.device import Delivery, Numbered, NumberedBatches
+from fastio.loader.device.lane import lane_to
+from fastio.loader.device.nested import sample_count
+from fastio.machine import rank_and_world
+from fastio.transforms.batch.recipe import AnyTransform
+
+__all__ = ["DevicePrefetcher"]
+
+_STATE_VERSION = 1
+
+
+class DevicePrefetcher:
+    """
+    ``for images, labels in DevicePrefetcher(loader, "cuda")``: the loop stays as it is, its batches are on the device.
+
+    ``batches`` is a FastLoader, a torch DataLoader or any iterable of batches: tensors in lists, tuples, namedtuples,
+    mappings and dataclasses, nested; what is no tensor is handed on as it is. Copies of ``depth`` batches run ahead
+    on a side stream, and events order them: no thread, and the GPU waits for nothing but the copy of
+    its batch. Pinned tensors, as FastLoader's are, are copied as they lie; others by way of pinned staging memory,
+    allocated once. On "cpu" the batches and everything else are the same, without copies.
+
+    * ``transforms``: those of ``fastio.transforms``, then callables of your own from batch to batch; run on the device
+      behind the copy (see Recipe). Random numbers depend on ``seed``, epoch and sample: by the index that a
+      FastLoader knows, for other loaders by the count of samples in the epoch, over all ranks.
+    * A batch belongs to the consumer and its current stream, for as long as it is kept.
+    * What a batch raises is raised in its turn, behind the batches before it.
+    * ``state_dict`` is where the consumer stands, not the copies: for a FastLoader exactly the loader's own
+      state, for another loader that has ``state_dict`` a state around that one, taken at each batch.
+    * ``set_epoch`` reaches the loader, or its sampler where that has one, as in a DataLoader with a
+      DistributedSampler.
+
+    An iterator must not write to a pinned batch that it has handed out: torch's own writing is noticed and
+    refused with RuntimeError, numpy's cannot be seen. Memory on the device: at most ``2 * depth + 3`` batches and
+    those that the consumer keeps.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[Any],
+        device: torch.device | str | int = "cuda",
+        depth: int = 2,
+        *,
+        transforms: Sequence[AnyTransform] = (),
+        seed: int = 0,
+    ) -> None:
+        self.batches = batches
+        self.depth = _depth(depth)
+        lane = lane_to(device)
+        self.device = lane.device
+        self._delivery = Delivery(lane, depth=self.depth, transforms=transforms, seed=seed)
+        self._epoch = 0  # of the next iteration, where the loader does not say
+        self._done = 0  # samples of that epoch that are done already
+        self._seen: _Seen | None = None
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+        return len(self.batches)  # type: ignore[arg-type] # TypeError, as Python says it, where there is no length
+
+    def __iter__(self) -> Iterator[Any]:
+        source: Iterator[Numbered]
+        place: Callable[[], dict[str, Any] | None]
+        if isinstance(self.batches, NumberedBatches):
+            source, place = self.batches.numbered(), self.batches.state_dict
+        else:
+            source = counted = _Counted(iter(self.batches), epoch=self._epoch, samples=self._done)
+            place = partial(_place, self.batches, counted)
+            self._epoch, self._done = self._epoch + 1, 0
+        self._seen = seen = _Seen(place())
+        return self._delivery.run(source, place=place, arrive=partial(self._arrive, seen))
+
+    def _arrive(self, seen: _Seen, place: dict[str, Any] | None) -> None:
+        """The consumer has had what is before ``place``; with its first batch, its iteration is the latest."""
+        if not seen.has_begun:
+            self._seen, seen.has_begun = seen, True
+        seen.place = place
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be this epoch, in the loader (or its samplers) and for random numbers."""
+        before = self._loader_state()
+        owners: list[Any] = [self.batches, getattr(self.batches, "sampler", None)]
+        for owner in (*owners, getattr(self.batches, "batch_sampler", None)):
+            if hasattr(owner, "set_epoch"):
+                owner.set_epoch(epoch)
+        if self._loader_state() != before:
+            self._seen = None  # the loader has left the place where the latest iteration stood
+        if epoch != self._epoch:
+            self._epoch, self._done = epoch, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the consumer of the latest iteration stands; what is copied ahead does not count."""
+        if not hasattr(self.batches, "state_dict"):
+            raise TypeError(
+                f"{type(self.batches).__name__} has no state_dict, so nobody knows where it stands; use a FastLoader, "
+                f"or a loader that has one"
+            )
+        if self._seen is not None:
+            return dict(self._seen.place)
+        if isinstance(self.batches, NumberedBatches):
+            return self.batches.state_dict()
+        return _state(self.batches, epoch=self._epoch, samples=self._done)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on there."""
+        if not hasattr(self.batches, "load_state_dict"):
+            raise TypeError(f"{type(self.batches).__name__} has no load_state_dict; use a loader that has one")
+        if isinstance(self.batches, NumberedBatches):
+            self.batches.load_state_dict(state)
+        else:
+            if state.get("version") != _STATE_VERSION or not {"epoch", "samples", "loader"} <= state.keys():
+                raise ValueError(
+                    f"expected a state of a DevicePrefetcher around a {type(self.batches).__name__}, with version "
+                    f"{_STATE_VERSION}, epoch, samples and loader; got {', '.join(map(str, state)) or 'nothing'}"
+                )
+            self.batches.load_state_dict(state["loader"])
+            self._epoch, self._done = state["epoch"], state["samples"]
+        self._seen = None
+
+    def _loader_state(self) -> Any:
+        return self.batches.state_dict() if isinstance(self.batches, NumberedBatches) else None
+
+
+class _Counted:
+    """Batches of any iterator, their samples numbered as they come: all ranks' first ones, their second ones, ..."""
+
+    def __init__(self, batches: Iterator[Any], *, epoch: int, samples: int) -> None:
+        self._batches = batches
+        self._rank, self._world_size = rank_and_world()
+        self.epoch, self.samples = epoch, samples
+
+    def __iter__(self) -> Iterator[Numbered]:
+        return self
+
+    def __next__(self) -> Numbered:
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self.epoch, self.samples = self.epoch + 1, 0
+            raise
+        count = sample_count(batch)
+        places = np.arange(self.samples, self.samples + count, dtype=np.int64)
+        self.samples += count
+        return Numbered(batch, self.epoch, places * self._world_size + self._rank)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Where an iteration stands, as its consumer sees it."""
+
+    place: Any
+    has_begun: bool = False
+
+
+def _place(loader: Any, counted: _Counted) -> dict[str, Any] | None:
+    return _state(loader, epoch=counted.epoch, samples=counted.samples) if hasattr(loader, "state_dict") else None
+
+
+def _state(loader: Any, *, epoch: int, samples: int) -> dict[str, Any]:
+    return {"version": _STATE_VERSION, "epoch": epoch, "samples": samples, "loader": loader.state_dict()}
+
+
+def _depth(depth: int) -> int:
+    """The depth as Python's int; ValueError for what is no number from 1."""
+    try:
+        whole = operator.index(depth)
+    except TypeError:
+        whole = 0
+    if whole < 1:
+        raise ValueError(f"depth={depth!r}: expected a number of batches from 1")
+    return whole

@@ -1,0 +1,274 @@
+"""Batches whose JPEGs a GPU decodes, crops and resizes; what it cannot do, native threads do beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import default_collate
+
+from fastio import _native
+from fastio.codec.jpeg_kind import is_for_gpu
+from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.row_reader import Shape, one_by_one
+from fastio.errors import SampleError, SchemaError
+from fastio.loader.producer.gpu_decoder import DeviceDecoder
+from fastio.loader.producer.native import PillowFinish
+from fastio.loader.producer.producer import FinishedBatch, ProducerOptions
+from fastio.loader.ranges import DECODE, named_range
+from fastio.samplers.batches import Batches
+from fastio.transforms.batch.canvas import run_plans, to_device
+from fastio.transforms.batch.geometry import grey
+from fastio.transforms.fused import Fused, Planned
+from fastio.types.schema import IMAGE
+from fastio.types.spans import Spans
+
+__all__ = ["DeviceDecodeProducer"]
+
+_MOST_BYTES = 1 << 30  # of decoded pictures on the device at a time, before they are cropped and resized
+_PREPARERS = 2  # batches prepared at a time: reading and checking one costs little beside decoding it
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A batch as the host leaves it to the device."""
+
+    indices: NDArray[np.int64]
+    spans: Spans
+    stored: NDArray[np.int64]  # (n, 3), as the index or the header says
+    planned: Planned | None
+    shape: Shape  # of a row (height, width, channels)
+    unread: NDArray[np.int32] | None
+    epoch: int
+    for_device: NDArray[np.int64]  # places in the batch
+    rows: list[tuple[NDArray[np.int64], NDArray[np.uint8]]] = field(default_factory=list)  # by the CPU: places, pixels
+    bad: dict[int, SampleError] = field(default_factory=dict)
+
+
+class DeviceDecodeProducer:
+    """
+    Makes batches on the device, by the stream that is current when a result is asked for.
+
+    Threads read the bytes ahead, compare checksums, plan transforms by the same random numbers as on the CPU, and
+    decode what is not for the GPU; ``result`` lets the GPU decode the rest, and what it refuses after all comes
+    from the CPU too. Which samples are bad, and what is said of them, is decided by the CPU's decoder alone.
+    """
+
+    def __init__(
+        self,
+        dataset: FastDataset,
+        decoder: DeviceDecoder,
+        device: torch.device,
+        *,
+        fused: Fused | None,
+        is_planar: bool,
+        means: ProducerOptions,
+    ) -> None:
+        _check(dataset, fused)
+        self._dataset, self._reader = dataset, dataset.reader
+        self._decoder, self._device = decoder, device
+        self._on_error = means.on_error
+        self._verify = means.verify
+        self._fused = fused
+        self._is_planar = is_planar
+        self._pid = os.getpid()
+        self._pool = _native.ThreadPool(means.threads)
+        self._executor = ThreadPoolExecutor(_PREPARERS, thread_name_prefix="fastio")
+
+    @property
+    def threads(self) -> int:
+        """Those of the CPU."""
+        return self._pool.threads
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Batches lie on the device, in torch's memory."""
+        return 0
+
+    def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
+        """Those under way, the loop's, and one between, on the device."""
+        return (depth + 2) * batch_bytes
+
+    def close(self) -> None:
+        """Join the threads; batches not yet begun are dropped."""
+        if not self.is_inherited:
+            self._executor.shutdown(cancel_futures=True)
+            self._pool.close()
+
+    def submit(self, batches: Batches, *, epoch: int) -> Iterator[_Decoding]:
+        """Start one batch at each step."""
+        self.check_process()
+        for part in batches.slices():
+            yield _Decoding(self, self._executor.submit(self._prepare, batches.indices[part], batches.ids[part], epoch))
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child's copy, which has neither the threads nor the GPU."""
+        return self._pid != os.getpid()
+
+    def check_process(self) -> None:
+        """RuntimeError in a forked child."""
+        if self.is_inherited:
+            raise RuntimeError(
+                f"{self._dataset.store.path}: a forked child cannot use its parent's GPU; build the loader in the "
+                f"child, and start that by spawn"
+            )
+
+    def _prepare(self, indices: NDArray[np.int64], ids: NDArray[np.int64], epoch: int) -> _Prepared:
+        """All that needs no device, in one of our threads."""
+        reader, files = self._reader, self._dataset.files
+        spans, unread = reader.store.spans(reader.field.name, indices), None
+        if files is not None:
+            spans, unread = files.fetch(spans, pool=None, ring=None).wait()
+        else:
+            _native.read_ahead(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._pool).wait()
+        stored = reader.shapes(indices, spans)
+        planned = None if self._fused is None else self._fused.plan(ids, stored, epoch=epoch)
+        height, width, channels = reader.common_shape(indices, stored if planned is None else planned.shapes)
+        is_good = stored[:, :2].all(axis=1)
+        if unread is not None:
+            is_good &= unread == _native.OK
+        if self._verify and spans.checksums is not None:
+            sums = np.empty(len(spans), np.uint32)
+            _native.checksum(spans.buffers, spans.shard, spans.starts, spans.sizes, sums, self._pool).wait()
+            is_good &= sums == spans.checksums
+        chosen = [place for place in np.flatnonzero(is_good).tolist() if is_for_gpu(spans.view(place))]
+        for_device = np.array(chosen, np.int64)
+        shape = (height, width, channels)
+        prepared = _Prepared(indices, spans, stored, planned, shape, unread, epoch, for_device)
+        self._decode_on_cpu(prepared, np.setdiff1d(np.arange(len(indices)), for_device))
+        return prepared
+
+    def _decode_on_cpu(self, prepared: _Prepared, places: NDArray[np.int64]) -> None:
+        """These samples of the batch, all the way to their rows."""
+        if len(places) == 0:
+            return
+        indices, spans = prepared.indices[places], prepared.spans.at(places)
+        rows = np.empty((len(places), *prepared.shape), np.uint8)
+        status = np.empty(len(places), np.int32)
+        geometry = finish = None
+        if self._fused is not None and prepared.planned is not None:
+            planned = prepared.planned.part(places)
+            geometry = self._fused.geometry(planned, channels=prepared.shape[2], is_planar=False)
+            finish = PillowFinish(self._fused, planned, prepared.epoch, is_planar=False)
+        reader = self._reader
+        reader.decode(spans, rows, status, pool=self._pool, verify=self._verify, geometry=geometry).wait()
+        if prepared.unread is not None:
+            unread = prepared.unread[places]
+            np.copyto(status, unread, where=unread != _native.OK)
+        bad = reader.settle(indices, spans, rows, status, finish=finish)
+        rows[list(bad)] = 0
+        prepared.bad |= {int(places[place]): error for place, error in bad.items()}
+        prepared.rows.append((places, rows))
+
+    def finish(self, prepared: _Prepared) -> FinishedBatch:
+        """The batch, by the current stream of the calling thread."""
+        with named_range(DECODE):
+            places, images = self._on_device(prepared)
+        on_device = len(places)
+        for cpu_places, rows in prepared.rows:
+            places = np.concatenate((places, cpu_places))
+            images.append(to_device(rows, self._device))
+        errors = [prepared.bad[place] for place in sorted(prepared.bad)]
+        if errors and self._on_error == "raise":
+            raise errors[0]
+        order = np.argsort(places)  # a permutation: each place comes once
+        if self._on_error == "skip" and errors:
+            order = order[~np.isin(np.arange(len(order)), list(prepared.bad))]
+        if len(order) == 0:
+            return FinishedBatch(None, 0, 0, errors)
+        together = images[0] if len(images) == 1 else torch.cat(images)
+        if len(order) != len(places) or (order != np.arange(len(order))).any():
+            together = together.index_select(0, to_device(order, self._device))
+        pictures = together.permute(0, 3, 1, 2)
+        pictures = pictures.contiguous() if self._is_planar else pictures
+        batch = self._with_labels(pictures, prepared.indices[np.sort(places[order])])
+        return FinishedBatch(batch, len(order), pictures.nbytes, errors, on_device=on_device)
+
+    def _on_device(self, prepared: _Prepared) -> tuple[NDArray[np.int64], list[torch.Tensor]]:
+        """What the device decodes: places in the batch, and their rows (n, height, width, C), or nothing."""
+        places, rows = np.empty(0, np.int64), []
+        for part in _bounded(prepared):
+            done, pictures = self._decoded(prepared, part)
+            if not pictures:
+                continue
+            places = np.concatenate((places, done))
+            rows.append(self._transformed(prepared, done, pictures))
+        self._decode_on_cpu(prepared, np.setdiff1d(prepared.for_device, places))
+        return places, rows
+
+    def _decoded(self, prepared: _Prepared, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[torch.Tensor]]:
+        """What the decoder makes of these samples; where it fails, or finds another size, the CPU shall look."""
+        decoded = self._decoder.decode([prepared.spans.view(place) for place in places.tolist()])
+        done, pictures = [], []
+        for place, picture in zip(places.tolist(), decoded, strict=True):
+            if picture is not None and tuple(picture.shape) == (*prepared.stored[place, :2].tolist(), 3):
+                done.append(place)
+                pictures.append(picture)
+        return np.array(done, np.int64), pictures
+
+    def _transformed(
+        self, prepared: _Prepared, places: NDArray[np.int64], pictures: list[torch.Tensor]
+    ) -> torch.Tensor:
+        if self._fused is None or prepared.planned is None:
+            return torch.stack(pictures)
+        planned = prepared.planned.part(places)
+        images = run_plans(pictures, planned.rows, self._fused.target(planned))
+        images = images if self._fused.grey is None else grey(images, self._fused.grey)
+        return images.permute(0, 2, 3, 1).contiguous()
+
+    def _with_labels(self, images: torch.Tensor, indices: NDArray[np.int64]) -> Any:
+        """As of torch's default collate; labels are still on the host."""
+        labels, transform = self._dataset.labels, self._dataset.target_transform
+        if labels is None:
+            return images
+        if transform is not None:
+            return [images, default_collate([transform(label) for label in one_by_one(labels[indices])])]
+        return [images, torch.from_numpy(labels[indices])]
+
+
+def _check(dataset: FastDataset, fused: Fused | None) -> None:
+    """ValueError or SchemaError for samples that a GPU's decoder has nothing to do with."""
+    path, reader = dataset.store.path, dataset.reader
+    if reader.field.codec != IMAGE or reader.mode != "RGB":
+        raise SchemaError(
+            f"{path}: decode='device' is for encoded pictures in mode='RGB', but the samples are {reader.field} and "
+            f"mode={reader.mode!r}"
+        )
+    if fused is not None:
+        fused.check_on_device()
+
+
+def _bounded(prepared: _Prepared) -> list[NDArray[np.int64]]:
+    """The samples for the device, in parts that decoded take little enough of its memory, or are one."""
+    places = prepared.for_device
+    if len(places) == 0:
+        return []
+    part = np.cumsum(prepared.stored[places, 0] * prepared.stored[places, 1] * 3) // _MOST_BYTES
+    return np.split(places, np.flatnonzero(np.diff(part)) + 1)
+
+
+class _Decoding:
+    """One batch that is being prepared."""
+
+    __slots__ = ("_future", "_producer")
+
+    def __init__(self, producer: DeviceDecodeProducer, future: Future[_Prepared]) -> None:
+        self._producer = producer
+        self._future = future
+
+    def cancel(self) -> None:
+        """Does not begin, where it has not yet."""
+        if not self._producer.is_inherited:
+            self._future.cancel()
+
+    def result(self) -> FinishedBatch:
+        """The batch, when the device gets there."""
+        self._producer.check_process()
+        return self._producer.finish(self._future.result())

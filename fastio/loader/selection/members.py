@@ -1,0 +1,168 @@
+"""From a FastDataset, torch's Subset or ConcatDataset of them: one FastDataset, and which of its samples are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import ConcatDataset, Subset
+
+from fastio.dataset.fast_dataset import FastDataset
+from fastio.errors import SchemaError
+from fastio.loader.producer.choose import is_native
+from fastio.loader.selection.indices import as_indices
+from fastio.store.index import SealedStore
+from fastio.store.joined import join_stores
+
+__all__ = ["Members", "find_members"]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """
+    ``base`` holds the samples; ``chosen`` are the indices of those that are meant, int64, in order (None: all).
+
+    ``datasets`` are the FastDatasets found, ``base`` alone or those that it joins. ``is_opened`` says that ``base`` was
+    opened here, and is to be closed by whoever asked.
+    """
+
+    base: FastDataset
+    chosen: NDArray[np.int64] | None
+    datasets: Sequence[FastDataset]
+    is_opened: bool
+
+    def __len__(self) -> int:
+        return len(self.base) if self.chosen is None else len(self.chosen)
+
+
+def find_members(dataset: object, *, verify: bool) -> Members:
+    """
+    TypeError for anything but FastDatasets, paths, and torch's Subset and ConcatDataset of FastDatasets.
+
+    ``verify`` is that of a store which is opened here.
+    """
+    if isinstance(dataset, (str, Path)):
+        opened = FastDataset(dataset, verify=verify)
+        return Members(opened, None, (opened,), is_opened=True)
+    if isinstance(dataset, FastDataset):
+        return Members(dataset, None, (dataset,), is_opened=False)
+    found = _Found([])
+    chosen = found.places(dataset)
+    is_joined = len(found.datasets) > 1
+    base = _joined(found.datasets) if is_joined else found.datasets[0]
+    is_all = np.array_equal(chosen, np.arange(len(base)))
+    return Members(base, None if is_all else chosen, found.datasets, is_opened=is_joined)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The FastDatasets met so far, each once; their samples are counted one dataset after the other."""
+
+    datasets: list[FastDataset]
+
+    def places(self, dataset: object) -> NDArray[np.int64]:
+        """Where the samples of ``dataset`` lie among all those of the FastDatasets."""
+        if isinstance(dataset, FastDataset):
+            return self._first(dataset) + np.arange(len(dataset), dtype=np.int64)
+        if isinstance(dataset, Subset) and _is_plain(dataset, Subset):
+            inner = self.places(dataset.dataset)
+            return inner[as_indices(dataset.indices, len(inner), name="Subset.indices")]
+        if isinstance(dataset, ConcatDataset) and _is_plain(dataset, ConcatDataset):
+            return np.concatenate([self.places(member) for member in dataset.datasets])
+        raise TypeError(
+            f"FastLoader needs a FastDataset, the path of a store, or torch's Subset or ConcatDataset of FastDatasets, "
+            f"got {type(dataset).__name__}; use torch's DataLoader for it"
+        )
+
+    def _first(self, dataset: FastDataset) -> int:
+        """The place of a dataset's first sample."""
+        first = 0
+        for known in self.datasets:
+            if known is dataset:
+                return first
+            first += len(known)
+        self.datasets.append(dataset)
+        return first
+
+
+def _is_plain(dataset: object, kind: Any) -> bool:
+    """Whether samples are those of torch's own class: a subclass that changes them is not to be passed over."""
+    names = ("__getitem__", "__getitems__", "__len__")
+    return all(getattr(type(dataset), name, None) is getattr(kind, name, None) for name in names)
+
+
+def _joined(datasets: Sequence[FastDataset]) -> FastDataset:
+    """One FastDataset of several; SchemaError where they cannot be read as one."""
+    first = datasets[0]
+    stores = []
+    for dataset in datasets:
+        if not is_native(dataset) or len(dataset) != len(dataset.store):
+            raise TypeError(
+                f"{dataset.store.path}: {type(dataset).__name__} makes samples or a length of its own, and cannot be "
+                f"joined with others; use torch's DataLoader for the ConcatDataset"
+            )
+        for name in ("transform", "verify"):
+            _check_equal(first, dataset, name, getattr(first, name), getattr(dataset, name))
+        _check_equal(first, dataset, "mode", first.reader.mode, dataset.reader.mode)
+        if not isinstance(dataset.store, SealedStore):
+            raise TypeError(
+                f"{dataset.store.path}: dataset.samples was assigned, and such a dataset cannot be joined with others; "
+                f"use torch's Subset of the dataset as it was opened, or torch's DataLoader for the ConcatDataset"
+            )
+        stores.append(dataset.store)
+    by_member = [dataset.target_transform for dataset in datasets]
+    read = "map" if all(dataset.files is None for dataset in datasets) else "pread"
+    agree = all(each is by_member[0] for each in by_member)
+    store = join_stores(stores, first.reader.field.name, has_classes=agree)
+    options: dict[str, Any] = {"mode": first.reader.mode, "verify": first.verify, "read": read}
+    if agree:
+        return FastDataset(store, first.transform, by_member[0], **options)
+    ends = np.cumsum([len(member) for member in stores])
+    return _LabelledByMember(store, first.transform, _ByMember(tuple(by_member)), ends=ends, **options)
+
+
+def _check_equal(first: FastDataset, other: FastDataset, name: str, expected: object, found: object) -> None:
+    if expected is not found and expected != found:
+        raise SchemaError(
+            f"{other.store.path}: has {name}={found!r}, but {first.store.path} has {expected!r}; give the datasets the "
+            f"same one, or use torch's DataLoader for the ConcatDataset"
+        )
+
+
+class _LabelledByMember(FastDataset):
+    """A joined dataset whose labels mean different things by member: each is a pair of member and label."""
+
+    def __init__(self, *args: Any, ends: NDArray[np.int64], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._ends = ends
+
+    @cached_property
+    def labels(self) -> NDArray[Any] | None:
+        """``(n, 2)`` int64: the number of the member, and the label in it."""
+        own = FastDataset.labels.func(self)  # type: ignore[attr-defined] # what the cached property computes
+        if own is None:
+            return None
+        if own.ndim != 1 or own.dtype != np.int64:
+            raise SchemaError(
+                f"{self.store.path}: target_transforms that differ need labels that are whole numbers, got {own.dtype} "
+                f"of shape {own.shape[1:]}; give the datasets the same target_transform"
+            )
+        members = np.searchsorted(self._ends, np.arange(len(own)), side="right")
+        return np.stack([members, own], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByMember:
+    """Changes a label by the target_transform of its member."""
+
+    transforms: tuple[Callable[[Any], Any] | None, ...]
+
+    def __call__(self, pair: NDArray[np.int64]) -> Any:
+        member, label = pair.tolist()
+        transform = self.transforms[member]
+        return label if transform is None else transform(label)

@@ -1,0 +1,1 @@
+"""What a machine and a training loop can do, measured."""

@@ -1,0 +1,169 @@
+"""What is measured: a store, a folder of pictures, or a function of the user, opened as a loader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from fastio.errors import FastioError
+from fastio.loader.producer.choose import Layout
+from fastio.machine import available_cpus, rank_and_world
+from fastio.measure.loop.folder import is_picture_folder
+from fastio.measure.loop.user_code import is_function_name, load_function
+from fastio.transforms import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize
+from fastio.transforms.transform import Transform
+
+__all__ = ["Data", "DataOptions", "Step", "is_function", "open_data", "open_step", "refuse_options"]
+
+Step = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOptions:
+    """
+    How batches are made; None leaves it to the default.
+
+    ``threads`` are a store's (all CPUs at hand), ``workers`` the processes of a folder's DataLoader (as many). ``crop``
+    resizes each picture's shorter side to so many pixels and crops the centre. ``augment`` mirrors half of them, and
+    has ``crop`` resize a random part to that size. ``layout`` is that of a store's pictures in memory. ``drop_last``
+    leaves out a short batch behind whole ones.
+    """
+
+    batch_size: int = 256
+    threads: int | None = None
+    workers: int | None = None
+    shuffle: bool = False
+    crop: int | None = None
+    augment: bool = False
+    layout: Layout = "contiguous"
+    drop_last: bool = False
+
+    @property
+    def transforms(self) -> list[Transform]:
+        """What ``crop`` and ``augment`` mean."""
+        if self.augment:
+            return [*([] if self.crop is None else [RandomResizedCrop(self.crop)]), RandomHorizontalFlip()]
+        return [] if self.crop is None else [Resize(self.crop), CenterCrop(self.crop)]
+
+
+@dataclass(slots=True)
+class Data(AbstractContextManager["Data"]):
+    """
+    A loader, and what is known of it.
+
+    ``size_bytes`` and ``samples`` are those of one epoch, None where the loader is the user's; ``step`` is the user's
+    training step where the function returned one. ``device`` is where its batches lie, for whoever keeps one. Closing
+    it closes what was opened.
+    """
+
+    name: str
+    kind: Literal["store", "folder", "function", "synthetic"]
+    loader: Iterable[Any]
+    step: Step | None = None
+    size_bytes: int | None = None
+    samples: int | None = None
+    device: Any = "cpu"
+    _owned: ExitStack = field(default_factory=ExitStack)
+
+    def close(self) -> None:
+        """End threads and release files; twice does no harm."""
+        self._owned.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_data(name: str, options: DataOptions) -> Data:
+    """
+    Open ``name`` as a loader.
+
+    A folder is read file by file with Pillow in a torch DataLoader; a store, a folder of tar shards too, by FastLoader;
+    ``module:function`` is
+    called and returns a loader, or a pair of loader and training step (a callable that takes a batch), which then has
+    all options inside. FastioError where an option does not fit the kind, or the function returns something else.
+    """
+    if is_function(name):
+        every = ("batch_size", "threads", "workers", "shuffle", "crop", "augment")
+        refuse_options(name, "a function builds its own loader", options, every)
+        return _function(name)
+    if is_picture_folder(name):
+        refuse_options(name, "files are read by processes: use --workers, or pack the folder", options, ("threads",))
+        return _folder(name, options)
+    refuse_options(name, "a store is read by native threads: use --threads", options, ("workers",))
+    return _store(name, options)
+
+
+def is_function(name: str) -> bool:
+    """Whether DATA of this name is a function of the user."""
+    return is_function_name(name) and not Path(name).exists()
+
+
+def open_step(name: str) -> Step:
+    """Call ``module:function`` without arguments: it returns the training step, which takes a batch."""
+    if not is_function_name(name):
+        raise FastioError(f"{name}: expected MODULE:FUNCTION or script.py:FUNCTION that returns a training step")
+    step = load_function(name)()
+    if not callable(step):
+        raise FastioError(f"{name} returned {type(step).__name__}; expected a callable that takes a batch")
+    found: Step = step
+    return found
+
+
+def refuse_options(name: str, why: str, options: DataOptions, unfit: tuple[str, ...]) -> None:
+    """FastioError for an option that would have no effect."""
+    default = DataOptions()
+    for option in unfit:
+        if getattr(options, option) != getattr(default, option):
+            raise FastioError(f"{name}: --{option.replace('_', '-')} has no effect, {why}")
+
+
+def _store(path: str, options: DataOptions) -> Data:
+    from fastio.dataset.fast_dataset import FastDataset
+    from fastio.loader.fast_loader import FastLoader
+
+    with ExitStack() as owned:
+        dataset = owned.enter_context(FastDataset(path))
+        loader = FastLoader(
+            dataset,
+            options.batch_size,
+            shuffle=options.shuffle,
+            drop_last=options.drop_last and len(dataset) >= options.batch_size * rank_and_world()[1],
+            threads=options.threads or 0,
+            transforms=options.transforms,
+            layout=options.layout if dataset.reader.is_picture else "contiguous",
+        )
+        owned.enter_context(loader)
+        size_bytes = sum(Path(shard).stat().st_size for shard in dataset.store.shard_paths)
+        kept = owned.pop_all()
+    return Data(path, "store", loader, size_bytes=size_bytes, samples=len(dataset), _owned=kept)
+
+
+def _folder(path: str, options: DataOptions) -> Data:
+    from fastio.measure.loop.folder import FolderDataset, folder_loader
+
+    dataset = FolderDataset(path, Compose(options.transforms) if options.transforms else None)
+    workers = available_cpus() if options.workers is None else options.workers
+    whole = options.batch_size * rank_and_world()[1]
+    settings = {"num_workers": workers, "persistent_workers": workers > 0}
+    settings["drop_last"] = options.drop_last and len(dataset) >= whole
+    loader = folder_loader(dataset, options.batch_size, shuffle=options.shuffle, settings=settings)
+    size_bytes = sum(Path(file).stat().st_size for file in dataset.paths)
+    return Data(path, "folder", loader, size_bytes=size_bytes, samples=len(dataset))
+
+
+def _function(name: str) -> Data:
+    made = load_function(name)()
+    loader, step = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not hasattr(loader, "__iter__") or not (step is None or callable(step)):
+        what = f"({type(loader).__name__}, {type(step).__name__})" if step is not None else type(loader).__name__
+        raise FastioError(f"{name} returned {what}; expected a loader, or a pair of loader and step(batch)")
+    return Data(name, "function", loader, step)

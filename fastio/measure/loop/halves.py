@@ -1,0 +1,85 @@
+"""A training measured in halves: loading alone, training alone, and the loop of both, with the verdict on them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from fastio.errors import FastioError
+from fastio.measure.loop.data import Data, Step
+from fastio.measure.loop.limited import limited
+from fastio.measure.loop.mock import MockLoader, MockResult, MockTrainer
+from fastio.measure.loop.step_timer import StepSummary, StepTimer, Timeline
+from fastio.measure.loop.verdict import StepShares, Verdict, verdict
+
+__all__ = ["Halves", "measure_halves", "measure_training"]
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """
+    ``io`` is loading alone, ``training`` is training alone on one batch for ever, ``loop`` is the real loop, and
+    ``timeline`` has its steps.
+    """
+
+    io: MockResult
+    training: StepSummary
+    loop: StepSummary
+    timeline: Timeline
+    verdict: Verdict
+
+
+def measure_halves(data: Data, step: Step, *, seconds: float) -> Halves:
+    """
+    Measure each half and the whole for about ``seconds``, and name the limit.
+
+    The verdict goes by steady rates, without waits for first batches. FastioError where the loader is empty, or
+    gives no second epoch.
+    """
+    io = MockTrainer().run(data.loader, epochs=None, seconds=seconds)
+    if io.batches == 0:
+        raise FastioError(f"{data.name}: the loader is empty; there is nothing to measure")
+    training = measure_training(data, step, seconds=seconds)
+    timer = StepTimer()
+    _run(timer, data, step, seconds)
+    loop = timer.summary()
+    shares = StepShares(loading=loop.loading_share)
+    found = verdict(io.steady_samples_per_s, training.samples_per_s, shares=shares)
+    return Halves(io, training, loop, timer.timeline(), found)
+
+
+def measure_training(data: Data, step: Step, *, seconds: float) -> StepSummary:
+    """Train on the loader's first batch for about ``seconds``, after one step that is not counted."""
+    mock = MockLoader(_first_batch(data), data.device)
+    step(mock.batch)  # the first step allocates and chooses kernels
+    _synchronize()
+    timer = StepTimer()
+    for batch in timer(limited(mock, ends=time.perf_counter() + seconds)):
+        step(batch)
+    return timer.summary()
+
+
+def _first_batch(data: Data) -> Any:
+    for batch in data.loader:
+        return batch
+    raise FastioError(
+        f"{data.name}: the loader gave no batch when it was iterated again; return one that begins anew each time"
+    )
+
+
+def _run(timer: StepTimer, data: Data, step: Step, seconds: float) -> None:
+    """The real loop, epoch after epoch, until the time has passed or an epoch is empty."""
+    ends = time.perf_counter() + seconds
+    seen = -1
+    while time.perf_counter() < ends and timer.steps > seen:
+        seen = timer.steps
+        for batch in timer(limited(data.loader, ends=ends)):
+            step(batch)
+
+
+def _synchronize() -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()

@@ -1,0 +1,1 @@
+"""The machine: its disks, buses and GPUs, and how busy they are."""

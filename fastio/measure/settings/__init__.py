@@ -1,0 +1,1 @@
+"""Loader settings: which of them is fastest on this machine."""

@@ -1,0 +1,196 @@
+"""Decoders side by side on the same pictures: images a second, and how far their pixels lie from Pillow's."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import io
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import numpy as np
+import PIL
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastio._native import Buffers
+from fastio.codec.pillow import PLUGIN_ERRORS
+from fastio.errors import FastioError, SampleError
+from fastio.loader.fast_loader import FastLoader
+from fastio.measure.loop.folder import is_picture_folder, picture_files
+from fastio.store import SampleBatch, create_store, open_store
+from fastio.transforms import CenterCrop, Compose, Resize
+from fastio.types.schema import IMAGE, Field, Schema
+from fastio.types.spans import Spans
+
+__all__ = ["DecoderRate", "compare_decoders", "sample_pictures"]
+
+Pixels = NDArray[np.uint8]
+_BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderRate:
+    """
+    One decoder in one thread.
+
+    ``images_per_cpu_s`` is the median over rounds, of user and system time; ``slowest`` and ``fastest`` round beside
+    it. The differences are those of 8-bit values from the first decoder's, Pillow: mean, 99th percentile, largest.
+    """
+
+    name: str
+    images_per_cpu_s: float
+    slowest_images_per_cpu_s: float
+    fastest_images_per_cpu_s: float
+    mean_difference: float
+    p99_difference: float
+    max_difference: int
+
+
+def sample_pictures(data: str, count: int) -> list[bytes]:
+    """Up to ``count`` encoded pictures spread evenly over a store or a folder. FastioError where there are none."""
+    if is_picture_folder(data):
+        files = picture_files(data)
+        return [Path(files[index]).read_bytes() for index in _spread(len(files), count)]
+    with open_store(data) as store:
+        field = next((field for field in store.schema.payload if field.codec == IMAGE), None)
+        if field is None or len(store) == 0:
+            raise FastioError(f"{data}: holds no encoded pictures but {', '.join(map(str, store.schema.fields))}")
+        return [view.tobytes() for view in store.spans(field.name, _spread(len(store), count)).views()]
+
+
+def compare_decoders(
+    pictures: Sequence[bytes], *, crop: int | None = None, rounds: int = 3, seconds: float = 0.5
+) -> list[DecoderRate]:
+    """
+    Decode all pictures to RGB, again and again, with Pillow, OpenCV where it is installed, and fastio.
+
+    With ``crop`` each is also made ``crop`` pixels high and wide (Resize, CenterCrop): only then fastio can leave out
+    what is not needed, and has a fast mode. Rounds of ``seconds`` for each decoder are interleaved.
+    """
+    expected = list(_pillow(pictures, crop))
+    is_uniform = len({pixels.shape for pixels in expected}) == 1
+    with _decoders(pictures, crop, batch_size=_BATCH if is_uniform else 1) as decoders:
+        differences = [_difference(expected, decode()) for _, decode in decoders]
+        rates: list[list[float]] = [[] for _ in decoders]
+        for _ in range(rounds):
+            for position, (_, decode) in enumerate(decoders):
+                rates[position].append(_rate(decode, seconds))
+    return [
+        DecoderRate(name, statistics.median(seen), min(seen), max(seen), *difference)
+        for (name, _), seen, difference in zip(decoders, rates, differences, strict=True)
+    ]
+
+
+Decode = Callable[[], Iterator[Pixels]]  # all pictures once, (H, W, 3)
+
+
+@contextmanager
+def _decoders(pictures: Sequence[bytes], crop: int | None, *, batch_size: int) -> Iterator[list[tuple[str, Decode]]]:
+    found: list[tuple[str, Decode]] = [(_pillow_name(), lambda: _pillow(pictures, crop))]
+    if importlib.util.find_spec("cv2") is not None:
+        found.append((f"OpenCV {_opencv().__version__}", lambda: _opencv_pictures(pictures, crop)))
+    with TemporaryDirectory(prefix="fastio-decode-") as folder:
+        path = _stored(pictures, Path(folder) / "pictures.lmdb")
+        with _loader(path, batch_size, crop, "exact") as exact:
+            found.append(("fastio, exact", lambda: _rows(exact)))
+            if crop is None:
+                yield found
+                return
+            with _loader(path, batch_size, crop, "fast") as fast:
+                found.append(("fastio, fast", lambda: _rows(fast)))
+                yield found
+
+
+def _spread(length: int, count: int) -> NDArray[np.int64]:
+    """``count`` of ``length`` positions, evenly."""
+    return np.unique(np.linspace(0, length - 1, min(count, length)).astype(np.int64))
+
+
+def _pillow_name() -> str:
+    """Pillow-SIMD has Pillow's name, and ".post" in its version."""
+    return f"{'Pillow-SIMD' if '.post' in PIL.__version__ else 'Pillow'} {PIL.__version__}"
+
+
+def _pillow(pictures: Sequence[bytes], crop: int | None) -> Iterator[Pixels]:
+    made_equal = None if crop is None else Compose([Resize(crop), CenterCrop(crop)])
+    for number, picture in enumerate(pictures):
+        try:
+            image = Image.open(io.BytesIO(picture)).convert("RGB")
+        except PLUGIN_ERRORS as exc:
+            raise SampleError(f"picture {number} of {len(pictures)}: Pillow cannot decode it ({exc})") from exc
+        yield np.asarray(image if made_equal is None else made_equal(image))
+
+
+def _opencv() -> Any:
+    cv2 = importlib.import_module("cv2")  # no dependency of ours
+    cv2.setNumThreads(1)
+    return cv2
+
+
+def _opencv_pictures(pictures: Sequence[bytes], crop: int | None) -> Iterator[Pixels]:
+    """OpenCV's usual way: INTER_AREA, its only interpolation that is antialiased."""
+    cv2 = _opencv()
+    flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    for number, picture in enumerate(pictures):
+        pixels = cv2.imdecode(np.frombuffer(picture, np.uint8), flags)
+        if pixels is None:
+            raise SampleError(f"picture {number} of {len(pictures)}: OpenCV cannot decode it")
+        pixels = cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+        if crop is not None:
+            height, width = pixels.shape[:2]
+            short = min(height, width)
+            height, width = crop * height // short, crop * width // short
+            pixels = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
+            top, left = round((height - crop) / 2), round((width - crop) / 2)
+            pixels = pixels[top : top + crop, left : left + crop]
+        yield pixels
+
+
+def _stored(pictures: Sequence[bytes], path: Path) -> Path:
+    """The pictures as a store, for fastio reads nothing else."""
+    sizes = np.array([len(picture) for picture in pictures], np.int64)
+    buffers = Buffers([np.frombuffer(b"".join(pictures), np.uint8)])
+    spans = Spans(buffers, np.zeros(len(pictures), np.int32), np.cumsum(sizes) - sizes, sizes)
+    keys = [f"{number:08d}" for number in range(len(pictures))]
+    with create_store(path, Schema((Field("image", IMAGE, "|u1", (None, None, None)),))) as writer:
+        writer.append(SampleBatch(keys, {"image": spans}, {}, {}))
+        writer.close(None)
+    return path
+
+
+def _loader(path: Path, batch_size: int, crop: int | None, quality: Literal["exact", "fast"]) -> FastLoader:
+    transforms = [] if crop is None else [Resize(crop), CenterCrop(crop)]
+    return FastLoader(path, batch_size, threads=1, transforms=transforms, quality=quality)
+
+
+def _rows(loader: FastLoader) -> Iterator[Pixels]:
+    for images in loader:
+        yield from images.permute(0, 2, 3, 1).numpy()
+
+
+def _rate(decode: Decode, seconds: float) -> float:
+    """Images per second of CPU time of this process, of whole passes."""
+    images = 0
+    begun, ends = time.process_time(), time.perf_counter() + seconds
+    while images == 0 or time.perf_counter() < ends:
+        images += sum(1 for _ in decode())
+    return images / (time.process_time() - begun)
+
+
+def _difference(expected: Sequence[Pixels], found: Iterator[Pixels]) -> tuple[float, float, int]:
+    """Mean, 99th percentile and maximum of the absolute differences of all values."""
+    counts = np.zeros(256, np.int64)
+    for number, (one, other) in enumerate(zip(expected, found, strict=True)):
+        if one.shape != other.shape:
+            raise FastioError(f"picture {number}: Pillow makes it {one.shape}, another decoder {other.shape}")
+        counts += np.bincount(np.abs(one.astype(np.int16) - other).ravel(), minlength=256)
+    total = int(counts.sum())
+    p99 = int(np.searchsorted(np.cumsum(counts), 0.99 * total))
+    return float(counts @ np.arange(256)) / total, float(p99), int(np.flatnonzero(counts)[-1])

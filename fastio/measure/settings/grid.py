@@ -1,0 +1,120 @@
+"""The course's table: loading and training time for every setting of a loader, repeated, hopeless ones left early."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fastio.measure.loop.batch import move
+from fastio.measure.loop.limited import limited
+from fastio.measure.loop.step_timer import StepTimer
+from fastio.measure.settings.points import GridData, Point
+
+__all__ = ["GridRow", "Repeat", "measure_point", "run_grid"]
+
+# A row whose step takes so much longer than the best one's is not repeated.
+_HOPELESS = 1.5
+_LEAST_STEPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """
+    One measurement of one point.
+
+    ``start_s`` is the wait for the first batch of an epoch; ``loading_s``, a step's wait for data, has its share of it:
+    as much as a whole epoch spreads over its steps.
+    """
+
+    loading_s: float
+    training_s: float
+    start_s: float
+    samples_per_s: float
+
+    @property
+    def step_s(self) -> float:
+        """A step as a whole."""
+        return self.loading_s + self.training_s
+
+
+@dataclass(frozen=True, slots=True)
+class GridRow:
+    """All measurements of one point; with ``stopped_early`` fewer than were asked for, as it was hopeless."""
+
+    point: Point
+    repeats: tuple[Repeat, ...]
+    stopped_early: bool
+
+    def median(self, name: str) -> float:
+        """The median of one figure of the repeats."""
+        return float(statistics.median(getattr(repeat, name) for repeat in self.repeats))
+
+    def spread(self, name: str) -> tuple[float, float]:
+        """The smallest and the largest."""
+        seen = [getattr(repeat, name) for repeat in self.repeats]
+        return min(seen), max(seen)
+
+
+def run_grid(
+    points: Sequence[tuple[GridData, Point]],
+    *,
+    repeats: int,
+    seconds: float,
+    step: Callable[[Any], Any],
+    progress: Callable[[int, int], None],
+) -> list[GridRow]:
+    """
+    Measure all points in interleaved rounds, each for about ``seconds`` a round, and sort them by loading time.
+
+    A point whose step took more than 1.5 times that of the best one so far gets no further round. ``progress`` is
+    called after each measurement, or instead of it, with how many are done and how many there are.
+    """
+    seen: list[list[Repeat]] = [[] for _ in points]
+    for number in range(repeats):
+        for position, ((data, point), earlier) in enumerate(zip(points, seen, strict=True), 1):
+            if not _is_hopeless(earlier, seen):
+                earlier.append(measure_point(data, point, seconds=seconds, step=step))
+            progress(number * len(points) + position, repeats * len(points))
+    rows = [
+        GridRow(point, tuple(found), stopped_early=len(found) < repeats)
+        for (_, point), found in zip(points, seen, strict=True)
+    ]
+    return sorted(rows, key=lambda row: row.median("loading_s"))
+
+
+def measure_point(data: GridData, point: Point, *, seconds: float, step: Callable[[Any], Any]) -> Repeat:
+    """
+    Run the point's loader for about ``seconds``, two epochs at least, or as much of them as it holds ahead.
+
+    After twice as long, and a second at least, one batch of each of the two is enough.
+    """
+    timer = StepTimer()
+    device = "cuda" if torch.cuda.is_available() else None
+    non_blocking = bool(point.get("non_blocking", False))
+    least = max(_LEAST_STEPS, point.batches_ahead + 2)
+    starts: list[float] = []
+    begun = time.perf_counter()
+    with data.loader(point) as loader:
+        # Two epochs at least: the start of the second one shows what workers that end with an epoch cost.
+        while len(starts) < 2 or time.perf_counter() < begun + seconds:
+            ends = begun + (seconds if starts else seconds / 2)
+            for batch in timer(limited(loader, ends=ends, least=least, latest=begun + max(2 * seconds, 1.0))):
+                step(batch if device is None else move(batch, device, non_blocking=non_blocking))
+            starts.append(timer.summary().first_batches_s)
+    seen = timer.summary()
+    start_s = (starts[-1] - starts[0]) / (len(starts) - 1)
+    loading_s = seen.loading.mean_s + start_s / data.batches
+    step_s = loading_s + seen.training.mean_s
+    return Repeat(loading_s, seen.training.mean_s, start_s, samples_per_s=seen.samples / seen.steps / step_s)
+
+
+def _is_hopeless(repeats: Sequence[Repeat], every: Sequence[Sequence[Repeat]]) -> bool:
+    if not repeats:
+        return False
+    best = min(repeat.step_s for row in every for repeat in row)
+    return min(repeat.step_s for repeat in repeats) > _HOPELESS * best

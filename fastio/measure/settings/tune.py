@@ -1,0 +1,167 @@
+"""tune: the best setting of a loader on this machine, found in seconds by a race."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import truediv
+from typing import Any
+
+import torch
+
+from fastio.errors import FastioError
+from fastio.measure.loop.batch import move, next_batch, sample_count
+from fastio.measure.settings.points import GridData, Point, Value
+from fastio.measure.settings.race import Race
+
+__all__ = ["Tried", "Tuned", "candidates", "loading_rate", "tune"]
+
+# Settings this close to the best one count as equal, and the cheapest of them is taken.
+_AS_GOOD = 0.03
+_MOST_ROUNDS = 15
+_ENOUGH_ROUNDS = 5
+_SLICE_S = (0.25, 1.0)  # least and most: shorter ones are one burst of somebody else's
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """
+    A point, its rate, and in how many rounds it was measured.
+
+    The rate is the chosen point's median, times the median of what this one gave beside it in the rounds that both
+    ran: rounds differ on a machine that others use, and those that leave early have seen other ones.
+    """
+
+    point: Point
+    samples_per_s: float
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """
+    The point chosen, code that builds its loader, and every point tried: those that stayed longest first.
+
+    ``is_complete`` is False where the time was over before those that do well had run in five rounds.
+    """
+
+    point: Point
+    code: str
+    samples_per_s: float
+    tried: tuple[Tried, ...]
+    seconds: float
+    is_complete: bool
+
+
+def candidates(data: GridData) -> list[Point]:
+    """The points among which to choose: nothing that changes the samples, and workers that stay."""
+    values: dict[str, tuple[Value, ...]] = {
+        name: allowed for name, allowed in data.values().items() if name not in ("shuffle", "drop_last", "non_blocking")
+    }
+    for name in ("persistent_workers", "pin_memory"):
+        if name in values:
+            values[name] = (True,)
+    return data.points(values)
+
+
+def tune(data: GridData, points: Sequence[Point], *, seconds: float, progress: Callable[[int, int], None]) -> Tuned:
+    """
+    Let all points run in rounds, to and fro, until ``seconds`` have passed or 15 rounds are done.
+
+    Those that fall behind leave, so that the best ones meet again and again. Of those within 3 % of the best one the
+    cheapest is taken. A round is not begun where it would not end in time; the first one always is, and points that
+    it does not come to in time are not tried. ``progress`` is called with rounds done and rounds to do.
+    """
+    begun = time.perf_counter()
+    race = Race(list(points))
+    round_s = 0.0
+    while race.rounds < _MOST_ROUNDS and len(race.left) > (1 if race.rounds else 0):
+        left_s = begun + seconds - time.perf_counter()
+        if race.rounds and left_s < round_s * len(race.left) / len(points):
+            break
+        share_s = max(0.0, left_s) / (_MOST_ROUNDS - race.rounds) / len(race.left)
+        slice_s = min(max(share_s, min(_SLICE_S[0], seconds / len(race.left))), _SLICE_S[1])
+        before = time.perf_counter()
+        rates = _round(data, race, slice_s, latest=begun + seconds)
+        if len(rates) < len(race.left):
+            if race.rounds:
+                break
+            race.left = list(rates)
+        round_s = (time.perf_counter() - before) * len(points) / len(race.left)
+        race.add([rates[point] for point in race.left])
+        progress(race.rounds, _MOST_ROUNDS)
+    good = [point for point, ratio in race.ratios().items() if ratio >= 1 - _AS_GOOD]
+    chosen = min(good, key=lambda point: point.cost)
+    rates_of = race.rates()
+    best = rates_of[chosen]
+    tried = [
+        Tried(point, statistics.median(best) * statistics.median(map(truediv, rates, best)), len(rates))
+        for point, rates in rates_of.items()
+    ]
+    tried.sort(key=lambda each: (-each.rounds, -each.samples_per_s))
+    return Tuned(
+        point=chosen,
+        code=data.code(chosen),
+        samples_per_s=statistics.median(best),
+        tried=tuple(tried),
+        seconds=time.perf_counter() - begun,
+        is_complete=len(tried) == len(points) and (len(race.left) == 1 or race.rounds >= _ENOUGH_ROUNDS),
+    )
+
+
+def _round(data: GridData, race: Race[Point], slice_s: float, *, latest: float) -> dict[Point, float]:
+    """
+    Everybody's rate, measured in this order or from the end: a slope of the machine's speed cancels out.
+
+    Those whose turn does not come before ``latest`` are left out, but for the first one.
+    """
+    rates: dict[Point, float] = {}
+    for point in reversed(race.left) if race.rounds % 2 == 1 else race.left:
+        if rates and time.perf_counter() >= latest:
+            break
+        rates[point] = loading_rate(data, point, seconds=slice_s, latest=latest)
+    return rates
+
+
+def loading_rate(data: GridData, point: Point, *, seconds: float, latest: float = math.inf) -> float:
+    """
+    Samples per second of wall time that the point's loader gives to a loop that does nothing else.
+
+    Batches that were under way together when it began are not counted; from then on for ``seconds``, as many batches
+    as are under way at least, and on into the next epochs. When ``time.perf_counter()`` says ``latest``, one batch more
+    is enough. FastioError where the data holds no batch.
+    """
+    together = max(1, min(point.cost[0], point.batches_ahead))
+    device = "cuda" if torch.cuda.is_available() else None
+    samples = 0
+    with data.loader(point) as loader:
+        begun, is_counting = 0.0, False
+        for number, batch in enumerate(_endless(loader, data.name), 1):
+            if is_counting:
+                samples += sample_count(batch)
+                if device is not None:
+                    move(batch, device, non_blocking=bool(point.get("non_blocking", False)))
+            # In whole turns of all workers: their batches come together.
+            now = time.perf_counter()
+            if number % together and now < latest:
+                continue
+            if not is_counting:
+                begun, is_counting = now, True
+            elif now >= min(begun + seconds, latest):
+                break
+        return samples / (time.perf_counter() - begun)
+
+
+def _endless(loader: Iterable[Any], name: str) -> Iterator[Any]:
+    """Epoch after epoch; no batch is kept here."""
+    while True:
+        batches = iter(loader)
+        held = next_batch(batches)
+        if not held:
+            raise FastioError(f"{name}: the loader gave no batch; there is nothing to measure")
+        while held:
+            yield held.pop()
+            held = next_batch(batches)

@@ -1,0 +1,1 @@
+"""Traces and profiles: where the time of a training step goes."""

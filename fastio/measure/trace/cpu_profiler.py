@@ -1,0 +1,248 @@
+"""Looks at the Python code of a training while it runs: cProfile inside of it, or py-spy beside it."""
+
+from __future__ import annotations
+
+import cProfile
+import ctypes
+import os
+import pstats
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal, Self
+
+from fastio.errors import FastioError
+from fastio.measure.trace.cpu_profile import CpuProfile, FunctionTime, GilShares
+from fastio.measure.trace.speedscope import function_times, loader_share, read_speedscope
+from fastio.measure.trace.training import Schedule
+
+__all__ = ["CprofileRecorder", "PySpyRecorder"]
+
+_RATE = 100  # looks of py-spy a second
+_END_S = 30  # py-spy has so long to write its file
+_PR_SET_PTRACER = 0x59616D61
+_ANY, _NOBODY = ctypes.c_ulong(-1), ctypes.c_ulong(0)
+
+
+class CprofileRecorder:
+    """
+    cProfile over the active steps, and on until ``seconds`` have passed; written to ``out`` for pstats and its viewers.
+
+    It sees every call of the training's own thread, and slows down code that makes many.
+    """
+
+    def __init__(self, plan: Schedule, out: Path, *, seconds: float) -> None:
+        self.plan = plan
+        self._out = out
+        self._seconds = seconds
+        self._profiler = cProfile.Profile()
+        self._watch = _Watch(plan)
+
+    def step(self, done: int) -> bool:
+        """A step of the training is done."""
+        self._profiler.disable()
+        self._watch.step(done)
+        if self._watch.is_on and self._watch.has_seen(done, self._seconds):
+            return True
+        if self._watch.is_on:
+            self._profiler.enable()
+        return False
+
+    def result(self) -> CpuProfile:
+        """What was seen. Ask when the training has ended."""
+        stats = pstats.Stats(self._profiler).stats  # type: ignore[attr-defined] # its one useful part has no annotation
+        found = [
+            FunctionTime(name, file, line, calls, self_s, total_s)
+            for (file, line, name), (_, calls, self_s, total_s, _) in stats.items()
+        ]
+        found.sort(key=lambda function: -function.self_s)
+        return CpuProfile("cprofile", str(self._out), self._watch.steps, self._watch.seconds, tuple(found), None)
+
+    def __enter__(self) -> Self:
+        self._watch.step(0)
+        if self._watch.is_on:
+            self._profiler.enable()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._profiler.disable()
+        self._watch.end()
+        self._profiler.dump_stats(self._out)
+
+
+class PySpyRecorder:
+    """
+    py-spy from outside, without slowing the training down much: half of the time all threads, half who holds the GIL.
+
+    It watches from the first active step for ``seconds`` and the active steps at least; ``out`` is a file for
+    https://www.speedscope.app. Threads of this process only: DataLoader workers are other processes. FastioError where
+    py-spy is not installed, or the system forbids it to look.
+    """
+
+    def __init__(self, plan: Schedule, out: Path, *, seconds: float) -> None:
+        self.plan = plan
+        self._program = _py_spy()
+        self._out = out
+        self._gil_out = out.with_name(out.name + ".gil.part")
+        self._seconds = seconds
+        self._watch = _Watch(plan)
+        self._running: _PySpy | None = None
+        self._seen_s: list[float] = []
+        self._steps_seen = 0
+
+    def step(self, done: int) -> bool:
+        """A step of the training is done."""
+        was_on = self._watch.is_on
+        self._watch.step(done)
+        if not self._watch.is_on:
+            return False
+        if not was_on:
+            self._begin(self._out, "--threads")
+        elif self._running is not None and not self._seen_s and self._watch.elapsed_s >= self._seconds / 2:
+            self._end()
+            self._steps_seen = self._watch.steps
+            self._begin(self._gil_out, "--gil")
+        return len(self._seen_s) == 1 and self._watch.has_seen(done, self._seconds)
+
+    def result(self) -> CpuProfile:
+        """What was seen. Ask when the training has ended."""
+        profiles = read_speedscope(self._out)
+        gil = None
+        if len(self._seen_s) == 2:
+            gil = _gil_shares(self._gil_out, self._seen_s[1])
+        self._gil_out.unlink(missing_ok=True)
+        functions = function_times(profiles)
+        steps = self._steps_seen or self._watch.steps
+        return CpuProfile("py-spy", str(self._out), steps, self._seen_s[0], functions, gil)
+
+    def __enter__(self) -> Self:
+        self.step(0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watch.end()
+        if self._running is not None:
+            self._end()
+
+    def _begin(self, out: Path, way: Literal["--threads", "--gil"]) -> None:
+        self._running = _PySpy(self._program, out, way)
+
+    def _end(self) -> None:
+        assert self._running is not None
+        running, self._running = self._running, None
+        self._seen_s.append(running.end())
+
+
+class _Watch:
+    """From which step on something is looked at, and for how long it was."""
+
+    def __init__(self, plan: Schedule) -> None:
+        self._plan = plan
+        self._skipped = plan.wait + plan.warmup
+        self._begun: float | None = None
+        self.seconds = 0.0
+        self.steps = 0
+
+    @property
+    def is_on(self) -> bool:
+        return self._begun is not None
+
+    @property
+    def elapsed_s(self) -> float:
+        return 0.0 if self._begun is None else time.perf_counter() - self._begun
+
+    def step(self, done: int) -> None:
+        if self._begun is None and done >= self._skipped:
+            self._begun = time.perf_counter()
+        self.steps = max(0, done - self._skipped)
+
+    def has_seen(self, done: int, seconds: float) -> bool:
+        return done >= self._plan.steps and self.elapsed_s >= seconds
+
+    def end(self) -> None:
+        self.seconds = self.elapsed_s
+
+
+class _PySpy:
+    """py-spy while it looks at this process."""
+
+    def __init__(self, program: str, out: Path, way: Literal["--threads", "--gil"]) -> None:
+        _allow(_ANY)  # where only a parent may look at its child (Yama), this process says that others may too
+        how = ("--full-filenames", "--function", "--rate", str(_RATE), "--format", "speedscope")
+        command = [program, "record", way, *how, "--output", str(out), "--pid", str(os.getpid())]
+        self._process = subprocess.Popen(  # noqa: S603 - the program was looked up
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert self._process.stdout is not None
+        said = _until(self._process.stdout, "Sampling process")
+        self._begun = time.perf_counter()
+        if self._process.poll() is not None or "Sampling process" not in said:
+            self._process.communicate()
+            _allow(_NOBODY)
+            raise FastioError(f"py-spy: {_reason(said)}")
+
+    def end(self) -> float:
+        """Let it write its file; gives the seconds for which it has looked."""
+        seconds = time.perf_counter() - self._begun
+        self._process.send_signal(signal.SIGINT)
+        try:
+            said, _ = self._process.communicate(timeout=_END_S)
+        except subprocess.TimeoutExpired as exc:
+            self._process.kill()
+            self._process.communicate()
+            raise FastioError(f"py-spy: did not end within {_END_S} s after it was asked to") from exc
+        finally:
+            _allow(_NOBODY)
+        if self._process.returncode != 0:
+            raise FastioError(f"py-spy: {_reason(said)}")
+        return seconds
+
+
+def _until(lines: IO[str], words: str) -> str:
+    """What is said up to the line with these words, or to the end."""
+    said = ""
+    for line in lines:
+        said += line
+        if words in line:
+            break
+    return said
+
+
+def _reason(said: str) -> str:
+    if "ermission" in said:
+        return (
+            "this system does not let it look at the process (ptrace); run as root, in a container with "
+            "--cap-add SYS_PTRACE, or take --cpu cprofile"
+        )
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1] if lines else "ended at once, without a word"
+
+
+def _py_spy() -> str:
+    beside = Path(sys.executable).with_name("py-spy")
+    found = str(beside) if beside.is_file() else shutil.which("py-spy")
+    if found is None:
+        raise FastioError("py-spy is not installed: pip install 'fastio[profile]', or take --cpu cprofile")
+    return found
+
+
+def _allow(who: ctypes.c_ulong) -> None:
+    """Whether any process of this user may look at this one; without effect where Yama is not in the kernel."""
+    with suppress(AttributeError):  # a C library without prctl
+        ctypes.CDLL(None).prctl(_PR_SET_PTRACER, who, 0, 0, 0)
+
+
+def _gil_shares(path: Path, seconds: float) -> GilShares:
+    profiles = read_speedscope(path)
+    held = min(1.0, sum(sum(profile.weights) for profile in profiles) / seconds)
+    loader = held * loader_share(profiles)
+    return GilShares(loader=loader, training=held - loader, free=1 - held)

@@ -1,0 +1,170 @@
+"""Records a few steps of a training with torch.profiler, in traces of a bounded size."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import statistics
+import time
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from fastio.machine import rank_and_world
+from fastio.measure.trace.kineto_lines import without_kineto_lines
+from fastio.measure.trace.native_ranges import add_native_ranges, record_native_ranges, recorded_native_ranges
+from fastio.measure.trace.trace_size import shorten_trace
+from fastio.measure.trace.training import Schedule
+
+__all__ = ["ProfilingCost", "Recording", "TraceRecorder"]
+
+
+# Of slow steps without the profiler, fewer are enough to compare with.
+_MOST_PLAIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What torch.profiler notes beside times; each makes traces longer and training slower. Flops need shapes."""
+
+    record_shapes: bool = False
+    profile_memory: bool = True
+    with_stack: bool = False
+    with_flops: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfilingCost:
+    """
+    What profiling itself cost: medians of a step under the profiler, and of one without it, and of how many steps.
+
+    The steps without it are those that the schedule passes over, but the very first, and as many after the last cycle
+    as a cycle records. None where the training ended before there were any. ``trace_bytes`` are those of all traces.
+    """
+
+    step_s: float
+    step_without_s: float | None
+    steps: int
+    steps_without: int
+    trace_bytes: int
+
+    @property
+    def ratio(self) -> float | None:
+        """A step under the profiler as a multiple of one without."""
+        return self.step_s / self.step_without_s if self.step_without_s else None
+
+
+class TraceRecorder:
+    """
+    Writes a trace for each cycle of the schedule; ``traces`` are their paths, ``cost`` is what that cost.
+
+    Under several ranks each writes its own, named by its rank. A trace above ``max_bytes`` (before compression) loses
+    its last steps; ``steps_cut`` says of how many steps the traces lack. Native threads of this process stand in it as
+    ranges of their own.
+    """
+
+    def __init__(
+        self, plan: Schedule, out: Path, recording: Recording | None = None, *, max_bytes: int = 256 << 20
+    ) -> None:
+        self.plan = plan
+        self.traces: list[Path] = []
+        self.steps_cut = 0
+        self._out = out
+        self._max_bytes = max_bytes
+        self._quiet = warnings.catch_warnings()
+        self._cycle = plan.wait + plan.warmup + plan.active
+        self._profiled_s: list[float] = []  # steps under the profiler
+        self._plain_s: list[float] = []  # steps without
+        self._left = time.perf_counter()  # when the latest step began
+        noted = asdict(recording or Recording())
+        noted["record_shapes"] |= noted["with_flops"]
+        activities = [ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(ProfilerActivity.CUDA)
+        self._profiler = profile(
+            activities=activities,
+            schedule=schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=plan.repeat),
+            on_trace_ready=self._write,
+            **noted,
+        )
+
+    def step(self, done: int) -> bool:
+        """A step of the training is done; True when as many as a cycle records have followed without the profiler."""
+        seconds = time.perf_counter() - self._left
+        place = (done - 1) % self._cycle
+        if done > self.plan.steps or (place < self.plan.wait and done > 1):
+            self._plain_s.append(seconds)
+        elif place >= self.plan.wait + self.plan.warmup:
+            self._profiled_s.append(seconds)
+        if done <= self.plan.steps:
+            with without_kineto_lines():
+                self._profiler.step()
+        self._begin_ranges(done)
+        self._left = time.perf_counter()
+        is_long = sum(self._plain_s[-self.plan.active :]) > _MOST_PLAIN_S
+        return done >= self.plan.steps + self.plan.active or (done > self.plan.steps and is_long)
+
+    @property
+    def cost(self) -> ProfilingCost | None:
+        """None before a step was profiled."""
+        if not self._profiled_s:
+            return None
+        return ProfilingCost(
+            step_s=statistics.median(self._profiled_s),
+            step_without_s=statistics.median(self._plain_s) if self._plain_s else None,
+            steps=len(self._profiled_s),
+            steps_without=len(self._plain_s),
+            trace_bytes=sum(path.stat().st_size for path in self.traces),
+        )
+
+    def _begin_ranges(self, done: int) -> None:
+        """Have native threads note what they do where the steps to record begin."""
+        if done < self.plan.steps and done % self._cycle == self.plan.wait + self.plan.warmup:
+            record_native_ranges()
+
+    def __enter__(self) -> Self:
+        self._begin_ranges(0)
+        self._quiet.__enter__()
+        # Each cycle is written when it ends, so nothing that torch clears is missed.
+        warnings.filterwarnings("ignore", ".*Profiler clears events", UserWarning)
+        with without_kineto_lines():
+            self._profiler.__enter__()  # type: ignore[no-untyped-call] # torch has no annotation there
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with without_kineto_lines():
+            self._profiler.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        recorded_native_ranges()  # of a training that ended amid a cycle
+        self._quiet.__exit__(kind, error, trace)
+
+    def _write(self, profiler: Any) -> None:
+        path = _numbered(self._out, len(self.traces) + 1 if self.plan.repeat > 1 else None)
+        plain = path.with_name(path.name.removesuffix(".gz") + ".part.json")
+        try:
+            ranges = recorded_native_ranges()
+            profiler.export_chrome_trace(str(plain))
+            add_native_ranges(plain, ranges)
+            self.steps_cut += shorten_trace(plain, max_bytes=self._max_bytes)
+            if path.suffix == ".gz":
+                with plain.open("rb") as source, gzip.open(path, "wb", compresslevel=6) as target:
+                    shutil.copyfileobj(source, target)
+            else:
+                plain.replace(path)
+        finally:
+            plain.unlink(missing_ok=True)
+        self.traces.append(path)
+
+
+def _numbered(path: Path, cycle: int | None) -> Path:
+    """With the rank, where there are several, and the cycle before the suffix."""
+    stem = path.name.removesuffix(".gz").removesuffix(".json")
+    rank, world_size = rank_and_world()
+    said = f"-rank{rank}" if world_size > 1 else ""
+    return path.with_name(f"{stem}{said}{'' if cycle is None else f'-{cycle}'}{path.name[len(stem) :]}")

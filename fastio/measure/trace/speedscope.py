@@ -1,0 +1,90 @@
+"""Reads profiles in speedscope's format, as py-spy writes them: stacks that were seen, with the time of each."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from fastio.errors import FastioError
+from fastio.measure.trace.cpu_profile import FunctionTime
+
+__all__ = ["Frame", "ThreadProfile", "function_times", "loader_share", "read_speedscope"]
+
+_FASTIO = Path(__file__).parents[2]
+# Code that makes batches: ours without what measures and prints, torch's, and the measured loop's call of any other.
+_TORCH = "/torch/utils/data/"
+_NO_LOADERS = (f"{_FASTIO / 'measure'}/", f"{_FASTIO / 'cli'}/")
+_NEXT_BATCH = ("next_batch", str(_FASTIO / "measure" / "loop" / "batch.py"))
+
+
+class Frame(NamedTuple):
+    """A function on a stack."""
+
+    name: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadProfile:
+    """The stacks in which one thread was seen, outermost function first, and the seconds that each look stands for."""
+
+    name: str
+    stacks: tuple[tuple[Frame, ...], ...]
+    weights: tuple[float, ...]
+
+
+def read_speedscope(path: Path) -> list[ThreadProfile]:
+    """All threads of a file; FastioError where it is none of speedscope's with times."""
+    try:
+        said = json.loads(path.read_bytes())
+        frames = [
+            Frame(frame["name"], frame.get("file") or "", frame.get("line") or 0) for frame in said["shared"]["frames"]
+        ]
+        return [
+            ThreadProfile(
+                name=profile["name"],
+                stacks=tuple(tuple(frames[index] for index in stack) for stack in profile["samples"]),
+                weights=tuple(map(float, profile["weights"])),
+            )
+            for profile in said["profiles"]
+        ]
+    except (ValueError, KeyError, TypeError, IndexError) as exc:
+        raise FastioError(f"{path}: no profile in speedscope's format ({exc!r})") from exc
+
+
+def function_times(profiles: Sequence[ThreadProfile]) -> tuple[FunctionTime, ...]:
+    """Own and total time of every function in all threads, longest own time first."""
+    own: dict[Frame, float] = defaultdict(float)
+    total: dict[Frame, float] = defaultdict(float)
+    for profile in profiles:
+        for stack, seconds in zip(profile.stacks, profile.weights, strict=True):
+            for frame in set(stack):
+                total[frame] += seconds
+            if stack:
+                own[stack[-1]] += seconds
+    found = (FunctionTime(*frame, calls=None, self_s=own[frame], total_s=total[frame]) for frame in total)
+    return tuple(sorted(found, key=lambda function: (-function.self_s, -function.total_s, function.name)))
+
+
+def loader_share(profiles: Sequence[ThreadProfile]) -> float:
+    """The part of the time, 0 to 1, whose stacks go through a loader; 0 where nothing was seen."""
+    seen = [
+        (seconds, any(_is_loader(frame) for frame in stack))
+        for profile in profiles
+        for stack, seconds in zip(profile.stacks, profile.weights, strict=True)
+    ]
+    total = sum(seconds for seconds, _ in seen)
+    return sum(seconds for seconds, is_loader in seen if is_loader) / total if total else 0.0
+
+
+def _is_loader(frame: Frame) -> bool:
+    if (frame.name, frame.file) == _NEXT_BATCH:
+        return True
+    if frame.file.startswith(f"{_FASTIO}/"):
+        return not frame.file.startswith(_NO_LOADERS)
+    return _TORCH in frame.file

@@ -1,0 +1,310 @@
+"""Reads traces of torch.profiler: where the time of a step goes, in the eight rows of the courses."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.errors import FastioError
+from fastio.measure.loop.verdict import StepShares
+from fastio.measure.trace.flops import operator_flops
+from fastio.measure.trace.memory_curve import MemoryCurve, memory_curves
+
+__all__ = ["LOADER_PREFIX", "ROWS", "STEP_PREFIX", "OperatorTime", "StepBreakdown", "StepRow", "read_trace"]
+
+# torch's DataLoader marks its __next__ by this, and so does FastLoader.
+LOADER_PREFIX = "enumerate(DataLoader)#"
+STEP_PREFIX = "ProfilerStep#"
+
+# A moment in which several things happen belongs to the first of these.
+_PRIORITY = ("Communication", "Kernel", "Memcpy", "Memset", "Runtime", "DataLoader", "CPU Exec")
+# As the courses list them.
+ROWS = ("Kernel", "Memcpy", "Memset", "Communication", "Runtime", "DataLoader", "CPU Exec", "Other")
+_DEVICE = ("Communication", "Kernel", "Memcpy", "Memset")
+
+_CATEGORIES = {
+    "kernel": "Kernel",
+    "gpu_memcpy": "Memcpy",
+    "gpu_memset": "Memset",
+    "cuda_runtime": "Runtime",
+    "cuda_driver": "Runtime",
+    "cpu_op": "CPU Exec",
+}
+# Parts of the names of kernels that run on Tensor cores: types and shapes of their matrix instructions (Volta's 884,
+# Turing's 1688, Ampere's 16816 and 16832), the instructions themselves, CUTLASS's word for them.
+_TENSOR_CORES = (
+    "h884",
+    "s884",
+    "d884",
+    "h1688",
+    "s1688",
+    "i8816",
+    "16816",
+    "16832",
+    "hmma",
+    "imma",
+    "gmma",
+    "tensorop",
+)
+
+Ranges = NDArray[np.float64]  # (n, 2): start and stop in microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTime:
+    """
+    All calls of one operator or kernel in the profiled steps; kernels call nothing else.
+
+    ``flops`` are the multiplications and additions of a matrix product or a convolution; None for other operators, and
+    where shapes were not recorded.
+    """
+
+    name: str
+    calls: int
+    self_us: float
+    total_us: float
+    flops: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """
+    One profiled step: ``number`` as in its mark, ``start_us`` from the begin of the first one, ``rows_us`` as ``ROWS``.
+
+    ``device_busy_us`` is the time with a kernel, a copy or a set on the device; None without one.
+    """
+
+    number: int
+    start_us: float
+    total_us: float
+    rows_us: dict[str, float]
+    device_busy_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepBreakdown:
+    """
+    One trace: ``steps`` profiled steps that took ``total_us`` together.
+
+    ``rows_us`` are microseconds by the names of ``ROWS``, whose sum is ``total_us``: each moment belongs to one row.
+    ``idle_us``, ``compute_us`` and ``non_compute_us`` (copies, sets, communication alone) are the device's, None
+    without one. ``sync_us``: the host stood in a synchronising call; ``host_us``: it worked. ``tensor_core_share`` is
+    the part of kernel time in kernels whose names say that they use Tensor cores. ``memory`` is empty where the trace
+    was recorded without ``profile_memory``.
+    """
+
+    path: str
+    rank: int
+    steps: int
+    total_us: float
+    rows_us: dict[str, float]
+    idle_us: float | None
+    compute_us: float | None
+    non_compute_us: float | None
+    sync_us: float
+    host_us: float
+    tensor_core_share: float | None
+    operators: tuple[OperatorTime, ...]
+    kernels: tuple[OperatorTime, ...]
+    per_step: tuple[StepRow, ...]
+    memory: tuple[MemoryCurve, ...]
+
+    @property
+    def shares(self) -> StepShares:
+        """The parts of a step that ``verdict`` asks for."""
+        device = None if self.idle_us is None else 1 - self.idle_us / self.total_us
+        return StepShares(
+            loading=self.rows_us["DataLoader"] / self.total_us,
+            device=device,
+            cpu=self.host_us / self.total_us,
+            sync=None if device is None else self.sync_us / self.total_us,
+        )
+
+
+def read_trace(path: str | Path) -> StepBreakdown:
+    """
+    Read a Chrome trace (``.json`` or ``.json.gz``) that torch.profiler exported, with steps marked by ``prof.step()``.
+
+    The time between the first marked step's begin and the last one's end counts; what the device did outside of it is
+    left out. FastioError where the file is no such trace.
+    """
+    events, said = _events(Path(path))
+    steps = [event for event in events if event["name"].startswith(STEP_PREFIX) and _is_host(event)]
+    if not steps:
+        raise FastioError(f"{path}: no step is marked in this trace; call prof.step() after each step when recording")
+    window = min(_start(step) for step in steps), max(_start(step) + float(step["dur"]) for step in steps)
+    inside = [
+        event for event in events if _start(event) < window[1] and _start(event) + float(event["dur"]) > window[0]
+    ]
+    ranges = _by_row(inside, window)
+    total = window[1] - window[0]
+    kernels = _summed(_Call(event, self_us=float(event["dur"])) for event in inside if event.get("cat") == "kernel")
+    has_device = any(len(ranges[name]) for name in _DEVICE)
+    busy = _length(*(ranges[name] for name in _DEVICE))
+    compute = _length(ranges["Kernel"])
+    sync = _clipped((event for event in inside if _is_sync(event)), window)
+    waits = (sync, ranges["DataLoader"])
+    host = _length(ranges["CPU Exec"], ranges["Runtime"], *waits) - _length(*waits)
+    return StepBreakdown(
+        path=str(path),
+        rank=int(said.get("distributedInfo", {}).get("rank", 0)),
+        steps=len({step["name"] for step in steps}),
+        total_us=total,
+        rows_us=_rows(ranges, total),
+        idle_us=total - busy if has_device else None,
+        compute_us=compute if has_device else None,
+        non_compute_us=busy - compute if has_device else None,
+        sync_us=_length(sync),
+        host_us=host,
+        tensor_core_share=_tensor_core_share(kernels),
+        operators=_summed(_called(event for event in inside if event.get("cat") == "cpu_op")),
+        kernels=kernels,
+        per_step=tuple(_step_row(step, ranges, window[0], has_device=has_device) for step in sorted(steps, key=_start)),
+        memory=memory_curves(said["traceEvents"], window[0]),
+    )
+
+
+def _step_row(step: Mapping[str, Any], ranges: Mapping[str, Ranges], origin: float, *, has_device: bool) -> StepRow:
+    window = _start(step), _start(step) + float(step["dur"])
+    inside = {name: part.clip(*window) for name, part in ranges.items()}
+    return StepRow(
+        number=int(step["name"].removeprefix(STEP_PREFIX)),
+        start_us=window[0] - origin,
+        total_us=window[1] - window[0],
+        rows_us=_rows(inside, window[1] - window[0]),
+        device_busy_us=_length(*(inside[name] for name in _DEVICE)) if has_device else None,
+    )
+
+
+def _events(path: Path) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+    """The complete events of the trace, and the trace as a whole."""
+    data = path.read_bytes()
+    try:
+        said = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        return [event for event in said["traceEvents"] if event.get("ph") == "X" and "dur" in event], said
+    except (gzip.BadGzipFile, EOFError, ValueError, KeyError, TypeError) as exc:
+        raise FastioError(f"{path}: no trace of torch.profiler ({exc!r}); expected .json or .json.gz") from exc
+
+
+def _start(event: Mapping[str, Any]) -> float:
+    return float(event["ts"])
+
+
+def _is_host(event: Mapping[str, Any]) -> bool:
+    """Marks appear a second time on the device's own lines."""
+    return event.get("cat") == "user_annotation"
+
+
+def _is_sync(event: Mapping[str, Any]) -> bool:
+    """Whether the host waits in this call: a synchronisation, or a copy that returns when it is done."""
+    name = event["name"]
+    is_runtime = _CATEGORIES.get(event.get("cat", "")) == "Runtime"
+    return is_runtime and ("Synchronize" in name or name in ("cudaMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"))
+
+
+def _row_of(event: Mapping[str, Any]) -> str | None:
+    row = _CATEGORIES.get(event.get("cat", ""))
+    if row == "Kernel" and "nccl" in event["name"].lower():
+        return "Communication"
+    if row is None and _is_host(event) and event["name"].startswith(LOADER_PREFIX):
+        return "DataLoader"
+    return row
+
+
+def _by_row(events: Iterable[Mapping[str, Any]], window: tuple[float, float]) -> dict[str, Ranges]:
+    found = defaultdict(list)
+    for event in events:
+        found[_row_of(event)].append(event)
+    return {name: _clipped(found[name], window) for name in _PRIORITY}
+
+
+def _clipped(events: Iterable[Mapping[str, Any]], window: tuple[float, float]) -> Ranges:
+    ranges = np.array([(_start(event), _start(event) + float(event["dur"])) for event in events]).reshape(-1, 2)
+    return ranges.clip(*window)
+
+
+def _rows(ranges: Mapping[str, Ranges], total: float) -> dict[str, float]:
+    """What each row adds to those of higher priority; what nothing covers is Other."""
+    covered, found = 0.0, {}
+    for number, name in enumerate(_PRIORITY, 1):
+        length = _length(*(ranges[each] for each in _PRIORITY[:number]))
+        found[name], covered = length - covered, length
+    return {name: found.get(name, total - covered) for name in ROWS}
+
+
+def _length(*parts: Ranges) -> float:
+    """How long at least one of the ranges lasts."""
+    ranges = np.concatenate(parts)
+    if len(ranges) == 0:
+        return 0.0
+    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(ranges[:, 1])
+    begins = np.maximum(ranges[1:, 0], reached[:-1])
+    return float(reached[0] - ranges[0, 0] + np.maximum(ranges[1:, 1] - begins, 0).sum())
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call of an operator, with what it called on its thread."""
+
+    event: Mapping[str, Any]
+    caller: _Call | None = None
+    called: int = 0
+    self_us: float = 0.0
+
+    @property
+    def is_overload(self) -> bool:
+        """Whether it is all that an operator of the same name does: two entries of one call."""
+        return self.caller is not None and self.caller.called == 1 and self.caller.event["name"] == self.event["name"]
+
+
+def _summed(calls: Iterable[_Call]) -> tuple[OperatorTime, ...]:
+    """By name, longest own time first; calls, times and operations of overloads within one another count once."""
+    by_name: dict[str, list[_Call]] = defaultdict(list)
+    for call in calls:
+        by_name[call.event["name"]].append(call)
+    found = []
+    for name, of_name in by_name.items():
+        outer = [call.event for call in of_name if not call.is_overload]
+        flops = [count for count in map(operator_flops, outer) if count is not None]
+        total_us = sum(float(event["dur"]) for event in outer)
+        self_us = sum(call.self_us for call in of_name)
+        found.append(OperatorTime(name, len(outer), self_us, total_us, sum(flops) if flops else None))
+    return tuple(sorted(found, key=lambda operator: -operator.self_us))
+
+
+def _called(events: Iterable[Mapping[str, Any]]) -> list[_Call]:
+    """The calls with their own time: without what they called, on each thread."""
+    made: list[_Call] = []
+    by_thread = defaultdict(list)
+    for event in events:
+        by_thread[event["pid"], event["tid"]].append(event)
+    for thread in by_thread.values():
+        thread.sort(key=lambda event: (_start(event), -float(event["dur"])))
+        callers: list[_Call] = []
+        for event in thread:
+            while callers and _start(event) >= _start(callers[-1].event) + float(callers[-1].event["dur"]):
+                callers.pop()
+            call = _Call(event, callers[-1] if callers else None, self_us=float(event["dur"]))
+            if call.caller is not None:
+                call.caller.called += 1
+                call.caller.self_us -= float(event["dur"])
+            callers.append(call)
+            made.append(call)
+    return made
+
+
+def _tensor_core_share(kernels: Sequence[OperatorTime]) -> float | None:
+    total = sum(kernel.total_us for kernel in kernels)
+    if total == 0:
+        return None
+    on_cores = (kernel for kernel in kernels if any(part in kernel.name.lower() for part in _TENSOR_CORES))
+    return sum(kernel.total_us for kernel in on_cores) / total

@@ -1,0 +1,144 @@
+"""Runs any training, a script or a function, while a recorder looks on, and ends it when that has seen enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.profiler import record_function
+
+from fastio.errors import FastioError
+from fastio.measure.loop.batch import next_batch
+from fastio.measure.loop.user_code import is_function_name, load_function, run_script, without_python
+from fastio.measure.trace.trace import LOADER_PREFIX
+
+__all__ = ["Recorder", "Schedule", "run_training"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Of so many ``repeat`` cycles, steps that are passed over, recorded but thrown away, and kept."""
+
+    wait: int
+    warmup: int
+    active: int
+    repeat: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.wait, self.warmup) < 0 or min(self.active, self.repeat) < 1:
+            raise ValueError(f"{self}: expected wait and warmup of 0 or more, active and repeat of 1 or more")
+
+    @property
+    def steps(self) -> int:
+        """Steps that the training must have."""
+        return (self.wait + self.warmup + self.active) * self.repeat
+
+
+class Recorder(Protocol):
+    """Looks on while a training runs: entered before it begins, left when it has ended, however it ends."""
+
+    @property
+    def plan(self) -> Schedule:
+        """What is to be recorded."""
+
+    def step(self, done: int) -> bool:
+        """The ``done``-th step of the training has ended, from 1; True when nothing more is to be seen."""
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def run_training(command: Sequence[str], recorder: Recorder) -> None:
+    """
+    Run a training until ``recorder`` has seen enough, or to its end.
+
+    ``command`` is a script or ``-m module`` with its arguments, run as Python would, or ``module:function``, which
+    trains, or returns a pair of loader and ``step(batch)`` to train with, epoch after epoch. A step ends with
+    ``step()`` of the first optimizer that is used, or with that function. FastioError where there is no such training,
+    or where it ends before the recorder's schedule does.
+    """
+    first, *arguments = without_python(command)
+    if is_function_name(first) and not Path(first).exists():
+        if arguments:
+            raise FastioError(f"{first}: only a script.py or -m MODULE takes arguments ({' '.join(arguments)})")
+        _Run(recorder).function(first)
+    else:
+        _Run(recorder).script(first, arguments)
+
+
+class _Enough(BaseException):
+    """Ends the training when everything is recorded; no ``except Exception`` of the user's stops it."""
+
+
+class _Run:
+    """One training, its steps counted."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._steps = 0
+        self._is_optimizer_counted = True
+
+    def script(self, script: str, arguments: Sequence[str]) -> None:
+        self._watched(lambda: run_script(script, arguments), script)
+
+    def function(self, name: str) -> None:
+        function = load_function(name)
+
+        def training() -> None:
+            made = function()
+            if isinstance(made, tuple) and len(made) == 2 and hasattr(made[0], "__iter__") and callable(made[1]):
+                self._is_optimizer_counted = False
+                self._train(*made)
+
+        self._watched(training, name)
+
+    def _train(self, loader: Iterable[Any], step: Callable[[Any], object]) -> None:
+        """The loop that the user would write, until the recorder has enough or an epoch is empty."""
+        seen = -1
+        while self._steps > seen:
+            seen = self._steps
+            batches = iter(loader)
+            while True:
+                with record_function(f"{LOADER_PREFIX}{type(loader).__name__}"):
+                    held = next_batch(batches)
+                if not held:
+                    break
+                step(held.pop())
+                self._count()
+
+    def _watched(self, training: Callable[[], object], name: str) -> None:
+        """The training under the recorder, with the steps of its first optimizer counted."""
+        first: list[Any] = []
+
+        def count(optimizer: Any, *_: Any) -> None:
+            if not first:
+                first.append(optimizer)
+            if optimizer is first[0] and self._is_optimizer_counted:
+                self._count()
+
+        hook = register_optimizer_step_post_hook(count)
+        try:
+            with self._recorder:
+                training()
+        except (_Enough, SystemExit):  # a script may end itself
+            pass
+        finally:
+            hook.remove()
+        needed = self._recorder.plan.steps
+        if self._steps < needed:
+            raise FastioError(
+                f"{name}: ended after {self._steps} steps, the schedule needs {needed}; a step is what ends with "
+                f"optimizer.step(). Choose a shorter --schedule, or train for longer"
+            )
+
+    def _count(self) -> None:
+        self._steps += 1
+        if self._recorder.step(self._steps):
+            raise _Enough

@@ -1,7 +1,0 @@
-"""Which samples a loader reads, and in which batches: from what its user passes to one dataset and one BatchSampler."""
-
-from __future__ import annotations
-
-from fastio.selection.chosen import Chosen, Wish, choose
-
-__all__ = ["Chosen", "Wish", "choose"]

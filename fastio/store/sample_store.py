@@ -1,0 +1,132 @@
+"""The protocol of a packed container: what every store offers for reading and every writer for writing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.types.schema import Schema
+from fastio.types.spans import Spans
+
+__all__ = ["SampleBatch", "SampleStore", "SampleWriter"]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBatch:
+    """
+    Encoded samples on their way into a writer.
+
+    ``spans`` holds each payload field's bytes, ``columns`` each column's values ``(n, *shape)``,
+    ``shapes`` each image field's ``(n, 3)`` int32 height, width and channels as stored in the
+    file (a missing entry means unknown: the reader probes). ``keys`` are source paths.
+    """
+
+    keys: Sequence[str]
+    spans: Mapping[str, Spans]
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    shapes: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
+
+    def at(self, positions: NDArray[np.int64]) -> SampleBatch:
+        """The samples at these positions."""
+        return SampleBatch(
+            keys=[self.keys[i] for i in positions.tolist()],
+            spans={name: spans.at(positions) for name, spans in self.spans.items()},
+            columns={name: column[positions] for name, column in self.columns.items()},
+            shapes={name: shapes[positions] for name, shapes in self.shapes.items()},
+        )
+
+
+class SampleStore(Protocol):
+    """
+    A packed dataset opened for reading.
+
+    Immutable, safe to share between threads and over a fork, pickled by path. Opening
+    verifies the seal and the checksums of the index, not those of the samples.
+    """
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def format(self) -> str:
+        """The name in FORMATS."""
+        ...
+
+    @property
+    def schema(self) -> Schema: ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """JSON: "classes", "source", "skipped" (list of {"key", "problem"}), ..."""
+        ...
+
+    @property
+    def shard_paths(self) -> Sequence[str]: ...
+
+    @property
+    def identity(self) -> int:
+        """Names the content, whatever its path: of each file's count, size and seal (foreign shards have no seal)."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
+        """Source paths of these samples."""
+        ...
+
+    def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
+        """Where a payload field's bytes lie; IndexError for an index outside 0..len-1. Faster without checksums."""
+        ...
+
+    def column(self, field: str) -> NDArray[Any]:
+        """A column, ``(len, *shape)``, read-only."""
+        ...
+
+    def shapes(self, field: str) -> NDArray[np.int32]:
+        """``(len, 3)`` height, width, channels of an image field as stored; zeros where unknown."""
+        ...
+
+    def hold_index(self) -> None:
+        """Copy the index into memory, so that only samples' bytes are looked for in the mapping."""
+        ...
+
+    def close(self) -> None:
+        """Release the mapping; twice does no harm. Arrays and spans already handed out stay valid."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class SampleWriter(Protocol):
+    """
+    Writes one store. Nothing lies under the final name before ``close`` returns.
+
+    As a context manager: an exception aborts, otherwise the end of the block closes.
+    """
+
+    def append(self, batch: SampleBatch) -> None:
+        """Add samples in order. SchemaError where the batch does not fit the schema."""
+        ...
+
+    def close(self, metadata: Mapping[str, Any] | None = None) -> None:
+        """Write index and seal, fsync, rename. ``metadata`` is JSON kept in the store."""
+        ...
+
+    def abort(self) -> None:
+        """Remove everything written so far; without effect after close."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

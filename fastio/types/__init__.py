@@ -1,0 +1,1 @@
+"""The types that every layer shares: schemas, spans, counters, units."""

@@ -1,0 +1,261 @@
+"""Bad samples and failing transforms in FastLoader: named, by the policy that was asked for, never silent."""
+
+from __future__ import annotations
+
+import logging
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fastio import FastDataset, FastLoader, SampleError
+from fastio.loader.producer import OnError
+from fastio.types.schema import RAW, Field
+from tests.conftest import SUFFIXES, encode, pictures, write_store
+from tests.dataset.test_fast_dataset import to_tensor
+
+BAD = (1, 6)
+
+
+def damaged_pngs() -> list[bytes]:
+    """Ten PNGs; 1 ends in the middle, 6 is text."""
+    values = [encode(pixels) for pixels in pictures(10)]
+    values[1] = values[1][:120]
+    values[6] = b"no picture at all"
+    return values
+
+
+@pytest.fixture(scope="module", params=["native", "plain"])
+def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FastDataset:
+    """A store with two bad pictures, for each of the loader's two paths."""
+    path = write_store(tmp_path_factory.mktemp("bad") / "a.lmdb", damaged_pngs(), np.arange(10))
+    return FastDataset(path, to_tensor if request.param == "plain" else None)
+
+
+def test_raise_stops_at_the_batch(dataset: FastDataset) -> None:
+    """The error comes at the batch of the bad sample, after all good ones before it."""
+    with FastLoader(dataset, 1) as loader:
+        batches = iter(loader)
+        assert next(batches)[1].tolist() == [0]
+        with pytest.raises(SampleError, match=re.escape("a.lmdb[1] ('a/0001.png'), field 'image'")):
+            next(batches)
+
+
+def test_skip_leaves_out_and_lists(dataset: FastDataset, caplog: pytest.LogCaptureFixture) -> None:
+    """Bad samples are left out of their batch, named once in the log and in the ledger; the rest is untouched."""
+    caplog.set_level(logging.WARNING)
+    with FastLoader(dataset, 4, on_error="skip") as loader:
+        epochs = [[(images.clone(), labels.tolist()) for images, labels in loader] for _ in range(2)]
+        skipped = [error.index for error in loader.skipped]
+
+    for epoch in epochs:
+        assert [labels for _, labels in epoch] == [[0, 2, 3], [4, 5, 7], [8, 9]]
+        for images, labels in epoch:
+            for image, label in zip(images, labels, strict=True):
+                assert np.array_equal(pictures(10)[label].transpose(2, 0, 1), image.numpy())
+    assert list(BAD) == skipped
+    assert len(caplog.records) == len(BAD)
+
+
+def test_skip_with_a_batch_of_bad_samples_only(dataset: FastDataset) -> None:
+    """Alone, the loader goes on without that batch; among ranks, which would wait for it, it raises."""
+    with FastLoader(dataset, 1, on_error="skip") as loader:
+        assert [labels.item() for _, labels in loader] == [0, 2, 3, 4, 5, 7, 8, 9]
+    with FastLoader(dataset, 1, on_error="skip", rank=1, world_size=2) as loader, pytest.raises(SampleError):
+        list(loader)
+
+
+def test_zero_is_a_black_picture(tmp_path: Path) -> None:
+    """A bad sample whose size is known becomes zeros under its own label; its batch keeps its size."""
+    values = damaged_pngs()
+    values[6] = values[6 - 1][:100]
+    store = write_store(tmp_path / "a.h5", values, np.arange(10))
+    for dataset in (FastDataset(store), FastDataset(store, to_tensor)):
+        with FastLoader(dataset, 4, on_error="zero") as loader:
+            images = torch.cat([images for images, _ in loader])
+            assert list(BAD) == [error.index for error in loader.skipped]
+        for index, pixels in enumerate(pictures(10)):
+            expected = np.zeros_like(pixels) if index in BAD else pixels
+            assert np.array_equal(expected.transpose(2, 0, 1), images[index].numpy())
+
+
+class Reversed(FastDataset):
+    """Sample i is the store's sample 9-i."""
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(9 - index)
+
+
+class ReversedInBatches(FastDataset):
+    """The same by the method that hands out several."""
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        return super().__getitems__([9 - index for index in indices])
+
+
+@pytest.mark.parametrize("kind", [Reversed, ReversedInBatches])
+def test_zero_is_refused_where_the_label_is_a_subclass_matter(dataset: FastDataset, kind: type[FastDataset]) -> None:
+    """A subclass with samples of its own would get the store's label under the black picture: it is told so."""
+    changed = kind(dataset.store.path, to_tensor)
+    with pytest.raises(ValueError, match=rf"'zero' .* {kind.__name__} .* use on_error='skip' or 'raise'"):
+        FastLoader(changed, 4, on_error="zero")
+
+
+@pytest.mark.parametrize("kind", [Reversed, ReversedInBatches])
+def test_skip_keeps_a_subclass_samples(dataset: FastDataset, kind: type[FastDataset]) -> None:
+    """The good neighbours of a bad sample are the subclass' own too."""
+    with FastLoader(kind(dataset.store.path, to_tensor), 5, on_error="skip") as loader:
+        assert [labels.tolist() for _, labels in loader] == [[9, 8, 7, 5], [4, 3, 2, 0]]
+
+
+def test_zero_with_a_blank_of_its_own(dataset: FastDataset) -> None:
+    """A subclass that says what its black sample is gets it."""
+
+    class WithBlank(Reversed):
+        def blank(self, index: int) -> Any:
+            return torch.zeros(3, 8, 8, dtype=torch.uint8), 9 - index
+
+    with FastLoader(WithBlank(dataset.store.path, to_tensor), 10, on_error="zero") as loader:
+        images, labels = next(iter(loader))
+    assert labels.tolist() == list(range(9, -1, -1))
+    assert [9 - index for index in range(10) if not images[index].any()] == [6, 1]
+
+
+def test_zero_in_a_native_batch_needs_no_header(dataset: FastDataset) -> None:
+    """In the native path the batch knows the size; in the plain path nobody does, and it says so."""
+    with FastLoader(dataset, 5, on_error="zero") as loader:
+        if dataset.transform is None:
+            assert [len(images) for images, _ in loader] == [5, 5]
+        else:
+            with pytest.raises(SampleError, match="its size is not known"):
+                list(loader)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("on_error", ["raise", "skip", "zero"])
+def test_a_flipped_bit_is_seen(tmp_path: Path, suffix: str, on_error: OnError) -> None:
+    """One bit changed in a packed file is found by the checksum, and never becomes a pixel."""
+    values = [encode(pixels) for pixels in pictures(6)]
+    path = write_store(tmp_path / f"a.{suffix}", values, np.arange(6))
+    content = bytearray(path.read_bytes())
+    place = content.find(values[3]) + len(values[3]) // 2
+    content[place] ^= 16
+    path.write_bytes(content)
+
+    with FastLoader(path, 3, on_error=on_error) as loader:
+        if on_error == "raise":
+            with pytest.raises(SampleError, match=r"a/0003\.png"):
+                list(loader)
+        else:
+            assert [len(images) for images, _ in loader] == ([3, 2] if on_error == "skip" else [3, 3])
+            assert [error.key for error in loader.skipped] == ["a/0003.png"]
+
+
+@pytest.mark.parametrize("verify", [None, True, False])
+def test_raw_bits_are_checked_unless_told_otherwise(tmp_path: Path, verify: bool | None) -> None:
+    """Raw arrays are compared with their checksums by default, as the documentation says."""
+    values = [pixels.tobytes() for pixels in pictures(4)]
+    path = write_store(tmp_path / "a.h5", values, field=Field("image", RAW, "|u1", (8, 8, 3)))
+    content = bytearray(path.read_bytes())
+    content[content.find(values[2]) + 5] ^= 1
+    path.write_bytes(content)
+
+    with FastLoader(path, 4, verify=verify) as loader:
+        if verify is not False:
+            with pytest.raises(SampleError, match=r"\[2\]"):
+                list(loader)
+        else:
+            assert len(next(iter(loader))) == 4
+
+
+IMPOSSIBLE = [(-8, -8, 3), (2**31 - 1, 2**31 - 1, 3), (8, 8, 5), (8, 8, -1), (8, 8, 0), (1 << 23, 1 << 23, 3)]
+
+
+@pytest.mark.parametrize("shape", IMPOSSIBLE)
+@pytest.mark.parametrize("mode", ["RGB", None])
+@pytest.mark.parametrize("transform", [None, to_tensor])
+def test_an_impossible_size_in_the_index_is_none(
+    tmp_path: Path, shape: tuple[int, int, int], mode: str | None, transform: Any
+) -> None:
+    """What an index says of a picture's size and cannot be is not believed: the picture's header is asked."""
+    shapes = np.array([(8, 8, 3), shape, (8, 8, 3)], np.int32)
+    store = write_store(tmp_path / "a.lmdb", [encode(pixels) for pixels in pictures(3)], shapes=shapes)
+    with FastLoader(FastDataset(store, transform, mode=mode), 3) as loader:
+        assert np.array_equal(np.stack(pictures(3)).transpose(0, 3, 1, 2), next(iter(loader)).numpy())
+
+
+@pytest.mark.parametrize("mode", ["RGB", None])
+@pytest.mark.parametrize("transform", [None, to_tensor])
+@pytest.mark.parametrize("index_has_it", [False, True])
+@pytest.mark.parametrize("size", [(2**31 - 1, 2**31 - 1), (8, (1 << 23) + 8)])  # the second is one flipped bit
+def test_an_impossible_header_is_one_bad_sample(
+    tmp_path: Path, mode: str | None, transform: Any, index_has_it: bool, size: tuple[int, int]
+) -> None:
+    """A header of far too many pixels is that sample's error, alone in its batch or not, and asks for no memory."""
+    values = [encode(pixels) for pixels in pictures(4)]
+    values[1] = values[1][:16] + struct.pack(">II", size[1], size[0]) + values[1][24:]
+    shapes = np.array([(8, 8, 3)] * 4, np.int32)
+    shapes[1] = (*size, 3) if index_has_it else (0, 0, 0)
+    store = write_store(tmp_path / "a.lmdb", values, shapes=shapes)
+    for batch_size, lengths in ((2, [1, 2]), (1, [1, 1, 1])):
+        with FastLoader(FastDataset(store, transform, mode=mode), batch_size, on_error="skip") as loader:
+            assert [len(images) for images in loader] == lengths
+            assert [error.key for error in loader.skipped] == ["a/0001.png"]
+
+
+def test_grey_with_alpha_in_the_index_is_rgba(tmp_path: Path) -> None:
+    """Two channels are a size that can be: as stored, they come as RGBA."""
+    pixels = pictures(2, (8, 8, 2))
+    values = [encode(each) for each in pixels]
+    store = write_store(tmp_path / "a.lmdb", values, shapes=np.array([(8, 8, 2)] * 2, np.int32))
+    with FastLoader(FastDataset(store, mode=None), 2) as loader:
+        images = next(iter(loader)).numpy().transpose(0, 2, 3, 1)
+    assert np.array_equal(np.stack(pixels)[..., [0, 0, 0, 1]], images)
+
+
+def test_more_than_four_channels_are_rgba(tmp_path: Path) -> None:
+    """A TIFF may say more channels than any mode has: it comes as Pillow makes RGB or RGBA of it."""
+    value = bytearray(encode(pictures(1)[0], "TIFF"))
+    at = value.index(struct.pack("<HHI", 277, 3, 1)) + 8  # the entry of SamplesPerPixel
+    value[at : at + 2] = struct.pack("<H", 5)
+    store = write_store(tmp_path / "a.lmdb", [bytes(value)], shapes=np.array([(8, 8, 5)], np.int32))
+
+    for mode, channels in (("RGB", 3), (None, 4)):
+        reader = FastDataset(store, mode=mode).reader
+        index = np.array([0])
+        assert reader.shapes(index, reader.store.spans("image", index)).tolist() == [[8, 8, channels]]
+
+
+def test_a_failing_transform_is_handed_over(png_store: Path) -> None:
+    """An exception in a thread comes out of the loop, as it was, with the sample's name."""
+
+    def fail_at_7(image: Any) -> Any:
+        if np.array_equal(pictures(50)[7], np.array(image)):
+            raise ZeroDivisionError("seven")
+        return to_tensor(image)
+
+    with FastLoader(FastDataset(png_store, fail_at_7), 4) as loader:
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(ZeroDivisionError) as caught:
+            next(batches)
+    assert "a/0007.png" in caught.value.__notes__[0]
+
+
+def test_pillows_pictures_are_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A kind that only Pillow decodes gives the same pixels in a native batch, and one line in the log."""
+    pixels = pictures(4, (16, 16, 3))
+    values = [encode(each, "WEBP" if index % 2 else "PNG") for index, each in enumerate(pixels)]
+    dataset = FastDataset(write_store(tmp_path / "a.lmdb", values))
+    expected = torch.stack([to_tensor(image) for image in dataset.__getitems__(range(4))])
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    with FastLoader(dataset.store.path, 4) as loader:
+        assert torch.equal(expected, torch.cat(list(loader)))
+
+    assert ["Pillow" in record.message for record in caplog.records] == [True]

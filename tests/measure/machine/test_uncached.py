@@ -1,0 +1,73 @@
+"""The rate of reading past the page cache: everything is read once, nothing is measured that is not read."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from fastio.cli.epoch_line import epoch_line
+from fastio.measure.machine import uncached
+from fastio.measure.machine.disk_kind import file_system
+from fastio.measure.machine.uncached import LEAST_BYTES, UncachedRead, read_uncached
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def test_all_pieces_are_read_once(tmp_path: Path) -> None:
+    """Of files of any size, also those that end within a piece; where the file system lets it be read so."""
+    sizes = (LEAST_BYTES + 12_345, 1 << 20, 7)
+    paths = [tmp_path / str(size) for size in sizes]
+    for path, size in zip(paths, sizes, strict=True):
+        path.write_bytes(os.urandom(size))
+    read = read_uncached(paths, seconds=60)
+
+    assert read is None or (sum(sizes) == read.size_bytes and read.seconds > 0)
+    if file_system(tmp_path) in ("ext4", "xfs"):
+        assert read is not None
+
+
+def test_no_more_than_the_time_allows(tmp_path: Path) -> None:
+    """Without time each thread reads one piece, so that there is a rate."""
+    path = tmp_path / "a"
+    path.write_bytes(bytes(3 * LEAST_BYTES))
+    read = read_uncached([path], seconds=0)
+
+    assert read is None or 0 < read.size_bytes <= LEAST_BYTES
+
+
+def test_what_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files, file systems that refuse O_DIRECT, and those in memory give no figure; other errors are errors."""
+    small, large = tmp_path / "s", tmp_path / "l"
+    small.write_bytes(b"x")
+    large.write_bytes(bytes(LEAST_BYTES))
+    assert read_uncached([small]) is None
+
+    monkeypatch.setattr(uncached, "file_system", lambda _: "tmpfs")
+    assert read_uncached([large]) is None
+
+    def refuse(number: int) -> object:
+        def opened(*_: object) -> int:
+            raise OSError(number, os.strerror(number))
+
+        return opened
+
+    monkeypatch.setattr(uncached, "file_system", lambda _: "ext4")
+    monkeypatch.setattr(uncached.os, "open", refuse(errno.EINVAL))
+    assert read_uncached([large]) is None
+    monkeypatch.setattr(uncached.os, "open", refuse(errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        read_uncached([large])
+
+
+def test_the_line() -> None:
+    """An epoch is the whole store at the measured rate; without a rate no figure is given."""
+    facts = {"seconds": 10.0, "size_bytes": 2_000_000_000, "bytes_per_s": 200e6, "measured_bytes": 60_000_000}
+
+    assert "10.0 s to read it all in sequence, not cached, at 200.0 MB/s (measured now over 60.0 MB;" in epoch_line(
+        facts
+    )
+    assert "no figure" in epoch_line(None)
+    assert 5.0 == UncachedRead(10, 2.0).bytes_per_s
