@@ -1,0 +1,113 @@
+"""The README's lines run as they stand there, and its figures are those of benchmarks/results."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+import re
+import shlex
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from PIL import Image
+from torch.utils.data import default_collate
+
+from fastio.cli import cli
+
+TOP = Path(__file__).parent.parent
+TEXT = (TOP / "README.md").read_text()
+RESULTS = TOP / "benchmarks" / "results"
+
+
+def blocks(language: str) -> list[str]:
+    """The README's fenced blocks of a language, in order."""
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+
+
+def commands(word: str) -> list[list[str]]:
+    """The arguments of every ``fastio WORD ...`` line."""
+    lines = [line.removeprefix("$ fastio ") for block in blocks("console") for line in block.splitlines()]
+    return [shlex.split(line, comments=True) for line in lines if line.startswith(f"{word} ")]
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A working directory with the folders and files that the README packs."""
+    names = {}
+    for number in range(8):
+        photo = tmp_path / "photos" / f"class{number % 2}" / f"{number}.jpg"
+        png = tmp_path / "pngs" / f"{number}.png"
+        for path, size in ((photo, (300, 260)), (png, (32, 32))):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", size, (number * 30, 90, 40)).save(path)
+        names[png.name] = number % 2
+    (tmp_path / "labels.pkl").write_bytes(pickle.dumps(names))
+    with gzip.open(tmp_path / "train.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps({"text": "word " * (1 + number)}) + "\n" for number in range(200))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("sources")
+def test_the_lines_run_in_order() -> None:
+    """Every pack of the README packs, and every Python block gives batches from what was packed."""
+    for words in commands("pack"):
+        result = CliRunner().invoke(cli, words)
+        assert result.exit_code == 0, result.output
+    seen: list[Any] = []
+    for code in blocks("python"):
+        names: dict[str, Any] = {"transform": lambda picture: torch.tensor(picture.size)}
+        exec(compile(code, "README.md", "exec"), names)
+        loader = names.get("loader")
+        seen.append(default_collate([names["dataset"][0]]) if loader is None else next(iter(loader)))
+
+    one_line, photos, text = seen
+    assert [300, 260] == one_line[0][0].tolist()
+    assert (8, 3, 224, 224) == photos[0].shape
+    assert {"input_ids", "attention_mask", "lengths"} == set(text)
+    assert 64 == len(text["lengths"])
+
+
+def rate(file: str, case: str) -> float:
+    """Median samples per CPU-second of a case."""
+    runs = json.loads((RESULTS / file).read_text())["runs"][case]
+    return median(run["samples"] / run["cpu_s"] for run in runs)
+
+
+def test_gains_of_the_loader_are_those_measured() -> None:
+    """So many times the samples per CPU-second of files, Pillow and a DataLoader with 2 workers."""
+    photos, pngs = re.findall(r"([\d.]+) times for (?:these crops|32x32 PNGs)", TEXT)
+
+    def gain(fast: str, plain: str) -> str:
+        return f"{rate('2026-11-22-vm.json', fast) / rate('2026-11-22-vm.json', plain):.1f}"
+
+    assert gain("rrc224 fastio lmdb", "rrc224 files, PIL, 2 workers") == photos
+    assert gain("png fastio lmdb", "png files, PIL, 2 workers") == pngs
+
+
+def test_gains_of_one_line_and_of_text_are_those_of_the_guides() -> None:
+    """The README rounds what the guides' tables say."""
+    loading = (TOP / "fastio" / "guide" / "loading.md").read_text()
+    crop, centre = re.findall(r"\| (?:RandomResizedCrop|Resize)\S.*, PILToTensor \| no workers .* ([\d.]+) \(", loading)
+    assert f"{float(crop):.1f} times less" in TEXT
+    assert f"{float(centre):.1f} times with Resize" in TEXT
+    text = (TOP / "fastio" / "guide" / "text.md").read_text()
+    ratio, filled = re.findall(r"bucketed and padded \| [\d.]+ M \| ([\d.]+) \| ([\d.]+ %)", text)[0]
+    (plain,) = re.findall(r"DataLoader, pad_sequence \| [\d,]+ \| 1 \| ([\d.]+ %)", text)
+    assert f"{float(ratio):.0f} times, with {filled} of the slots filled instead of {float(plain[:-2]):.0f} %" in TEXT
+
+
+def test_rates_of_peers_are_those_measured() -> None:
+    """The last row of the table of peers."""
+    (row,) = re.findall(r"\| photo crops per CPU-second \|(.*)\|\n", TEXT)
+    peers = ("fastio", "webdataset, OpenCV", "FFCV, JPEG mode", "FFCV, raw", "LitData, OpenCV", "DALI")
+    file = "2026-11-21-vm-peers.json"
+    packed = json.loads((RESULTS / file).read_text())["tasks"]["random_224"]["peers"]
+    times = packed["FFCV, raw"]["packing"]["size_bytes"] / packed["fastio"]["packing"]["size_bytes"]
+    rates = [f"{rate(file, f'random_224: {peer}'):,.0f}" for peer in peers]
+
+    assert [*rates[:4], f"{times:.1f}", *rates[4:]] == re.findall(r"[\d,.]*\d", row)
