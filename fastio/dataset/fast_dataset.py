@@ -84,6 +84,26 @@ class FastDataset(Dataset[Any]):
         self.reader = RowReader(store, _payload_field(store), mode=mode)
         self.token_reader = TokenReader(self.reader) if self.reader.field.codec == TOKENS else None
 
+    @property
+    def makes_samples(self) -> bool:
+        """
+        Whether this is a subclass with a ``__getitem__`` or ``__getitems__`` of its own.
+
+        Then a sample is what these return, and nobody may read past them from the store.
+        """
+        kind = type(self)
+        return kind.__getitem__ is not FastDataset.__getitem__ or kind.__getitems__ is not FastDataset.__getitems__
+
+    @property
+    def makes_blanks(self) -> bool:
+        """Whether this is a subclass that says itself, by ``blank``, what stands for a bad sample."""
+        return type(self).blank is not FastDataset.blank
+
+    @property
+    def is_as_stored(self) -> bool:
+        """Whether samples are the store's values as they decode: no transform and no subclass changes them."""
+        return self.transform is None and not self.makes_samples
+
     def __len__(self) -> int:
         return len(self.store)
 
@@ -108,10 +128,8 @@ class FastDataset(Dataset[Any]):
 
     def _checked(self, indices: Sequence[int]) -> NDArray[np.int64]:
         chosen = np.array([operator.index(index) for index in indices], np.int64)
-        kind = type(self)
-        is_own = kind.__getitem__ is FastDataset.__getitem__ and kind.__getitems__ is FastDataset.__getitems__
         # What a subclass asks its parent for are samples of the store, whatever length it has itself.
-        count = len(self) if is_own else len(self.store)
+        count = len(self.store) if self.makes_samples else len(self)
         chosen[chosen < 0] += count
         outside = (chosen < 0) | (chosen >= count)
         if outside.any():

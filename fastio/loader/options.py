@@ -6,7 +6,6 @@ from typing import get_args
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.loader.producer import OnError
-from fastio.loader.producer.choose import is_native
 
 __all__ = ["check_choices", "check_subclass"]
 
@@ -22,9 +21,9 @@ def check_choices(*, shuffle: object, on_error: object) -> None:
 
 def check_subclass(dataset: FastDataset, *, on_error: OnError) -> None:
     """ValueError where the loader would take the store's samples for those that a subclass makes of them."""
-    path, kind = dataset.store.path, type(dataset)
-    if on_error == "zero" and not is_native(dataset) and kind.blank is FastDataset.blank:
+    path, name = dataset.store.path, type(dataset).__name__
+    if on_error == "zero" and dataset.makes_samples and not dataset.makes_blanks:
         raise ValueError(
-            f"{path}: on_error='zero' cannot know the label of a sample that {kind.__name__} makes itself; "
-            f"use on_error='skip' or 'raise', or give {kind.__name__} a blank(index) of its own"
+            f"{path}: on_error='zero' cannot know the label of a sample that {name} makes itself; "
+            f"use on_error='skip' or 'raise', or give {name} a blank(index) of its own"
         )

@@ -24,7 +24,6 @@ from fastio.loader.producer.choose import (
     collate_of,
     fused_of,
     has_rows,
-    is_native,
     producer_of,
 )
 from fastio.transforms.batch.batch_transform import BatchTransform
@@ -76,7 +75,7 @@ def build_pipeline(
     """The pipeline for the samples of ``dataset`` at ``indices`` (None: all); ValueError for options at odds."""
     device, cache, decode, seed = options.device, options.cache, options.decode, options.seed
     _check_decode(decode, device=device, cache=cache)
-    check_cache(dataset, cache, device=device, on_error=means.on_error, is_native=is_native(dataset))
+    check_cache(dataset, cache, device=device, on_error=means.on_error)
     transforms = as_list(options.transforms)
     if device is None and any(isinstance(each, BatchTransform) for each in transforms):
         device = "cpu"

@@ -31,7 +31,6 @@ __all__ = [
     "collate_of",
     "fused_of",
     "has_rows",
-    "is_native",
     "producer_of",
 ]
 
@@ -57,7 +56,7 @@ def collate_of(
                 f"{dataset.store.path}: collate= is for token ids, but samples are {dataset.reader.field}; leave it out"
             )
         return None
-    if wish is None and (dataset.transform is not None or not is_native(dataset)):
+    if wish is None and not dataset.is_as_stored:
         return None
     if wish is None or wish == "pad":
         multiple = sampler.pad_to_multiple if isinstance(sampler, LengthBucketSampler) else 1
@@ -89,7 +88,7 @@ def fused_of(
         return None
     what = "transforms=" if transforms else f"quality={quality!r}" if quality != "exact" else f"layout={layout!r}"
     reader = dataset.reader
-    if dataset.transform is not None or not is_native(dataset):
+    if not dataset.is_as_stored:
         raise ValueError(
             f"{what} is for pictures that native threads decode, but this dataset has a transform or methods of its "
             f"own: leave it out here, and call fastio.transforms there, each of which is a function of a picture"
@@ -103,13 +102,7 @@ def fused_of(
 
 def has_rows(dataset: FastDataset) -> bool:
     """Whether native threads decode its samples as rows of pixels."""
-    return dataset.transform is None and is_native(dataset) and dataset.reader.is_picture
-
-
-def is_native(dataset: FastDataset) -> bool:
-    """Whether its samples are what the native core decodes, and not what a subclass makes of them."""
-    kind = type(dataset)
-    return kind.__getitem__ is FastDataset.__getitem__ and kind.__getitems__ is FastDataset.__getitems__
+    return dataset.is_as_stored and dataset.reader.is_picture
 
 
 def producer_of(
@@ -122,18 +115,17 @@ def producer_of(
     means: ProducerOptions,
 ) -> Producer:
     """Native jobs where the dataset's samples are what the native core decodes, its own methods otherwise."""
-    is_own = dataset.transform is None and is_native(dataset)
     if decodes_on is not None:
-        if not is_own:
+        if not dataset.is_as_stored:
             raise ValueError(
                 f"{dataset.store.path}: decode='device' is for a FastDataset without a transform or methods of its own"
             )
         decoder = decoder_on(decodes_on, threads=means.threads)
         return DeviceDecodeProducer(dataset, decoder, decodes_on, fused=fused, is_planar=is_planar, means=means)
     threads, on_error, pin_memory, verify = means.threads, means.on_error, means.pin_memory, means.verify
-    if collate is not None and is_own:
+    if collate is not None and dataset.is_as_stored:
         return TokenProducer(dataset, collate, threads=threads, verify=verify, on_error=on_error, pin_memory=pin_memory)
-    if not is_own or not dataset.reader.has_rows:
+    if not dataset.is_as_stored or not dataset.reader.has_rows:
         if verify != dataset.verify:
             raise ValueError(
                 f"{dataset.store.path}: verify={verify} does not reach samples that the dataset makes itself; pass it "

@@ -36,9 +36,7 @@ _ROWS = 256  # decoded at a time
 _AHEAD = 2
 
 
-def check_cache(
-    dataset: FastDataset, cache: Cache | None, *, device: object, on_error: OnError, is_native: bool
-) -> None:
+def check_cache(dataset: FastDataset, cache: Cache | None, *, device: object, on_error: OnError) -> None:
     """ValueError for a cache that cannot be."""
     if cache is None:
         return
@@ -46,7 +44,7 @@ def check_cache(
         raise ValueError(f"cache={cache!r}: expected one of {', '.join(map(repr, get_args(Cache)))} or None")
     if cache == "device" and device is None:
         raise ValueError("cache='device': pass device= too, to say which")
-    if on_error != "raise" or dataset.transform is not None or not is_native:
+    if on_error != "raise" or not dataset.is_as_stored:
         raise ValueError(
             f"{dataset.store.path}: cache={cache!r} is for samples that are all good and that native threads decode: "
             f"on_error='raise', no transform of the dataset's, no methods of its own"

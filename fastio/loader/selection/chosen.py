@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from fastio.dataset.fast_dataset import FastDataset
-from fastio.loader.producer.choose import is_native
 from fastio.loader.selection.indices import as_indices
 from fastio.loader.selection.members import find_members
 from fastio.loader.selection.subset import FastSubset
@@ -128,14 +127,14 @@ def choose(dataset: object, wish: Wish) -> Chosen:
 def sample_bytes(dataset: FastDataset, *, is_cached: bool) -> NDArray[np.int64]:
     """The bytes that each sample reads from the store; 0 for what is cached, and for samples of a subclass' own."""
     store = dataset.store
-    if is_cached or not is_native(dataset) or len(dataset) > len(store):
+    if is_cached or dataset.makes_samples or len(dataset) > len(store):
         return np.zeros(len(dataset), np.int64)
     return store.spans(dataset.reader.field.name, np.arange(len(dataset), dtype=np.int64), checksums=False).sizes
 
 
 def sample_labels(dataset: FastDataset) -> NDArray[Any] | None:
     """The stored label of each sample; None without labels, and where a subclass makes samples itself."""
-    if dataset.labels is None or not is_native(dataset) or len(dataset) > len(dataset.labels):
+    if dataset.labels is None or dataset.makes_samples or len(dataset) > len(dataset.labels):
         return None
     return dataset.labels[: len(dataset)]
 

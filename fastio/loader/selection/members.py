@@ -14,7 +14,6 @@ from torch.utils.data import ConcatDataset, Subset
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.errors import SchemaError
-from fastio.loader.producer.choose import is_native
 from fastio.loader.selection.indices import as_indices
 from fastio.store.index import SealedStore
 from fastio.store.joined import join_stores
@@ -101,7 +100,7 @@ def _joined(datasets: Sequence[FastDataset]) -> FastDataset:
     first = datasets[0]
     stores = []
     for dataset in datasets:
-        if not is_native(dataset) or len(dataset) != len(dataset.store):
+        if dataset.makes_samples or len(dataset) != len(dataset.store):
             raise TypeError(
                 f"{dataset.store.path}: {type(dataset).__name__} makes samples or a length of its own, and cannot be "
                 f"joined with others; use torch's DataLoader for the ConcatDataset"
