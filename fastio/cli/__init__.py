@@ -1,6 +1,6 @@
-"""The command line: argument parsing and printing only; each command is a file of its own.
+"""The command line: parses arguments and prints results. Each command has a file of its own.
 
-Nothing but click is imported before a command runs: ``fastio --help`` answers at once.
+Only click is imported before a command runs, so ``fastio --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from fastio.cli.verify import verify
 
 __all__ = ["cli", "main"]
 
-TERMINATED = 143  # what a shell makes of SIGTERM
+TERMINATED = 143  # the exit code that a shell reports for SIGTERM
 
-# What an interrupted command leaves, unless the interrupt itself has a note of it; the others only look.
+# What an interrupted command leaves behind, unless the interrupt carries a note that says so. Commands that are not
+# listed only read.
 _LEFT = {
-    "pack": "; the new store is not there, and one that lay under its name is as it was",
-    "unpack": "; a folder that existed before may hold some of the files already, otherwise nothing was written",
+    "pack": "; the new store was not written, and an existing one under this name is unchanged",
+    "unpack": "; if the folder existed before, some files may already be in it; otherwise nothing was written",
     "show": "; nothing was written",
 }
 
 
 class _Commands(Group):
-    """Turns errors that have a cause outside of fastio into one line."""
+    """Prints one line instead of a traceback for errors whose cause lies outside fastio."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -71,9 +72,12 @@ class _Commands(Group):
 
 
 def _end_quietly(ctx: click.Context) -> NoReturn:
-    """`fastio ls | head`: whoever read the output has enough of it. Only `verify` has a verdict to fall back on."""
+    """
+    Stop quietly when the reader of the output has gone, as in `fastio ls | head`. Only `verify` then has an exit code
+    to report.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())  # what is still buffered goes there when Python ends
+    os.dup2(nowhere, sys.stdout.fileno())  # Python writes what is still buffered there when it ends
     os.close(nowhere)
     ctx.exit(1 if ctx.invoked_subcommand == "verify" else 0)
 
@@ -84,7 +88,8 @@ def _end_quietly(ctx: click.Context) -> NoReturn:
 @click.version_option(package_name="fastio", message="fastio %(version)s")
 def cli() -> None:
     """
-    Pack training data into one open container, check it, get the files back; measure what limits a training.
+    Pack training data into one open container, check it, read it fast, get the files back; find out what limits a
+    training.
 
     \b
     Example:
@@ -99,11 +104,17 @@ for _command in (pack, info, ls, show, unpack, verify, doctor, bench, bandwidth,
 
 
 def main() -> None:
-    """The console script: as Ctrl-C, a batch system's SIGTERM leaves no half-written file behind."""
+    """
+    Run the command line. SIGTERM, as a batch system sends it, is handled like Ctrl-C: no half-written file stays
+    behind.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # what the terminal cannot show is shown as Python writes it
+        # What the terminal cannot show is printed as Python escapes it.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if sys.getfilesystemencoding() != "utf-8":
         other = sys.getfilesystemencoding()
-        sys.exit(f"error: file names are {other} in this locale, UTF-8 in stores: set PYTHONUTF8=1 or LC_ALL=C.UTF-8")
+        sys.exit(
+            f"error: this locale encodes file names as {other}, stores need UTF-8: set PYTHONUTF8=1 or LC_ALL=C.UTF-8"
+        )
     cli()

@@ -14,12 +14,13 @@ __all__ = ["bandwidth"]
 @click.command()
 @click.argument("amount", type=SIZE)
 @click.option("--measured", is_flag=True, help="Also measure memory, the disk under --path, and a CUDA device's bus.")
-@click.option("--path", default=".", show_default=True, metavar="DIR", help="A folder on the disk in question.")
-@click.option("--json", "as_json", is_flag=True, help="The table for machines.")
+@click.option("--path", default=".", show_default=True, metavar="DIR", help="A folder on the disk to measure.")
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 @html_option
 def bandwidth(amount: int, *, measured: bool, path: str, as_json: bool) -> None:
     """
-    Say how long AMOUNT of data takes over each link. By published rates and, on request, by measured ones.
+    Show how long AMOUNT of data takes over each link. Uses published rates and, with --measured, those of this
+    machine.
 
     \b
     Example:

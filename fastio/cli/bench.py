@@ -1,4 +1,4 @@
-"""``fastio bench``: the commands that measure on this machine, a file each."""
+"""``fastio bench``: the group of commands that measure this machine, one file each."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def bench() -> None:
     """
     Measure loading, training, decoding, disks and buses.
 
-    DATA is a store, a folder of picture files, or MODULE:FUNCTION (or script.py:FUNCTION), a function of yours that
-    returns any loader, or a pair of loader and step(batch).
+    DATA is a store, a folder of picture files, or MODULE:FUNCTION (or script.py:FUNCTION): a function of yours that
+    returns any loader, or a loader and a step(batch) as a pair.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``fastio bench both``: the limit of loading, the limit of training, and which of them holds a training up."""
+"""``fastio bench both``: how fast loading is alone, how fast training is alone, and which one limits the loop."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ __all__ = ["both"]
 @click.command(cls=Sections, sections={"Loading": DATA_NAMES, "Network": MODEL_OPTION_NAMES})
 @click.argument("data")
 @data_options("256, with --model the model's")
-@click.option("--model", type=click.Choice(MODEL_NAMES), help="One of the networks of `bench train` is the step.")
+@click.option("--model", type=click.Choice(MODEL_NAMES), help="Train one of the networks of `bench train`.")
 @model_options
 @click.option("--step", metavar="MODULE:FUNCTION", help="A function that returns your training step, step(batch).")
 @click.option(
-    "--step-ms", type=click.FloatRange(min=0), metavar="MS", help="A step that takes so long on a device, instead."
+    "--step-ms",
+    type=click.FloatRange(min=0),
+    metavar="MS",
+    help="Instead of training, wait this long per step, as for a GPU.",
 )
 @click.option(
     "--seconds",
@@ -39,9 +42,9 @@ __all__ = ["both"]
     metavar="SECONDS",
     default=5,
     show_default=True,
-    help="How long each half is measured.",
+    help="How long to measure each part.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @html_option
 def both(
     data: str,
@@ -55,11 +58,12 @@ def both(
     as_json: bool,
 ) -> None:
     """
-    Name what limits a training: loading or the model. Load DATA alone, train alone on one batch of it, then do both.
+    Find out what limits a training: loading or the model. Loads DATA alone, trains alone on one batch, then does
+    both.
 
-    The training step comes from the function that DATA names, where it returns a pair of loader and step, or from
-    --step. --model trains a network that fastio brings along. --step-ms stands in for it where only its duration is
-    known: the CPU is then free for loading.
+    The training step comes from DATA, if that is a function which returns a loader and a step as a pair, or from
+    --step. --model trains a network that ships with fastio. --step-ms replaces the step by a wait, if you only know
+    how long it takes; the CPUs are then free for loading.
 
     \b
     Example:
@@ -75,7 +79,7 @@ def both(
     answers = {"--model": model, "--step": step, "--step-ms": step_ms}
     given = [name for name, answer in answers.items() if answer is not None]
     if len(given) > 1:
-        raise click.UsageError(f"{' and '.join(given)} are several answers to one question: give one")
+        raise click.UsageError(f"{' and '.join(given)} exclude each other: give one of them")
     begun(f"measuring for {seconds:g} s each: loading alone, training alone, both")
     if model is not None:
         halves = _with_model(data, model, options, settings=step_options(), seconds=seconds)
@@ -98,7 +102,7 @@ def _with_model(name: str, model: str, options: DataOptions, *, settings: StepOp
     options = for_model(MODELS[model], name, options)
     with open_training(name, MODELS[model], options, settings=settings) as (opened, workload):
         if opened.step is not None:
-            raise click.UsageError(f"{name} returned a step of its own: leave --model away")
+            raise click.UsageError(f"{name} returned a step of its own: drop --model")
         return measure_halves(opened, TrainStep(workload, settings, where=name), seconds=seconds)
 
 
@@ -108,7 +112,7 @@ def _step(data: Data, step: str | None, step_ms: float | None) -> Step:
     from fastio.measure.loop.data import open_step
 
     if data.step is not None and (step is not None or step_ms is not None):
-        raise click.UsageError(f"{data.name} returned a step of its own: leave --step and --step-ms away")
+        raise click.UsageError(f"{data.name} returned a step of its own: drop --step and --step-ms")
     if data.step is not None:
         return data.step
     if step is not None:

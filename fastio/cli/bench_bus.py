@@ -18,13 +18,13 @@ __all__ = ["bus"]
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @html_option
 def bus(*, as_json: bool) -> None:
     """
-    Copy between host and CUDA device. From pinned and from pageable memory.
+    Measure copies between host and CUDA device. Uses pinned and pageable memory.
 
-    Without a CUDA device there is nothing to measure: one line says so, and the exit code is 0.
+    Without a CUDA device it prints one line and exits with 0.
 
     \b
     Example:
@@ -34,7 +34,7 @@ def bus(*, as_json: bool) -> None:
     from fastio.report.bus import bus_page
 
     rates = measure_bus() if has_cuda() else []
-    skipped = None if rates else "no CUDA device here (or a torch without CUDA): nothing to copy to"
+    skipped = None if rates else "no CUDA device here (or a torch without CUDA): nothing to measure"
     said = {"skipped": skipped, "rates": [dataclasses.asdict(rate) for rate in rates]}
     write_html(lambda: bus_page(said))
     if as_json:
@@ -56,4 +56,4 @@ def _print(rates: list[BusRate]) -> None:
         )
         for rate in rates
     ]
-    table(("direction", "memory", "a copy of", "median", "slowest to fastest"), rows, right=(2, 3, 4))
+    table(("direction", "memory", "size of a copy", "median", "slowest to fastest"), rows, right=(2, 3, 4))

@@ -1,4 +1,4 @@
-"""``fastio bench decode``: decoders side by side on the user's own pictures."""
+"""``fastio bench decode``: compares decoders on the user's own pictures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["decode"]
 @click.command()
 @click.argument("data")
 @click.option(
-    "--crop", type=click.IntRange(min=1), metavar="N", help="Also resize each picture and crop its centre to this size."
+    "--crop", type=click.IntRange(min=1), metavar="N", help="Also resize each picture and crop its centre to N pixels."
 )
 @click.option(
     "--count",
@@ -24,20 +24,20 @@ __all__ = ["decode"]
     metavar="N",
     default=200,
     show_default=True,
-    help="Pictures, spread over DATA.",
+    help="How many pictures, spread evenly over DATA.",
 )
 @click.option(
     "--rounds", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Interleaved rounds."
 )
-@click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @html_option
 def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: bool) -> None:
     """
-    Decode pictures of DATA by several libraries. DATA is a store or a folder; they are Pillow (or Pillow-SIMD), OpenCV
-    and fastio.
+    Compare Pillow, OpenCV and fastio at decoding DATA. DATA is a store or a folder of pictures.
 
-    Images per CPU-second in one thread, and the difference from Pillow's pixels, of 255. With --crop, fastio decodes
-    only what the crop needs, and shows its fast mode beside the exact one.
+    Prints images per CPU-second of one thread, and how far the pixels differ from Pillow's (of 255). Pillow-SIMD is
+    used if it is installed. With --crop, fastio decodes only what the crop needs, and its fast mode is listed beside
+    the exact one.
 
     \b
     Example:

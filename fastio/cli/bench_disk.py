@@ -1,4 +1,4 @@
-"""``fastio bench disk``: what the file system under the data gives."""
+"""``fastio bench disk``: how fast a file system reads, cold and cached."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["disk"]
 
 
 @click.command()
-@click.option("--path", default=".", show_default=True, metavar="DIR", help="A folder on the disk in question.")
+@click.option("--path", default=".", show_default=True, metavar="DIR", help="A folder on the disk to measure.")
 @click.option("--size", "size_bytes", type=SIZE, default="1GiB", show_default=True, help="How much to write and read.")
 @click.option(
     "--files", type=click.IntRange(min=16), metavar="N", default=2000, show_default=True, help="How many small files."
 )
-@click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @html_option
 def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
     """
-    Read a disk in order, at random, and many small files. Cold (from the disk) and warm (from memory).
+    Read a disk in order, at random, and as many small files. Each both cold (from the disk) and warm (from memory).
 
-    Writes --size and the small files into a folder of its own below --path, and removes them again. A disk should give
-    about 150 MB/s sequentially, an NVMe drive about 3,000 MB/s. A size well above a controller's or a host's cache
-    says more about the disk.
+    Writes one file of --size and the small files into a new folder below --path, and removes them again. Expect about
+    150 MB/s in order from a hard disk and 3,000 MB/s from an NVMe drive. Choose a --size well above the cache of the
+    controller or host, or you measure that cache.
 
     \b
     Example:
@@ -80,14 +80,14 @@ def _judged(report: DiskReport) -> str:
     rate = report.sequential_bytes_per_s
     if rate is None:
         return (
-            "nothing could be read cold: this file system keeps its pages (it lies in memory, or ignores "
-            "posix_fadvise); the figures are those of memory"
+            "nothing could be read cold: this file system keeps its pages in memory (tmpfs, or one that "
+            "ignores posix_fadvise), so these figures are those of memory"
         )
     expected = expected_rate(report.kind)
     if expected is not None:
-        what = f"{rate / expected:.2f}x of what such a one should give ({size(expected)}/s)"
+        what = f"{rate / expected:.2f}x of what to expect ({size(expected)}/s)"
         return f"cold, sequential: {size(rate)}/s; the disk is {kind_in_words(report.kind)}: {what}"
     return (
-        f"cold, sequential: {size(rate)}/s; the disk is {kind_in_words(None)}: a disk should give "
-        f"{size(EXPECTED_DISK)}/s, an NVMe drive {size(EXPECTED_NVME)}/s"
+        f"cold, sequential: {size(rate)}/s; the disk is {kind_in_words(None)}: expect "
+        f"{size(EXPECTED_DISK)}/s from a hard disk, {size(EXPECTED_NVME)}/s from an NVMe drive"
     )

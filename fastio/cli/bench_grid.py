@@ -1,4 +1,4 @@
-"""``fastio bench grid``: loading and training time for every setting of a loader."""
+"""``fastio bench grid``: loading and training time for each setting of a loader."""
 
 from __future__ import annotations
 
@@ -23,14 +23,24 @@ __all__ = ["grid"]
 @click.command()
 @click.argument("data", nargs=-1, required=True)
 @click.option(
-    "--batch-size", type=click.IntRange(min=1), metavar="N", default=256, show_default=True, help="Samples a batch."
+    "--batch-size", type=click.IntRange(min=1), metavar="N", default=256, show_default=True, help="Samples per batch."
 )
 @click.option(
-    "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to this size."
+    "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to N pixels."
 )
-@click.option("--set", "chosen", multiple=True, metavar="NAME=V,V", help="Try these values of a setting instead.")
 @click.option(
-    "--step-ms", type=click.FloatRange(min=0), metavar="MS", default=0, help="A training step that takes so long."
+    "--set",
+    "chosen",
+    multiple=True,
+    metavar="NAME=V,V",
+    help="Try these values of the setting NAME instead of the usual ones.",
+)
+@click.option(
+    "--step-ms",
+    type=click.FloatRange(min=0),
+    metavar="MS",
+    default=0,
+    help="Wait this long per batch, as a training step would.",
 )
 @click.option(
     "--repeats", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Interleaved rounds."
@@ -41,9 +51,9 @@ __all__ = ["grid"]
     metavar="SECONDS",
     default=1,
     show_default=True,
-    help="Time for a row in a round.",
+    help="Time per row and round.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The table for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 @html_option
 def grid(
     data: tuple[str, ...],
@@ -57,12 +67,12 @@ def grid(
     as_json: bool,
 ) -> None:
     """
-    List all settings of DATA's loader by loading time.
+    Try every setting of DATA's loader, fastest first.
 
-    A store is read by FastLoader: threads, prefetch_batches, shuffle; several stores compare formats. A folder of
-    pictures, and MODULE:FUNCTION which returns a map-style dataset, are read by torch's DataLoader: num_workers,
-    persistent_workers, prefetch_factor, drop_last, and with CUDA pin_memory and non_blocking. Never more threads or
-    workers than there are CPUs for this process.
+    A store is read by FastLoader; the settings are threads, prefetch_batches and shuffle. Name several stores to
+    compare formats. A folder of pictures, or MODULE:FUNCTION that returns a map-style dataset, is read by torch's
+    DataLoader; the settings are num_workers, persistent_workers, prefetch_factor, drop_last, and with CUDA pin_memory
+    and non_blocking. Threads and workers never exceed the CPUs this process may use.
 
     \b
     Example:
@@ -99,7 +109,7 @@ def grid(
 
 
 def _values(data: GridData, chosen: tuple[str, ...]) -> dict[str, tuple[Value, ...]]:
-    """The values to try, with those that the user names."""
+    """Return the values to try for each setting, those of --set in place of the usual ones."""
     values = data.values()
     for text in chosen:
         name, _, said = text.partition("=")
@@ -109,7 +119,7 @@ def _values(data: GridData, chosen: tuple[str, ...]) -> dict[str, tuple[Value, .
             numbers = tuple(int(word) for word in said.replace("True", "1").replace("False", "0").split(","))
         except ValueError as exc:
             raise click.UsageError(
-                f"--set {text}: expected NAME=V,V with whole numbers, 0 and 1 for no and yes"
+                f"--set {text}: expected NAME=V,V with whole numbers; 0 means no, 1 means yes"
             ) from exc
         values[name] = tuple(bool(value) for value in numbers) if isinstance(values[name][0], bool) else numbers
     return values

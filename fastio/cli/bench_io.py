@@ -23,7 +23,12 @@ __all__ = ["io"]
 @click.argument("data", nargs=-1, required=True)
 @data_options("256")
 @click.option(
-    "--epochs", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Passes over the data."
+    "--epochs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=3,
+    show_default=True,
+    help="How many passes over the data.",
 )
 @click.option(
     "--seconds",
@@ -31,18 +36,18 @@ __all__ = ["io"]
     metavar="SECONDS",
     default=10,
     show_default=True,
-    help="Stop after so long.",
+    help="Stop after this time.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @html_option
 def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: float, as_json: bool) -> None:
     """
-    Load DATA in batches and throw them away. The limit that I/O and decoding set.
+    Load DATA in batches and throw them away. This is the most that reading and decoding can deliver.
 
     DATA is a store, a folder of picture files (read with Pillow in a torch DataLoader, as most scripts do), or
-    MODULE:FUNCTION, which returns any loader. Pictures of different sizes need --crop: they do not fit into one batch
-    as they are. Several DATA are compared, with the files that each opens in a second: a folder and what it was packed
-    into, for one.
+    MODULE:FUNCTION that returns any loader. Pictures of different sizes need --crop to fit into one batch. Name
+    several DATA to compare them, such as a folder and the store it was packed into; the files opened per second are
+    shown too.
 
     \b
     Example:
@@ -69,7 +74,7 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
 
 
 def _own_options(name: str, options: DataOptions) -> DataOptions:
-    """Of options for several DATA, without those that are for another kind than this one."""
+    """Return the options without those that are meant for another kind of DATA than this one."""
     if Path(name).is_dir():
         return dataclasses.replace(options, threads=None)
     return dataclasses.replace(options, workers=None)
@@ -84,7 +89,7 @@ def _measured(name: str, options: DataOptions, *, epochs: int, seconds: float) -
     with open_data(name, options) as opened:
         result = MockTrainer().run(opened.loader, epochs=epochs, seconds=seconds)
         if result.batches == 0:
-            raise FastioError(f"{name}: the loader is empty; there is nothing to measure")
+            raise FastioError(f"{name}: the loader is empty: nothing to measure")
         bytes_each = None
         if opened.size_bytes is not None and opened.samples:
             bytes_each = opened.size_bytes / opened.samples
@@ -109,14 +114,14 @@ def _line(said: dict[str, Any]) -> str:
         words.append(opened)
     words.append(
         f"{counted(said['samples'], 'sample')} in {said['seconds']:.2f} s, {said['cpu_seconds']:.2f} s of CPU"
-        + (" without that of workers" if said["kind"] != "store" else "")
+        + (" (without the workers')" if said["kind"] != "store" else "")
     )
     words.append(f"first batch after {said['first_batch_s'] * 1e3:.1f} ms")
     return "; ".join(words)
 
 
 def _print_beside(said: list[dict[str, Any]]) -> None:
-    """Each rate as a multiple of the first one's."""
+    """Print each rate as a multiple of the first."""
     first = said[0]
     for each in said[1:]:
         ratio = each["samples_per_s"] / first["samples_per_s"]

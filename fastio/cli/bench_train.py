@@ -1,4 +1,4 @@
-"""``fastio bench train``: a real network trained on the data, as a yardstick."""
+"""``fastio bench train``: trains a real network on the data and times it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ __all__ = ["train"]
 
 
 @click.command(cls=Sections, sections={"Loading": DATA_NAMES, "Network": MODEL_OPTION_NAMES})
-@click.option("--model", type=click.Choice(MODEL_NAMES), required=True, help="What is trained.")
-@click.option("--data", required=True, metavar="DATA|synthetic", help="What it is trained on; synthetic: random data.")
+@click.option("--model", type=click.Choice(MODEL_NAMES), required=True, help="The network to train.")
+@click.option("--data", required=True, metavar="DATA|synthetic", help="The data to train on; synthetic is random data.")
 @data_options("the model's")
 @model_options
 @click.option(
@@ -38,10 +38,10 @@ __all__ = ["train"]
     metavar="N",
     default=100,
     show_default=True,
-    help="Steps of training.",
+    help="How many steps to train.",
 )
-@click.option("--test", metavar="DATA", help="Also measure the accuracy on DATA, after training.")
-@click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@click.option("--test", metavar="DATA", help="Also measure the accuracy on DATA after the training.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @html_option
 def train(
     *,
@@ -54,12 +54,12 @@ def train(
     as_json: bool,
 ) -> None:
     """
-    Train a network on DATA. Samples per second, waiting, and the loss.
+    Train a network on DATA. Shows samples per second, the time spent waiting for data, and the loss.
 
     cifar10cnn has four convolutions (Adam 1e-4, batches of 128); resnet50 is version 1.5 (SGD, batches of 256);
-    transformer predicts the next token of token ids (AdamW, batches of 32). DATA is a store, a folder of picture files
-    or MODULE:FUNCTION, which returns a loader; "synthetic" is one random batch for ever: the limit of training.
-    Several ranks train together under torchrun or srun.
+    transformer predicts the next token of token ids (AdamW, batches of 32). DATA is a store, a folder of picture
+    files or MODULE:FUNCTION that returns a loader. "synthetic" repeats one random batch: the most that training alone
+    can reach. Start it with torchrun or srun to train on several ranks.
 
     \b
     Example:
@@ -76,7 +76,7 @@ def train(
     options = for_model(MODELS[model], data, options)
     with process_group(settings.device) as (rank, world_size):
         if test is not None and world_size > 1:
-            raise click.UsageError("--test takes one rank: leave it away")
+            raise click.UsageError("--test needs a single rank: drop it")
         with (
             open_training(data, MODELS[model], options, settings=settings) as (opened, workload),
             _opened_test(test, opened, workload, options, settings) as tested,
@@ -114,7 +114,7 @@ def _trained(opened: Data, step: TrainStep, count: int, *, is_shown: bool) -> Tr
 def _opened_test(
     test: str | None, trained_on: Data, workload: Workload, options: DataOptions, settings: StepOptions
 ) -> Iterator[Data | None]:
-    """The data of --test, opened before the training begins: what is wrong with them should not be said after it."""
+    """Open the data of --test before the training begins, so that mistakes in them show at once."""
     from fastio.trainer import open_test
 
     if test is None:
@@ -126,7 +126,7 @@ def _opened_test(
 
 
 def _verdict(ranks: list[StepSummary]) -> Verdict:
-    """By the rank that waits longest: the others wait for it."""
+    """Return the verdict for the rank that waits longest: the others wait for it."""
     from fastio.measure.loop.verdict import StepShares, verdict
 
     return verdict(shares=StepShares(loading=max(each.loading_share for each in ranks)))
@@ -169,15 +169,15 @@ def _print(data: str, step: TrainStep, result: TrainResult, ranks: list[StepSumm
     titles = ("", "samples/s", "loading ms/step", "training ms/step", "waits for data")
     table(titles, rows, right=(1, 2, 3, 4))
     batch = ranks[0].samples / ranks[0].steps
-    click.echo(f"\n{counted(ranks[0].steps, 'step')} of {batch:,.0f} samples timed, behind {result.warm_up} to warm up")
+    click.echo(f"\n{counted(ranks[0].steps, 'step')} of {batch:,.0f} samples timed, after {result.warm_up} to warm up")
     click.echo(f"loss {result.first_loss:.4f} in the first tenth of the steps, {result.last_loss:.4f} in the last")
     if result.peak_bytes is not None:
-        click.echo(f"memory of the device at most {size(result.peak_bytes)}")
+        click.echo(f"peak memory on the device {size(result.peak_bytes)}")
 
 
 def _print_verdict(said: Verdict | None) -> None:
     if said is None:
-        click.echo("\nnothing was loaded: this is the limit of training, to compare with DATA of your own")
+        click.echo("\nnothing was loaded: compare this limit of training with DATA of your own")
     else:
         echo_verdict(said)
 

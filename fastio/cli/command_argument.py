@@ -1,4 +1,4 @@
-"""The words of a training behind a command's own options, or among them."""
+"""The argument COMMAND: the command line of a training, after a command's own options or among them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["command_argument"]
 
 def command_argument(*, required: bool = False) -> Callable[[Any], Any]:
     """
-    COMMAND: a script, ``-m module`` or function with its arguments, options of its own included.
+    Return the argument COMMAND: a script, ``-m module`` or function with its arguments, including its options.
 
-    The click.command needs ``ignore_unknown_options``; an unknown option before COMMAND's first word is an error.
+    The click.command needs ``ignore_unknown_options``. An unknown option before COMMAND's first word is an error.
     """
     return click.argument("command", nargs=-1, required=required, type=click.UNPROCESSED, callback=_checked)
 

@@ -1,4 +1,4 @@
-"""The options that every command has which opens DATA as a loader."""
+"""The options that all commands share which open DATA as a loader."""
 
 from __future__ import annotations
 
@@ -21,27 +21,34 @@ _OPTIONS = (
         "--threads",
         type=click.IntRange(min=1),
         metavar="N",
-        help="A store's native threads.  [default: the CPUs at hand]",
+        help="Native threads that read a store.  [default: all available CPUs]",
     ),
     click.option(
-        "--workers", type=click.IntRange(min=0), metavar="N", help="A folder's processes.  [default: the CPUs at hand]"
+        "--workers",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Worker processes that read a folder.  [default: all available CPUs]",
     ),
-    click.option("--shuffle", is_flag=True, help="Shuffled, as in training."),
+    click.option("--shuffle", is_flag=True, help="Shuffle, as in training."),
     click.option(
-        "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to this size."
+        "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to N pixels."
     ),
-    click.option("--augment", is_flag=True, help="Mirror pictures at random; with --crop, cut a random part out."),
+    click.option("--augment", is_flag=True, help="Flip pictures at random; with --crop, crop at random too."),
 )
 
 
 def data_options(batch_default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command these options, as one argument ``options``; ``batch_default`` is how help names the default."""
+    """
+    Add these options to a command, which gets them as one argument ``options``.
+
+    ``batch_default`` is the text that the help shows as the default batch size.
+    """
     batch_size = click.option(
         "--batch-size",
         type=click.IntRange(min=1),
         metavar="N",
         default=256,
-        help=f"Samples a batch.  [default: {batch_default}]",
+        help=f"Samples per batch.  [default: {batch_default}]",
     )
     return lambda command: _with_options(command, (batch_size, *_OPTIONS))
 

@@ -32,7 +32,7 @@ __all__ = ["doctor"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Case:
-    """What is known of one training, and how it went."""
+    """The facts about one training, and how its run ended."""
 
     name: str
     facts: Facts
@@ -43,14 +43,16 @@ class _Case:
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @command_argument()
-@click.option("--from", "saved", multiple=True, metavar="FILE", help="Read FILE instead of running; may be repeated.")
+@click.option(
+    "--from", "saved", multiple=True, metavar="FILE", help="Read FILE instead of running a training; may be repeated."
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
     default=10,
     show_default=True,
-    help="How long the loop is looked at, from its first step on.",
+    help="How long to watch the training loop, from its first step on.",
 )
 @click.option(
     "--profiled",
@@ -58,9 +60,9 @@ class _Case:
     metavar="N",
     default=5,
     show_default=True,
-    help="Steps of it under torch.profiler; fewer where time is short.",
+    help="How many of its steps to profile; fewer if time is short.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Diagnosis and figures for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print diagnosis and figures as JSON.")
 @html_option
 @click.pass_context
 def doctor(
@@ -73,13 +75,14 @@ def doctor(
     as_json: bool,
 ) -> None:
     """
-    Name what limits a training, show why, say what to do.
+    Find out what limits a training, why, and what to do about it.
 
-    COMMAND is a script or -m MODULE with its arguments, after "--", as it is; or MODULE:FUNCTION, which trains, or
-    returns a pair of loader and step(batch). It is ended with the step in which --seconds are over; Ctrl-C ends it
-    earlier. --from takes
-    what bench both, bench disk, profile, monitor and doctor wrote with --json, StepTimer.write_json, and traces of
-    torch.profiler.
+    COMMAND is a script or -m MODULE with its arguments, after "--"; or MODULE:FUNCTION, which trains, or returns a
+    loader and a step(batch) as a pair. The doctor stops it at the first step that ends after --seconds; Ctrl-C stops
+    it earlier.
+
+    Instead of running a training, --from reads the JSON of bench both, bench disk, profile, monitor, doctor or
+    StepTimer.write_json, and traces of torch.profiler.
 
     \b
     Example:
@@ -120,9 +123,9 @@ def _run(command: tuple[str, ...], seconds: float, profiled: int) -> _Case:
     is_function = is_function_name(first) and not Path(first).exists()
     if arguments and not takes_arguments(first):
         raise click.UsageError(f"{first}: only a script.py or -m MODULE takes arguments ({' '.join(arguments)})")
-    plan = f"{seconds:g} s from the first step on, {counted(profiled, 'profiled step')} among them"
-    begun(f"watching {printable(first)}: {plan} (Ctrl-C ends it earlier)")
-    with redirect_stdout(sys.stderr):  # what the training prints is no part of the report
+    plan = f"{seconds:g} s from the first step on, including {counted(profiled, 'profiled step')}"
+    begun(f"watching {printable(first)}: {plan} (Ctrl-C stops it earlier)")
+    with redirect_stdout(sys.stderr):  # what the training prints does not belong in the report
         return _observed(first, arguments, Plan(seconds, profiled), is_function=is_function)
 
 
@@ -164,10 +167,10 @@ def _as_dict(case: _Case, diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def _print_failure(failure: Failure) -> None:
-    """The training's own words, on stderr."""
+    """Print the training's own traceback on stderr."""
     if failure.text:
         click.echo(failure.text.rstrip("\n"), err=True)
-    click.echo(f"\nthe training ended early: {failure.message}; what was seen until then:\n", err=True)
+    click.echo(f"\nthe training ended early: {failure.message}; what was measured until then:\n", err=True)
 
 
 def _print(case: _Case, diagnosis: Diagnosis) -> None:

@@ -1,4 +1,4 @@
-"""How long an epoch takes that reads a store in sequence, by the rate at which it can be read here and now."""
+"""How long one sequential pass over a store takes, at the rate at which it can be read here and now."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["epoch_facts", "epoch_line"]
 
 def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
     """
-    What one epoch reads and takes; the rate is measured on the store's own files, past the page cache.
+    Return the bytes that one epoch reads and the seconds it takes, or None if no rate can be measured.
 
-    None where no rate can be measured.
+    The rate is measured on the store's own files, past the page cache.
     """
     from fastio.converters.describe import store_bytes
     from fastio.measure.machine.uncached import read_uncached
@@ -34,11 +34,11 @@ def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
 
 
 def epoch_line(facts: dict[str, Any] | None) -> str:
-    """The same in one line."""
+    """Return these facts as one line."""
     if facts is None:
-        return "epoch:  no figure (the store is below 4 MiB, or its file system cannot be read past the page cache)"
+        return "epoch:  not measured (the store is below 4 MiB, or its file system cannot be read past the page cache)"
     return (
-        f"epoch:  {duration(facts['seconds'])} to read it all in sequence, not cached, at "
-        f"{size(facts['bytes_per_s'])}/s (measured now over {size(facts['measured_bytes'])}; `fastio bench disk` says "
-        f"more)"
+        f"epoch:  {duration(facts['seconds'])} to read it all in order, uncached, at "
+        f"{size(facts['bytes_per_s'])}/s (measured now over {size(facts['measured_bytes'])}; `fastio bench "
+        "disk` says more)"
     )

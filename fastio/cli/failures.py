@@ -1,4 +1,4 @@
-"""What a command says when it fails: one line, after the user's own traceback where the user's code has failed."""
+"""What a command prints when it fails: one line, preceded by the user's traceback if the user's code failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Failed", "Interrupted", "failed", "noted", "notes", "usage"]
 
 
 class Failed(click.ClickException):
-    """A failure in one line on stderr; ``text`` comes before it as it is."""
+    """A failure, printed as one line on stderr; ``text`` is printed before it unchanged."""
 
     def __init__(self, message: str, *, text: str = "") -> None:
         super().__init__(" ".join(message.split("\n")))
@@ -28,17 +28,17 @@ class Failed(click.ClickException):
 class Interrupted(Failed):
     """Ctrl-C."""
 
-    exit_code = 130  # what a shell makes of SIGINT
+    exit_code = 130  # the exit code that a shell reports for SIGINT
 
 
 class _Usage(Failed):
-    """A command line that cannot be."""
+    """A command line that makes no sense."""
 
     exit_code = 2
 
 
 def failed(error: Exception) -> Failed | None:
-    """The failure that this error is; None where it is a mistake of ours, whose traceback is to be seen."""
+    """Return the failure for an error, or None if the error is a bug of fastio, whose traceback should be seen."""
     if isinstance(error, FastioError):
         return Failed("; ".join([_sentence(error), *notes(error)]))
     from fastio.measure.loop.user_code import said_by, user_traceback
@@ -52,13 +52,13 @@ def failed(error: Exception) -> Failed | None:
 
 
 def notes(error: BaseException) -> list[str]:
-    """What was added to an error on its way here: what is true now and its message does not say."""
+    """Return the notes added to an error on its way here: what holds now and the message does not say."""
     return list(dict.fromkeys(getattr(error, "__notes__", [])))
 
 
 @contextmanager
 def noted() -> Iterator[list[str]]:
-    """A list of what is true by now; whatever error or interrupt ends the block gets it as notes."""
+    """Yield a list; if an error or interrupt ends the block, the list's lines become its notes."""
     facts: list[str] = []
     try:
         yield facts
@@ -69,7 +69,7 @@ def noted() -> Iterator[list[str]]:
 
 
 def usage(error: click.UsageError) -> click.ClickException:
-    """What is wrong with the command line, and where to read how it is; `fastio bench` alone gets its help."""
+    """Return what is wrong with the command line and where to read more; `fastio bench` alone prints its help."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return error
     command = "fastio" if error.ctx is None else error.ctx.command_path
@@ -77,7 +77,9 @@ def usage(error: click.UsageError) -> click.ClickException:
 
 
 def _sentence(error: FastioError) -> str:
-    """What the error says; out of a DataLoader worker it comes as the last line of a traceback in its own text."""
+    """
+    Return the error's message; from a DataLoader worker, it is the last line of the traceback in the error's text.
+    """
     text = str(error).rstrip()
     if text.startswith("Caught ") and "Original Traceback" in text:
         return text.rpartition("\n")[2].partition(": ")[2]

@@ -1,4 +1,4 @@
-"""How help is laid out: commands in the order in which they are needed, options under titles."""
+"""How help is laid out: commands in the order in which people need them, options under headings."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ __all__ = ["Group", "Sections"]
 
 
 class Group(click.Group):
-    """Lists its commands in the order in which they are needed, not by letters."""
+    """Lists commands in the order in which people need them, not by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of their registration."""
+        """Return the names in the order of registration."""
         del ctx
         return list(self.commands)
 
 
 class Sections(click.Command):
-    """A command of many options: ``sections`` has names of parameters under titles, all others come first."""
+    """A command with many options: ``sections`` maps headings to parameter names; all other options come first."""
 
     def __init__(self, *args: Any, sections: Mapping[str, Collection[str]], **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._sections = sections
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a list of options for each title."""
+        """Write the options under their headings."""
         title_of = {name: title for title, names in self._sections.items() for name in names}
         lists: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *self._sections)}
         for parameter in self.get_params(ctx):

@@ -1,4 +1,4 @@
-"""The option --html, which every command has that measures: a report as one file."""
+"""The option --html, which every measuring command has: a report as a single file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["html_option", "wants_html", "write_html"]
 
 _NAME = "html"
-_NOT_SETTINGS = (_NAME, "as_json", "command")  # the line as it was typed stands there anyway
+_NOT_SETTINGS = (_NAME, "as_json", "command")  # the report shows the command line as typed anyway
 
 
 def html_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the option, for ``write_html``; whether a file can be made there is checked before it runs."""
+    """Add --html to a command. Whether the file can be written is checked before the command runs."""
 
     @wraps(command)
     def with_option(*args: Any, html: str | None, **rest: Any) -> None:
@@ -35,7 +35,7 @@ def html_option(command: Callable[..., None]) -> Callable[..., None]:
             check_target(html)
         command(*args, **rest)
 
-    return click.option(f"--{_NAME}", metavar="FILE", help="Also write a report: one HTML file, complete in itself.")(
+    return click.option(f"--{_NAME}", metavar="FILE", help="Also write a report as one self-contained HTML file.")(
         with_option
     )
 
@@ -47,9 +47,9 @@ def wants_html() -> bool:
 
 def write_html(page: Callable[[], Page]) -> None:
     """
-    Where the option was given, write the page with the command's settings, the machine and the versions.
+    If --html was given, write the page with the command's settings, the machine and the versions.
 
-    Says on stderr where it lies. Nothing is imported otherwise.
+    Prints the file's name on stderr. Without --html, nothing is imported.
     """
     context = click.get_current_context()
     params = context.params
@@ -68,7 +68,10 @@ def write_html(page: Callable[[], Page]) -> None:
 
 
 def _is_in_force(context: click.Context, name: str) -> bool:
-    """False for a default that the command did not take: there is no model, or it or the user's loader has its own."""
+    """
+    Return False for a default that had no effect: no model is trained, or the model or the user's loader sets its
+    own.
+    """
     params = context.params
     if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
         return True

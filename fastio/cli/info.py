@@ -1,4 +1,4 @@
-"""``fastio info``: what is in a store, and how to read it without fastio."""
+"""``fastio info``: what a store holds, and how to read it without fastio."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 __all__ = ["info"]
 
 _CLASSES_SHOWN = 20
-_PICTURES, _PICTURE_SIZE = 36, 128  # of a report
+_PICTURES, _PICTURE_SIZE = 36, 128  # in the report
 _LEDGERS = {
     "skipped": "skipped",
-    "left_out": "left out of samples that are there",
-    "skipped_before": "skipped when the source of this store was packed",
-    "left_aside": "left out beside the samples",
-    "misnamed": "packed as they are, of another format than their names say",
+    "left_out": "fields left out of samples that were packed",
+    "skipped_before": "skipped earlier, when the source of this store was packed",
+    "left_aside": "other files left out",
+    "misnamed": "packed unchanged, though their format is not the one of their names",
 }
 
 
 @click.command()
 @click.argument("path", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Everything, for machines.")
-@click.option("--skipped", "only_skipped", is_flag=True, help="List what was left out when it was packed, and why.")
-@click.option("--build", is_flag=True, help="How the native core was built, instead of a store.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--skipped", "only_skipped", is_flag=True, help="List what packing left out, and why.")
+@click.option("--build", is_flag=True, help="Show how the native core was built; takes no PATH.")
 @html_option
 def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) -> None:
     """
-    Say what is in the store PATH. Its fields, classes, sizes, and how to read it without fastio.
+    Describe the store PATH. Shows its fields, classes and sizes, and how to read it without fastio.
 
     \b
     Example:
@@ -49,7 +49,7 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
       fastio info train.lmdb --json | jq .samples
     """
     if build and wants_html():
-        raise click.UsageError("--html is about a store: leave --build away")
+        raise click.UsageError("--html needs a store: drop --build")
     if build:
         from fastio import _native
 
@@ -57,7 +57,7 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
         click.echo(json.dumps(said, indent=2) if as_json else "\n".join(f"{k}: {v}" for k, v in said.items()))
         return
     if path is None:
-        raise click.UsageError("expected PATH, or --build")
+        raise click.UsageError("expected PATH or --build")
     from fastio.converters.describe import describe
     from fastio.store import open_store
 
@@ -79,7 +79,7 @@ def _page(described: dict[str, Any], store: SampleStore) -> Page:
 
 
 def _pictures(store: SampleStore) -> Pictures | None:
-    """Samples of a store with pictures."""
+    """Return sample pictures of a store for the report."""
     from fastio.converters.contact_sheet import shown_samples
     from fastio.report.page import Picture, Pictures
     from fastio.types.schema import IMAGE
@@ -156,7 +156,7 @@ def _print(said: dict[str, Any]) -> None:
 
 
 def _print_ledger(said: dict[str, Any]) -> None:
-    """Everything that is on record as left out, by when that was."""
+    """Print everything that was left out, grouped by when that happened."""
     for name, entries in said["ledger"].items():
         click.echo(f"{number(len(entries))} {_LEDGERS[name]}:")
         problem_table([(entry["key"], entry["problem"]) for entry in entries])
@@ -179,11 +179,11 @@ def _print_field(name: str, field: dict[str, Any]) -> None:
     if "kinds" in field:
         kinds = ", ".join(f"{number(count)} {kind}" for kind, count in field["kinds"].items())
         channels = ", ".join(f"{number(count)} with {c}" for c, count in field["channels"].items())
-        click.echo(f"kinds: {kinds} (of {number(field['kinds_of'])} looked at); channels: {channels or 'unknown'}")
+        click.echo(f"kinds: {kinds} (of {number(field['kinds_of'])} examined); channels: {channels or 'unknown'}")
 
 
 def _print_labels(labels: dict[str, Any]) -> None:
-    """Labels that are numbers and no classes."""
+    """Print labels that are numbers, not classes."""
     rows = [
         (each["title"] or f"label {i}", *(f"{each[name]:.6g}" for name in ("min", "mean", "max")))
         for i, each in enumerate(labels["numbers"][:_CLASSES_SHOWN])

@@ -1,4 +1,4 @@
-"""What ``fastio info`` prints of text: how long its samples are, and what made its tokens."""
+"""What ``fastio info`` prints about text: the lengths of the samples and the tokenizer behind them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fastio.cli.screen import columns, counted, number, printable, table
 
 __all__ = ["print_lengths", "print_tokenizer"]
 
-_BAR = 50  # characters of the longest bar
+_BAR = 50  # characters in the longest bar
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def print_lengths(histogram: Sequence[dict[str, Any]], unit: str) -> None:
-    """A bar for every doubling of the length."""
+    """Print a bar for every doubling of the length."""
     length = max(8, min(_BAR, columns() - 40))
     most = max(bin_["samples"] for bin_ in histogram)
     total = sum(bin_["samples"] for bin_ in histogram)
@@ -30,7 +30,7 @@ def print_lengths(histogram: Sequence[dict[str, Any]], unit: str) -> None:
 
 def _bar(share: float, length: int) -> str:
     """
-    A bar of whole and partial blocks; the least share that is not 0 is to be seen.
+    Return a bar of whole and partial blocks; a share above 0 is always visible.
 
     >>> _bar(0.05, 50), _bar(0, 50)
     ('██▌', '')
@@ -40,7 +40,7 @@ def _bar(share: float, length: int) -> str:
 
 
 def print_tokenizer(said: dict[str, Any]) -> None:
-    """Its name, its numbers, and how documents became sequences."""
+    """Print the tokenizer's name, its vocabulary and special tokens, and how documents became sequences."""
     options = said.get("options") or {}
     special = ", ".join(f"{role} {value}" for role, value in said["special"].items() if value is not None)
     size = "unknown vocabulary" if said["vocab_size"] is None else f"{number(said['vocab_size'])} ids"
@@ -56,13 +56,13 @@ def print_tokenizer(said: dict[str, Any]) -> None:
         over = {"refuse": "longer ones refused", "truncate": "longer ones truncated", "split": "longer ones split"}
         rules.append(f"at most {number(options['max_length'])} tokens, {over[options['over']]}")
     if options.get("split"):
-        rules.append(f"{counted(options['split'], 'document')} in several samples")
+        rules.append(f"{counted(options['split'], 'document')} split into several samples")
     if (options.get("cut") or {}).get("documents"):
         cut = options["cut"]
         rules.append(f"{counted(cut['tokens'], 'token')} CUT from {counted(cut['documents'], 'document')}")
     decoded = options.get("decoded") or {}
     if decoded.get("documents"):
         rules.append(
-            f"{number(decoded['exact'])} of {number(decoded['documents'])} documents looked at come back byte by byte"
+            f"{number(decoded['exact'])} of {number(decoded['documents'])} documents checked decode to the same bytes"
         )
     click.echo("; ".join(rules))

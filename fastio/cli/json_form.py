@@ -1,4 +1,4 @@
-"""The JSON that measuring commands write: one object, whose first key says which form it has."""
+"""The JSON that measuring commands print: one object, whose first key names its form."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import click
 
 __all__ = ["echo_json", "form"]
 
-# Goes up when a key goes away or means something else; new keys may come at any time.
+# Raised when a key is removed or changes its meaning; new keys may be added at any time.
 _VERSION = 1
 
 
 def form(command: str, said: Mapping[str, object]) -> dict[str, object]:
     """
-    The object of a command, as ``fastio/guide/json.md`` describes it: null for a figure that is no number.
+    Return a command's object, as ``fastio/guide/json.md`` describes it; a figure that is not finite becomes null.
 
     >>> form("tune", {"seconds": 30.0})
     {'format': 'fastio.tune/1', 'seconds': 30.0}
@@ -26,5 +26,5 @@ def form(command: str, said: Mapping[str, object]) -> dict[str, object]:
 
 
 def echo_json(command: str, said: Mapping[str, object]) -> None:
-    """Print it, for people too."""
+    """Print a command's object, indented for people."""
     click.echo(json.dumps(form(command, said), indent=2))

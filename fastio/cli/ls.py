@@ -1,4 +1,4 @@
-"""``fastio ls``: the samples of a store, one a line."""
+"""``fastio ls``: the samples of a store, one per line."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["ls"]
 
 _STEP = 4096
-_PREVIEW = 60  # characters of a text
+_PREVIEW = 60  # characters shown of a text
 
 
 @click.command()
 @click.argument("path")
 @click.argument("pattern", required=False)
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N lines.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.pass_context
 def ls(ctx: click.Context, path: str, pattern: str | None, *, limit: int | None, as_json: bool) -> None:
     """
-    List the samples of the store PATH. Index, bytes, label or class, key, beginning of a text.
+    List the samples of the store PATH. Shows index, size in bytes, label or class, key, and the beginning of a text.
 
-    PATTERN filters keys as a shell would.
+    PATTERN selects keys by shell wildcards: *, ?, [abc].
 
-    Exit code 1 where no key matches PATTERN.
+    The exit code is 1 if no key matches PATTERN.
 
     \b
     Example:
@@ -53,7 +53,7 @@ def ls(ctx: click.Context, path: str, pattern: str | None, *, limit: int | None,
 
 
 def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_json: bool) -> Iterator[list[str]]:
-    """The lines, some thousand at a time."""
+    """Yield the lines, some thousand at a time."""
     import numpy as np
 
     wanted = re.compile(fnmatch.translate(pattern)).match if pattern else None
@@ -86,7 +86,7 @@ def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_jso
 
 
 def _reader(store: SampleStore) -> Callable[..., dict[str, str]]:
-    """What shows a sample's text by its index: its beginning, or all of it for JSON; nothing of pictures."""
+    """Return a function from a sample's index to its text: the beginning, or all of it for JSON; "" for pictures."""
     from fastio.converters.text.decode import StoredText, text_field
 
     field = text_field(store.schema)

@@ -1,4 +1,4 @@
-"""The options of commands that train one of the trainer's models."""
+"""The options of commands that train one of fastio's networks."""
 
 from __future__ import annotations
 
@@ -26,17 +26,21 @@ _OPTIONS = (
         show_default=True,
         help="Mixed precision; fp16 with a GradScaler.",
     ),
-    click.option("--tf32", is_flag=True, help="float32 products as TF32: faster on a GPU, 10 bits of mantissa."),
-    click.option("--channels-last", is_flag=True, help="Weights and pictures in channels_last memory."),
     click.option(
-        "--compile", "compiled", is_flag=True, help="The network through torch.compile; a short last batch is left out."
+        "--tf32", is_flag=True, help="Multiply float32 as TF32: faster on a GPU, but only 10 bits of mantissa."
     ),
-    click.option("--device", metavar="DEVICE", help="cpu, cuda or cuda:N.  [default: cuda where there is one]"),
+    click.option("--channels-last", is_flag=True, help="Keep weights and pictures in channels_last memory format."),
+    click.option(
+        "--compile", "compiled", is_flag=True, help="Compile the network with torch.compile; drops a short last batch."
+    ),
+    click.option("--device", metavar="DEVICE", help="cpu, cuda or cuda:N.  [default: cuda if there is one]"),
 )
 
 
 def model_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options, as one argument ``step_options``; a function that makes StepOptions of them."""
+    """
+    Add these options to a command, which gets a function that builds StepOptions as its argument ``step_options``.
+    """
 
     @wraps(command)
     def with_options(
@@ -58,16 +62,16 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def refuse_model_options() -> None:
-    """UsageError for one of these options where no model is trained."""
+    """Raise UsageError if one of these options is given but no model is trained."""
     context = click.get_current_context()
     for name in MODEL_OPTION_NAMES:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             option = "compile" if name == "compiled" else name.replace("_", "-")
-            raise click.UsageError(f"--{option} is about a model: it has no effect without --model")
+            raise click.UsageError(f"--{option} has no effect without --model")
 
 
 def for_model(workload: Workload, data: str, options: DataOptions) -> DataOptions:
-    """The options with the model's own batch size, where none is asked for and the loader is not the user's."""
+    """Return the options with the model's own batch size, unless one was given or the loader is the user's."""
     from dataclasses import replace
 
     from fastio.measure.loop.data import is_function

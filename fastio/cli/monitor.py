@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["monitor"]
 
-_NOT_FOUND = 127  # what a shell says
-_SHOWN_CPUS = 8  # one by one; the log has all
+_NOT_FOUND = 127  # the exit codes of a shell
+_SHOWN_CPUS = 8  # shown one by one; the log has all CPUs
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @command_argument()
 @click.option(
-    "--pid", type=click.IntRange(min=1), metavar="N", help="Watch this process with its children, until it ends."
+    "--pid", type=click.IntRange(min=1), metavar="N", help="Watch this process and its children until it ends."
 )
 @click.option(
     "--interval",
@@ -41,16 +41,16 @@ _SHOWN_CPUS = 8  # one by one; the log has all
     metavar="SECONDS",
     default=1,
     show_default=True,
-    help="Seconds a sample.",
+    help="Seconds between samples.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Stop after so long.  [default: Ctrl-C, or the end]",
+    help="Stop after this time.  [default: when COMMAND or --pid ends, or at Ctrl-C]",
 )
-@click.option("-o", "--out", metavar="FILE", help="Also write every sample to FILE, as JSON lines.")
-@click.option("--json", "as_json", is_flag=True, help="Samples as JSON lines instead of tables.")
+@click.option("-o", "--out", metavar="FILE", help="Also write every sample to FILE as a line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print samples as lines of JSON instead of tables.")
 @html_option
 @click.pass_context
 def monitor(
@@ -64,10 +64,11 @@ def monitor(
     as_json: bool,
 ) -> None:
     """
-    Watch CPUs, memory, disk, network and GPUs. With COMMAND (after "--") while it runs, and end as it ends.
+    Watch CPUs, memory, disk, network and GPUs. With COMMAND (after "--"), starts it, watches while it runs and exits
+    with its code.
 
-    Without COMMAND a table is kept up to date on a terminal; at the end, mean and maximum of each figure. What
-    COMMAND prints goes where it would go without this.
+    Without COMMAND, a terminal shows a table that is kept up to date. At the end, the mean and maximum of each figure
+    are printed. The output of COMMAND is not touched.
 
     \b
     Example:
@@ -94,7 +95,8 @@ def monitor(
                 else:
                     show(sample)
 
-            with suppress(KeyboardInterrupt):  # the way to end it; a command gets the same signal from the terminal
+            # The normal way to end it; the command gets the same signal from the terminal.
+            with suppress(KeyboardInterrupt):
                 _watch(watching, started, interval, seconds, take)
         if not as_json:
             _summarise(samples, watching.sources)
@@ -102,12 +104,12 @@ def monitor(
         write_html(lambda: monitor_page(subject, [dataclasses.asdict(sample) for sample in samples]))
         if started is not None:
             code = started.wait()
-            ctx.exit(code if code >= 0 else 128 - code)  # as a shell says that a signal ended it
+            ctx.exit(code if code >= 0 else 128 - code)  # a shell's exit code for death by a signal
 
 
 @contextmanager
 def _running(command: tuple[str, ...]) -> Iterator[subprocess.Popen[bytes] | None]:
-    """The command, started; it does not outlive a monitor that is terminated."""
+    """Start the command; it does not outlive a monitor that is terminated."""
     if not command:
         yield None
         return
@@ -126,7 +128,11 @@ def _running(command: tuple[str, ...]) -> Iterator[subprocess.Popen[bytes] | Non
 
 @contextmanager
 def _written(out: str | None) -> Iterator[Callable[[str], None]]:
-    """Writes lines to the file, at once, before the command is started; to nothing where there is none."""
+    """
+    Yield a function that writes a line to the file at once, or does nothing if there is no file.
+
+    The file is created before the command is started.
+    """
     if out is None:
         yield lambda _: None
         return
@@ -156,7 +162,7 @@ def _written(out: str | None) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _shown(*, live: bool) -> Iterator[Callable[[Sample], None]]:
-    """A table that is kept up to date on a terminal; nothing elsewhere."""
+    """Yield a function that updates a table on a terminal, or does nothing elsewhere."""
     if not live or not sys.stdout.isatty():
         yield lambda _: None
         return
@@ -173,7 +179,7 @@ def _watch(
     seconds: float | None,
     take: Callable[[Sample], None],
 ) -> None:
-    """A sample each interval, until the process or the time has ended; one of a time that was too short for any."""
+    """Take a sample each interval until the process or the time ends; take at least one."""
     ends = None if seconds is None else time.perf_counter() + seconds
     while True:
         pause = interval if ends is None else max(0.0, min(interval, ends - time.perf_counter()))
@@ -191,7 +197,7 @@ def _watch(
 
 
 def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
-    """Name to value and how it is shown."""
+    """Map the name of each figure to its value and the way it is shown."""
 
     def percent(value: float) -> str:
         return f"{value:.1f} %"
@@ -206,13 +212,13 @@ def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
         found["busiest CPU"] = (max(sample.cpu_percents), percent)
         found["CPUs above 90 %"] = (sum(value > 90 for value in sample.cpu_percents), number)
     if sample.process is not None:
-        found["process, CPU of one"] = (sample.process.cpu_percent, percent)
+        found["process, CPU (100 %: one core)"] = (sample.process.cpu_percent, percent)
         found["process, memory"] = (sample.process.rss_bytes, size)
         if sample.process.disk_read_bytes_per_s is not None and sample.process.disk_written_bytes_per_s is not None:
             found["process, disk read"] = (sample.process.disk_read_bytes_per_s, rate)
             found["process, disk written"] = (sample.process.disk_written_bytes_per_s, rate)
     found["memory used"] = (sample.memory_used_bytes, size)
-    found["memory used, part"] = (100 * sample.memory_used_bytes / sample.memory_total_bytes, percent)
+    found["memory used, share"] = (100 * sample.memory_used_bytes / sample.memory_total_bytes, percent)
     found["disk read"] = (sample.disk_read_bytes_per_s, rate)
     found["disk written"] = (sample.disk_written_bytes_per_s, rate)
     found["network received"] = (sample.network_received_bytes_per_s, rate)
@@ -231,7 +237,7 @@ def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
             ("PCIe sent", gpu.pcie_sent_bytes_per_s, rate),
         )
         found |= {f"{place} {name}": (value, show) for name, value, show in known if value is not None}
-    found["this monitor, CPU of one"] = (sample.own_cpu_percent, percent)
+    found["this monitor, CPU (100 %: one core)"] = (sample.own_cpu_percent, percent)
     return found
 
 
@@ -245,7 +251,7 @@ def _view(sample: Sample) -> Table:
 
 
 def _summarise(samples: list[Sample], sources: tuple[str, ...]) -> None:
-    """Mean and maximum of every figure, and where they come from."""
+    """Print mean and maximum of every figure, and where the figures come from."""
     if not samples:
         click.echo("ended before the first sample; a shorter --interval sees more")
         return

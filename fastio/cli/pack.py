@@ -1,4 +1,4 @@
-"""``fastio pack``: from a folder or tar shards to a store."""
+"""``fastio pack``: packs a folder or tar shards into a store."""
 
 from __future__ import annotations
 
@@ -29,24 +29,26 @@ __all__ = ["pack"]
     type=click.Choice(("auto", "flat", "imagefolder", "tar", *TEXT_LAYOUTS)),
     default="auto",
     show_default=True,
-    help="How SRC is laid out; auto looks at its names.",
+    help="How SRC is laid out; auto decides by the names in it.",
 )
-@click.option("--split", metavar="NAME", help="Pack the folder NAME in SRC, one part of a data set: train, val ...")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Threads that read.  [default: the CPUs at hand]")
+@click.option("--split", metavar="NAME", help="Pack only the folder NAME in SRC: train, val, ...")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Threads that read SRC.  [default: all available CPUs]"
+)
 @click.option(
     "--on-error",
     type=click.Choice(("raise", "skip")),
     default="raise",
     show_default=True,
-    help="Stop at the first bad sample, or leave it out and list it.",
+    help="Stop at the first bad sample, or skip it and list it.",
 )
 @click.option(
     "--shard-size",
     type=SIZE,
     metavar="SIZE",
-    help="Bytes a shard, for OUT such as train-%06d.tar: 500MB, 1GB.  [default: 1GiB]",
+    help="Bytes per shard, for an OUT like train-%06d.tar: 500MB, 1GB.  [default: 1GiB]",
 )
-@click.option("--overwrite", is_flag=True, help="Replace OUT where it exists.")
+@click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @max_pixels_option
 @packs_text
 @picture_options
@@ -65,8 +67,8 @@ def pack(
     Pack files into one container. SRC is a flat folder, class folders, tar shards or text; OUT ends in .lmdb, .h5 or
     .tar, or names shards: name-%06d.tar.
 
-    Bytes are kept as they are, unless --restart, --short-side, --max-side or --raw say otherwise; text becomes token
-    ids with --tokenizer. OUT appears when it is whole, or not at all.
+    Files are stored unchanged unless you ask for --restart, --short-side, --max-side, --resize or --raw. Text is
+    stored as UTF-8, or as token ids with --tokenizer. OUT appears only when it is complete.
 
     \b
     Example:
@@ -80,7 +82,8 @@ def pack(
     from fastio.store import check_target, open_store
     from fastio.store.publish import COMPLETE
 
-    check_target(out, overwrite=overwrite, shard_bytes=shard_size)  # before a source that may take long to scan
+    # Checked before a source is scanned, which may take long.
+    check_target(out, overwrite=overwrite, shard_bytes=shard_size)
     source = pictures.source(src, layout)
     click.echo(_found(source), err=True)
     with noted() as facts:
@@ -105,7 +108,7 @@ def pack(
 
 
 def _found(source: Source) -> str:
-    """What the source was taken for, in one line."""
+    """Return one line that says how the source was understood."""
     words = {"flat": "flat folder", "imagefolder": "class folders", "tar": "tar shards"}[source.layout]
     if "label" not in source.schema:
         labels = "no labels" + (" (--labels names a file with them)" if source.layout == "flat" else "")
@@ -115,7 +118,7 @@ def _found(source: Source) -> str:
 
 
 def _labels(source: Source) -> str:
-    """What the labels are."""
+    """Return what the labels are, in words."""
     classes, label = source.metadata.get("classes"), source.schema["label"]
     if classes:
         return counted(len(classes), "class", "classes")

@@ -1,4 +1,4 @@
-"""``fastio pack`` of text: from documents to a store of tokens or UTF-8."""
+"""``fastio pack`` for text: packs documents as tokens or UTF-8."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["packs_text"]
 
 
 _Command = Callable[..., Any]
-_SHARED = ("layout", "jobs", "on_error", "shard_size", "overwrite")  # options that text and pictures have
+_SHARED = ("layout", "jobs", "on_error", "shard_size", "overwrite")  # options shared by text and pictures
 
 
 def packs_text(command: _Command) -> _Command:
-    """Give ``fastio pack`` the options about text, and have it pack SRC where that is text; else ``command`` does."""
+    """Add the options for text to ``fastio pack``, and let it pack SRC if that is text; if not, ``command`` does."""
 
     @wraps(command)
     def packing(src: str, out: str, *, split: str | None, **options: Any) -> None:
@@ -36,7 +36,7 @@ def packs_text(command: _Command) -> _Command:
         if not _is_text(src, options["layout"]):
             if text.given:
                 raise click.UsageError(
-                    f"{text.given[0]} is about text, and {src} is none by its name; --layout says what it is"
+                    f"{text.given[0]} is for text, but {src} does not look like text; if it is, name its --layout"
                 )
             command(src, out, **options)
             return
@@ -72,7 +72,7 @@ def _pack(
     shard_size: int | None,
     overwrite: bool,
 ) -> None:
-    """Pack the documents of SRC and say what was done."""
+    """Pack the documents of SRC and print what was done."""
     from fastio.converters.text import HuggingFaceTokenizer, open_text
     from fastio.converters.text import pack_text as run
     from fastio.store import check_target, open_store
@@ -84,7 +84,11 @@ def _pack(
     click.echo(_found(source, encoder), err=True)
     if isinstance(encoder.tokenizer, HuggingFaceTokenizer) and encoder.tokenizer.template:
         names = " ".join(encoder.tokenizer.template)
-        click.echo(f"the tokenizer's own template would add {printable(names)}; only --bos and --eos add any", err=True)
+        click.echo(
+            f"the tokenizer's own template would add {printable(names)}, but fastio adds only what --bos and "
+            "--eos ask for",
+            err=True,
+        )
     with noted() as facts:
         with meter("packing", source.size_bytes, unit="bytes") as progress:
             report = run(
@@ -107,12 +111,12 @@ def _pack(
 
 
 def _found(source: TextSource, encoder: Encoder) -> str:
-    """What the source was taken for and what will become of it, in one line."""
+    """Return one line that says how the source was understood and how it will be stored."""
     said = source.metadata["source"]
     if source.layout == "text-folder":
         what = "text files"
     elif source.layout == "lines":
-        what = f"a sample a {said['split']}"
+        what = f"one sample per {said['split']}"
     else:
         what = f"{source.layout}, {'token ids' if source.is_ids else 'text'} in {printable(said['text_field'])!r}"
     classes = source.metadata.get("classes")
@@ -131,7 +135,7 @@ def _stored(encoder: Encoder) -> str:
     bits = 16 if field.dtype == "<u2" else 32
     if said["name"] is None:
         advice = "; --vocab-size N may halve that" if bits == 32 else ""
-        return f"ids as they are, stored as uint{bits}{advice}"
+        return f"ids unchanged, stored as uint{bits}{advice}"
     vocabulary = "" if said["vocab_size"] is None else f", {number(said['vocab_size'])} ids"
     return f"tokenizer {printable(str(said['name']))}{vocabulary}, stored as uint{bits}"
 
@@ -147,12 +151,12 @@ def _summary(report: TextReport, encoder: Encoder) -> list[str]:
     rate = f"{number(report.tokens // seconds)} tokens/s" if is_tokens else f"{size(report.text_bytes / seconds)}/s"
     lines[0] += f" ({rate})"
     if is_tokens:
-        each = f", {report.text_bytes / report.tokens:.2f} bytes of text a token" if report.text_bytes else ""
+        each = f", {report.text_bytes / report.tokens:.2f} bytes of text per token" if report.text_bytes else ""
         lines.append(f"tokens: {number(report.tokens)} in {counted(report.samples, 'sample')}{each}")
     if report.exact_documents < report.probed_documents:
         exact = f"{number(report.exact_documents)} of {number(report.probed_documents)}"
         lines.append(
-            f"decoded again, {exact} documents looked at give their text byte by byte: this tokenizer changes text"
+            f"decoded again, {exact} documents checked give their text byte by byte: this tokenizer changes text"
         )
     if report.split_documents:
         lines.append(f"split:  {counted(report.split_documents, 'document')} into several samples (key#0, key#1, ...)")

@@ -1,4 +1,4 @@
-"""The options of ``fastio pack`` that are about pictures, gathered into one argument."""
+"""The options of ``fastio pack`` for pictures, gathered into one argument."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SIDE = click.IntRange(1, _LONGEST_SIDE)
 
 
 def _names(context: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """Titles of columns with commas between; those that contain one are written as in a table: "a,b",c."""
+    """Parse column titles separated by commas; titles that contain a comma are quoted as in CSV: "a,b",c."""
     del context, option
     return () if value is None else tuple(next(csv.reader([value]), []))
 
 
 def _size(context: click.Context, option: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    """Height and width of a picture."""
+    """Parse the height and width of a picture."""
     del context, option
     if value is None:
         return None
@@ -38,7 +38,7 @@ def _size(context: click.Context, option: click.Parameter, value: str | None) ->
 
 
 def _pairs(context: click.Context, option: click.Parameter, values: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Columns and values; UsageError for what is no pair."""
+    """Parse COLUMN=VALUE pairs; raise UsageError for anything else."""
     del context, option
     for value in values:
         if "=" not in value.strip("="):
@@ -52,7 +52,7 @@ _OPTIONS = (
         "--label-column",
         callback=_names,
         metavar="A[,B...]",
-        help="Column of FILE with the labels; several columns of numbers make a vector.  [default: label, class, ...]",
+        help="Column of FILE with the labels; several columns of numbers form a vector.  [default: label, class, ...]",
     ),
     click.option(
         "--key-column", metavar="NAME", help="Column of FILE with the file names.  [default: filename, file_name, ...]"
@@ -63,47 +63,57 @@ _OPTIONS = (
         multiple=True,
         callback=_pairs,
         metavar="COLUMN=VALUE",
-        help="Only rows of FILE with this value; again for another value or column.",
+        help="Use only rows of FILE with this value; repeat for more values or columns.",
     ),
     click.option(
         "--ignore-columns",
         callback=_names,
         metavar="A[,B...]",
-        help="Columns of FILE that are left out, * for all others.  [default: refuse what is not used]",
+        help="Columns of FILE to leave out; * for all that are not used.  [default: refuse unused columns]",
     ),
-    click.option("--no-header", is_flag=True, help="FILE has no titles; its columns are called 1, 2, ..."),
-    click.option("--many-classes", is_flag=True, help="Nearly as many classes as samples are meant."),
+    click.option("--no-header", is_flag=True, help="FILE has no header; its columns are called 1, 2, ..."),
+    click.option("--many-classes", is_flag=True, help="Accept nearly as many classes as samples."),
     click.option(
         "--restart",
         type=click.IntRange(0, 65_535),
         metavar="K",
-        help="JPEGs with a restart marker every K MCUs: the same pixels, crops decode faster. 8 is a good K. Pictures "
-        "made smaller have them every 8 anyway; 0: these neither.",
+        help="Write JPEGs with a restart marker every K MCUs (8 works well): same pixels, but crops decode "
+        "faster. Resized pictures have one every 8 MCUs by default; 0 turns that off.",
     ),
-    click.option("--short-side", type=_SIDE, metavar="N", help="Make larger pictures JPEGs of this short side."),
-    click.option("--max-side", type=_SIDE, metavar="N", help="Make larger pictures JPEGs of this long side."),
+    click.option("--short-side", type=_SIDE, metavar="N", help="Shrink larger pictures to this short side, as JPEG."),
+    click.option("--max-side", type=_SIDE, metavar="N", help="Shrink larger pictures to this long side, as JPEG."),
     click.option(
         "--resize",
         callback=_size,
         metavar="HxW",
-        help="Make all pictures this high and wide: JPEGs stay JPEGs, others become PNG; with --raw, RGB pixels.",
-    ),
-    click.option("--quality", type=click.IntRange(1, 100), metavar="Q", help="Of JPEGs resized.  [default: 90]"),
-    click.option(
-        "--subsampling", type=click.Choice(("4:2:0", "4:2:2", "4:4:4")), help="Of their colours.  [default: 4:2:0]"
+        help="Resize all pictures to this height and width: JPEGs stay JPEGs, others become PNG; with --raw, "
+        "RGB pixels.",
     ),
     click.option(
-        "--raw", is_flag=True, help="Decoded pixels instead of files, for small pictures of one size (see --resize)."
+        "--quality", type=click.IntRange(1, 100), metavar="Q", help="JPEG quality of resized pictures.  [default: 90]"
     ),
     click.option(
-        "--shuffle", type=click.IntRange(0), metavar="SEED", help="Store samples in an order drawn from names and SEED."
+        "--subsampling",
+        type=click.Choice(("4:2:0", "4:2:2", "4:4:4")),
+        help="Colour subsampling of resized JPEGs.  [default: 4:2:0]",
+    ),
+    click.option(
+        "--raw",
+        is_flag=True,
+        help="Store decoded pixels instead of files, for small pictures of one size (see --resize).",
+    ),
+    click.option(
+        "--shuffle",
+        type=click.IntRange(0),
+        metavar="SEED",
+        help="Store the samples in a random order, drawn from their names and SEED.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PictureArguments:
-    """What was said of pictures on the command line; the names are those of the options."""
+    """The options about pictures as given on the command line, under the options' names."""
 
     labels: str | None
     label_column: tuple[str, ...]
@@ -122,7 +132,7 @@ class PictureArguments:
     shuffle: int | None
 
     def check(self) -> None:
-        """UsageError for options that do not go together."""
+        """Raise UsageError for options that exclude each other."""
         of_labels = {
             "--label-column": self.label_column,
             "--key-column": self.key_column,
@@ -133,21 +143,21 @@ class PictureArguments:
         }
         alone = next((name for name, value in of_labels.items() if value and self.labels is None), None)
         if alone is not None:
-            raise click.UsageError(f"{alone} is about a label file: say --labels FILE too")
+            raise click.UsageError(f"{alone} needs a label file: add --labels FILE")
         sizes = {"--short-side": self.short_side, "--max-side": self.max_side, "--resize": self.resize}
         sides = [name for name, value in sizes.items() if value]
         if len(sides) > 1:
-            raise click.UsageError(f"{' and '.join(sides)} say different sizes: say one of them")
+            raise click.UsageError(f"{' and '.join(sides)} set different sizes: give one of them")
         if self.restart == 0 and not sides:
-            raise click.UsageError("--restart 0 is of resized pictures: say --short-side, --max-side or --resize too")
+            raise click.UsageError("--restart 0 is for resized pictures: add --short-side, --max-side or --resize")
         if self.raw and (self.short_side or self.max_side or self.restart is not None):
-            raise click.UsageError("--raw keeps pixels, the other options make JPEGs: say one of them")
+            raise click.UsageError("--raw keeps pixels, the other options make JPEGs: give one of them")
         for name, value in (("--quality", self.quality), ("--subsampling", self.subsampling)):
             if value is not None and (not sides or self.raw):
-                raise click.UsageError(f"{name} is of resized JPEGs: say --short-side, --max-side or --resize too")
+                raise click.UsageError(f"{name} is for resized JPEGs: add --short-side, --max-side or --resize")
 
     def label_options(self) -> LabelOptions:
-        """How the label file is to be read."""
+        """Return how to read the label file."""
         from fastio.converters import LabelOptions
 
         return LabelOptions(
@@ -160,7 +170,7 @@ class PictureArguments:
         )
 
     def chosen(self) -> Transcode | Raw | None:
-        """What is to become of the pictures; None: they are kept as they are."""
+        """Return how to change the pictures, or None to keep them unchanged."""
         from fastio.converters import Raw, Transcode
 
         if self.raw:
@@ -178,7 +188,7 @@ class PictureArguments:
         )
 
     def source(self, src: str, layout: str) -> Source:
-        """SRC, opened, in the order in which it is to be stored."""
+        """Open SRC, in the order in which to store it."""
         from fastio.converters import open_source
 
         source = open_source(src, layout=layout, labels=self.labels, label_options=self.label_options())
@@ -186,7 +196,7 @@ class PictureArguments:
 
 
 def picture_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options, as one argument ``pictures``."""
+    """Add these options to a command, which gets them as one argument ``pictures``."""
 
     @wraps(command)
     def with_options(*args: Any, **options: Any) -> None:

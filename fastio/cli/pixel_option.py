@@ -1,4 +1,4 @@
-"""The option of commands that decode pictures: how large they may be."""
+"""The option --max-pixels of commands that decode pictures."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["max_pixels_option"]
 
 
 def max_pixels_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ``--max-pixels N``, which sets Pillow's limit for this process, and so fastio's."""
+    """Add ``--max-pixels N`` to a command; it sets Pillow's limit for this process, which fastio follows."""
     return click.option(
         "--max-pixels",
         type=click.IntRange(min=0),
         metavar="N",
         callback=_set,
         expose_value=False,
-        help="Refuse pictures of more than N pixels, 0: none.  [default: 178956970, as Pillow does]",
+        help="Refuse pictures of more than N pixels; 0: no limit.  [default: 178956970, as Pillow does]",
     )(command)
 
 
@@ -29,5 +29,6 @@ def _set(ctx: click.Context, parameter: click.Parameter, most: int | None) -> No
         return
     from PIL import Image
 
-    Image.MAX_IMAGE_PIXELS = -(-most // 2) or None  # it refuses twice as many: N is rounded up to an even number
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the user has said what is too large
+    # Pillow refuses from twice this number on: N is rounded up to an even number.
+    Image.MAX_IMAGE_PIXELS = -(-most // 2) or None
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the user has chosen the limit

@@ -31,15 +31,17 @@ _TRACES = (".json", ".json.gz")
 _OUT = {None: "trace.json.gz", "cprofile": "profile.pstats", "py-spy": "profile.speedscope.json"}
 
 _RECORDING = (
-    click.option("--record-shapes", is_flag=True, help="Note input shapes, and count floating point operations."),
-    click.option("--profile-memory/--no-profile-memory", default=True, show_default=True, help="The memory curve."),
-    click.option("--with-stack", is_flag=True, help="Note Python's functions: much larger traces."),
-    click.option("--with-flops", is_flag=True, help="The same as --record-shapes here."),
+    click.option("--record-shapes", is_flag=True, help="Record input shapes and count floating point operations."),
+    click.option(
+        "--profile-memory/--no-profile-memory", default=True, show_default=True, help="Record memory over time."
+    ),
+    click.option("--with-stack", is_flag=True, help="Record Python functions too; makes traces much larger."),
+    click.option("--with-flops", is_flag=True, help="Same as --record-shapes."),
 )
 
 
 def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command torch.profiler's switches, as one argument ``recording``."""
+    """Add torch.profiler's switches to a command, which gets them as one argument ``recording``."""
 
     @wraps(command)
     def with_options(
@@ -47,9 +49,8 @@ def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         # Before torch is imported: with a memory curve it warns of each process's blocks from before the recording.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-        os.environ.setdefault(
-            "FASTIO_NVTX", "1"
-        )  # before fastio.loader.ranges is: nsys and ncu see the loader's ranges too
+        # Set before fastio.loader.ranges is imported, so that nsys and ncu see the loader's ranges too.
+        os.environ.setdefault("FASTIO_NVTX", "1")
         from fastio.measure.trace.profiler import Recording
 
         recording = Recording(
@@ -70,7 +71,7 @@ def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
     default="1/1/5/1",
     show_default=True,
     metavar="W/W/A[/R]",
-    help="Steps to skip, to warm up, to record; and how often.",
+    help="How many steps to wait, to warm up and to record (active), and how often to repeat that.",
 )
 @click.option(
     "-o",
@@ -78,20 +79,22 @@ def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
     metavar="FILE",
     help="The file to write.  [default: trace.json.gz; with --cpu profile.pstats or profile.speedscope.json]",
 )
-@click.option(
-    "--top", type=click.IntRange(min=0), metavar="N", default=10, show_default=True, help="Lines of each table."
-)
+@click.option("--top", type=click.IntRange(min=0), metavar="N", default=10, show_default=True, help="Rows per table.")
 @_recording_options
-@click.option("--cpu", type=click.Choice(["cprofile", "py-spy"]), help="Python's functions instead, by this tool.")
+@click.option(
+    "--cpu",
+    type=click.Choice(["cprofile", "py-spy"]),
+    help="Profile Python functions with this tool instead of torch.profiler.",
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
     default=10,
     show_default=True,
-    help="With --cpu: at least.",
+    help="With --cpu: record for at least this time.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @html_option
 def profile(
     command: tuple[str, ...],
@@ -105,15 +108,16 @@ def profile(
     as_json: bool,
 ) -> None:
     """
-    Record a few steps of a training, and break them down.
+    Record a few steps of a training and break down their time.
 
-    COMMAND is a script or -m MODULE with its arguments, after "--"; MODULE:FUNCTION, which trains, or returns a pair
-    of loader and step(batch); or traces that were recorded before (.json, .json.gz), as of several ranks. The training
-    ends when its steps are recorded, and a few more were timed without the profiler. A trace opens in
-    https://ui.perfetto.dev, with native threads as lines of their own; above 256 MiB it loses its last steps.
+    COMMAND is a script or -m MODULE with its arguments, after "--"; or MODULE:FUNCTION, which trains, or returns a
+    loader and a step(batch) as a pair; or traces recorded before (.json, .json.gz), for example one per rank.
 
-    --cpu cprofile counts the calls of the training's own thread. --cpu py-spy looks at all threads from outside, and at
-    who holds the GIL: the loader or the training.
+    The training stops once its steps are recorded and a few more are timed without the profiler. Open the trace in
+    https://ui.perfetto.dev; fastio's native threads have their own lines. A trace above 256 MiB loses its last steps.
+
+    --cpu cprofile counts the calls in the training's own thread. --cpu py-spy samples all threads from outside, and
+    shows whether the loader or the training holds the GIL.
 
     \b
     Example:
@@ -127,7 +131,7 @@ def profile(
         traces = [Path(word) for word in command]
     else:
         path = _checked(Path(out or _OUT[cpu]), cpu)
-        with redirect_stdout(sys.stderr):  # what the training prints is no part of the report
+        with redirect_stdout(sys.stderr):  # what the training prints does not belong in the report
             if cpu is None:
                 traces, steps_cut, cost = _recorded(command, _schedule(plan), path, recording)
             else:
@@ -156,7 +160,7 @@ def profile(
     if cost is not None:
         print_cost(cost)
     if steps_cut:
-        click.echo(f"\n{counted(steps_cut, 'step')} cut off: the trace would have had more than 256 MiB")
+        click.echo(f"\n{counted(steps_cut, 'step')} cut off: the trace would have exceeded 256 MiB")
 
 
 def _checked(out: Path, cpu: Tool | None) -> Path:
@@ -164,7 +168,7 @@ def _checked(out: Path, cpu: Tool | None) -> Path:
     from fastio.report.write import check_target
 
     if cpu is None and not out.name.endswith(_TRACES):
-        raise FastioError(f"{out}: a trace is .json or .json.gz; choose a name that ends so")
+        raise FastioError(f"{out}: a trace is .json or .json.gz; choose a name with that ending")
     return check_target(out)
 
 

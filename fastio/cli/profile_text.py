@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["print_cost", "print_cpu", "print_ranks", "print_trace"]
 
-_LONGEST_NAME = 60  # kernels' names are whole templates
+_LONGEST_NAME = 60  # names of kernels contain whole templates
 
 
 def print_trace(found: StepBreakdown, top: int) -> None:
-    """The eight rows, the device's parts, memory, top operators and kernels, the verdict."""
+    """Print the eight rows, the device's parts, memory, top operators and kernels, and the verdict."""
     from fastio.measure.loop.verdict import verdict
     from fastio.measure.trace.trace import ROWS
 
@@ -48,10 +48,10 @@ def print_trace(found: StepBreakdown, top: int) -> None:
 
 
 def print_cost(cost: ProfilingCost) -> None:
-    """What profiling itself took."""
+    """Print what profiling itself cost."""
     step = f"a step took {cost.step_s * 1e3:,.2f} ms under the profiler"
     if cost.ratio is None or cost.step_without_s is None:
-        step += "; none without it followed to compare with"
+        step += "; no step without it followed to compare with"
     else:
         step += f" and {cost.step_without_s * 1e3:,.2f} ms without it ({cost.ratio:.2f} times"
         step += f", medians of {cost.steps} and {cost.steps_without})"
@@ -59,7 +59,7 @@ def print_cost(cost: ProfilingCost) -> None:
 
 
 def print_ranks(found: Sequence[StepBreakdown]) -> None:
-    """The device's parts of each trace, side by side."""
+    """Print the device's parts of all traces side by side."""
     rows = [
         (
             str(each.rank),
@@ -74,13 +74,13 @@ def print_ranks(found: Sequence[StepBreakdown]) -> None:
 
 
 def print_cpu(seen: CpuProfile, top: int) -> None:
-    """The functions with the longest own time, and who held the GIL."""
+    """Print the functions with the longest own time, and who held the GIL."""
     click.echo(
         f"{printable(seen.path)}: {counted(seen.steps, 'step')} in {seen.seconds:.1f} s, by {seen.tool}"
         + (" (the training's own thread)" if seen.tool == "cprofile" else " (threads of this process, not of workers)")
     )
     click.echo()
-    counts = ["calls"] if seen.tool == "cprofile" else []  # py-spy counts none
+    counts = ["calls"] if seen.tool == "cprofile" else []  # py-spy does not count calls
     titles = ("function", "where", *counts, "own s", "own", "with calls")
     rows = [_function_row(function, seen) for function in seen.functions[:top]]
     table(titles, rows, right=range(2, len(titles)))

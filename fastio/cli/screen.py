@@ -1,4 +1,4 @@
-"""What every command needs to print: numbers for people, tables, and progress on the terminal."""
+"""What commands print with: numbers for people, tables, and progress on the terminal."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ __all__ = [
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\Z", re.IGNORECASE)
-_PLAIN_COLUMNS = 160  # of a line where there is no terminal
-_BAR_FROM = 80  # columns: below, the figures beside a bar would be cut off
+_PLAIN_COLUMNS = 160  # the width of a line if there is no terminal
+_BAR_FROM = 80  # columns; with fewer, the figures beside a bar would be cut off
 _FOLDED = 16  # characters to which a column of text may shrink
-_PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
+_PLAIN_INTERVAL_S = 5.0  # seconds between lines of progress if there is no terminal
 
 
 Unit = Literal["samples", "bytes"]
@@ -67,12 +67,12 @@ SIZE = _Size()
 
 
 def printable(text: str) -> str:
-    """Text that cannot move the cursor: control characters are shown, not sent."""
+    """Return text that cannot move the cursor: control characters are escaped."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    """A table on stdout, all of it; long cells are folded, never cut."""
+    """Print a whole table on stdout; long cells are folded, never cut."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -88,11 +88,11 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequen
     with console.capture() as text:
         console.print(grid)
     for line in text.get().splitlines():
-        click.echo(line.rstrip())  # not by rich itself, for which a closed pipe is an error
+        click.echo(line.rstrip())  # not by rich itself, which takes a closed pipe for an error
 
 
 def columns() -> int:
-    """How many characters fit into a line."""
+    """Return how many characters fit into a line."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_COLUMNS
 
 
@@ -100,8 +100,10 @@ def _widths(
     titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], available: int
 ) -> tuple[list[int], int]:
     """
-    Of each column, and the gap between two. Numbers (which stand right) and words of titles stay whole: where even
-    they do not fit, lines are longer than the terminal, which a reader can undo, as broken numbers he cannot.
+    Return the width of each column, and of the gap between two.
+
+    Numbers (right-aligned) and words in titles stay whole. If they do not fit, lines become longer than the terminal:
+    a reader can undo that, but not a broken number.
     """
     from rich.cells import cell_len
 
@@ -121,19 +123,17 @@ def _widths(
 
 
 def problem_table(problems: Sequence[tuple[str, str]]) -> None:
-    """Every key with its sentence."""
+    """Print each key with its problem."""
     table(("sample", "problem"), problems)
 
 
 def begun(text: str) -> None:
-    """On a terminal, say what is being done in the next seconds; programs that read stderr want results only."""
+    """Say what takes the next seconds, but only on a terminal: programs that read stderr want results only."""
     if sys.stderr.isatty():
         click.echo(f"{text} ...", err=True)
 
 
 class Meter:
-    """Counts what a long command has done; called with samples and bytes of each piece. ``total`` is in ``unit``."""
-
     def __init__(self, title: str, total: int, bar: Progress | None, unit: Unit = "samples") -> None:
         self._title = title
         self._total = total
@@ -163,9 +163,9 @@ class Meter:
 @contextmanager
 def meter(title: str, total: int, unit: Unit = "samples") -> Iterator[Meter]:
     """
-    A bar with rates and the time left on a terminal, a line now and then elsewhere; both on stderr.
+    Yield a Meter: a bar with rates and the time left on a terminal, a line now and then elsewhere; both on stderr.
 
-    ``total`` is a number of samples, or of bytes where samples are not counted before they have been read.
+    ``total`` is a number of samples, or of bytes if samples cannot be counted before they are read.
     """
     if not sys.stderr.isatty():
         yield Meter(title, total, None, unit)
@@ -186,7 +186,7 @@ def meter(title: str, total: int, unit: Unit = "samples") -> Iterator[Meter]:
 
 @contextmanager
 def steps(title: str) -> Iterator[Callable[[int, int], None]]:
-    """As ``meter``, for steps that are no samples: called with how many are done and how many there are."""
+    """Like ``meter``, for steps that are not samples: call it with the steps done and their total."""
     if not sys.stderr.isatty():
         printed = time.perf_counter()
 

@@ -1,4 +1,4 @@
-"""``fastio show``: a contact sheet of a store."""
+"""``fastio show``: draws a contact sheet of a store."""
 
 from __future__ import annotations
 
@@ -17,22 +17,37 @@ __all__ = ["show"]
 
 @click.command()
 @click.argument("path")
-@click.option("-o", "--out", default="contact_sheet.png", show_default=True, metavar="FILE", help="The PNG to write.")
+@click.option("-o", "--out", default="contact_sheet.png", show_default=True, metavar="FILE", help="PNG file to write.")
 @click.option(
-    "--count", type=click.IntRange(1, 2000), metavar="N", default=40, show_default=True, help="How many samples."
+    "--count",
+    type=click.IntRange(1, 2000),
+    metavar="N",
+    default=40,
+    show_default=True,
+    help="How many samples to draw.",
 )
 @click.option(
-    "--columns", type=click.IntRange(1, 100), metavar="N", default=8, show_default=True, help="How many in a row."
+    "--columns", type=click.IntRange(1, 100), metavar="N", default=8, show_default=True, help="How many per row."
 )
 @click.option(
-    "--size", type=click.IntRange(32, 1024), metavar="N", default=128, show_default=True, help="Pixels a picture."
+    "--size",
+    type=click.IntRange(32, 1024),
+    metavar="N",
+    default=128,
+    show_default=True,
+    help="Width and height of each picture in pixels.",
 )
-@click.option("--seed", type=int, metavar="SEED", help="Draw at random; otherwise spread evenly over the store.")
+@click.option(
+    "--seed",
+    type=int,
+    metavar="SEED",
+    help="Choose samples at random; without it, they are spread evenly over the store.",
+)
 @max_pixels_option
-@click.option("--overwrite", is_flag=True, help="Replace FILE where it exists.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int | None, overwrite: bool) -> None:
     """
-    Draw pictures of the store PATH with their labels. A contact sheet, as a PNG.
+    Draw pictures of the store PATH with their labels. Writes a contact sheet as a PNG.
 
     \b
     Example:
@@ -42,7 +57,7 @@ def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int 
     from fastio.store import open_store
 
     if Path(out).suffix.lower() != ".png":
-        raise FastioError(f"{out}: the contact sheet is a PNG; choose a name that ends in .png")
+        raise FastioError(f"{out}: the contact sheet is a PNG: choose a name that ends in .png")
     if not Path(out).parent.is_dir():
         raise FastioError(f"{out}: the folder {Path(out).parent} does not exist; create it first")
     if os.path.lexists(out) and not overwrite:
@@ -57,7 +72,7 @@ def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int 
         reason = exc.strerror or exc
         raise FastioError(f"{out}: cannot be written ({reason}); free space, or choose another place with -o") from exc
     finally:
-        with suppress(OSError):  # a folder that takes no file has none to remove
+        with suppress(OSError):  # a folder that refuses new files has none to remove
             partial.unlink(missing_ok=True)
     click.echo(f"{out}: {sheet.width} x {sheet.height} pixels")
     if problems:

@@ -1,4 +1,4 @@
-"""The options of ``fastio pack`` that are about text, gathered into one argument."""
+"""The options of ``fastio pack`` for text, gathered into one argument."""
 
 from __future__ import annotations
 
@@ -20,39 +20,43 @@ TEXT_OPTIONS = (
     click.option(
         "--split-text",
         type=click.Choice(("line", "paragraph")),
-        help="What a sample of one .txt file is.  [default: line]",
+        help="Make one sample of each line or paragraph of a single .txt file.  [default: line]",
     ),
+    click.option("--text-field", metavar="NAME", help="Column with the text, or with token ids.  [default: text]"),
+    click.option("--label-field", metavar="NAME", help="Column with the labels: whole numbers or class names."),
     click.option(
-        "--text-field", metavar="NAME", help="Column with the text, or with ready token ids.  [default: text]"
+        "--tokenizer",
+        metavar="bytes|FILE",
+        help="Store token ids: UTF-8 bytes, or those of a tokenizer.json of Hugging Face tokenizers.",
     ),
-    click.option("--label-field", metavar="NAME", help="Column with the labels: whole numbers, or names of classes."),
-    click.option("--tokenizer", metavar="bytes|FILE", help="Store token ids: of bytes, or of a tokenizers JSON."),
     click.option("--bos", is_flag=True, help="Begin every document with the tokenizer's bos token."),
     click.option("--eos", is_flag=True, help="End every document with its eos token."),
     click.option(
         "--special",
         multiple=True,
         metavar="ROLE=TOKEN",
-        help="Which token is bos, eos, pad or unk, where its name does not say it.",
+        help="Which token is bos, eos, pad or unk, if its name does not tell.",
     ),
     click.option(
         "--vocab-size",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Ready ids are below N; where that is unknown they take 4 bytes.",
+        help="Token ids in the column are below N; ids take 4 bytes if that is unknown.",
     ),
-    click.option("--max-length", type=click.IntRange(min=1), metavar="N", help="Tokens of a sample, bos and eos too."),
-    click.option("--truncation", is_flag=True, help="Cut off what is longer than --max-length, and count it."),
-    click.option("--split-long", is_flag=True, help="Make several samples of what is longer: key#0, key#1, ..."),
     click.option(
-        "--max-document", type=SIZE, metavar="SIZE", help="A longer document is a bad sample.  [default: 64MiB]"
+        "--max-length", type=click.IntRange(min=1), metavar="N", help="Most tokens per sample, including bos and eos."
+    ),
+    click.option("--truncation", is_flag=True, help="Cut off what exceeds --max-length, and count it."),
+    click.option("--split-long", is_flag=True, help="Split longer documents into several samples: key#0, key#1, ..."),
+    click.option(
+        "--max-document", type=SIZE, metavar="SIZE", help="Treat a longer document as a bad sample.  [default: 64MiB]"
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TextArguments:
-    """What was said of text on the command line; the names are those of the options."""
+    """The options about text as given on the command line, under the options' names."""
 
     split_text: Literal["line", "paragraph"] | None
     text_field: str | None
@@ -69,11 +73,11 @@ class TextArguments:
 
     @property
     def given(self) -> list[str]:
-        """The options that were used, as they are written."""
+        """Return the options that were given, as the user writes them."""
         return [f"--{name.replace('_', '-')}" for name in self.__slots__ if getattr(self, name)]
 
     def options(self) -> TextOptions:
-        """How the text is found in its source."""
+        """Return how to find the text in its source."""
         from fastio.converters.text import TextOptions
         from fastio.converters.text.documents import MAX_DOCUMENT_BYTES
 
@@ -85,17 +89,17 @@ class TextArguments:
         )
 
     def encoder(self, source: TextSource) -> Encoder:
-        """What makes samples of the source's documents."""
+        """Return what turns the source's documents into samples."""
         from fastio.converters.text import Encoder, Sequences, load_tokenizer
 
         if self.truncation and self.split_long:
-            raise click.UsageError("--truncation loses what --split-long keeps: say one of them")
+            raise click.UsageError("--truncation drops what --split-long keeps: give one of them")
         needing = ("--bos", "--eos", "--special", *(() if source.is_ids else ("--max-length",)))
         without = [name for name in needing if name in self.given]
         if self.tokenizer is None and without:
-            raise click.UsageError(f"{without[0]} takes a tokenizer: say --tokenizer bytes, or a tokenizers JSON")
+            raise click.UsageError(f"{without[0]} needs a tokenizer: add --tokenizer bytes or --tokenizer FILE")
         if self.vocab_size is not None and (self.tokenizer is not None or not source.is_ids):
-            raise click.UsageError("--vocab-size is for ready ids without a tokenizer")
+            raise click.UsageError("--vocab-size is for columns of token ids, without --tokenizer")
         over: Literal["refuse", "truncate", "split"]
         over = "truncate" if self.truncation else "split" if self.split_long else "refuse"
         tokenizer = None if self.tokenizer is None else load_tokenizer(self.tokenizer, self._named())
@@ -105,7 +109,7 @@ class TextArguments:
         )
 
     def _named(self) -> dict[str, str]:
-        """Special tokens by role."""
+        """Return special tokens by role."""
         pairs = [pair.partition("=") for pair in self.special]
         for role, equals, token in pairs:
             if role not in ("bos", "eos", "pad", "unk") or not (equals and token):

@@ -1,4 +1,4 @@
-"""``fastio tune``: the best setting of a loader on this machine, as a line of code."""
+"""``fastio tune``: finds the best setting of a loader on this machine, as a line of code."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SHOWN = 5
 @click.command()
 @click.argument("data")
 @click.option(
-    "--batch-size", type=click.IntRange(min=1), metavar="N", default=256, show_default=True, help="Samples a batch."
+    "--batch-size", type=click.IntRange(min=1), metavar="N", default=256, show_default=True, help="Samples per batch."
 )
-@click.option("--shuffle", is_flag=True, help="Shuffled, as in training.")
+@click.option("--shuffle", is_flag=True, help="Shuffle, as in training.")
 @click.option(
-    "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to this size."
+    "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to N pixels."
 )
-@click.option("--augment", is_flag=True, help="Mirror pictures at random; with --crop, cut a random part out.")
+@click.option("--augment", is_flag=True, help="Flip pictures at random; with --crop, crop at random too.")
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 55),
@@ -36,17 +36,17 @@ _SHOWN = 5
     show_default=True,
     help="Time for the search.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The result for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @html_option
 def tune(
     data: str, *, batch_size: int, shuffle: bool, crop: int | None, augment: bool, seconds: float, as_json: bool
 ) -> None:
     """
-    Find the setting with which DATA loads fastest here. It prints the line of code for it.
+    Find the settings with which DATA loads fastest here. Prints the line of code to paste.
 
-    DATA is a store (FastLoader), a folder of pictures, or MODULE:FUNCTION which returns a map-style dataset (torch's
-    DataLoader). CPUs are those that this process may use by affinity, cgroup and SLURM; batches ahead fill at most a
-    quarter of the free memory. Among settings within 3 % of the best one, the cheapest is taken.
+    DATA is a store (tunes FastLoader), a folder of pictures, or MODULE:FUNCTION that returns a map-style dataset
+    (both tune torch's DataLoader). Only the CPUs that affinity, cgroup and SLURM allow are used, and prefetched
+    batches take at most a quarter of the free memory. Among settings within 3 % of the best, the cheapest wins.
 
     \b
     Example:
@@ -101,6 +101,6 @@ def _print(tuned: Tuned) -> None:
         for each in tuned.tried[:_SHOWN]
     ]
     table(("setting", "samples/s", "rounds", ""), rows, right=(1, 2))
-    cut = "" if tuned.is_complete else "; too few rounds to be sure, --seconds gives more"
+    cut = "" if tuned.is_complete else "; too few rounds to be sure: raise --seconds"
     click.echo(f"\n{counted(len(tuned.tried), 'setting')} tried in {tuned.seconds:.0f} s{cut}. Paste this:\n")
     click.echo(tuned.code)

@@ -1,4 +1,4 @@
-"""``fastio unpack``: the files of a store, as they were."""
+"""``fastio unpack``: gets the packed files back out of a store."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["unpack"]
 @click.option("--overwrite", is_flag=True, help="Replace files that exist; others in OUT are left alone.")
 def unpack(path: str, out: str, *, labels: str | None, overwrite: bool) -> None:
     """
-    Write the files of the store PATH below the folder OUT. Byte by byte as they were packed.
+    Write the files of the store PATH into the folder OUT. Each is byte for byte what was packed.
 
-    Tokens are decoded: a .txt file or a folder of them comes back; rows of a table come as .jsonl.
+    Token ids are decoded into a .txt file or a folder of them; rows of a table become a .jsonl file.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""A verdict on the terminal."""
+"""How a verdict is printed on the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["echo_verdict"]
 
 
 def echo_verdict(said: Verdict) -> None:
-    """The limit's name, why, and what to do next."""
+    """Print the limit's name, the reasons, and what to do next."""
     click.echo(f"\n{said.bound}" + ("" if said.headroom is None else f", headroom of loading {said.headroom:+.0%}"))
     for line in said.evidence:
         click.echo(f"  {line}")

@@ -1,4 +1,4 @@
-"""``fastio verify``: whether a store still holds what was packed."""
+"""``fastio verify``: checks whether a store still holds what was packed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["verify"]
 
 @click.command()
 @click.argument("path")
-@click.option("--decode", is_flag=True, help="Decode every image.")
-@click.option("--against", metavar="SRC", help="Compare keys, bytes and labels with the source.")
-@click.option("--labels", metavar="FILE", help="Label file that belongs to SRC.")
+@click.option("--decode", is_flag=True, help="Also decode every image.")
+@click.option("--against", metavar="SRC", help="Also compare keys, bytes and labels with the source.")
+@click.option("--labels", metavar="FILE", help="The label file of SRC.")
 @click.option(
     "--layout",
     type=click.Choice(("auto", "flat", "imagefolder", "tar")),
@@ -31,9 +31,11 @@ __all__ = ["verify"]
     show_default=True,
     help="How SRC is laid out.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Threads.  [default: the CPUs at hand]")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of threads.  [default: all available CPUs]"
+)
 @max_pixels_option
-@click.option("--json", "as_json", is_flag=True, help="The report for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.pass_context
 def verify(
     ctx: click.Context,
@@ -47,7 +49,7 @@ def verify(
     as_json: bool,
 ) -> None:
     """
-    Check every checksum of the store PATH. The exit code is 1 where anything is wrong.
+    Check every checksum of the store PATH. The exit code is 1 if anything is wrong.
 
     \b
     Example:
@@ -61,16 +63,16 @@ def verify(
     from fastio.store import open_store
 
     if against is None and (labels is not None or layout != "auto"):
-        raise click.UsageError("--labels and --layout describe the source: say --against SRC")
+        raise click.UsageError("--labels and --layout describe the source: add --against SRC")
     source: Source | TextAgain | None = None
     with open_store(path) as store:
         if against is not None and text_field(store.schema) is not None:
             if labels is not None or layout != "auto":
-                raise click.UsageError("a store of text knows how it was packed: leave --labels and --layout out")
+                raise click.UsageError("a store of text knows how it was packed: drop --labels and --layout")
             source = read_again(store, against)
         elif against is not None:
             said = (store.metadata.get("source") or {}).get("label_options") or {}
-            options = LabelOptions.from_json(said)  # the file is read as it was when the store was packed
+            options = LabelOptions.from_json(said)  # read the file the way it was read for packing
             source = open_source(against, layout=layout, labels=labels, label_options=options)
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:
@@ -86,12 +88,15 @@ def verify(
 
 
 def _compared(report: VerifyReport) -> str:
-    """What was compared, and with what: nothing is called equal that was written anew."""
+    """Return what was compared, and with what; rewritten samples are not called equal in bytes."""
     what = "keys, bytes and labels" if report.labels_compared else "keys and bytes (no labels on one side)"
     if report.packed_again:
-        return f"{what}, with what packing it again with the same options gives (original bytes are not kept)"
+        return (
+            f"{what}, with the result of packing the source again with the same options (the store does not "
+            "keep original bytes)"
+        )
     if report.pixels_compared:
-        return f"{what}; {report.pixels_compared:,} were rewritten: their pixels instead of their bytes"
+        return f"{what}; {report.pixels_compared:,} were rewritten when packed: compared by pixels, not bytes"
     return what
 
 

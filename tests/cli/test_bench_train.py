@@ -75,7 +75,7 @@ def test_train(store: Path) -> None:
     assert 0 <= said["test_accuracy"] <= 1
     assert said["verdict"]["bound"] in ("io_bound", "balanced", "compute_bound")
     assert "cifar10cnn, 2,168,362 parameters, float32, cpu" in printed
-    assert "2 steps of 5 samples timed, behind 2 to warm up" in printed
+    assert "2 steps of 5 samples timed, after 2 to warm up" in printed
     assert all(word in printed for word in ("loss 2.", "next: ", "accuracy on "))
 
 
@@ -127,7 +127,7 @@ def test_synthetic() -> None:
     printed = run(*CIFAR, "--data", "synthetic", "--steps", 2, "--batch-size", 2, "--amp", "bf16", "--channels-last")
 
     assert "bf16, cpu, channels_last" in printed
-    assert "the limit of training" in printed
+    assert "this limit of training" in printed
     assert "next: " not in printed
 
 
@@ -191,10 +191,10 @@ def test_both_with_a_model(store: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--model", "cifar10cnn", "--step-ms", 2), "several answers"),
-        (("--amp", "bf16", "--step-ms", 2), "--amp is about a model"),
-        (("--compile", "--step-ms", 2), "--compile is about a model"),
-        (("--channels-last",), "--channels-last is about a model"),
+        (("--model", "cifar10cnn", "--step-ms", 2), "exclude each other"),
+        (("--amp", "bf16", "--step-ms", 2), "--amp has no effect without --model"),
+        (("--compile", "--step-ms", 2), "--compile has no effect without --model"),
+        (("--channels-last",), "--channels-last has no effect without --model"),
     ],
 )
 def test_answers_that_contradict(arguments: tuple[object, ...], message: str, store: Path) -> None:

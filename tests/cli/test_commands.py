@@ -237,7 +237,7 @@ def test_numbers_of_shards_without_width(folder):
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ("x.jpg", "x.jpg: the contact sheet is a PNG; choose a name that ends in .png"),
+        ("x.jpg", "x.jpg: the contact sheet is a PNG: choose a name that ends in .png"),
         ("none/x.png", "none/x.png: the folder none does not exist; create it first"),
         ("/proc/x.png", "/proc/x.png: cannot be written (No such file or directory); free space, or choose"),
     ],
@@ -359,7 +359,7 @@ def test_a_signal_leaves_nothing(tmp_path, suffix, number):
     assert ["pngs"] == [path.name for path in tmp_path.iterdir()]
     assert "Traceback" not in done.stderr
     if number == signal.SIGINT:
-        assert "error: interrupted; the new store is not there" in done.stderr.splitlines()[-1]
+        assert "error: interrupted; the new store was not written" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("out", ["s.lmdb", "s-%06d.tar"])
@@ -412,7 +412,7 @@ def test_what_a_killed_pack_left_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("command", "said"),
-    [("ls", "interrupted"), ("verify", "interrupted"), ("unpack", "interrupted; a folder that existed before may")],
+    [("ls", "interrupted"), ("verify", "interrupted"), ("unpack", "interrupted; if the folder existed before")],
 )
 def test_what_an_interrupted_command_leaves(folder, monkeypatch, command, said):
     """Each says what is true of itself; one that only looks says nothing of files."""

@@ -95,7 +95,7 @@ def test_a_loader_without_batches_is_an_error(script: Path) -> None:
     result = run("bench", "io", f"{script}:empty")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.splitlines()[-1] == f"error: {script}:empty: the loader is empty; there is nothing to measure"
+    assert result.stderr.splitlines()[-1] == f"error: {script}:empty: the loader is empty: nothing to measure"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_locale_whose_file_names_are_not_utf8_is_refused() -> None:
 
     assert done.returncode == 1
     assert done.stderr == (
-        "error: file names are ascii in this locale, UTF-8 in stores: set PYTHONUTF8=1 or LC_ALL=C.UTF-8\n"
+        "error: this locale encodes file names as ascii, stores need UTF-8: set PYTHONUTF8=1 or LC_ALL=C.UTF-8\n"
     )
 
 

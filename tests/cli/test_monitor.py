@@ -34,7 +34,7 @@ def test_a_command_is_watched_to_its_end(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in log.read_text().splitlines()]
 
     assert "maximum" in output
-    assert "process, CPU of one" in output
+    assert "process, CPU (100 %: one core)" in output
     assert all(line["process"]["processes"] >= 1 for line in lines)
     assert lines
 

@@ -58,10 +58,11 @@ def test_pack_says_what_it_did(corpus: Path, tmp_path: Path) -> None:
 
     assert 0 == result.exit_code, result.output
     assert (
-        "a sample a paragraph, 42 B in 1 file, no labels; tokenizer bytes, 259 ids, stored as uint16" in result.stderr
+        "one sample per paragraph, 42 B in 1 file, no labels; tokenizer bytes, 259 ids, stored as uint16"
+        in result.stderr
     )
     assert "packed 2 of 2 documents" in result.stdout
-    assert "tokens: 39 in 3 samples, 1.00 bytes of text a token" in result.stdout
+    assert "tokens: 39 in 3 samples, 1.00 bytes of text per token" in result.stdout
     assert "split:  1 document into several samples" in result.stdout
     assert "before: 39 B of text" in result.stdout
 
@@ -79,7 +80,7 @@ def test_a_template_is_told(corpus: Path, tmp_path: Path) -> None:
     path = saved(templated(train()), tmp_path / "bpe.json")
     result = run("pack", corpus, tmp_path / "c.h5", "--tokenizer", path)
 
-    assert "template would add <s> </s>; only --bos and --eos add any" in result.stderr
+    assert "template would add <s> </s>, but fastio adds only what --bos and --eos ask for" in result.stderr
 
 
 def test_skipped_documents_are_listed(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_info(store: Path) -> None:
     assert "tokens  samples" in result.stdout
     assert "8 to 15        2" in result.stdout
     assert "tokenizer bytes: 259 ids (bos 256, eos 257, pad 258)" in result.stdout
-    assert "eos added; 3 of 3 documents looked at come back byte by byte" in result.stdout
+    assert "eos added; 3 of 3 documents checked decode to the same bytes" in result.stdout
     assert "np.split(flat, stops[:-1])" in result.stdout
     about = said("info", store, "--json")
     assert [{"from": 8, "to": 15, "samples": 2}, {"from": 16, "to": 31, "samples": 1}] == (
@@ -130,15 +131,15 @@ def test_unpack_and_verify(store: Path, corpus: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--bos"], "--bos takes a tokenizer: say --tokenizer bytes"),
-        (["--max-length", "5"], "--max-length takes a tokenizer"),
+        (["--bos"], "--bos needs a tokenizer: add --tokenizer bytes"),
+        (["--max-length", "5"], "--max-length needs a tokenizer"),
         (["--tokenizer", "bytes", "--split-long"], "to split takes a length to do it at: --max-length N"),
-        (["--tokenizer", "bytes", "--max-length", "9", "--split-long", "--truncation"], "say one of them"),
+        (["--tokenizer", "bytes", "--max-length", "9", "--split-long", "--truncation"], "give one of them"),
         (["--tokenizer", "none.json"], "none.json: the tokenizer cannot be read"),
         (["--tokenizer", "bytes", "--special", "bos=x"], "leave --special out"),
         (["--tokenizer", "bytes", "--special", "x"], "--special x: expected bos=TOKEN"),
         (["--text-field", "x"], "--text-field x means nothing here, only tables have fields"),
-        (["--vocab-size", "5"], "--vocab-size is for ready ids without a tokenizer"),
+        (["--vocab-size", "5"], "--vocab-size is for columns of token ids, without --tokenizer"),
         (["--labels", "x.csv"], "--labels is for pictures"),
     ],
 )
@@ -156,4 +157,4 @@ def test_text_options_are_not_for_pictures(tmp_path: Path) -> None:
     result = run("pack", tree(tmp_path / "p", {"a.png": b"x"}), tmp_path / "c.h5", "--tokenizer", "bytes")
 
     assert 0 != result.exit_code
-    assert "--tokenizer is about text" in result.output
+    assert "--tokenizer is for text" in result.output

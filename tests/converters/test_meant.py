@@ -286,9 +286,9 @@ def test_coco_is_called_so(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--label-column", "x"), "--label-column is about a label file: say --labels FILE too"),
+        (("--label-column", "x"), "--label-column needs a label file: add --labels FILE"),
         (("--filter", "x"), "expected COLUMN=VALUE"),
-        (("--filter", "a=b"), "--filter is about a label file"),
+        (("--filter", "a=b"), "--filter needs a label file"),
     ],
 )
 def test_options_without_a_label_file(tmp_path, options, words):

@@ -98,7 +98,7 @@ def test_every_picture_has_the_size(mixed, tmp_path, out):
             else:
                 assert value == data if "exact" in name else expected.shape == np.asarray(image).shape
                 assert np.abs(expected.astype(int) - np.asarray(image)).mean() < 12, name
-    assert "packing it again with the same options gives" in run("verify", tmp_path / out, "--against", mixed)
+    assert "packing the source again with the same options" in run("verify", tmp_path / out, "--against", mixed)
     assert "resized, with loss: 11 pictures to 12x20" in run("info", tmp_path / out)
 
 
@@ -125,7 +125,7 @@ def test_mixed_pictures_become_raw(mixed, tmp_path):
     for index, key in enumerate(dataset.keys):
         assert np.array_equal(resized(MIXED[key], "RGB"), np.asarray(dataset[index][0])), key
     assert (13, 3, *SIZE) == tuple(next(iter(FastLoader(dataset, 13)))[0].shape)
-    assert "packing it again with the same options gives" in run("verify", tmp_path / "s.h5", "--against", mixed)
+    assert "packing the source again with the same options" in run("verify", tmp_path / "s.h5", "--against", mixed)
 
 
 @given(
@@ -204,8 +204,8 @@ def test_rows_are_bounded_by_what_they_become(tmp_path, monkeypatch):
         (("--resize", "12"), "expected height and width in pixels, as in 224x224"),
         (("--resize", "0x4"), "expected height and width"),
         (("--resize", "4x99999"), "expected height and width"),
-        (("--resize", "4x4", "--short-side", 3), "--short-side and --resize say different sizes"),
-        (("--resize", "4x4", "--raw", "--quality", 3), "--quality is of resized JPEGs"),
+        (("--resize", "4x4", "--short-side", 3), "--short-side and --resize set different sizes"),
+        (("--resize", "4x4", "--raw", "--quality", 3), "--quality is for resized JPEGs"),
     ],
 )
 def test_options_that_do_not_go_together(mixed, tmp_path, options, words):
