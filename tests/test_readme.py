@@ -23,7 +23,7 @@ from fastio.types.schema import Field
 
 TOP = Path(__file__).parent.parent
 GUIDE = TOP / "fastio" / "guide"
-PAGES = sorted([TOP / "README.md", *TOP.glob("*/README.md"), *GUIDE.glob("*.md")])
+PAGES = sorted([TOP / "README.md", *TOP.glob("*/README.md"), *TOP.glob("fastio/*/README.md"), *GUIDE.glob("*.md")])
 SUFFIXES = {"lmdb": "lmdb", "hdf5": "h5", "tar": "tar"}
 
 
