@@ -18,7 +18,7 @@ from fastio._native import Buffers
 from fastio.store import SampleBatch
 from fastio.transforms import Normalize, ToDtype
 from fastio.transforms.batch.finish import Finish
-from fastio.transforms.batch.geometry import Target
+from fastio.transforms.batch.geometry import RenderTarget
 from fastio.transforms.batch.one_pass import one_pass, plain_pass
 from fastio.transforms.plan import BLANK, COLUMNS
 from fastio.types.schema import COLUMN, RAW, Field, Schema
@@ -40,7 +40,7 @@ def normalise(device: torch.device, folder: Path, sizes: Sizes) -> dict[str, Any
     source = [torch.zeros(moved // 2, dtype=torch.uint8, device=device) for _ in range(BUFFERS)]
     target = [torch.zeros_like(memory) for memory in source]
     to_half = ToDtype(torch.float16).after(Normalize(MEAN, STD).after(Finish(torch.uint8)))
-    rows, whole = _moved_and_mirrored(batch, side).to(device), Target(side, side)
+    rows, whole = _moved_and_mirrored(batch, side).to(device), RenderTarget(side, side)
 
     def rate(work: Callable[[int], object]) -> Case:
         recorded = _recorded(lambda: [work(place) for place in range(BUFFERS)], device)  # the results rotate too

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastio.doctor.diagnosis import Diagnosis
     from fastio.doctor.facts import Facts
     from fastio.doctor.findings import Advice, Evidence
-    from fastio.doctor.session import Plan, Seen
+    from fastio.doctor.session import ObservationPlan, Seen
     from fastio.doctor.training import Failure
     from fastio.measure.loop.step_timer import Timeline
     from fastio.measure.machine.monitor import Sample
@@ -115,7 +115,7 @@ def _read(saved: tuple[str, ...]) -> _Case:
 
 
 def _run(command: tuple[str, ...], seconds: float, profiled: int) -> _Case:
-    from fastio.doctor.session import Plan
+    from fastio.doctor.session import ObservationPlan
     from fastio.measure.loop.user_code import is_function_name, takes_arguments, without_python
 
     first, *rest = without_python(command)
@@ -126,10 +126,10 @@ def _run(command: tuple[str, ...], seconds: float, profiled: int) -> _Case:
     plan = f"{seconds:g} s from the first step on, including {counted(profiled, 'profiled step')}"
     begun(f"watching {printable(first)}: {plan} (Ctrl-C stops it earlier)")
     with redirect_stdout(sys.stderr):  # what the training prints does not belong in the report
-        return _observed(first, arguments, Plan(seconds, profiled), is_function=is_function)
+        return _observed(first, arguments, ObservationPlan(seconds, profiled), is_function=is_function)
 
 
-def _observed(name: str, arguments: tuple[str, ...], plan: Plan, *, is_function: bool) -> _Case:
+def _observed(name: str, arguments: tuple[str, ...], plan: ObservationPlan, *, is_function: bool) -> _Case:
     from fastio.doctor.gather import facts_of
     from fastio.doctor.session import observe
     from fastio.doctor.training import function_training

@@ -16,7 +16,7 @@ from fastio.cli.screen import counted, number, printable, problem_table, size, t
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from fastio.report.page import Page, Pictures
+    from fastio.report.page import Page, PictureGrid
     from fastio.store import SampleStore
 
 __all__ = ["info"]
@@ -78,10 +78,10 @@ def _page(described: dict[str, Any], store: SampleStore) -> Page:
     return store_page(described, _pictures(store))
 
 
-def _pictures(store: SampleStore) -> Pictures | None:
+def _pictures(store: SampleStore) -> PictureGrid | None:
     """Return sample pictures of a store for the report."""
     from fastio.converters.contact_sheet import shown_samples
-    from fastio.report.page import Picture, Pictures
+    from fastio.report.page import Picture, PictureGrid
     from fastio.types.schema import IMAGE
 
     if len(store) == 0 or all(field.codec != IMAGE for field in store.schema.payload):
@@ -93,7 +93,7 @@ def _pictures(store: SampleStore) -> Pictures | None:
         else Picture(_jpeg(sample.picture), sample.label, sample.key)
         for sample in samples
     ]
-    return Pictures(shown, _PICTURE_SIZE)
+    return PictureGrid(shown, _PICTURE_SIZE)
 
 
 def _jpeg(picture: Image) -> bytes:

@@ -18,7 +18,7 @@ from fastio.store.sample_store import SampleStore
 from fastio.types.schema import BYTES, IMAGE, RAW, TEXT, TOKENS, Field
 from fastio.types.spans import Spans
 
-__all__ = ["Finish", "RowReader", "Shape", "is_uniform", "label_values", "one_by_one"]
+__all__ = ["PixelsToRow", "RowReader", "Shape", "is_uniform", "label_values", "one_by_one"]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _MOST_CHANNELS = 4
 _MOST_SIDE = 1 << 20  # pixels; the native core plans no larger picture
 
 
-class Finish(Protocol):
+class PixelsToRow(Protocol):
     """From the pixels that Pillow decoded to the rows of a batch with transforms."""
 
     def channels(self, position: int) -> int:
@@ -202,7 +202,7 @@ class RowReader:
         rows: NDArray[Any],
         status: NDArray[np.int32],
         *,
-        finish: Finish | None = None,
+        finish: PixelsToRow | None = None,
     ) -> dict[int, SampleError]:
         """
         Let Pillow decode what the native decoders left to it; the rows that are bad, by position in the batch.
@@ -224,7 +224,7 @@ class RowReader:
         return f"it {refusal(*size[0].tolist())}" if is_refused(size)[0] else None
 
     def _decode_with_pillow(
-        self, spans: Spans, position: int, rows: NDArray[Any], finish: Finish | None
+        self, spans: Spans, position: int, rows: NDArray[Any], finish: PixelsToRow | None
     ) -> tuple[int, str | None]:
         if not self._said:
             self._said = True

@@ -18,10 +18,10 @@ __all__ = [
     "Batch",
     "ChunkCollate",
     "Flat",
-    "Layout",
     "PackCollate",
     "PadCollate",
     "TokenCollate",
+    "TokenSlots",
     "count_tokens",
     "tensor_core_multiple",
 ]
@@ -54,14 +54,14 @@ def tensor_core_multiple(dtype: torch.dtype) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TokenSlots:
     """
     Where the tokens of some batches go in one flat buffer, batch behind batch.
 
-    Sample i has the slot ``slots[i]`` to ``slots[i + 1]``; batch k the elements ``cuts[k]`` to ``cuts[k + 1]``.
+    Sample i has the slot ``starts[i]`` to ``starts[i + 1]``; batch k the elements ``cuts[k]`` to ``cuts[k + 1]``.
     """
 
-    slots: NDArray[np.int64]
+    starts: NDArray[np.int64]
     cuts: NDArray[np.int64]
 
 
@@ -81,7 +81,7 @@ class TokenCollate(Protocol):
     How samples become a batch.
 
     ``__call__`` is a plain ``collate_fn`` for torch's DataLoader: samples are tensors of ids, or pairs of those and a
-    label. FastLoader asks for the ``layout`` of several batches, lets native threads fill it, and takes ``batches``:
+    label. FastLoader asks for the ``slots`` of several batches, lets native threads fill it, and takes ``batches``:
     one by one, for a batch made before it is asked for only keeps Python's garbage collector busy.
     """
 
@@ -102,10 +102,10 @@ class TokenCollate(Protocol):
 
     def __call__(self, samples: Sequence[Any]) -> Batch: ...
 
-    def layout(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> Layout: ...
+    def slots(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> TokenSlots: ...
 
     def batches(
-        self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
+        self, flat: Flat, slots: TokenSlots, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
     ) -> Iterator[Batch]: ...
 
 
@@ -151,25 +151,25 @@ class PadCollate:
             mask[row, place] = True
         return {"input_ids": ids, "attention_mask": mask, "lengths": lengths, **labels}
 
-    def layout(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> Layout:
+    def slots(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> TokenSlots:
         """A slot is a row."""
         multiple = _checked_multiple(self.pad_to_multiple)
         widths = np.maximum.reduceat(lengths, cuts[:-1])
         if multiple > 1:
             widths = -(-widths // multiple) * multiple
         counts = cuts[1:] - cuts[:-1]
-        return Layout(_sums(np.repeat(widths, counts)), _sums(widths * counts))
+        return TokenSlots(_sums(np.repeat(widths, counts)), _sums(widths * counts))
 
     def batches(
-        self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
+        self, flat: Flat, slots: TokenSlots, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
     ) -> Iterator[Batch]:
         """Views of the filled buffer."""
         assert flat.mask is not None
-        counts, sizes = cuts[1:] - cuts[:-1], layout.cuts[1:] - layout.cuts[:-1]
+        counts, sizes = cuts[1:] - cuts[:-1], slots.cuts[1:] - slots.cuts[:-1]
         shapes = np.stack((counts, sizes // counts), axis=1)
         parts = zip(
-            _views(flat.ids, layout.cuts, shapes, is_pinned=flat.is_pinned),
-            _views(flat.mask, layout.cuts, shapes, is_pinned=flat.is_pinned),
+            _views(flat.ids, slots.cuts, shapes, is_pinned=flat.is_pinned),
+            _views(flat.mask, slots.cuts, shapes, is_pinned=flat.is_pinned),
             _views(torch.from_numpy(lengths), cuts, counts[:, None]),
             strict=True,
         )
@@ -215,26 +215,26 @@ class PackCollate:
         ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
         return {"input_ids": ids, "position_ids": places, "cu_seqlens": ends, "lengths": lengths, **labels}
 
-    def layout(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> Layout:
+    def slots(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> TokenSlots:
         """A slot is as long as its sample, and the last of a batch goes to the batch's end."""
         totals = np.add.reduceat(lengths, cuts[:-1])
         self._check(int(totals.max()))
         if self.tokens is None:
-            return Layout(_sums(lengths), _sums(totals))
+            return TokenSlots(_sums(lengths), _sums(totals))
         widths = lengths.copy()
         widths[cuts[1:] - 1] += self.tokens - totals
-        return Layout(_sums(widths), _sums(np.full(len(totals), self.tokens)))
+        return TokenSlots(_sums(widths), _sums(np.full(len(totals), self.tokens)))
 
     def batches(
-        self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
+        self, flat: Flat, slots: TokenSlots, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
     ) -> Iterator[Batch]:
         """Views of the filled buffer."""
         assert flat.positions is not None
-        counts, sizes = (cuts[1:] - cuts[:-1])[:, None], (layout.cuts[1:] - layout.cuts[:-1])[:, None]
+        counts, sizes = (cuts[1:] - cuts[:-1])[:, None], (slots.cuts[1:] - slots.cuts[:-1])[:, None]
         ends = torch.from_numpy(_sequences(lengths, cuts))
         parts = zip(
-            _views(flat.ids, layout.cuts, sizes, is_pinned=flat.is_pinned),
-            _views(flat.positions, layout.cuts, sizes, is_pinned=flat.is_pinned),
+            _views(flat.ids, slots.cuts, sizes, is_pinned=flat.is_pinned),
+            _views(flat.positions, slots.cuts, sizes, is_pinned=flat.is_pinned),
             _views(ends, cuts + np.arange(len(cuts)), counts + 1),
             _views(torch.from_numpy(lengths), cuts, counts),
             strict=True,
@@ -284,24 +284,24 @@ class ChunkCollate:
         mask = torch.arange(total + tail, device=ids.device) < total
         return {"input_ids": ids.view(-1, self.tokens), "attention_mask": mask.view(-1, self.tokens)}
 
-    def layout(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> Layout:
+    def slots(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> TokenSlots:
         """A slot is as long as its sample, and the last of a batch goes to the end of the batch's last row."""
         totals = np.add.reduceat(lengths, cuts[:-1])
         wholes = -(-totals // self.tokens) * self.tokens
         widths = lengths.copy()
         widths[cuts[1:] - 1] += wholes - totals
-        return Layout(_sums(widths), _sums(wholes))
+        return TokenSlots(_sums(widths), _sums(wholes))
 
     def batches(
-        self, flat: Flat, layout: Layout, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
+        self, flat: Flat, slots: TokenSlots, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
     ) -> Iterator[Batch]:
         """Views of the filled buffer."""
         assert flat.mask is not None
-        rows = (layout.cuts[1:] - layout.cuts[:-1]) // self.tokens
+        rows = (slots.cuts[1:] - slots.cuts[:-1]) // self.tokens
         shapes = np.stack((rows, np.full_like(rows, self.tokens)), axis=1)
         for ids, mask in zip(
-            _views(flat.ids, layout.cuts, shapes, is_pinned=flat.is_pinned),
-            _views(flat.mask, layout.cuts, shapes, is_pinned=flat.is_pinned),
+            _views(flat.ids, slots.cuts, shapes, is_pinned=flat.is_pinned),
+            _views(flat.mask, slots.cuts, shapes, is_pinned=flat.is_pinned),
             strict=True,
         ):
             yield {"input_ids": ids, "attention_mask": mask}

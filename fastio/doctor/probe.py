@@ -129,11 +129,11 @@ class _Maker:
 
     def __call__(self, kind: Any, dataset: Any, *rest: Any) -> Any:
         fetcher = _make(kind, dataset, *rest)
-        _Watch(fetcher, self._loader, self._folder)
+        _FetcherWatch(fetcher, self._loader, self._folder)
         return fetcher
 
 
-class _Watch:
+class _FetcherWatch:
     """Stands in the place of one fetcher's ``fetch`` and ``collate_fn``, and ends with it."""
 
     def __init__(self, fetcher: Any, loader: int, folder: Path) -> None:
@@ -158,7 +158,7 @@ class _Watch:
         self._timers.reset()
         sampler = sampler_of_this_thread()
         begun = self._now()
-        sampler.begin(_Watch.fetch.__code__)
+        sampler.begin(_FetcherWatch.fetch.__code__)
         try:
             batch = self._fetch(index)
         finally:

@@ -24,7 +24,7 @@ from fastio.measure.loop.step_timer import StepSummary, StepTimer, Timeline
 from fastio.measure.trace.kineto_lines import without_kineto_lines
 from fastio.measure.trace.trace import StepBreakdown, read_trace
 
-__all__ = ["Plan", "Seen", "observe"]
+__all__ = ["ObservationPlan", "Seen", "observe"]
 
 _FEW_STEPS = 5  # steps of the start count instead where fewer could be timed after them
 _STEPS_OF_RANKS = 30  # timed in each of several processes, which must all end at the same step
@@ -39,7 +39,7 @@ _Told = TypeVar("_Told")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ObservationPlan:
     """
     How much is looked at: ``seconds`` from the end of the loop's first step on, and the step that is under way then.
 
@@ -78,11 +78,11 @@ class Seen:
     failure: Failure | None = None
 
 
-class _Enough(BaseException):
+class _ObservedEnough(BaseException):
     """Ends the training when enough was seen; no ``except Exception`` of the user's stops it."""
 
 
-def observe(training: Callable[[Watcher], object], plan: Plan, tell: Callable[[Seen], _Told]) -> _Told:
+def observe(training: Callable[[Watcher], object], plan: ObservationPlan, tell: Callable[[Seen], _Told]) -> _Told:
     """
     Run ``training(watcher)``, end it when enough was seen, and hand what was seen to ``tell``, whose answer is given.
 
@@ -100,7 +100,7 @@ def observe(training: Callable[[Watcher], object], plan: Plan, tell: Callable[[S
             stack.callback(hook.remove)
             try:
                 training(seen.watcher)
-            except _Enough:
+            except _ObservedEnough:
                 pass
             except BaseException as error:  # the user's: shown with its traceback and exit code
                 if isinstance(error, FastioError) and not seen.watcher.watches:
@@ -112,7 +112,7 @@ def observe(training: Callable[[Watcher], object], plan: Plan, tell: Callable[[S
 class _Session:
     """The phases of a run: wait for a training loop, warm up, time steps, profile steps."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: ObservationPlan, folder: Path) -> None:
         self._plan = plan
         self.seen = Seen(Watcher(self, folder), ModelWatch(), folder)
         self._phase: Literal["warming", "timing", "profiling", "over"] = "warming"
@@ -181,7 +181,7 @@ class _Session:
                 self._begin_timing()
                 if not self._are_ranks() and self._spent >= 1:
                     self._end_timing()
-                    raise _Enough
+                    raise _ObservedEnough
         elif self._phase == "timing" and self._is_timed():
             self._end_timing()
             self._begin_profiling()
@@ -191,7 +191,7 @@ class _Session:
                 warnings.filterwarnings("ignore", ".*Profiler clears events", UserWarning)
                 self._profiler.step()
             if self.seen.trace is not None:
-                raise _Enough
+                raise _ObservedEnough
 
     @property
     def _spent(self) -> float:
@@ -271,7 +271,7 @@ class _Session:
 
     def _begin_profiling(self) -> None:
         if self._plan.profiled == 0 or not self._is_time_for(2):
-            raise _Enough
+            raise _ObservedEnough
         self._phase, self._steps = "profiling", 0
         activities = [ProfilerActivity.CPU]
         if torch.cuda.is_available():

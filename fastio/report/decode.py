@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastio.report.page import Bar, Bars, Mark, Page, Section, Table
+from fastio.report.page import Bar, Bars, Page, ReferenceLine, Section, Table
 from fastio.types.units import number, per_second
 
 __all__ = ["decode_page"]
@@ -27,7 +27,7 @@ def decode_page(said: Mapping[str, Any]) -> Page:
             )
             for each in decoders
         ],
-        Mark(base["images_per_cpu_s"], base["name"]),
+        ReferenceLine(base["images_per_cpu_s"], base["name"]),
     )
     differences = Table(
         ("decoder", "mean", "99 % of pixels below", "greatest"),

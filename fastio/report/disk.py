@@ -7,7 +7,7 @@ from typing import Any
 
 from fastio.measure.machine.disk import EXPECTED_DISK, EXPECTED_NVME, expected_rate
 from fastio.measure.machine.disk_kind import DiskKind, kind_in_words
-from fastio.report.page import Bar, Bars, Mark, Page, Part, Prose, Section, Table
+from fastio.report.page import Bar, Bars, Page, Part, Prose, ReferenceLine, Section, Table
 from fastio.types.units import number, per_second, size
 
 __all__ = ["disk_page"]
@@ -47,7 +47,7 @@ def _rates(rates: list[Mapping[str, Any]], kind: DiskKind | None, *, is_cold: bo
         for each in rates
     ]
     expected = expected_rate(kind) or EXPECTED_DISK
-    mark = Mark(expected, f"{size(expected)}/s") if is_cold else None
+    mark = ReferenceLine(expected, f"{size(expected)}/s") if is_cold else None
     latencies = [
         (
             _name(each),

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from fastio.report.page import Code, Heading, Page, Part, Plot, Prose, Section, Series, Share, Shares, Table, verdict_of
+from fastio.report.page import (
+    Code,
+    Heading,
+    Page,
+    Part,
+    Plot,
+    Portion,
+    Prose,
+    Section,
+    Series,
+    Shares,
+    Table,
+    verdict_of,
+)
 from fastio.report.steps import ms, rate, timeline_plot
 from fastio.types.units import counted, gain, quantity
 
@@ -71,7 +84,9 @@ def _evidence(evidence: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
     for group, caption in (("step", "Of a step"), ("batch", "Of the time for a batch, where it is made")):
         shares = [each for each in evidence if each["group"] == group and each["share"] is not None]
         if shares:
-            found = [Share(each["name"], each["value"], ms(each["value"]), _ROLES.get(each["name"])) for each in shares]
+            found = [
+                Portion(each["name"], each["value"], ms(each["value"]), _ROLES.get(each["name"])) for each in shares
+            ]
             parts.append(Shares(caption, "mean", found))
     others = [
         (each["group"], each["name"], quantity(each["value"], each["unit"]))

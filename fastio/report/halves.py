@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastio.report.page import Bar, Bars, Mark, Page, Section, verdict_of
+from fastio.report.page import Bar, Bars, Page, ReferenceLine, Section, verdict_of
 from fastio.report.steps import ms, rate, timeline_plot, times_table
 
 __all__ = ["halves_page"]
@@ -21,7 +21,7 @@ def halves_page(said: Mapping[str, Any]) -> Page:
             Bar("training alone", training, rate(training), "training"),
             Bar("both, the real loop", loop, rate(loop), "both"),
         ),
-        Mark(training, rate(training)),
+        ReferenceLine(training, rate(training)),
     )
     plot = timeline_plot(said["timeline"])
     sections = [

@@ -14,20 +14,20 @@ __all__ = [
     "Code",
     "Heading",
     "HeatMap",
-    "Mark",
     "Page",
+    "PageVerdict",
     "Part",
     "Picture",
-    "Pictures",
+    "PictureGrid",
     "Plot",
+    "Portion",
     "Prose",
+    "ReferenceLine",
     "Role",
     "Section",
     "Series",
-    "Share",
     "Shares",
     "Table",
-    "Verdict",
     "verdict_of",
 ]
 
@@ -93,7 +93,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ReferenceLine:
     """A line across all bars, as for the rate that is wanted."""
 
     value: float
@@ -106,7 +106,7 @@ class Bars:
 
     caption: str
     bars: Sequence[Bar]
-    mark: Mark | None = None
+    mark: ReferenceLine | None = None
     kind: ClassVar[str] = "bars"
 
     @property
@@ -117,7 +117,7 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Portion:
     """One part of a whole; without a role it has the colour of its place."""
 
     name: str
@@ -132,7 +132,7 @@ class Shares:
 
     caption: str
     unit: str
-    parts: Sequence[Share]
+    parts: Sequence[Portion]
     kind: ClassVar[str] = "shares"
 
     @property
@@ -219,7 +219,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
+class PictureGrid:
     """Small pictures in as many columns as there is room for, ``size`` pixels wide at most."""
 
     pictures: Sequence[Picture]
@@ -227,7 +227,7 @@ class Pictures:
     kind: ClassVar[str] = "pictures"
 
 
-Part = Prose | Heading | Code | Table | Bars | Shares | HeatMap | Plot | Pictures
+Part = Prose | Heading | Code | Table | Bars | Shares | HeatMap | Plot | PictureGrid
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PageVerdict:
     """What dominates a page: the answer, how the command calls it, why, and what to do next."""
 
     headline: str
@@ -256,13 +256,13 @@ class Page:
     title: str
     subject: str
     sections: Sequence[Section]
-    verdict: Verdict | None = None
+    verdict: PageVerdict | None = None
     figures: Sequence[tuple[str, str]] = ()
 
 
-def verdict_of(said: Mapping[str, Any]) -> Verdict:
+def verdict_of(said: Mapping[str, Any]) -> PageVerdict:
     """The verdict that a JSON form has, in words."""
     evidence = list(said["evidence"])
     if said["headroom"] is not None:
         evidence.insert(0, f"headroom of loading {said['headroom']:+.0%}")
-    return Verdict(HEADLINES[said["bound"]], said["bound"], evidence, said["next_step"], said["bound"])
+    return PageVerdict(HEADLINES[said["bound"]], said["bound"], evidence, said["next_step"], said["bound"])

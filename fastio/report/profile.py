@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastio.report.page import Page, Part, Plot, Role, Section, Series, Share, Shares, Table, verdict_of
+from fastio.report.page import Page, Part, Plot, Portion, Role, Section, Series, Shares, Table, verdict_of
 from fastio.types.units import counted, number, size
 
 __all__ = ["profile_page"]
@@ -47,7 +47,7 @@ def _trace(trace: Mapping[str, Any], name: str) -> list[Section]:
         Shares(
             f"The mean of {counted(trace['steps'], 'step')}; each moment belongs to one part",
             "ms a step",
-            [Share(row, us, f"{us / steps / 1e3:,.3f}") for row, us in trace["rows_us"].items()],
+            [Portion(row, us, f"{us / steps / 1e3:,.3f}") for row, us in trace["rows_us"].items()],
         )
     ]
     if len(trace["per_step"]) > 1:
@@ -103,7 +103,7 @@ def _operators(found: Sequence[Mapping[str, Any]]) -> Table:
 def _cpu(cpu: Mapping[str, Any]) -> list[Section]:
     sections = []
     if cpu["gil"] is not None:
-        parts = [Share(name, value, f"{value:.1%}") for name, value in cpu["gil"].items()]
+        parts = [Portion(name, value, f"{value:.1%}") for name, value in cpu["gil"].items()]
         sections.append(Section("Who holds the GIL", [Shares("Parts of the time", "of the time", parts)]))
     rows = [
         (

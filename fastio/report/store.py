@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastio.report.page import Bar, Bars, Code, Mark, Page, Part, Pictures, Prose, Section, Table
+from fastio.report.page import Bar, Bars, Code, Page, Part, PictureGrid, Prose, ReferenceLine, Section, Table
 from fastio.types.units import number, size
 
 __all__ = ["store_page"]
@@ -13,7 +13,7 @@ __all__ = ["store_page"]
 _BARS = 20  # classes as bars; of more, a table
 
 
-def store_page(said: Mapping[str, Any], pictures: Pictures | None) -> Page:
+def store_page(said: Mapping[str, Any], pictures: PictureGrid | None) -> Page:
     """From the form that ``fastio info --json`` prints, and a few samples to look at."""
     sections = [] if pictures is None else [Section("Samples", [pictures])]
     sections += [Section(f"Field {name}", _field(field)) for name, field in said["fields"].items()]
@@ -105,7 +105,7 @@ def _shuffling(said: Mapping[str, Any]) -> list[Part]:
     bars = Bars(
         "Distinct classes in a batch of 256, as a part of those that a full shuffle has:",
         [Bar("shuffle=True", said["mixing"], f"{said['mixing']:.2f}", "training")],
-        Mark(1.0, "full shuffle"),
+        ReferenceLine(1.0, "full shuffle"),
     )
     return [bars, text]
 

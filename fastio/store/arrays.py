@@ -14,7 +14,7 @@ from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.store.format import Place
 from fastio.types.schema import IMAGE, Field, Schema
 
-__all__ = ["Header", "byte_view", "check_names", "expected_arrays", "split_keys", "unit_bytes"]
+__all__ = ["IndexHeader", "byte_view", "check_names", "expected_arrays", "split_keys", "unit_bytes"]
 
 VERSION = 2  # 2: the starts and sizes of a flat field count ids, see ``unit_bytes``; written only where there is one
 _BLOCK_BYTES = 1 << 20  # of keys looked at together: what is made of them in between is small
@@ -24,7 +24,7 @@ Expected = tuple[str, tuple[int | None, ...]]  # dtype and shape; None: of any l
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class IndexHeader:
     """The JSON header of one file: what the samples are, and where each index array lies."""
 
     schema: Schema
@@ -42,7 +42,7 @@ class Header:
         return json.dumps(data, separators=(",", ":")).encode("ascii")
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, path: str) -> Header:
+    def from_bytes(cls, data: bytes, *, path: str) -> IndexHeader:
         """The inverse; StoreCorrupt where the structure is not ours, StoreError where it is newer."""
         try:
             parsed = json.loads(data)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers, checksum, crc32
 from fastio.errors import StoreError, StoreIncomplete
-from fastio.store.arrays import Header, split_keys
+from fastio.store.arrays import IndexHeader, split_keys
 from fastio.store.atomic import PartialFile
 from fastio.store.format import Place
 from fastio.store.mapping import map_file
@@ -409,7 +409,7 @@ def _fill_sidecar(file: PartialFile, shard: Shard, arrays: dict[str, NDArray[Any
         raw = each.tobytes()
         places[name] = Place(file.size, each.dtype.str, each.shape, crc32(raw))
         file.write(raw)
-    header, header_start = Header(schema=shard.schema, base=0, places=places).to_bytes(), file.size
+    header, header_start = IndexHeader(schema=shard.schema, base=0, places=places).to_bytes(), file.size
     file.write(header)
     file.flush()
     file_size = file.size + SEAL_SIZE

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.errors import StoreCorrupt, StoreIncomplete
-from fastio.store.arrays import Expected, Header, expected_arrays, split_keys, unit_bytes
+from fastio.store.arrays import Expected, IndexHeader, expected_arrays, split_keys, unit_bytes
 from fastio.store.format import Place
 from fastio.store.mapping import map_file
 from fastio.store.seal import SEAL_SIZE, Seal, unsealed_regions
@@ -103,7 +103,7 @@ def read_shard(
         raise StoreCorrupt(
             f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; copy or pack again"
         )
-    header = Header.from_bytes(raw.tobytes(), path=path)
+    header = IndexHeader.from_bytes(raw.tobytes(), path=path)
     required, optional = expected_arrays(header.schema, seal.count)
     arrays = {name: _array(path, data, header, name) for name in header.places}
     for name, expected in required.items():
@@ -168,7 +168,7 @@ def _check_head(path: str, data: NDArray[np.uint8], seal: Seal) -> None:
         )
 
 
-def _array(path: str, data: NDArray[np.uint8], header: Header, name: str) -> NDArray[Any]:
+def _array(path: str, data: NDArray[np.uint8], header: IndexHeader, name: str) -> NDArray[Any]:
     place: Place = header.places[name]
     try:
         dtype = np.dtype(place.dtype)

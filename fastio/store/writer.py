@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError, StoreError
-from fastio.store.arrays import Header, check_names, expected_arrays, unit_bytes
+from fastio.store.arrays import IndexHeader, check_names, expected_arrays, unit_bytes
 from fastio.store.atomic import PartialFile, writing
 from fastio.store.batch import CheckedBatch, check_batch
 from fastio.store.format import Ending, Layout, Place
@@ -256,7 +256,7 @@ class SealedWriter:
         arrays["metadata"] = np.frombuffer(metadata, np.uint8)
 
         def header(places: Mapping[str, Place]) -> bytes:
-            return Header(schema=self.schema, base=shard.layout.base, places=places).to_bytes()
+            return IndexHeader(schema=self.schema, base=shard.layout.base, places=places).to_bytes()
 
         ending = shard.layout.finish(arrays, header)
         shard.file.rest()

@@ -13,7 +13,7 @@ from fastio.codec.codec import Geometry
 from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import KERNELS, Fill
-from fastio.transforms.batch.geometry import Target
+from fastio.transforms.batch.geometry import RenderTarget
 from fastio.transforms.compiled import native_function
 from fastio.transforms.compose import Compose
 from fastio.transforms.plain import colour_of
@@ -144,10 +144,10 @@ class Fused:
             numbers=planned.numbers,
         )
 
-    def target(self, planned: Planned) -> Target:
+    def target(self, planned: Planned) -> RenderTarget:
         """What torch must know to make rows of pictures, beside the plan."""
         height, width, _ = planned.shapes[0].tolist()
-        return Target(height, width, planned.fill, self._kernel)
+        return RenderTarget(height, width, planned.fill, self._kernel)
 
     @property
     def grey(self) -> int | None:

@@ -15,11 +15,11 @@ from fastio.doctor.diagnosis import Diagnosis, diagnose
 from fastio.doctor.facts import Facts, MachineFacts
 from fastio.doctor.gather import facts_of
 from fastio.doctor.run_queue import RunQueue
-from fastio.doctor.session import Plan, observe
+from fastio.doctor.session import ObservationPlan, observe
 from fastio.doctor.watch import Watcher
 from fastio.measure.loop import step_timer
 
-PLAN = Plan(seconds=0.3, profiled=0)
+PLAN = ObservationPlan(seconds=0.3, profiled=0)
 FAULT_S = 0.02
 
 
@@ -103,7 +103,7 @@ class Training:
             self.seen.append(batch)
 
 
-def examine(training: Any, plan: Plan = PLAN) -> Facts:
+def examine(training: Any, plan: ObservationPlan = PLAN) -> Facts:
     """The facts of a training, on a machine of one CPU: no more workers are of use then."""
     facts = observe(training, plan, facts_of)
     machine = facts.machine or MachineFacts()

@@ -21,7 +21,7 @@ from fastio.cli import cli
 from fastio.doctor.facts import MachineFacts
 from fastio.doctor.gather import facts_of
 from fastio.doctor.loading_advice import LoadingRule, decoded_once, more_threads, smaller_pictures
-from fastio.doctor.session import Plan, observe
+from fastio.doctor.session import ObservationPlan, observe
 from fastio.doctor.watch import Watcher
 from tests.doctor.planted import Training
 
@@ -262,7 +262,7 @@ def test_calls_of_fast_loader_run(source: str, rules: dict[str, LoadingRule]) ->
         loader = runpy.run_path("train.py")["loader"]
         Training(loader, steps=9)(watcher)
 
-    facts = observe(training, Plan(seconds=0.1, profiled=0), facts_of)
+    facts = observe(training, ObservationPlan(seconds=0.1, profiled=0), facts_of)
     assert facts.loader is not None
     facts = replace(facts, machine=MachineFacts(cpus=4))
     for expected, rule in rules.items():

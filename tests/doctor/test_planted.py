@@ -15,7 +15,7 @@ from fastio import FastLoader
 from fastio.doctor.diagnosis import diagnose
 from fastio.doctor.facts import Facts
 from fastio.doctor.gather import trace_facts
-from fastio.doctor.session import Plan
+from fastio.doctor.session import ObservationPlan
 from fastio.doctor.watch import Watcher
 from fastio.measure.trace.trace import read_trace
 from tests.doctor.planted import (
@@ -229,7 +229,7 @@ class OnDevice:
 )
 def test_live_on_a_device(bound: str, training: OnDevice) -> None:
     """Tiny kernels and a big model."""
-    facts = examine(training, Plan(seconds=0.5, profiled=3))
+    facts = examine(training, ObservationPlan(seconds=0.5, profiled=3))
 
     assert bound == diagnose(facts).pattern
 
@@ -237,7 +237,7 @@ def test_live_on_a_device(bound: str, training: OnDevice) -> None:
 @needs_cuda
 def test_reading_items_live() -> None:
     """What .item() costs is seen in the trace, whichever of host and device is the slower one here."""
-    facts = examine(OnDevice(size=2048, layers=8, is_item_read=True), Plan(seconds=0.5, profiled=3))
+    facts = examine(OnDevice(size=2048, layers=8, is_item_read=True), ObservationPlan(seconds=0.5, profiled=3))
 
     assert facts.trace is not None
     assert facts.trace.sync is not None

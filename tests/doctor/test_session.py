@@ -13,12 +13,12 @@ from torch.utils.data import DataLoader, TensorDataset, dataloader
 
 from fastio import FastLoader
 from fastio.doctor.gather import facts_of
-from fastio.doctor.session import Plan, Seen, observe
+from fastio.doctor.session import ObservationPlan, Seen, observe
 from fastio.doctor.watch import Watcher
 from fastio.errors import FastioError
 from tests.doctor.planted import PLAN, Burn, Samples, Training, examine
 
-PROFILED = Plan(seconds=0.5, profiled=2)
+PROFILED = ObservationPlan(seconds=0.5, profiled=2)
 
 
 def batches(**settings: Any) -> DataLoader[torch.Tensor]:
@@ -26,7 +26,7 @@ def batches(**settings: Any) -> DataLoader[torch.Tensor]:
     return DataLoader(Samples(), batch_size=2, **settings)
 
 
-def seen_of(training: Any, plan: Plan = PLAN) -> Seen:
+def seen_of(training: Any, plan: ObservationPlan = PLAN) -> Seen:
     """What a run has shown."""
     return observe(training, plan, lambda seen: seen)
 
@@ -78,7 +78,7 @@ def test_seconds_are_a_bound(monkeypatch: pytest.MonkeyPatch, step_s: float, pro
     clock = Clock()
     monkeypatch.setattr("fastio.doctor.session.time", clock)
     training = Training(DataLoader(SlowSamples(clock, step_s / 2), batch_size=2))
-    found = seen_of(training, Plan(seconds=10.0, profiled=profiled))
+    found = seen_of(training, ObservationPlan(seconds=10.0, profiled=profiled))
     assert found.summary is not None
 
     assert clock.now_s - 1000 - step_s <= 10 + step_s

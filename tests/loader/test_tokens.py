@@ -177,7 +177,7 @@ def test_buffers_go_back_without_the_garbage_collector(one: FastDataset, tmp_pat
             with FastLoader(dataset, 4, on_error="skip", threads=1) as loader:
                 batches = iter(loader)
                 next(batches)
-                chunks = [weakref.ref(each) for each in gc.get_objects() if type(each).__name__ == "_Chunk"]
+                chunks = [weakref.ref(each) for each in gc.get_objects() if type(each).__name__ == "_TokenChunk"]
                 assert chunks
                 list(batches)
             assert all(reference() is None for reference in chunks)

@@ -12,19 +12,19 @@ from fastio.report.page import (
     Cell,
     Code,
     HeatMap,
-    Mark,
     Page,
+    PageVerdict,
     Part,
     Picture,
-    Pictures,
+    PictureGrid,
     Plot,
+    Portion,
     Prose,
+    ReferenceLine,
     Section,
     Series,
-    Share,
     Shares,
     Table,
-    Verdict,
 )
 
 LONG = "/a/very/long/path/" + "that_has_no_place_to_break" * 12 + "<script>document.title='broken'</script>"
@@ -43,9 +43,9 @@ def full_page() -> Page:
         Bars(
             "rates:",
             [Bar("loading", 3.0, "3 samples/s", "loading", (2.0, 4.0)), Bar(LONG, 0.0, "0")],
-            Mark(1.0, "wanted"),
+            ReferenceLine(1.0, "wanted"),
         ),
-        Shares("parts", "ms", [Share("one", 1.0, "1.0"), Share("none", 0.0, "0.0")]),
+        Shares("parts", "ms", [Portion("one", 1.0, "1.0"), Portion("none", 0.0, "0.0")]),
         HeatMap(
             "times", "workers", [str(i) for i in range(12)], [("a", [Cell(i, f"{i}.00") for i in range(11)] + [None])]
         ),
@@ -59,7 +59,7 @@ def full_page() -> Page:
             look="stack",
         ),
         Plot("memory", "what is seen", "s", (0.0, 1.0), "bytes", [Series("used", (1e9, None), "memory")], look="held"),
-        Pictures([Picture(coded.getvalue(), LONG, LONG), Picture(None, "damaged", "k")] * 4, 128),
+        PictureGrid([Picture(coded.getvalue(), LONG, LONG), Picture(None, "damaged", "k")] * 4, 128),
     ]
-    verdict = Verdict("Loading is the limit", "io_bound", [LONG], "pack the files", "io_bound")
+    verdict = PageVerdict("Loading is the limit", "io_bound", [LONG], "pack the files", "io_bound")
     return Page("A page", LONG, [Section("All", parts)], verdict, [("rate", "1,000 samples/s"), (LONG, LONG)])

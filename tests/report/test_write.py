@@ -12,7 +12,20 @@ import pytest
 
 from fastio import FastioError
 from fastio.report import write as write_module
-from fastio.report.page import Bar, Bars, Code, Page, Picture, Pictures, Plot, Prose, Section, Series, Table, Verdict
+from fastio.report.page import (
+    Bar,
+    Bars,
+    Code,
+    Page,
+    PageVerdict,
+    Picture,
+    PictureGrid,
+    Plot,
+    Prose,
+    Section,
+    Series,
+    Table,
+)
 from fastio.report.write import html_of, write_page
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>'\""
@@ -31,10 +44,10 @@ def evil_page() -> Page:
         Code(EVIL),
         Table((EVIL,), ((EVIL,),), caption=EVIL),
         Bars(EVIL, (Bar(EVIL, 1.0, EVIL),)),
-        Pictures((Picture(None, EVIL, EVIL), Picture(b"x", EVIL, EVIL)), 8),
+        PictureGrid((Picture(None, EVIL, EVIL), Picture(b"x", EVIL, EVIL)), 8),
         Plot(EVIL, EVIL, "s", (0.0, 1.0), "ms", (Series(EVIL, (math.nan, math.inf)),)),
     ]
-    return Page(EVIL, EVIL, [Section(EVIL, parts)], Verdict(EVIL, EVIL, [EVIL], EVIL), [(EVIL, EVIL)])
+    return Page(EVIL, EVIL, [Section(EVIL, parts)], PageVerdict(EVIL, EVIL, [EVIL], EVIL), [(EVIL, EVIL)])
 
 
 def test_every_text_is_escaped() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ["Header", "is_plain_png", "read_header"]
+__all__ = ["PictureHeader", "is_plain_png", "read_header"]
 
 Info = dict[str | tuple[int, int], Any]
 
@@ -24,31 +24,31 @@ _MOST_TABLES = 4096  # bytes that are looked at
 _INTERLACE = 28  # where the header says whether the picture is interlaced
 
 
-class Header(NamedTuple):
+class PictureHeader(NamedTuple):
     """As the attributes of an opened picture; ``info`` as ``convert`` leaves it."""
 
     format: str | None
     info: Info
 
 
-def read_header(data: NDArray[np.uint8], mode: str) -> Header:
+def read_header(data: NDArray[np.uint8], mode: str) -> PictureHeader:
     """
     The header of an encoded picture that is converted to ``mode``.
 
     Raises what Pillow raises for bytes that it does not take for a picture.
     """
     if is_plain_png(data):
-        return Header("PNG", {})
+        return PictureHeader("PNG", {})
     plain = _plain_jpeg(data)
     if plain is not None:
         known = _of_plain_jpeg(plain)
-        return Header(known.format, dict(known.info))
+        return PictureHeader(known.format, dict(known.info))
     with Image.open(io.BytesIO(data.data)) as picture:
         chunks = _chunks(data)
         is_complete = picture.format == "JPEG" or (chunks is not None and not _is_text_behind_pixels(chunks))
         if is_complete and "transparency" not in picture.info:
-            return Header(picture.format, picture.info)
-        return Header(picture.format, picture.convert(mode).info)  # decoding and converting add to it
+            return PictureHeader(picture.format, picture.info)
+        return PictureHeader(picture.format, picture.convert(mode).info)  # decoding and converting add to it
 
 
 def _plain_jpeg(data: NDArray[np.uint8]) -> bytes | None:
@@ -74,10 +74,10 @@ def _plain_jpeg(data: NDArray[np.uint8]) -> bytes | None:
 
 
 @lru_cache(maxsize=256)
-def _of_plain_jpeg(segments: bytes) -> Header:
+def _of_plain_jpeg(segments: bytes) -> PictureHeader:
     """What Pillow says; photos of one camera or program share it."""
     with Image.open(io.BytesIO(segments)) as picture:
-        return Header(picture.format, picture.info)
+        return PictureHeader(picture.format, picture.info)
 
 
 def is_plain_png(data: NDArray[np.uint8]) -> bool:

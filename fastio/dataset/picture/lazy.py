@@ -11,7 +11,7 @@ from PIL import Image
 from fastio.dataset.picture.pending import Pending
 from fastio.dataset.picture.render import Pixels
 from fastio.dataset.picture.resampling import native_filter, plain_size, reduces_first
-from fastio.dataset.picture.staged import Source, Staged
+from fastio.dataset.picture.staged import PixelSource, StagedPixels
 from fastio.dataset.picture.stored import StoredPicture
 
 __all__ = ["LazyPicture"]
@@ -34,10 +34,10 @@ class LazyPicture(Image.Image):
 
     # Exactly one of these makes the pixels: Pillow's memory, or else the pending steps on the source.
     _core: Any
-    _source: Source
+    _source: PixelSource
     _pending: Pending
 
-    def __init__(self, source: Source, pending: Pending, *, is_opened: bool = False) -> None:
+    def __init__(self, source: PixelSource, pending: Pending, *, is_opened: bool = False) -> None:
         self.__dict__.update(_NEW)
         self._own_info: dict[str | tuple[int, int], Any] | None = None
         self._core = None
@@ -51,7 +51,7 @@ class LazyPicture(Image.Image):
     def of(cls, stored: StoredPicture, pixels: Pixels | None = None) -> LazyPicture:
         """The whole picture; ``pixels`` ``(H, W, C)`` if it is decoded already (and belongs to nobody else)."""
         pending = Pending.nothing(*stored.size, stored.mode)
-        source = stored if pixels is None else Staged(stored, pending, pixels)
+        source = stored if pixels is None else StagedPixels(stored, pending, pixels)
         return cls(source, pending, is_opened=True)
 
     # What Pillow reads of a picture --------------------------------------------------------------------------------
@@ -216,11 +216,11 @@ class LazyPicture(Image.Image):
         """The pixels ``(H, W, C)``, read-only."""
         return self._staged().pixels
 
-    def _staged(self) -> Staged:
+    def _staged(self) -> StagedPixels:
         """All that is pending as a stage of its own: what comes next begins with its result."""
         source = self._source
-        if not isinstance(source, Staged) or self._pending != source.nothing:
-            source = self._source = Staged(source, self._pending)
+        if not isinstance(source, StagedPixels) or self._pending != source.nothing:
+            source = self._source = StagedPixels(source, self._pending)
             self._pending = source.nothing
         return source
 

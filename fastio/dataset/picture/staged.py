@@ -8,10 +8,10 @@ from fastio.dataset.picture.pending import Pending
 from fastio.dataset.picture.render import Pixels, from_array, frozen
 from fastio.dataset.picture.stored import StoredPicture
 
-__all__ = ["Source", "Staged"]
+__all__ = ["PixelSource", "StagedPixels"]
 
 
-class Source(Protocol):
+class PixelSource(Protocol):
     """What a plan of pending steps begins with."""
 
     @property
@@ -29,7 +29,7 @@ class Source(Protocol):
         ...
 
 
-class Staged:
+class StagedPixels:
     """
     The result of ``pending`` on ``source``, made when it is first asked for and then kept, read-only.
 
@@ -38,10 +38,10 @@ class Staged:
 
     __slots__ = ("_pending", "_pixels", "_source", "can_read", "nothing", "origin")
 
-    def __init__(self, source: Source, pending: Pending, pixels: Pixels | None = None) -> None:
+    def __init__(self, source: PixelSource, pending: Pending, pixels: Pixels | None = None) -> None:
         self.origin = source.origin
         self.can_read = False
-        self._source: Source | None = source if pixels is None else None
+        self._source: PixelSource | None = source if pixels is None else None
         self._pending = pending
         self._pixels = None if pixels is None else frozen(pixels)
         self.nothing = Pending.nothing(*pending.size, pending.mode)
@@ -57,5 +57,5 @@ class Staged:
         return pixels
 
     def render(self, pending: Pending) -> Pixels:
-        """As Source.render; the kept array itself where nothing is to be done."""
+        """As PixelSource.render; the kept array itself where nothing is to be done."""
         return self.pixels if pending == self.nothing else from_array(self.pixels, self._pending.mode, pending)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec.pillow import PLUGIN_ERRORS
-from fastio.dataset.picture.header import Header, read_header
+from fastio.dataset.picture.header import PictureHeader, read_header
 from fastio.dataset.picture.pending import Pending
 from fastio.dataset.picture.render import Pixels, by_pillow, empty_row, from_array, geometry, turned
 from fastio.dataset.row_reader import RowReader
@@ -38,14 +38,14 @@ class StoredPicture:
         self._place = place
         self._shape = shape
         self._verify = verify
-        self._header: Header | None = None
+        self._header: PictureHeader | None = None
         self._is_asked_again = False
         self._whole: Pixels | None = None
         self.mode = _MODES.get(shape[2], "")  # a bad header names no channels, and nothing is made of it
 
     @property
     def origin(self) -> StoredPicture:
-        """As Source.origin."""
+        """As PixelSource.origin."""
         return self
 
     @property
@@ -69,7 +69,7 @@ class StoredPicture:
         return self._reader.store.keys([self._index])[0]
 
     @property
-    def header(self) -> Header:
+    def header(self) -> PictureHeader:
         """What the file says beside its pixels; SampleError where Pillow cannot read it."""
         if self._header is None:
             self._header = self._read_header()
@@ -119,9 +119,9 @@ class StoredPicture:
             raise error
         return plain.pixels
 
-    def _read_header(self) -> Header:
+    def _read_header(self) -> PictureHeader:
         if not self.can_read:
-            return Header(None, {})
+            return PictureHeader(None, {})
         try:
             return read_header(self.value, self.mode)
         except PLUGIN_ERRORS as exc:
@@ -140,11 +140,11 @@ class _Plain:
         self.pixels: NDArray[np.uint8] | None = None
 
     def channels(self, position: int) -> int:
-        """As Finish.channels: those of the dataset's mode."""
+        """As PixelsToRow.channels: those of the dataset's mode."""
         return self._source._shape[2]
 
     def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
-        """As Finish.row: all but what ``turned`` does afterwards."""
+        """As PixelsToRow.row: all but what ``turned`` does afterwards."""
         if list(pixels.shape) != self._source._shape:
             return None
         self.pixels = pixels

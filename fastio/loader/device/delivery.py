@@ -72,7 +72,7 @@ class _End(Generic[Place]):
 
 
 @dataclass(slots=True)
-class _Run:
+class _InFlight:
     """What one iteration holds on to; all of it is bounded by the depth."""
 
     pid: int = field(default_factory=os.getpid)
@@ -122,7 +122,7 @@ class Delivery:
         the consumer gets now. What goes wrong with a batch is raised in its turn: those before it are still good.
         """
         ahead: deque[_Sent[Place] | _End[Place]] = deque()
-        run = _Run()
+        run = _InFlight()
         try:
             while True:
                 self._keep_step(run)
@@ -145,13 +145,15 @@ class Delivery:
             ahead.clear()  # an error in it refers to this frame by its traceback: they would wait for Python's gc
             self._stop(source, run)
 
-    def _keep_step(self, run: _Run) -> None:
+    def _keep_step(self, run: _InFlight) -> None:
         """Wait where the consumer is too far ahead of its stream: memory would grow by a batch a step."""
         run.steps.append(self._lane.consumer_mark())
         if len(run.steps) > self._depth + 1:
             run.steps.popleft().wait()
 
-    def _sent(self, source: Iterator[Numbered], run: _Run, place: Callable[[], Place]) -> _Sent[Place] | _End[Place]:
+    def _sent(
+        self, source: Iterator[Numbered], run: _InFlight, place: Callable[[], Place]
+    ) -> _Sent[Place] | _End[Place]:
         while run.read_from and run.read_from[0][0].is_passed():
             run.read_from.popleft()
         try:
@@ -166,7 +168,7 @@ class Delivery:
         except Exception as exc:  # likewise
             return _End(exc, stands)
 
-    def _send(self, numbered: Numbered, run: _Run, place: Place) -> _Sent[Place]:
+    def _send(self, numbered: Numbered, run: _InFlight, place: Place) -> _Sent[Place]:
         host = tensors(numbered.batch)
         drawn = self._recipe.draw(host, numbered.indices, numbered.epoch)
         with named_range(COPY):
@@ -178,7 +180,7 @@ class Delivery:
             batch = self._recipe.finish(map_tensors(lambda _: next(arrived), numbered.batch))
         return _Sent(batch, self._lane.mark(), place)
 
-    def _copied(self, host: list[torch.Tensor], run: _Run) -> list[torch.Tensor]:
+    def _copied(self, host: list[torch.Tensor], run: _InFlight) -> list[torch.Tensor]:
         """These tensors on the device, when the side stream gets there."""
         lane = self._lane
         pinned = {place: each for place, each in enumerate(host) if lane.is_ready(each)}
@@ -196,7 +198,7 @@ class Delivery:
             run.read_from.append((lane.mark(), list(pinned.values()), _versions(pinned.values())))
         return [copies[place] for place in range(len(host))]
 
-    def _stop(self, source: Iterator[Numbered], run: _Run) -> None:
+    def _stop(self, source: Iterator[Numbered], run: _InFlight) -> None:
         """Let the source stop what it has under way, and the device finish what it reads from host memory."""
         if isinstance(source, Generator):
             source.close()
@@ -211,7 +213,7 @@ def _versions(batch: Iterable[torch.Tensor]) -> dict[int, int]:
     return {each.data_ptr(): 0 if each.is_inference() else each._version for each in batch if each.device.type == "cpu"}
 
 
-def _check_not_refilled(batch: Iterable[torch.Tensor], run: _Run) -> None:
+def _check_not_refilled(batch: Iterable[torch.Tensor], run: _InFlight) -> None:
     """RuntimeError where a pinned tensor was written to under a running copy: a batch before would be falsified."""
     if not run.read_from:
         return

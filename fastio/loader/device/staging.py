@@ -42,7 +42,7 @@ class Staging:
         """Memory pinned so far."""
         return sum(slot.memory.nbytes for slot in self._free)
 
-    def take(self, batch: list[torch.Tensor]) -> Staged:
+    def take(self, batch: list[torch.Tensor]) -> StagedCopies:
         """Pinned copies of these tensors, of the same strides where they are dense, without gradients."""
         starts, end = [], 0
         for tensor in batch:
@@ -55,7 +55,7 @@ class Staging:
             # A meta tensor costs nothing and knows the strides of a dense copy.
             strides = torch.empty_like(tensor, device="meta").stride()
             copies.append(bytes_.view(tensor.dtype).as_strided(tensor.shape, strides).copy_(tensor.detach()))
-        return Staged(self, slot, copies)
+        return StagedCopies(self, slot, copies)
 
     def _slot(self, size_bytes: int) -> _Slot:
         if self._left > 0 or not self._free:
@@ -74,7 +74,7 @@ class Staging:
         self._free.append(slot)
 
 
-class Staged:
+class StagedCopies:
     """Tensors in a slot, ``copies``, which goes back at the end of a ``with`` block, behind what was copied in it."""
 
     def __init__(self, staging: Staging, slot: _Slot, copies: list[torch.Tensor]) -> None:

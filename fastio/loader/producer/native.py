@@ -45,7 +45,7 @@ class _Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class _SampleChunk:
     """A few batches' worth of samples, looked up at once: a look-up per batch would cost more than the batch."""
 
     batches: Batches
@@ -77,7 +77,7 @@ class PillowFinish:
         return int(self.planned.stored[position, 2])
 
     def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
-        """As Finish.row."""
+        """As PixelsToRow.row."""
         if pixels.shape != tuple(self.planned.stored[position].tolist()):
             return None
         row = self.fused.apply(self.planned, position, pixels, epoch=self.epoch)
@@ -183,7 +183,7 @@ class NativeProducer:
             self._advice = _native.read_ahead(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._disk)
         return _Ahead(batches, spans, None, self._pid)
 
-    def _look_up(self, ahead: _Ahead, epoch: int) -> _Chunk:
+    def _look_up(self, ahead: _Ahead, epoch: int) -> _SampleChunk:
         """What these samples decode to, and their labels; where they are read by pread, they are there then."""
         self._restart_after_fork()
         fetched = ahead.fetched
@@ -196,11 +196,11 @@ class NativeProducer:
         spans, unread = fetched.wait()
         return replace(self._described(ahead.batches, spans, epoch), unread=unread)
 
-    def _described(self, batches: Batches, spans: Spans, epoch: int) -> _Chunk:
+    def _described(self, batches: Batches, spans: Spans, epoch: int) -> _SampleChunk:
         reader, labels, indices = self._reader, self._dataset.labels, batches.indices
         chosen = None if labels is None else labels[indices]
         if self._fused is None and reader.row_shape is not None:
-            return _Chunk(batches, spans, chosen, None, reader.row_shape, epoch)
+            return _SampleChunk(batches, spans, chosen, None, reader.row_shape, epoch)
         shapes = stored = reader.shapes(indices, spans)
         planned = None
         if self._fused is not None:
@@ -210,14 +210,14 @@ class NativeProducer:
             except SchemaError:
                 shapes = np.zeros_like(stored)
         shape = self._as_row(shapes[0]) if is_uniform(shapes) and shapes[0].all() else None
-        return _Chunk(batches, spans, chosen, stored, shape, epoch, planned)
+        return _SampleChunk(batches, spans, chosen, stored, shape, epoch, planned)
 
     def _as_row(self, shape: NDArray[np.int64] | Shape) -> Shape:
         """The shape of a row in memory, from that of a picture or array."""
         height, *others = (int(size) for size in shape)
         return (others[1], height, others[0]) if self._is_planar else (height, *others)
 
-    def plan(self, chunk: _Chunk, part: slice) -> tuple[Shape, Planned | None]:
+    def plan(self, chunk: _SampleChunk, part: slice) -> tuple[Shape, Planned | None]:
         """The shape of a batch's rows and its plan; SchemaError where there are several, or a transform fails."""
         planned = None
         if self._fused is not None:
@@ -279,7 +279,7 @@ class _NativeBatch:
         "_tensor",
     )
 
-    def __init__(self, producer: NativeProducer, chunk: _Chunk, part: slice) -> None:
+    def __init__(self, producer: NativeProducer, chunk: _SampleChunk, part: slice) -> None:
         self._producer = producer
         self._chunk = chunk
         self._part = part

@@ -18,7 +18,7 @@ from torch.utils.data import default_collate
 from fastio import _native
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.row_reader import one_by_one
-from fastio.dataset.token_collate import Batch, Flat, Layout, TokenCollate
+from fastio.dataset.token_collate import Batch, Flat, TokenCollate, TokenSlots
 from fastio.errors import SampleError
 from fastio.loader.producer.producer import FinishedBatch, OnError
 from fastio.loader.producer.token_source import Located, PendingRead, TokenSource
@@ -92,7 +92,7 @@ class TokenProducer:
             self._source.close()
             self._pool.close()
 
-    def submit(self, batches: Batches, *, epoch: int) -> Iterator[_Chunk]:
+    def submit(self, batches: Batches, *, epoch: int) -> Iterator[_TokenChunk]:
         """
         Start a chunk of batches whenever the first of the chunk before is asked for; the one after it is being read.
         """
@@ -104,7 +104,7 @@ class TokenProducer:
         chunk, coming = None, self.look_up(batches.part(0, step), is_read=is_read)
         for first in range(step, len(batches) + step, step):
             ahead, coming = coming, self.look_up(batches.part(first, first + step), is_read=is_read)
-            before, chunk = chunk, _Chunk(self, ahead)
+            before, chunk = chunk, _TokenChunk(self, ahead)
             if before is not None:
                 yield from before.batches()
         if chunk is not None:
@@ -116,7 +116,7 @@ class TokenProducer:
         some = _spread(batches)
         lengths = self._dataset.lengths[some.indices]
         try:
-            slots = int(self._collate.layout(lengths, some.cuts).cuts[-1])
+            slots = int(self._collate.slots(lengths, some.cuts).cuts[-1])
         except ValueError:  # one does not fit its collate: raised where that batch is asked for
             slots = int(lengths.sum())
         return int(max(1, size * len(some) // (_slot_bytes(self._collate) * slots + 1)))
@@ -131,8 +131,8 @@ class TokenProducer:
         """Start to fill the buffer of some batches; ValueError where one does not fit its collate."""
         collate, tokens = self._collate, self._tokens
         lengths = tokens.lengths(spans)
-        layout = collate.layout(lengths, cuts)
-        flat = self._flat(int(layout.cuts[-1]))
+        slots = collate.slots(lengths, cuts)
+        flat = self._flat(int(slots.cuts[-1]))
         status = np.empty(len(lengths), np.int32)
         job = _native.fill_tokens(
             spans.buffers,
@@ -140,7 +140,7 @@ class TokenProducer:
             spans.starts,
             spans.sizes,
             spans.checksums if verify else None,
-            layout.slots,
+            slots.starts,
             flat.ids.numpy(),
             status,
             self._pool,
@@ -151,7 +151,7 @@ class TokenProducer:
             vocabulary=tokens.vocabulary,
             at_end=collate.pads_before,
         )
-        return _Filling(job, status, flat, layout, lengths, cuts, _slot_bytes(collate))
+        return _Filling(job, status, flat, slots, lengths, cuts, _slot_bytes(collate))
 
     def _flat(self, total: int) -> Flat:
         """Uninitialised memory for so many tokens."""
@@ -173,7 +173,7 @@ class TokenProducer:
 
     def batches(self, filled: _Filling, indices: NDArray[np.int64]) -> Iterator[Batch]:
         """What the training loop gets, from a filled buffer, made one by one."""
-        made = self._collate.batches(filled.flat, filled.layout, filled.lengths, filled.cuts)
+        made = self._collate.batches(filled.flat, filled.slots, filled.lengths, filled.cuts)
         labels = self._dataset.labels if self._collate.has_labels else None
         if labels is not None:
             made = self._labelled(made, labels[indices], filled.cuts)
@@ -219,14 +219,14 @@ class _Filling:
     job: _native.Job
     status: NDArray[np.int32]
     flat: Flat
-    layout: Layout
+    slots: TokenSlots
     lengths: NDArray[np.int64]
     cuts: NDArray[np.int64]
     slot_bytes: int
 
     def made(self, batches: Iterator[Batch], errors: Sequence[SampleError] = ()) -> Iterator[FinishedBatch]:
         """The batches one by one, each with what is counted of it."""
-        cuts, slots = self.cuts, self.layout.cuts
+        cuts, slots = self.cuts, self.slots.cuts
         tokens = np.add.reduceat(self.lengths, cuts[:-1]).tolist()
         numbers = zip((cuts[1:] - cuts[:-1]).tolist(), (slots[1:] - slots[:-1]).tolist(), tokens, strict=True)
         for samples, size, filled in numbers:
@@ -234,7 +234,7 @@ class _Filling:
             yield FinishedBatch(next(batches), samples, self.slot_bytes * size, errors, filled, size)
 
 
-class _Chunk:
+class _TokenChunk:
     """Batches that one job fills, under way."""
 
     def __init__(self, producer: TokenProducer, coming: PendingRead) -> None:
@@ -252,7 +252,7 @@ class _Chunk:
         with suppress(ValueError):  # one of the batches does not fit: raised where that one is asked for
             self._filling = self._producer.fill(self._here.spans, self._here.batches.cuts, verify=self._producer.verify)
 
-    def batches(self) -> Iterator[_Chunk]:
+    def batches(self) -> Iterator[_TokenChunk]:
         """Itself, once for each of its batches: they come in order, so that the next one is always meant."""
         return repeat(self, len(self._here.batches))
 

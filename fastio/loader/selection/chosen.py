@@ -25,7 +25,7 @@ from fastio.samplers.position import whole
 from fastio.samplers.share import Share
 from fastio.samplers.weights import WeightedDraw
 
-__all__ = ["Chosen", "Plan", "Wish", "choose", "sample_bytes", "sample_labels"]
+__all__ = ["BatchPlan", "Chosen", "Wish", "choose", "sample_bytes", "sample_labels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """The sampler of a loader, which plans by places in the dataset that its user sees, and what is known of it."""
 
     sampler: BatchSampler
@@ -75,7 +75,7 @@ class Chosen:
     datasets: Sequence[FastDataset]  # those that base joins, or base alone
     is_opened: bool
     indices: NDArray[np.int64] | None
-    plan: Plan
+    plan: BatchPlan
     sampler: BatchSampler
 
     def __len__(self) -> int:
@@ -162,7 +162,7 @@ def _check_exclusive(wish: Wish) -> None:
         raise ValueError(f"samples_per_epoch={wish.samples_per_epoch}: is for weights=; leave it out")
 
 
-def _plan(base: FastDataset, indices: NDArray[np.int64] | None, wish: Wish) -> Plan:
+def _plan(base: FastDataset, indices: NDArray[np.int64] | None, wish: Wish) -> BatchPlan:
     count = len(base) if indices is None else len(indices)
     if isinstance(wish.batch_sampler, BatchSampler):
         return _planned_by(base, wish.batch_sampler, wish, count)
@@ -171,13 +171,13 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, wish: Wish) -> P
         lists = ForeignBatchSampler(
             wish.batch_sampler, samples=count, seed=wish.seed, share=share, uneven=wish.uneven, is_own=is_own
         )
-        return Plan(lists, share, foreign=lists, is_own_share=is_own)
+        return BatchPlan(lists, share, foreign=lists, is_own_share=is_own)
     batch_size = whole("batch_size", wish.batch_size, "a whole number from 1", least=1)
     if wish.sampler is not None:
         share, is_own = _share_with(wish.sampler, wish)
         foreign = ForeignDraw(wish.sampler, samples=count, seed=wish.seed)
         drawn = _drawn(foreign, wish, batch_size, share, is_own=is_own)
-        return Plan(drawn, share, batch_size, foreign=foreign, is_own_share=is_own)
+        return BatchPlan(drawn, share, batch_size, foreign=foreign, is_own_share=is_own)
     share = Share.of(wish.rank, wish.world_size)
     if wish.weights is not None:
         labels = _at(partial(sample_labels, base), indices)
@@ -188,10 +188,10 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, wish: Wish) -> P
             seed=wish.seed,
         )
         drawn = _drawn(draw, wish, batch_size, share)
-        return Plan(drawn, share, batch_size, drawn.division(samples))
+        return BatchPlan(drawn, share, batch_size, drawn.division(samples))
     division = Division(count, batch_size, share.world_size, wish.uneven, wish.drop_last)
     sampler, order = _ordered(base, indices, wish, division, share)
-    return Plan(sampler, share, batch_size, division, order)
+    return BatchPlan(sampler, share, batch_size, division, order)
 
 
 def _ordered(
@@ -242,7 +242,7 @@ def _share_with(sampler: object, wish: Wish) -> tuple[Share, bool]:
     return Share(*own, is_found=False), True
 
 
-def _planned_by(base: FastDataset, sampler: BatchSampler, wish: Wish, count: int) -> Plan:
+def _planned_by(base: FastDataset, sampler: BatchSampler, wish: Wish, count: int) -> BatchPlan:
     """ValueError for a BatchSampler of another dataset or rank."""
     own = sampler.rank, sampler.world_size
     if (wish.rank, wish.world_size) not in (own, (None, None)):
@@ -253,4 +253,4 @@ def _planned_by(base: FastDataset, sampler: BatchSampler, wish: Wish, count: int
     samples = sampler.configuration().get("samples", count)
     if samples != count:
         raise ValueError(f"{base.store.path}: {count} samples, but the batch_sampler plans {samples}")
-    return Plan(sampler, Share(*own, is_found=False))  # the sampler looks after its share itself
+    return BatchPlan(sampler, Share(*own, is_found=False))  # the sampler looks after its share itself

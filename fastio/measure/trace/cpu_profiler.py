@@ -41,7 +41,7 @@ class CprofileRecorder:
         self._out = out
         self._seconds = seconds
         self._profiler = cProfile.Profile()
-        self._watch = _Watch(plan)
+        self._watch = _RecordedSteps(plan)
 
     def step(self, done: int) -> bool:
         """A step of the training is done."""
@@ -92,7 +92,7 @@ class PySpyRecorder:
         self._out = out
         self._gil_out = out.with_name(out.name + ".gil.part")
         self._seconds = seconds
-        self._watch = _Watch(plan)
+        self._watch = _RecordedSteps(plan)
         self._running: _PySpy | None = None
         self._seen_s: list[float] = []
         self._steps_seen = 0
@@ -142,7 +142,7 @@ class PySpyRecorder:
         self._seen_s.append(running.end())
 
 
-class _Watch:
+class _RecordedSteps:
     """From which step on something is looked at, and for how long it was."""
 
     def __init__(self, plan: Schedule) -> None:

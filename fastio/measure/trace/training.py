@@ -68,16 +68,16 @@ def run_training(command: Sequence[str], recorder: Recorder) -> None:
     if is_function_name(first) and not Path(first).exists():
         if arguments:
             raise FastioError(f"{first}: only a script.py or -m MODULE takes arguments ({' '.join(arguments)})")
-        _Run(recorder).function(first)
+        _CountedTraining(recorder).function(first)
     else:
-        _Run(recorder).script(first, arguments)
+        _CountedTraining(recorder).script(first, arguments)
 
 
-class _Enough(BaseException):
+class _RecordedEnough(BaseException):
     """Ends the training when everything is recorded; no ``except Exception`` of the user's stops it."""
 
 
-class _Run:
+class _CountedTraining:
     """One training, its steps counted."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -127,7 +127,7 @@ class _Run:
         try:
             with self._recorder:
                 training()
-        except (_Enough, SystemExit):  # a script may end itself
+        except (_RecordedEnough, SystemExit):  # a script may end itself
             pass
         finally:
             hook.remove()
@@ -141,4 +141,4 @@ class _Run:
     def _count(self) -> None:
         self._steps += 1
         if self._recorder.step(self._steps):
-            raise _Enough
+            raise _RecordedEnough

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastio.transforms.batch.geometry import Target, gather, resample
+from fastio.transforms.batch.geometry import RenderTarget, gather, resample
 from fastio.transforms.plan import COLUMNS
 
 __all__ = ["run_plans", "to_device"]
@@ -18,7 +18,7 @@ _MOST_PIXELS = 8 << 20  # of one canvas: 100 MB in float32 and three channels, w
 _COLUMN = {name: place for place, name in enumerate(COLUMNS)}
 
 
-def run_plans(pictures: Sequence[torch.Tensor], rows: NDArray[np.int32], target: Target) -> torch.Tensor:
+def run_plans(pictures: Sequence[torch.Tensor], rows: NDArray[np.int32], target: RenderTarget) -> torch.Tensor:
     """
     Pictures (H, W, C) uint8, each by its plan ``rows`` (n, 13), as ``gather`` and ``resample`` have it.
 

@@ -13,11 +13,11 @@ from fastio.transforms.arguments import Fill
 from fastio.transforms.plain import colour_of
 from fastio.transforms.plan import COLUMNS
 
-__all__ = ["Target", "gather", "grey", "resample"]
+__all__ = ["RenderTarget", "gather", "grey", "resample"]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RenderTarget:
     """Height and width of what a plan makes, the colour of its edges, and its filter (None: nothing is resampled)."""
 
     height: int
@@ -37,7 +37,7 @@ class _Axis(NamedTuple):
     place: torch.Tensor
 
 
-def gather(images: torch.Tensor, rows: torch.Tensor, target: Target) -> torch.Tensor:
+def gather(images: torch.Tensor, rows: torch.Tensor, target: RenderTarget) -> torch.Tensor:
     """
     Pixels (B, C, H, W) by plans that resample nothing, ``rows`` (B, 13) of integers; (B, C, height, width) comes out.
 
@@ -52,7 +52,7 @@ def gather(images: torch.Tensor, rows: torch.Tensor, target: Target) -> torch.Te
     return _on_fill(pixels, inside_y[:, :, None] & inside_x[:, None, :], target)
 
 
-def resample(images: torch.Tensor, rows: torch.Tensor, target: Target) -> torch.Tensor:
+def resample(images: torch.Tensor, rows: torch.Tensor, target: RenderTarget) -> torch.Tensor:
     """
     As ``gather``, by plans that resample.
 
@@ -111,7 +111,7 @@ def _positions(axis: _Axis, size: int, flip: torch.Tensor | None = None) -> tupl
     return axis.window + in_window, (in_window >= 0) & (in_window < axis.window_size)
 
 
-def _on_fill(pixels: torch.Tensor, inside: torch.Tensor, target: Target) -> torch.Tensor:
+def _on_fill(pixels: torch.Tensor, inside: torch.Tensor, target: RenderTarget) -> torch.Tensor:
     """``pixels`` where ``inside``, (B, height, width), says so, and the colour of edges elsewhere."""
     for channel, value in enumerate(colour_of(target.fill, pixels.shape[1])):
         pixels[:, channel].masked_fill_(~inside, value)

@@ -8,13 +8,13 @@ from importlib.util import find_spec
 import torch
 
 from fastio.transforms.batch.finish import Finish
-from fastio.transforms.batch.geometry import Target, gather
+from fastio.transforms.batch.geometry import RenderTarget, gather
 
 __all__ = ["one_pass", "plain_pass"]
 
 
 def one_pass(
-    images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: Target | None = None
+    images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: RenderTarget | None = None
 ) -> torch.Tensor:
     """
     ``finish`` of pictures (B, C, H, W), or of what plans ``rows`` (B, 13) that resample nothing make of them.
@@ -31,7 +31,7 @@ def one_pass(
 
 
 def plain_pass(
-    images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: Target | None = None
+    images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: RenderTarget | None = None
 ) -> torch.Tensor:
     """As ``one_pass``, by torch's operations."""
     if rows is not None:

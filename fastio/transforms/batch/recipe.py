@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.finish import Finish, Finishing
-from fastio.transforms.batch.geometry import Target, grey, resample
+from fastio.transforms.batch.geometry import RenderTarget, grey, resample
 from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.batch.one_pass import one_pass
 from fastio.transforms.compiled import Compiled
@@ -200,7 +200,7 @@ class _Pass:
             )
         if (plan.height != plan.height[0]).any() or (plan.width != plan.width[0]).any():
             raise SchemaError(f"{self.compose}: makes pictures of different sizes, which are no batch")
-        target = Target(int(plan.height[0]), int(plan.width[0]), plan.fill or (0,), plan.kernel)
+        target = RenderTarget(int(plan.height[0]), int(plan.width[0]), plan.fill or (0,), plan.kernel)
         rows = torch.from_numpy(plan.rows(len(numbers)))
         parameters = {"rows": rows, "target": target, "channels": plan.channels}
         return parameters, plan.channels or channels, (target.height, target.width)

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from fastio.transforms.batch.finish import Finish
-from fastio.transforms.batch.geometry import Target
+from fastio.transforms.batch.geometry import RenderTarget
 from fastio.transforms.plain import colour_of
 from fastio.transforms.plan import COLUMNS
 
@@ -28,14 +28,14 @@ _TILE_WARP = 1024  # values for each warp of a tile
 
 
 def triton_pass(
-    images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: Target | None = None
+    images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: RenderTarget | None = None
 ) -> torch.Tensor:
     """As ``one_pass``, for at most four channels and at least one pixel."""
     is_last = images.is_contiguous(memory_format=torch.channels_last)
     if rows is None and (is_last or (images.is_contiguous() and not finish.channels_last)):
         return _in_order(images, finish, 1 if is_last else images.shape[2] * images.shape[3])
     if target is None:
-        target = Target(images.shape[2], images.shape[3])
+        target = RenderTarget(images.shape[2], images.shape[3])
     return _by_place(images, finish, rows, target)
 
 
@@ -62,7 +62,7 @@ def _in_order(images: torch.Tensor, finish: Finish, inner: int) -> torch.Tensor:
     return out
 
 
-def _by_place(images: torch.Tensor, finish: Finish, rows: torch.Tensor | None, target: Target) -> torch.Tensor:
+def _by_place(images: torch.Tensor, finish: Finish, rows: torch.Tensor | None, target: RenderTarget) -> torch.Tensor:
     """The pass in tiles of the result, each value fetched from its place."""
     count, channels, height, width = images.shape
     shape = (count, channels, target.height, target.width)

@@ -25,7 +25,7 @@ from fastio.transforms import (
     ToDtype,
 )
 from fastio.transforms.arguments import KERNELS
-from fastio.transforms.batch.geometry import Target, resample
+from fastio.transforms.batch.geometry import RenderTarget, resample
 from fastio.transforms.batch.recipe import Recipe, _stage_seed
 from fastio.transforms.plan import Plan
 from fastio.transforms.random import uniform
@@ -80,7 +80,7 @@ def test_resampling_against_sums_in_float64(kernel: str, height: int, width: int
     images = pictures(23, 17, 2).float()
     plan = Plan(np.array([23]), np.array([17]))
     Resize((height, width), kernel).run(plan, np.empty((COUNT, 0)))
-    got = resample(images, torch.from_numpy(plan.rows(COUNT)), Target(height, width, kernel=kernel))
+    got = resample(images, torch.from_numpy(plan.rows(COUNT)), RenderTarget(height, width, kernel=kernel))
     across, down = matrix(17, width, kernel), matrix(23, height, kernel)
 
     assert np.abs(down @ images.double().numpy() @ across.T - got.numpy()).max() < 1e-3

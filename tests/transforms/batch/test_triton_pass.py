@@ -19,7 +19,7 @@ from triton.compiler import ASTSource
 from fastio.transforms import Compose, RandomCrop, RandomHorizontalFlip
 from fastio.transforms.batch import triton_pass
 from fastio.transforms.batch.finish import Finish
-from fastio.transforms.batch.geometry import Target
+from fastio.transforms.batch.geometry import RenderTarget
 from fastio.transforms.batch.one_pass import plain_pass
 from fastio.transforms.plan import Plan
 
@@ -91,7 +91,7 @@ def test_crops_and_flips(interpreted: ModuleType, channels: int, layout: torch.m
     finish = finish_of(channels, torch.float16, channels_last=True)
     plan = Plan(np.array([37]), np.array([97]))
     Compose([crop, RandomHorizontalFlip()]).run(plan, np.random.default_rng(1).random((COUNT, 3)))
-    rows, target = torch.from_numpy(plan.rows(COUNT)), Target(*crop.size, plan.fill or (0,))
+    rows, target = torch.from_numpy(plan.rows(COUNT)), RenderTarget(*crop.size, plan.fill or (0,))
 
     assert_equal(plain_pass(images, finish, rows, target), interpreted.triton_pass(images, finish, rows, target))
 
@@ -101,7 +101,7 @@ def test_unsigned_pixels_stay_what_they_are(interpreted: ModuleType) -> None:
     images = pictures(3, (37, 41), torch.channels_last, torch.uint8)
     plan = Plan(np.array([37]), np.array([41]))
     Compose([RandomCrop((20, 16)), RandomHorizontalFlip()]).run(plan, np.random.default_rng(1).random((COUNT, 3)))
-    rows, target = torch.from_numpy(plan.rows(COUNT)), Target(20, 16)
+    rows, target = torch.from_numpy(plan.rows(COUNT)), RenderTarget(20, 16)
     expected, got = (run(images, Finish(torch.uint8), rows, target) for run in (plain_pass, interpreted.triton_pass))
 
     assert torch.equal(expected, got)
