@@ -1,0 +1,45 @@
+"""CPUs that this process may use, by affinity, cgroup and SLURM."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from fastio.machine.cgroups import ROOT, cgroup_folders, read_text
+
+__all__ = ["available_cpus"]
+
+
+def available_cpus(*, root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> int:
+    """
+    CPUs this process may really use: the least of affinity, cgroup quota and SLURM's allotment.
+
+    ``os.cpu_count()`` names the CPUs of the machine, and a pool of that size inside a container or
+    a SLURM step is throttled. A quota of 1.5 CPUs counts as 2. Never less than 1.
+    """
+    limits = [len(os.sched_getaffinity(0))]
+    quota = _cgroup_cpus(root)
+    if quota is not None:
+        limits.append(math.ceil(quota))
+    allotted = environ.get("SLURM_CPUS_PER_TASK", "")
+    if allotted.isdecimal():
+        limits.append(int(allotted))
+    return max(1, min(limits))
+
+
+def _cgroup_cpus(root: Path) -> float | None:
+    """The tightest CPU quota between this process's cgroup and the topmost one, or None."""
+    quotas = [_quota(folder) for folder in cgroup_folders(root, "cpu")]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def _quota(folder: Path) -> float | None:
+    """CPUs by ``cpu.max`` ("150000 100000" or "max 100000") or by ``cpu.cfs_quota_us`` (-1: unlimited)."""
+    words = read_text(folder / "cpu.max").split()
+    if not words:
+        words = [read_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+    if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]) > 0:
+        return int(words[0]) / int(words[1])
+    return None

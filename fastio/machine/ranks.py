@@ -1,0 +1,61 @@
+"""This process's rank in a distributed job, by torch.distributed, torchrun or SLURM."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+__all__ = ["process_group_ranks", "rank_and_world"]
+
+# Where each launcher says who we are: torchrun, then SLURM's srun. A batch script has SLURM_PROCID=0 and SLURM_NTASKS
+# too, although it runs alone: only srun's steps have a number of their own tasks.
+_LAUNCHERS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"))
+
+
+def rank_and_world(
+    rank: int | None = None, world_size: int | None = None, *, environ: Mapping[str, str] = os.environ
+) -> tuple[int, int]:
+    """
+    This process's rank and the number of ranks.
+
+    What is passed wins; then ``torch.distributed`` where the program has initialised it; then RANK
+    and WORLD_SIZE (torchrun); then SLURM_PROCID and SLURM_STEP_NUM_TASKS (srun); otherwise 0 of 1. ValueError where
+    the two do not make sense together.
+    """
+    if rank is not None or world_size is not None:
+        return _checked(rank, world_size, "rank= and world_size=")
+    known = process_group_ranks()
+    if known is not None:
+        return known
+    for rank_name, world_name in _LAUNCHERS:
+        if rank_name in environ and world_name in environ:
+            where = f"{rank_name}={environ[rank_name]!r}, {world_name}={environ[world_name]!r}"
+            return _checked(_number(environ[rank_name], where), _number(environ[world_name], where), where)
+    return 0, 1
+
+
+def process_group_ranks() -> tuple[int, int] | None:
+    """Rank and number of ranks by ``torch.distributed``; None where the program has not initialised it."""
+    # Importing torch.distributed here would cost what a program without it does not need.
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return int(distributed.get_rank()), int(distributed.get_world_size())
+
+
+def _number(text: str, where: str) -> int:
+    try:
+        return int(text)
+    except ValueError as exc:
+        raise ValueError(
+            f"environment {where}: expected whole numbers; correct them or pass rank= and world_size="
+        ) from exc
+
+
+def _checked(rank: int | None, world_size: int | None, where: str) -> tuple[int, int]:
+    if rank is None or world_size is None:
+        raise ValueError(f"{where}: pass both or neither, got rank={rank}, world_size={world_size}")
+    if world_size < 1 or not 0 <= rank < world_size:
+        raise ValueError(f"{where}: expected 0 <= rank < world_size, got rank {rank} of {world_size}")
+    return rank, world_size

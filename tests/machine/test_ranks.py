@@ -1,0 +1,61 @@
+"""Rank and world size, by arguments, torch.distributed and launchers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch.distributed
+
+from fastio.machine import rank_and_world
+
+
+def test_alone_by_default() -> None:
+    """Without a launcher a process is rank 0 of 1."""
+    assert rank_and_world(environ={}) == (0, 1)
+
+
+def test_arguments_win() -> None:
+    """What is passed is not overruled by the environment."""
+    assert rank_and_world(1, 4, environ={"RANK": "0", "WORLD_SIZE": "2"}) == (1, 4)
+
+
+def test_torchrun_before_slurm() -> None:
+    """Under torchrun in a SLURM step, torchrun's pair counts."""
+    slurm = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "8"}
+
+    assert rank_and_world(environ={**slurm, "RANK": "5", "WORLD_SIZE": "8"}) == (5, 8)
+    assert rank_and_world(environ=slurm) == (1, 2)
+
+
+def test_a_batch_script_is_alone() -> None:
+    """Without srun a script runs once, however many tasks its job may have: it reads all samples, not its "share"."""
+    assert rank_and_world(environ={"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "7"}) == (0, 1)
+
+
+def test_initialised_process_group_counts(tmp_path: Path) -> None:
+    """torch.distributed, once initialised, knows better than the environment."""
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1
+    )
+    try:
+        assert rank_and_world(environ={"RANK": "1", "WORLD_SIZE": "2"}) == (0, 1)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("rank", "world_size", "environ"),
+    [
+        (2, 2, {}),
+        (-1, 2, {}),
+        (0, 0, {}),
+        (0, None, {}),
+        (None, None, {"RANK": "2", "WORLD_SIZE": "2"}),
+        (None, None, {"RANK": "a", "WORLD_SIZE": "2"}),
+    ],
+)
+def test_nonsense_is_refused(rank: int | None, world_size: int | None, environ: dict[str, str]) -> None:
+    """A rank outside its world is one clear error that says where it came from."""
+    with pytest.raises(ValueError, match=r"RANK=|rank= and world_size="):
+        rank_and_world(rank, world_size, environ=environ)
