@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import PictureFunction
-from fastio.transforms.transform import Canvas, PixelFunction, Transform
+from fastio.transforms.canvas import Canvas, PixelFunction
+from fastio.transforms.transform import Transform
 
 __all__ = ["Compiled", "native_function"]
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.batch.batch_transform import BatchTransform
-from fastio.transforms.transform import Canvas, Transform
+from fastio.transforms.canvas import Canvas
+from fastio.transforms.transform import Transform
 
 __all__ = ["Compose"]
 

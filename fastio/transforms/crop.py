@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import Interpolation, as_fill, as_kernel, as_padding, as_size, check_antialias
-from fastio.transforms.transform import Canvas, Ints, Transform
+from fastio.transforms.canvas import Canvas, Ints
+from fastio.transforms.transform import Transform
 
 __all__ = ["CenterCrop", "RandomCrop", "RandomResizedCrop"]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.transforms.transform import Canvas, Transform
+from fastio.transforms.canvas import Canvas
+from fastio.transforms.transform import Transform
 
 __all__ = ["RandomHorizontalFlip"]
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.transforms.arguments import KERNELS, Fill
-from fastio.transforms.transform import Ints, PixelFunction, Transform
+from fastio.transforms.canvas import Ints, PixelFunction
 
 __all__ = ["PlainPicture", "colour_of"]
 
@@ -30,7 +30,7 @@ class PlainPicture:
         elif not isinstance(picture, Image.Image) or picture.mode not in _MODES:
             what = f"an image of mode {picture.mode!r}" if isinstance(picture, Image.Image) else type(picture).__name__
             raise ValueError(f"expected a PIL image of mode {', '.join(_MODES)} or a uint8 tensor, got {what}")
-        self.doing: Transform | None = None
+        self.doing: object = None
         self._set(picture)
 
     def _set(self, picture: Image.Image | torch.Tensor) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import Fill
-from fastio.transforms.transform import Ints, PixelFunction, Transform
+from fastio.transforms.canvas import Ints, PixelFunction
 
 __all__ = ["BLANK", "COLUMNS", "Plan"]
 
@@ -56,7 +56,7 @@ class Plan:
     def __init__(self, height: Ints, width: Ints) -> None:
         zero = np.zeros(1, np.int64)
         self.height, self.width = height, width
-        self.doing: Transform | None = None
+        self.doing: object = None
         self.kernel: str | None = None
         self.fill: Fill | None = None
         self.channels: int | None = None
@@ -68,10 +68,10 @@ class Plan:
         self._window = (zero, zero, width, height)
         self._place = (zero, zero)
         self._flip: NDArray[np.bool_] = np.zeros(1, np.bool_)
-        self._resizer: Transform | None = None
-        self._padder: Transform | None = None
-        self._flipper: Transform | None = None
-        self._caller: Transform | None = None
+        self._resizer: object = None
+        self._padder: object = None
+        self._flipper: object = None
+        self._caller: object = None
 
     def rows(self, count: int) -> NDArray[np.int32]:
         """The plan as the native core reads it: ``(count, 13)`` int32, one COLUMN each."""
@@ -153,7 +153,7 @@ class Plan:
         if self._caller is not None:
             raise self._unfit(self._caller, "a function is called with finished pictures, once: put it last")
 
-    def _unfit(self, other: Transform, why: str) -> SchemaError:
+    def _unfit(self, other: object, why: str) -> SchemaError:
         return SchemaError(
             f"{other} and then {self.doing} cannot be done in one pass: {why}; leave one out, or pass them to "
             f"FastDataset(transform=Compose([...])), which does one after the other"

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import Interpolation, as_kernel, as_size, check_antialias
-from fastio.transforms.transform import Canvas, Ints, Transform
+from fastio.transforms.canvas import Canvas, Ints
+from fastio.transforms.transform import Transform
 
 __all__ = ["Resize"]
 
