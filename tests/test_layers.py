@@ -1,15 +1,17 @@
-"""The layer rule of fastio/README.md, executed: a module imports from below its own layer or from its own folder."""
+"""The rules of the house, executed: layers of folders, no import cycles, no loose modules, torch where tensors are."""
 
 from __future__ import annotations
 
 import ast
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# Top to bottom. Each name is a folder of fastio/, with all that lies in it, or a public module.
+# Top to bottom. Each name is a folder of fastio/ with all that lies in it, or one of the modules beside them.
 LAYERS = (
     {"__main__"},
     {"cli"},
@@ -26,36 +28,40 @@ LAYERS = (
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
+# The folders whose modules work without torch: packing, info, ls and verify need none.
+WITHOUT_TORCH = {"cli", "codec", "converters", "machine", "report", "store", "types"}
+
 
 def modules() -> dict[str, Path]:
     """Every module by its import name; converters/ is installed as fastio.converters."""
-    found = {}
+    by_name = {}
     for folder, name in ((ROOT / "fastio", "fastio"), (ROOT / "converters", "fastio.converters")):
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder).with_suffix("").parts
-            found[".".join((name, *parts)).removesuffix(".__init__")] = path
-    return found
+            by_name[".".join((name, *parts)).removesuffix(".__init__")] = path
+    return by_name
 
 
 MODULES = modules()
 
 
-def imported(tree: ast.AST) -> set[str]:
-    """The fastio modules that a file imports anywhere, also inside functions."""
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Every name that a module imports, also inside functions: modules of fastio whole, of others as written."""
     names = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
+            assert node.level == 0, f"{module}: imports are absolute"
             assert node.module is not None
             members = {f"{node.module}.{alias.name}" for alias in node.names}
             names |= {member if member in MODULES or member == "fastio._native" else node.module for member in members}
-    return {name for name in names if name.split(".")[0] == "fastio"}
+    return frozenset(names)
 
 
-def layer_of(module: str) -> str:
-    """The module of fastio/, or the folder, that a module belongs to."""
+def folder_of(module: str) -> str:
+    """The folder of fastio/, or the module beside them, that a module belongs to."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else ""
 
@@ -63,13 +69,27 @@ def layer_of(module: str) -> str:
 @pytest.mark.parametrize("module", [name for name in MODULES if name != "fastio"])
 def test_imports_go_down(module: str) -> None:
     """No import goes up or sideways: store and codec, say, never meet."""
-    own = layer_of(module)
+    own = folder_of(module)
     assert own in LEVEL, f"{module} has no place in LAYERS and in fastio/README.md"
-    for name in imported(ast.parse(MODULES[module].read_text())):
-        other = layer_of(name)
-        if name == "fastio" and own == "cli":
+    for name in imports(module):
+        other = folder_of(name)
+        if name.split(".")[0] != "fastio" or (name == "fastio" and own == "cli"):
             continue  # the public face reaches everything: only the top layer stands above that
         assert other == own or (other in LEVEL and LEVEL[other] > LEVEL[own]), f"{module} imports {name}"
+
+
+def test_no_import_cycles() -> None:
+    """No module imports itself by way of others, not even inside a function."""
+    graph = {module: (imports(module) & MODULES.keys()) - {module} for module in MODULES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as exc:
+        pytest.fail(" imports ".join(reversed(exc.args[1])))
+
+
+def test_no_loose_modules() -> None:
+    """Beside its folders fastio/ has the public face, ``python -m fastio`` and the exceptions."""
+    assert {"__init__.py", "__main__.py", "errors.py"} == {path.name for path in (ROOT / "fastio").glob("*.py")}
 
 
 def test_the_public_face_is_lazy() -> None:
@@ -81,18 +101,30 @@ def test_the_public_face_is_lazy() -> None:
 
 
 def test_torch_is_imported_where_tensors_are_made() -> None:
-    """Packing, info, ls and verify need no torch: only the modules that hand out tensors import it."""
-    users = {
-        name
-        for name, path in MODULES.items()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if (isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "torch" for alias in node.names))
-        or (isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "torch")
+    """Folders that pack, list and verify do not import torch."""
+    users = {module for module in MODULES if any(name.split(".")[0] == "torch" for name in imports(module))}
+
+    assert [] == sorted(module for module in users if folder_of(module) in {"", "errors", *WITHOUT_TORCH})
+
+
+def test_every_folder_says_what_it_is() -> None:
+    """The first line of a folder's ``__init__.py`` says in one sentence what lies there."""
+    first_lines = {
+        module: (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
+        for module, path in MODULES.items()
+        if path.name == "__init__.py"
     }
 
-    tensors = ("fastio.dataset.", "fastio.loader.", "fastio.transforms.", "fastio.samplers.")
-    tools = ("fastio.measure.", "fastio.trainer.", "fastio.integrations.", "fastio.doctor.")
-    assert [name for name in sorted(users) if not name.startswith((*tensors, *tools))] == []
+    assert [] == [module for module, line in first_lines.items() if not line.endswith(".")]
+
+
+def test_tests_mirror_the_folders() -> None:
+    """Each folder of tests has the name of the folder that it tests."""
+    tested = {path.parent.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    folders = {path.parent.relative_to(ROOT / "fastio").as_posix() for path in (ROOT / "fastio").rglob("*.py")}
+    others = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "converters").rglob("*.py")}
+
+    assert set() == tested - folders - others - {".", "benchmarks", "native"}
 
 
 def test_the_map_names_every_module() -> None:
