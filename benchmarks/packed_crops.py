@@ -22,11 +22,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.rounds import interleaved, run_process
-from fastio._native import Buffers, decode_images, gather_transformed
+from fastio._native import decode_images, gather_transformed
 from fastio.converters import Transcode, open_source, pack
 from fastio.store import open_store
 from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
 from fastio.transforms.fused import Fused
+from fastio.types.spans import Spans
 
 __all__ = ["main"]
 
@@ -43,7 +44,7 @@ _SIZE = 224
 def measure_yardstick(path: str) -> dict[str, float]:
     """One epoch; this process has been told to use neither our entropy decoder nor SIMD in resizing."""
     out, status = np.empty((1, _SIZE, _SIZE, 3), np.uint8), np.zeros(1, np.int32)
-    zero, start = np.zeros(1, np.int32), np.zeros(1, np.int64)
+    start = np.zeros(1, np.int64)
     fused = Fused([RandomResizedCrop(_SIZE), RandomHorizontalFlip()], seed=0, mode="RGB", is_raw=False, is_fast=False)
     with open_store(path) as store:
         every = np.arange(len(store))
@@ -53,13 +54,12 @@ def measure_yardstick(path: str) -> dict[str, float]:
         for i, (height, width, _) in enumerate(shapes.tolist()):
             pixels = np.empty((1, height, width, 3), np.uint8)
             one = spans.part(i, i + 1)
-            decode_images(one.buffers, one.shard, one.starts, one.sizes, None, pixels, status).wait()
+            decode_images(one, pixels, status, verify=False).wait()
             assert not status.any()
-            size, place = np.array([pixels.size], np.int64), Buffers([pixels.reshape(-1)])
+            raw = Spans.of(pixels.reshape(-1), start, np.array([pixels.size], np.int64))
             gather_transformed(
-                place, zero, start, size, None, rows[i : i + 1], out, status,
-                filter=0, fill=b"\0\0\0", height=height, width=width,
-            ).wait()  # fmt: skip
+                raw, rows[i : i + 1], out, status, filter=0, fill=b"\0\0\0", height=height, width=width
+            ).wait()
             assert not status.any()
         return {"samples": len(store), "cpu_s": time.process_time() - begun}
 

@@ -16,5 +16,5 @@ def damaged(spans: Spans) -> NDArray[np.int64]:
     if spans.checksums is None:
         return np.empty(0, np.int64)
     found = np.empty(len(spans), np.uint32)
-    _native.checksum(spans.buffers, spans.shard, spans.starts, spans.sizes, found).wait()
+    _native.checksum(spans, found).wait()
     return np.flatnonzero(found != spans.checksums)

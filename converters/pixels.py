@@ -28,9 +28,7 @@ def same_pixels(pairs: Sequence[Pair], pool: _native.ThreadPool) -> list[bool]:
         for i in part:
             out, status = np.empty((2, *shapes[i]), np.uint8), np.zeros(2, np.int32)
             each = spans[i] if out.size else spans[i].part(0, 0)
-            job = _native.decode_images(
-                each.buffers, each.shard, each.starts, each.sizes, None, out[: len(each)], status[: len(each)], pool
-            )
+            job = _native.decode_images(each, out[: len(each)], status[: len(each)], pool, verify=False)
             begun.append((job, out, status))
         for job, out, status in begun:
             job.wait()

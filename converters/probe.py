@@ -35,7 +35,7 @@ def probe(spans: Spans, *, verify: bool = False) -> NDArray[np.int32]:
     with a chunk that differs from its own CRC-32 is BAD_CHECKSUM.
     """
     out = np.zeros((len(spans), 5), np.int32)
-    _native.probe_images(spans.buffers, spans.shard, spans.starts, spans.sizes, out, verify=verify).wait()
+    _native.probe_images(spans, out, verify=verify).wait()
     if verify:
         from fastio.codec.pixel_limit import is_refused  # imports Pillow
 

@@ -163,12 +163,11 @@ class RawStage:
             ) from exc
         out = memory[:size].reshape(len(spans), *shape)
         status = np.zeros(len(spans), np.int32)
-        places = spans.buffers, spans.shard, spans.starts, spans.sizes, None
         if self.options.resize is None:
-            return _native.decode_images(*places, out, status, pool), out, status
+            return _native.decode_images(spans, out, status, pool, verify=False), out, status
         plan = plan_to(self.options.resize, shapes)
         fill = bytes(shape[2])
-        job = _native.decode_transformed(*places, plan, out, status, pool, filter=_BILINEAR, fill=fill)
+        job = _native.decode_transformed(spans, plan, out, status, pool, verify=False, filter=_BILINEAR, fill=fill)
         return job, out, status
 
     def _chunk(self, chunk: Chunk, done: Mapping[str, tuple[NDArray[np.uint8], NDArray[np.int32]]]) -> Chunk:

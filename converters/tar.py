@@ -120,7 +120,7 @@ class TarSource:
         """Spans over the mapped shards, read ahead by the kernel; nothing is copied here."""
         indices = self.kept[chunk.start : chunk.stop]
         spans = {field.name: self.store.spans(field.name, indices) for field in self.schema.payload}
-        jobs = [_native.read_ahead(s.buffers, s.shard, s.starts, s.sizes, pool) for s in spans.values()]
+        jobs = [_native.read_ahead(s, pool) for s in spans.values()]
 
         def finish() -> Chunk:
             for job in jobs:

@@ -179,10 +179,7 @@ class TranscodeStage:
         bound = 1 if options.short_side is not None else 2 if options.max_side is not None else 0
         height, width = (options.side or 0, 0) if options.resize is None else options.resize
         job = _native.transcode_images(
-            spans.buffers,
-            spans.shard,
-            spans.starts,
-            spans.sizes,
+            spans,
             out,
             pool,
             bound=bound if options.resize is None else 3,

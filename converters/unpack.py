@@ -337,6 +337,5 @@ def _label_text(store: SampleStore, path: str | os.PathLike[str], names: Sequenc
 
 def _extension(spans: Spans, position: int) -> str:
     """The extension of an image whose key has none (tar shards of others)."""
-    one = slice(position, position + 1)
-    seen = probe(Spans(spans.buffers, spans.shard[one], spans.starts[one], spans.sizes[one]))
+    seen = probe(spans.part(position, position + 1))
     return _EXTENSIONS[int(seen[0, 4])]

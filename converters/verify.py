@@ -172,9 +172,7 @@ def _decode_equal(spans: Spans, part: NDArray[np.int64], size: tuple[int, int]) 
     """Decode images of one size; what is wrong, by position in ``part``."""
     out = np.empty((len(part), *size, 3), np.uint8)
     status = np.zeros(len(part), np.int32)
-    _native.decode_images(
-        spans.buffers, spans.shard[part], spans.starts[part], spans.sizes[part], None, out, status
-    ).wait()
+    _native.decode_images(spans.at(part), out, status, verify=False).wait()
     wrong: dict[int, str] = {}
     for i in np.flatnonzero(status):
         if status[i] == _native.UNSUPPORTED:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.types.spans import Spans
+
 
 OK: int = 0
 
@@ -152,36 +154,37 @@ def pick_spans(ends: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArra
     array, which is faster: a sample's lie side by side then.
     """
 
-def checksum(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: NDArray[np.uint32], pool: ThreadPool | None = None) -> Job:
+def checksum(spans: Spans, out: NDArray[np.uint32], pool: ThreadPool | None = None) -> Job:
     """Write each span's CRC-32 to ``out[i]``."""
 
-def probe_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = False) -> Job:
+def probe_images(spans: Spans, out: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = False) -> Job:
     """
     Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, kind
     (0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM). ``verify`` also
     compares the CRC of every chunk of a PNG: BAD_CHECKSUM where one differs.
     """
 
-def decode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
+def decode_images(spans: Spans, out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True) -> Job:
     """
     Decode each span into ``out[i]``; ``out`` is (n, H, W, C), C 1 (as Pillow's "L"),
     3 ("RGB") or 4 ("RGBA"). ``status`` is (n,). Rows whose status is not OK are
-    unspecified. Without a pool the calling thread decodes, and the job is done.
+    unspecified. ``verify`` compares the bytes with the checksums of the spans, where they
+    have any. Without a pool the calling thread decodes, and the job is done.
     """
 
-def gather(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
+def gather(spans: Spans, out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True) -> Job:
     """
     Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.
     """
 
-def read_ahead(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], pool: ThreadPool | None = None, *, looks: bool = True) -> Job:
+def read_ahead(spans: Spans, pool: ThreadPool | None = None, *, looks: bool = True) -> Job:
     """
     Ask the kernel to read these spans ahead, neighbours merged, unless a look at 64 places
     finds them in memory; with ``looks=False`` it asks without looking, for files whose
     mapping must not be touched. Blocks while the disk's queue is full: give it a pool of its own.
     """
 
-def read_spans(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], descriptors: NDArray[np.int32], files: Any, out: NDArray[np.uint8], error: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
+def read_spans(spans: Spans, descriptors: NDArray[np.int32], files: Any, out: NDArray[np.uint8], error: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
     """
     Read the spans from files, one after the other into ``out``, without looking into the
     buffers, which are mappings of the same files. ``descriptors`` has one for each buffer,
@@ -212,7 +215,7 @@ class Transcoded:
         within each picture, one picture after the other; how many of these each has.
         """
 
-def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], out: Transcoded, pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, width: int = 0, quality: int = 90, subsampling: int = 2, restart: int = 0, resized_restart: int = 0) -> Job:
+def transcode_images(spans: Spans, out: Transcoded, pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, width: int = 0, quality: int = 90, subsampling: int = 2, restart: int = 0, resized_restart: int = 0) -> Job:
     """
     Write pictures anew. ``bound`` 1 makes the short side at most ``side`` pixels, 2 the
     long one, 3 makes JPEGs ``side`` pixels high and ``width`` wide; ``subsampling`` is 0
@@ -224,7 +227,7 @@ def transcode_images(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray
     cannot hold): these are kept as they are.
     """
 
-def fill_tokens(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, slots: NDArray[np.int64], ids: NDArray[np.int64], status: NDArray[np.int32], pool: ThreadPool | None = None, *, mask: NDArray[np.uint8] | None = None, positions: NDArray[np.int64] | None = None, item_bytes: int, pad_id: int = 0, vocabulary: int = 0, at_end: bool = False) -> Job:
+def fill_tokens(spans: Spans, slots: NDArray[np.int64], ids: NDArray[np.int64], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, mask: NDArray[np.uint8] | None = None, positions: NDArray[np.int64] | None = None, item_bytes: int, pad_id: int = 0, vocabulary: int = 0, at_end: bool = False) -> Job:
     """
     Widen each span of ids (2 or 4 bytes each) into ``ids[slots[i]:slots[i + 1]]``, the rest
     of the slot ``pad_id``; ``mask`` is 1 where there are tokens, ``positions`` counts them.
@@ -251,7 +254,7 @@ class PictureFunction:
 
     def __init__(self, address: int, owner: object) -> None: ...
 
-def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None, max_pixels: int | None = None) -> Job:
+def decode_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, fast: bool = False, max_pixels: int | None = None) -> Job:
     """
     Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.
 
@@ -264,13 +267,13 @@ def decode_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArr
     quarter or eighth first, where at least twice the virtual size is left: other pixels,
     but nearly so. A box that leaves its picture is
     BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is
-    seen by ``checksums`` only. ``intervals`` are the spans of where each JPEG's restart
-    intervals 8, 16, ... begin, uint32 within the file; they need not be true.
+    seen by the checksums only (``verify``). ``spans.intervals`` are used where there are
+    any.
     ``function`` is called with each picture, and its row of ``numbers`` (n, k). A picture
     whose header announces more than ``max_pixels`` is TOO_LARGE.
     """
 
-def gather_transformed(buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, height: int, width: int) -> Job:
+def gather_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, planar: bool = False, grey: bool = False, function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None, height: int, width: int) -> Job:
     """
     The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.
     With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.
@@ -322,10 +325,10 @@ class LmdbPages:
 
     def __init__(self, suffixes: Sequence[bytes]) -> None: ...
 
-    def append(self, fields: Sequence[tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.uint8]:
+    def append(self, fields: Sequence[Spans]) -> NDArray[np.uint8]:
         """
-        Add samples, given as buffers, shard, starts and sizes of each field; the pages that are
-        finished, without the GIL. IndexError for a span that leaves its buffer.
+        Add samples, given as the spans of each field, and return the pages that are finished.
+        Works without the GIL. IndexError for a span that leaves its buffer.
         """
 
     def finish(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
@@ -338,12 +341,11 @@ class LmdbPages:
     def overflow_pages(self) -> int:
         """Pages of long values so far."""
 
-def tar_members(names: bytes, contents: Sequence[tuple[tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]], tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]]], places: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+def tar_members(names: bytes, contents: Sequence[tuple[Spans, Spans]], places: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
     """
     Write ustar members, header and padding included, to their places in ``out``: of each
-    sample one for each of ``contents``, a pair of spans (buffers, shard, starts, sizes), what
-    stands before the value and the value. ``names`` are joined by NUL. ValueError where one
-    fits no ustar header.
+    sample one for each of ``contents``, the spans of what stands before the value and those
+    of the value. ``names`` are joined by NUL. ValueError where one fits no ustar header.
     """
 
 def record_ranges(most: int) -> None:

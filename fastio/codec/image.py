@@ -44,7 +44,7 @@ class ImageCodec:
     def probe(self, spans: Spans) -> NDArray[np.int32]:
         """``(n, 5)`` status, height, width, channels as stored, kind, from headers only."""
         found = np.empty((len(spans), 5), np.int32)
-        _native.probe_images(spans.buffers, spans.shard, spans.starts, spans.sizes, found).wait()
+        _native.probe_images(spans, found).wait()
         return found
 
     def decode(
@@ -58,29 +58,21 @@ class ImageCodec:
         geometry: Geometry | None = None,
     ) -> Job:
         """Decode picture i into ``out[i]``, ``(n, H, W, C)`` or planar; see ``Codec.decode``."""
-        checksums = spans.checksums if verify else None
         if geometry is not None:
-            known = spans.intervals
             return _native.decode_transformed(
-                spans.buffers,
-                spans.shard,
-                spans.starts,
-                spans.sizes,
-                checksums,
+                spans,
                 geometry.plan,
                 out,
                 status,
                 pool,
+                verify=verify,
                 filter=geometry.filter,
                 fill=geometry.fill,
                 planar=geometry.is_planar,
                 grey=geometry.is_grey,
                 fast=geometry.is_fast,
-                intervals=None if known is None else (known.buffers, known.shard, known.starts, known.sizes),
                 function=geometry.function,
                 numbers=geometry.numbers,
                 max_pixels=pixel_limit(),
             )
-        return _native.decode_images(
-            spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, out, status, pool
-        )
+        return _native.decode_images(spans, out, status, pool, verify=verify)

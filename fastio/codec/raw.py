@@ -47,8 +47,7 @@ class RawCodec:
         if geometry is not None:
             return self._transform(spans, out, status, pool=pool, verify=verify, geometry=geometry)
         rows = out.reshape(len(out), math.prod(out.shape[1:]))
-        checksums = spans.checksums if verify else None
-        return _native.gather(spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, rows, status, pool)
+        return _native.gather(spans, rows, status, pool, verify=verify)
 
     def _transform(
         self,
@@ -64,15 +63,12 @@ class RawCodec:
         if geometry.stored is None:
             raise ValueError("raw pictures have no header: the geometry must name their height and width")
         return _native.gather_transformed(
-            spans.buffers,
-            spans.shard,
-            spans.starts,
-            spans.sizes,
-            spans.checksums if verify else None,
+            spans,
             geometry.plan,
             out,
             status,
             pool,
+            verify=verify,
             height=geometry.stored[0],
             width=geometry.stored[1],
             filter=geometry.filter,

@@ -50,5 +50,4 @@ class TextCodec:
         """Copy the bytes of sample i into ``out[i]``; another size than the row's is BAD_SHAPE."""
         if geometry is not None:
             raise ValueError("text has no geometry")
-        checksums = spans.checksums if verify else None
-        return _native.gather(spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, out, status, pool)
+        return _native.gather(spans, out, status, pool, verify=verify)

@@ -46,5 +46,4 @@ class TokensCodec:
         if geometry is not None:
             raise ValueError("token ids have no geometry")
         rows = out.reshape(len(out), -1).view(np.uint8) if len(out) else np.empty((0, 0), np.uint8)
-        checksums = spans.checksums if verify else None
-        return _native.gather(spans.buffers, spans.shard, spans.starts, spans.sizes, checksums, rows, status, pool)
+        return _native.gather(spans, rows, status, pool, verify=verify)

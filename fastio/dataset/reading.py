@@ -123,9 +123,7 @@ class ShardFiles:
         total = max(1, int(spans.sizes.sum()))
         out = np.empty(total, np.uint8) if ring is None else ring.acquire(total)
         error = np.zeros(len(spans), np.int32)
-        job = _native.read_spans(
-            spans.buffers, spans.shard, spans.starts, spans.sizes, descriptors, files, out, error, pool
-        )
+        job = _native.read_spans(spans, descriptors, files, out, error, pool)
         # The same memory for each shard, whose number names the file in messages.
         memory = _native.Buffers([out] * len(self._paths))
         starts = np.cumsum(spans.sizes) - spans.sizes

@@ -68,14 +68,11 @@ class TokenReader:
         slots = np.concatenate(([0], np.cumsum(lengths)))
         ids, status = np.empty(int(slots[-1]), np.int64), np.empty(len(indices), np.int32)
         _native.fill_tokens(
-            spans.buffers,
-            spans.shard,
-            spans.starts,
-            spans.sizes,
-            spans.checksums if verify else None,
+            spans,
             slots,
             ids,
             status,
+            verify=verify,
             item_bytes=self.item_bytes,
             vocabulary=self.vocabulary,
         ).wait()

@@ -111,7 +111,7 @@ def _check_sizes(field: Field, spans: Spans, keys: Sequence[str]) -> None:
 def _checksums(field: Field, spans: Spans, keys: Sequence[str], *, path: str) -> NDArray[np.uint32]:
     found = np.empty(len(keys), np.uint32)
     try:
-        checksum(spans.buffers, spans.shard, spans.starts, spans.sizes, found).wait()
+        checksum(spans, found).wait()
     except IndexError as exc:
         raise SchemaError(f"field {field.name!r}: a span lies outside its buffer ({exc})") from exc
     if spans.checksums is not None and not np.array_equal(found, spans.checksums):

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import Buffers, checksum, crc32
+from fastio._native import checksum, crc32
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.store.arrays import IndexHeader, split_keys
 from fastio.store.atomic import PartialFile
@@ -43,6 +43,7 @@ from fastio.store.stale import remove_stale
 from fastio.store.tar import INDEX_FOLDER
 from fastio.store.tar_scan import BLOCK, Member, scan
 from fastio.types.schema import BYTES, COLUMN, IMAGE, Field, Schema
+from fastio.types.spans import Spans
 
 __all__ = ["SIDECAR_SUFFIX", "check_foreign_set", "open_foreign"]
 
@@ -325,7 +326,7 @@ def _content_crc(shard: Shard) -> int:
 def _checksums(data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.uint32]:
     """CRC-32 of each span."""
     found = np.empty(len(starts), np.uint32)
-    checksum(Buffers([data]), np.zeros(len(starts), np.int32), starts, sizes, found).wait()
+    checksum(Spans.of(data, starts, sizes), found).wait()
     return found
 
 

@@ -137,8 +137,7 @@ class LmdbLayout:
         if self._flat is not None:
             self._flat.append(values[self._flat.name])
         for start, stop in _pieces(fields):
-            parts = [spans.part(start, stop) for spans in fields]
-            self._file.write(self._pages.append([(p.buffers, p.shard, p.starts, p.sizes) for p in parts]))
+            self._file.write(self._pages.append([spans.part(start, stop) for spans in fields]))
         self._count += len(keys)
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:

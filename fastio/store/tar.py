@@ -125,8 +125,7 @@ class TarLayout:
             ends = np.cumsum(BLOCK + -(-sizes // BLOCK) * BLOCK).reshape(sizes.shape)
             places = np.concatenate(([0], ends.ravel()[:-1]))
             out = np.empty(int(ends[-1, -1]), np.uint8)
-            parts = [(_arrays(prefixes), _arrays(spans)) for prefixes, spans in contents]
-            tar_members(joined.encode("ascii"), parts, places, out)
+            tar_members(joined.encode("ascii"), contents, places, out)
             starts = self._file.size + BLOCK + places.reshape(sizes.shape)
             self._file.write(out)
         for field, column, (prefixes, _) in zip(self._payload, starts.T, contents, strict=False):
@@ -219,10 +218,6 @@ def _joined(values: list[bytes]) -> Spans:
     sizes = np.array([len(value) for value in values], np.int64)
     data = np.frombuffer(b"".join(values), np.uint8)
     return Spans(Buffers([data]), np.zeros(len(values), np.int32), np.cumsum(sizes) - sizes, sizes)
-
-
-def _arrays(spans: Spans) -> tuple[Buffers, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    return spans.buffers, spans.shard, spans.starts, spans.sizes
 
 
 def _pieces(contents: Sequence[tuple[Spans, Spans]]) -> list[tuple[int, int]]:

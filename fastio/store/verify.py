@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastio._native import Buffers, ThreadPool, checksum, crc32
+from fastio._native import ThreadPool, checksum, crc32
 from fastio.store.index import SealedStore
 from fastio.store.mapping import readable
 from fastio.store.seal import unsealed_regions
 from fastio.store.sealed import Shard
 from fastio.types.schema import Field
+from fastio.types.spans import Spans
 
 __all__ = ["Damage", "verify_store"]
 
@@ -78,21 +78,12 @@ def _bad_samples(
     expected = shard.checksums.get(field.name)
     if expected is None:
         return
-    buffers = Buffers([shard.data])
     starts, sizes = shard.starts[field.name], shard.sizes[field.name]
     for at in range(0, shard.count, _CHUNK_SAMPLES):
         part = slice(at, at + _CHUNK_SAMPLES)
-        got = _checksums(buffers, starts[part], sizes[part], pool)
+        got = np.empty(len(starts[part]), np.uint32)
+        checksum(Spans.of(shard.data, np.array(starts[part]), np.array(sizes[part])), got, pool).wait()
         for i in (np.flatnonzero(got != expected[part]) + at).tolist():
             start, stop = int(starts[i]), int(starts[i] + sizes[i])
             problem = f"expected CRC-32 {expected[i]:08x}, got {got[i - at]:08x}"
             yield Damage(shard.path, store.keys([first + i])[0], field.name, start, stop, problem)
-
-
-def _checksums(
-    buffers: Buffers, starts: NDArray[np.int64], sizes: NDArray[np.int64], pool: ThreadPool | None
-) -> NDArray[np.uint32]:
-    out = np.empty(len(starts), np.uint32)
-    shard = np.zeros(len(starts), np.int32)
-    checksum(buffers, shard, np.array(starts), np.array(sizes), out, pool).wait()
-    return out

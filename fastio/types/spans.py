@@ -22,10 +22,7 @@ class Spans:
     ``buffers`` keeps the mapped files alive. ``intervals`` says where in a JPEG restart intervals begin, for
     decoders that jump: spans of little-endian uint32, empty ones where nothing is known. It need not be true.
 
-    >>> data = np.frombuffer(b"abcdef", np.uint8)
-    >>> spans = Spans(Buffers([data]), np.zeros(2, np.int32), np.array([0, 4]), np.array([3, 2]))
-    >>> spans.view(1).tobytes()
-    b'ef'
+    Native functions take it as it is; they check that no span leaves its buffer before they begin.
     """
 
     buffers: Buffers
@@ -34,6 +31,25 @@ class Spans:
     sizes: NDArray[np.int64]
     checksums: NDArray[np.uint32] | None = None
     intervals: Spans | None = None
+
+    @classmethod
+    def of(
+        cls,
+        data: NDArray[np.uint8],
+        starts: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        *,
+        checksums: NDArray[np.uint32] | None = None,
+        intervals: Spans | None = None,
+    ) -> Spans:
+        """
+        Values that lie in one array: ``sizes[i]`` bytes from ``starts[i]``.
+
+        >>> spans = Spans.of(np.frombuffer(b"abcdef", np.uint8), np.array([0, 4]), np.array([3, 2]))
+        >>> spans.view(1).tobytes()
+        b'ef'
+        """
+        return cls(Buffers([data]), np.zeros(len(starts), np.int32), starts, sizes, checksums, intervals)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -52,8 +68,7 @@ class Spans:
         """
         Values that lie side by side merged into one, so that they are written at once; without checksums.
 
-        >>> buffers = Buffers([np.arange(9, dtype=np.uint8)])
-        >>> spans = Spans(buffers, np.zeros(2, np.int32), np.array([1, 3]), np.array([2, 4]))
+        >>> spans = Spans.of(np.arange(9, dtype=np.uint8), np.array([1, 3]), np.array([2, 4]))
         >>> spans.runs().sizes.tolist()
         [6]
         """

@@ -72,6 +72,33 @@ class Buffers {
   std::vector<Bytes> bytes_;
 };
 
+using BuffersHandle = nb::handle_t<Buffers>;
+using Checksums = std::optional<Array<const std::uint32_t, 1>>;
+
+/// A fastio.types.spans.Spans: its arrays as Python has them, nothing in them has been checked
+/// yet. `resolve` does that. What not every function needs is read when it is asked for.
+class Spans {
+ public:
+  nb::object buffers;  // a Buffers
+  Int32s shard;
+  Int64s starts;
+  Int64s sizes;
+
+  [[nodiscard]] std::size_t size() const { return starts.size(); }
+
+  /// The checksums to compare with; none where the spans have none, or `verify` is false.
+  [[nodiscard]] Checksums checksums(bool verify) const;
+
+  /// Where restart intervals begin: spans of as many values, or none.
+  [[nodiscard]] std::optional<Spans> intervals() const;
+
+  /// Reads the attributes; false where one is missing or is not what it should be.
+  bool read(nb::handle source, nb::detail::cleanup_list* cleanup) noexcept;
+
+ private:
+  nb::object python_;
+};
+
 using Kept = std::shared_ptr<void>;
 
 /// Holds references to Python objects, whatever they are; let go with the GIL held.
@@ -146,9 +173,7 @@ class PyPool : public fastio::ThreadPool {
   }
 };
 
-using BuffersHandle = nb::handle_t<Buffers>;
 using StatusArray = Array<std::int32_t, 1>;
-using Checksums = std::optional<Array<const std::uint32_t, 1>>;
 
 /// Where a batch is worked on: a pool, or the calling thread.
 using PoolHandle = std::optional<nb::handle_t<PyPool>>;
@@ -166,8 +191,7 @@ PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handl
 void expect_length(const char* name, std::size_t found, std::size_t expected);
 
 /// Pointers for all spans; IndexError naming the first that leaves its buffer.
-std::unique_ptr<Bytes[]> resolve(BuffersHandle handle, const Int32s& shard, const Int64s& starts,
-                                 const Int64s& sizes);
+std::unique_ptr<Bytes[]> resolve(const Spans& spans);
 
 /// The checksums of a batch of `count`, or null where there are none.
 const std::uint32_t* checked(const Checksums& checksums, std::size_t count);
@@ -191,3 +215,18 @@ void bind_transforms(nb::module_& m);
 void bind_views(nb::module_& m);
 
 }  // namespace fastio::python
+
+namespace nanobind::detail {
+
+/// Reads the attributes of a Spans; the arrays are not converted. What lacks one of them, or has
+/// an array of another dtype, is a TypeError.
+template <>
+struct type_caster<fastio::python::Spans> {
+  NB_TYPE_CASTER(fastio::python::Spans, const_name("fastio.types.spans.Spans"))
+
+  bool from_python(handle source, std::uint32_t, cleanup_list* cleanup) noexcept {
+    return value.read(source, cleanup);
+  }
+};
+
+}  // namespace nanobind::detail

@@ -52,30 +52,27 @@ void pick_spans(const Int64s& ends, const SteppedInt64s& starts, const SteppedIn
   }
 }
 
-PyJob checksum(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-               const Int64s& sizes, const Array<std::uint32_t, 1>& out, const PoolHandle& pool) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  expect_length("out", out.size(), starts.size());
-  return begin(fastio::checksum_task(std::move(spans), out.data()), {starts.size(), 16}, pool,
-               keep(nb::borrow(buffers), out));
+PyJob checksum(const Spans& spans, const Array<std::uint32_t, 1>& out, const PoolHandle& pool) {
+  auto bytes = resolve(spans);
+  expect_length("out", out.size(), spans.size());
+  return begin(fastio::checksum_task(std::move(bytes), out.data()), {spans.size(), 16}, pool,
+               keep(spans.buffers, out));
 }
 
 PyJob probe_images(
-    BuffersHandle buffers, const Int32s& shard, const Int64s& starts, const Int64s& sizes,
+    const Spans& spans,
     const nb::ndarray<std::int32_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>& out,
     const PoolHandle& pool, bool verify) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  expect_length("out", out.shape(0), starts.size());
-  return begin(fastio::probe_task(std::move(spans), verify, out.data()), {starts.size(), 16}, pool,
-               keep(nb::borrow(buffers), out));
+  auto bytes = resolve(spans);
+  expect_length("out", out.shape(0), spans.size());
+  return begin(fastio::probe_task(std::move(bytes), verify, out.data()), {spans.size(), 16}, pool,
+               keep(spans.buffers, out));
 }
 
-PyJob decode_images(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                    const Int64s& sizes, const Checksums& checksums,
-                    const Array<std::uint8_t, 4>& out, const StatusArray& status,
-                    const PoolHandle& pool) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  const std::size_t count = starts.size();
+PyJob decode_images(const Spans& spans, const Array<std::uint8_t, 4>& out,
+                    const StatusArray& status, const PoolHandle& pool, bool verify) {
+  auto bytes = resolve(spans);
+  const std::size_t count = spans.size();
   expect_length("out", out.shape(0), count);
   expect_length("status", status.size(), count);
   const std::size_t channels = out.shape(3);
@@ -85,55 +82,54 @@ PyJob decode_images(BuffersHandle buffers, const Int32s& shard, const Int64s& st
                               .c_str());
   }
   const fastio::Picture first{out.data(), out.shape(1), out.shape(2), static_cast<int>(channels)};
+  const Checksums checksums = spans.checksums(verify);
   const fastio::Pictures pictures{first, checked(checksums, count), status.data()};
   // Decoding is some ten times the work of copying.
   const std::size_t grain = grain_for(8 * first.height * first.row_bytes());
-  return begin(fastio::decode_task(std::move(spans), pictures), {count, grain}, pool,
-               keep(nb::borrow(buffers), checksums, out, status));
+  return begin(fastio::decode_task(std::move(bytes), pictures), {count, grain}, pool,
+               keep(spans.buffers, checksums, out, status));
 }
 
-PyJob gather(BuffersHandle buffers, const Int32s& shard, const Int64s& starts, const Int64s& sizes,
-             const Checksums& checksums, const Array<std::uint8_t, 2>& out,
-             const StatusArray& status, const PoolHandle& pool) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  const std::size_t count = starts.size();
+PyJob gather(const Spans& spans, const Array<std::uint8_t, 2>& out, const StatusArray& status,
+             const PoolHandle& pool, bool verify) {
+  auto bytes = resolve(spans);
+  const std::size_t count = spans.size();
   expect_length("out", out.shape(0), count);
   expect_length("status", status.size(), count);
+  const Checksums checksums = spans.checksums(verify);
   const fastio::Rows rows{out.data(), out.shape(1), checked(checksums, count), status.data()};
-  return begin(fastio::gather_task(std::move(spans), rows), {count, grain_for(rows.row_bytes)},
-               pool, keep(nb::borrow(buffers), checksums, out, status));
+  return begin(fastio::gather_task(std::move(bytes), rows), {count, grain_for(rows.row_bytes)},
+               pool, keep(spans.buffers, checksums, out, status));
 }
 
-PyJob read_ahead(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                 const Int64s& sizes, const PoolHandle& pool, bool looks) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  return begin(fastio::read_ahead_task(std::move(spans), starts.size(), looks),
-               {std::size_t{starts.size() > 0}, 1}, pool, keep(nb::borrow(buffers)));
+PyJob read_ahead(const Spans& spans, const PoolHandle& pool, bool looks) {
+  auto bytes = resolve(spans);
+  return begin(fastio::read_ahead_task(std::move(bytes), spans.size(), looks),
+               {std::size_t{spans.size() > 0}, 1}, pool, keep(spans.buffers));
 }
 
 /// The descriptors are Python's: `files` keeps whatever closes them.
-PyJob read_spans(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                 const Int64s& sizes, const Int32s& descriptors, nb::object files,
+PyJob read_spans(const Spans& spans, const Int32s& descriptors, nb::object files,
                  const Array<std::uint8_t, 1>& out, const Array<std::int32_t, 1>& error,
                  const PoolHandle& pool) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  const std::size_t count = starts.size();
+  auto bytes = resolve(spans);
+  const std::size_t count = spans.size();
   expect_length("error", error.size(), count);
   std::vector<fastio::SpanRead> reads;
   reads.reserve(count);
   std::size_t place = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto number = static_cast<std::size_t>(shard.data()[i]);  // resolve has checked it
-    if (number >= descriptors.size() || spans[i].size() > out.size() - place) {
+    const auto number = static_cast<std::size_t>(spans.shard.data()[i]);  // resolve has checked it
+    if (number >= descriptors.size() || bytes[i].size() > out.size() - place) {
       throw nb::value_error("a descriptor for each buffer, and out as long as all sizes together");
     }
-    reads.push_back({descriptors.data()[number], starts.data()[i], spans[i].size(),
+    reads.push_back({descriptors.data()[number], spans.starts.data()[i], bytes[i].size(),
                      out.data() + place, error.data() + i});
-    place += spans[i].size();
+    place += bytes[i].size();
   }
-  return begin(fastio::read_spans_task(std::move(reads), std::move(spans)),
+  return begin(fastio::read_spans_task(std::move(reads), std::move(bytes)),
                {count > 0 ? fastio::read_spans_steps : 0, 1}, pool,
-               keep(nb::borrow(buffers), std::move(files), out, error));
+               keep(spans.buffers, std::move(files), out, error));
 }
 
 }  // namespace
@@ -156,21 +152,23 @@ void expect_length(const char* name, std::size_t found, std::size_t expected) {
                             .c_str());
 }
 
-std::unique_ptr<Bytes[]> resolve(BuffersHandle handle, const Int32s& shard, const Int64s& starts,
-                                 const Int64s& sizes) {
-  const auto& buffers = nb::cast<const Buffers&>(handle);
-  const std::size_t count = starts.size();
-  expect_length("shard", shard.size(), count);
-  expect_length("sizes", sizes.size(), count);
-  auto spans = std::make_unique<Bytes[]>(count);
-  const fastio::SpanTable table{
-      buffers.bytes(), {shard.data(), count}, {starts.data(), count}, {sizes.data(), count}};
-  const std::size_t bad = fastio::resolve(table, {spans.get(), count});
+std::unique_ptr<Bytes[]> resolve(const Spans& spans) {
+  const auto& buffers = nb::cast<const Buffers&>(spans.buffers);
+  const std::size_t count = spans.size();
+  expect_length("shard", spans.shard.size(), count);
+  expect_length("sizes", spans.sizes.size(), count);
+  auto bytes = std::make_unique<Bytes[]>(count);
+  const fastio::SpanTable table{buffers.bytes(),
+                                {spans.shard.data(), count},
+                                {spans.starts.data(), count},
+                                {spans.sizes.data(), count}};
+  const std::size_t bad = fastio::resolve(table, {bytes.get(), count});
   if (bad < count) {
     const std::string where = "span " + std::to_string(bad) + ": ";
-    (void)buffers.at(where, shard.data()[bad], starts.data()[bad], sizes.data()[bad]);
+    (void)buffers.at(where, spans.shard.data()[bad], spans.starts.data()[bad],
+                     spans.sizes.data()[bad]);
   }
-  return spans;
+  return bytes;
 }
 
 PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handle, Kept kept) {
@@ -193,10 +191,8 @@ PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handl
   return PyJob(std::move(job), std::move(kept));
 }
 
-#define SPANS                                                               \
-  "buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], " \
-  "sizes: NDArray[np.int64], "
 #define POOL_TO_JOB "pool: ThreadPool | None = None) -> Job"
+#define POOL_VERIFY_TO_JOB "pool: ThreadPool | None = None, *, verify: bool = True) -> Job"
 
 void bind_batches(nb::module_& m) {
   m.def(
@@ -211,44 +207,40 @@ void bind_batches(nb::module_& m) {
       "Copy these samples' entries of an index whose shard k ends before sample ``ends[k]``;\n"
       "IndexError for a sample that there is not. ``starts`` and ``sizes`` may be columns of one\n"
       "array, which is faster: a sample's lie side by side then.");
-  m.def("checksum", &checksum, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "out"_a.noconvert(), "pool"_a = nb::none(),
-        nb::sig("def checksum(" SPANS "out: NDArray[np.uint32], " POOL_TO_JOB),
+  m.def("checksum", &checksum, "spans"_a, "out"_a.noconvert(), "pool"_a = nb::none(),
+        nb::sig("def checksum(spans: Spans, out: NDArray[np.uint32], " POOL_TO_JOB),
         "Write each span's CRC-32 to ``out[i]``.");
-  m.def("probe_images", &probe_images, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "out"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
-        "verify"_a = false,
-        nb::sig("def probe_images(" SPANS "out: NDArray[np.int32], pool: ThreadPool | None = None, "
-                "*, verify: bool = False) -> Job"),
+  m.def("probe_images", &probe_images, "spans"_a, "out"_a.noconvert(), "pool"_a = nb::none(),
+        nb::kw_only(), "verify"_a = false,
+        nb::sig("def probe_images(spans: Spans, out: NDArray[np.int32], "
+                "pool: ThreadPool | None = None, *, verify: bool = False) -> Job"),
         "Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, kind\n"
         "(0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM). ``verify`` also\n"
         "compares the CRC of every chunk of a PNG: BAD_CHECKSUM where one differs.");
-  m.def("decode_images", &decode_images, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "checksums"_a.noconvert().none(), "out"_a.noconvert(),
-        "status"_a.noconvert(), "pool"_a = nb::none(),
-        nb::sig("def decode_images(" SPANS "checksums: NDArray[np.uint32] | None, "
-                "out: NDArray[np.uint8], status: NDArray[np.int32], " POOL_TO_JOB),
+  m.def("decode_images", &decode_images, "spans"_a, "out"_a.noconvert(), "status"_a.noconvert(),
+        "pool"_a = nb::none(), nb::kw_only(), "verify"_a = true,
+        nb::sig("def decode_images(spans: Spans, out: NDArray[np.uint8], "
+                "status: NDArray[np.int32], " POOL_VERIFY_TO_JOB),
         "Decode each span into ``out[i]``; ``out`` is (n, H, W, C), C 1 (as Pillow's \"L\"),\n"
         "3 (\"RGB\") or 4 (\"RGBA\"). ``status`` is (n,). Rows whose status is not OK are\n"
-        "unspecified. Without a pool the calling thread decodes, and the job is done.");
-  m.def("gather", &gather, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "checksums"_a.noconvert().none(), "out"_a.noconvert(),
-        "status"_a.noconvert(), "pool"_a = nb::none(),
-        nb::sig("def gather(" SPANS "checksums: NDArray[np.uint32] | None, "
-                "out: NDArray[np.uint8], status: NDArray[np.int32], " POOL_TO_JOB),
+        "unspecified. ``verify`` compares the bytes with the checksums of the spans, where they\n"
+        "have any. Without a pool the calling thread decodes, and the job is done.");
+  m.def("gather", &gather, "spans"_a, "out"_a.noconvert(), "status"_a.noconvert(),
+        "pool"_a = nb::none(), nb::kw_only(), "verify"_a = true,
+        nb::sig("def gather(spans: Spans, out: NDArray[np.uint8], "
+                "status: NDArray[np.int32], " POOL_VERIFY_TO_JOB),
         "Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.");
-  m.def("read_ahead", &read_ahead, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(), "looks"_a = true,
-        nb::sig("def read_ahead(" SPANS "pool: ThreadPool | None = None, *, looks: bool = True) -> "
-                "Job"),
+  m.def("read_ahead", &read_ahead, "spans"_a, "pool"_a = nb::none(), nb::kw_only(),
+        "looks"_a = true,
+        nb::sig("def read_ahead(spans: Spans, pool: ThreadPool | None = None, *, "
+                "looks: bool = True) -> Job"),
         "Ask the kernel to read these spans ahead, neighbours merged, unless a look at 64 places\n"
         "finds them in memory; with ``looks=False`` it asks without looking, for files whose\n"
         "mapping must not be touched. Blocks while the disk's queue is full: give it a pool of its "
         "own.");
-  m.def("read_spans", &read_spans, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "descriptors"_a.noconvert(), "files"_a, "out"_a.noconvert(),
-        "error"_a.noconvert(), "pool"_a = nb::none(),
-        nb::sig("def read_spans(" SPANS "descriptors: NDArray[np.int32], files: Any, "
+  m.def("read_spans", &read_spans, "spans"_a, "descriptors"_a.noconvert(), "files"_a,
+        "out"_a.noconvert(), "error"_a.noconvert(), "pool"_a = nb::none(),
+        nb::sig("def read_spans(spans: Spans, descriptors: NDArray[np.int32], files: Any, "
                 "out: NDArray[np.uint8], error: NDArray[np.int32], " POOL_TO_JOB),
         "Read the spans from files, one after the other into ``out``, without looking into the\n"
         "buffers, which are mappings of the same files. ``descriptors`` has one for each buffer,\n"

@@ -1,6 +1,4 @@
 // LmdbPages as Python sees it: spans in, finished pages out.
-#include <nanobind/stl/tuple.h>
-
 #include "fastio/lmdb_pages.h"
 #include "module.h"
 
@@ -38,18 +36,17 @@ std::vector<Bytes> read_fields(const nb::sequence& fields, std::size_t width,
                                std::vector<nb::object>& kept) {
   std::vector<Bytes> values;
   for (std::size_t field = 0; field < width; ++field) {
-    const auto [buffers, shard, starts, sizes] =
-        nb::cast<std::tuple<BuffersHandle, Int32s, Int64s, Int64s>>(fields[field], false);
-    kept.push_back(nb::borrow(buffers));
-    const auto spans = resolve(buffers, shard, starts, sizes);
-    const std::size_t count = starts.size();
+    const auto spans = nb::cast<Spans>(fields[field]);
+    kept.push_back(spans.buffers);
+    const auto bytes = resolve(spans);
+    const std::size_t count = spans.size();
     if (field == 0) values.resize(count * width);
     expect_length("the first field", values.size() / width, count);
     for (std::size_t i = 0; i < count; ++i) {
-      if (spans[i].size() > LmdbPages::max_value_bytes) {
+      if (bytes[i].size() > LmdbPages::max_value_bytes) {
         throw nb::value_error("a value is longer than the format allows");
       }
-      values[i * width + field] = spans[i];
+      values[i * width + field] = bytes[i];
     }
   }
   return values;
@@ -124,12 +121,11 @@ void bind_lmdb_pages(nb::module_& m) {
       "A key is the sample's number in ten digits and the field's suffix; suffixes are sorted.")
       .def(nb::init<nb::sequence>(), "suffixes"_a,
            nb::sig("def __init__(self, suffixes: Sequence[bytes]) -> None"))
-      .def("append", &PyLmdbPages::append, "fields"_a,
-           nb::sig("def append(self, fields: Sequence[tuple[Buffers, NDArray[np.int32], "
-                   "NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.uint8]"),
-           "Add samples, given as buffers, shard, starts and sizes of each field; the pages that "
-           "are\n"
-           "finished, without the GIL. IndexError for a span that leaves its buffer.")
+      .def(
+          "append", &PyLmdbPages::append, "fields"_a,
+          nb::sig("def append(self, fields: Sequence[Spans]) -> NDArray[np.uint8]"),
+          "Add samples, given as the spans of each field, and return the pages that are finished.\n"
+          "Works without the GIL. IndexError for a span that leaves its buffer.")
       .def("finish", &PyLmdbPages::finish,
            nb::sig("def finish(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], "
                    "NDArray[np.int64]]"),

@@ -1,6 +1,5 @@
 // Tar members as Python asks for them: names, places and spans in, a filled buffer out.
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/tuple.h>
 
 #include "fastio/tar_members.h"
 #include "module.h"
@@ -11,15 +10,12 @@ using namespace nb::literals;
 
 namespace {
 
-using SpanArrays = std::tuple<BuffersHandle, Int32s, Int64s, Int64s>;
-
 /// One span for each sample; what they point into is kept.
-std::unique_ptr<Bytes[]> read_spans(const nb::handle& spans, std::size_t count,
+std::unique_ptr<Bytes[]> read_spans(const Spans& spans, std::size_t count,
                                     std::vector<nb::object>& kept) {
-  const auto [buffers, shard, starts, sizes] = nb::cast<SpanArrays>(spans, false);
-  kept.push_back(nb::borrow(buffers));
-  expect_length("starts", starts.size(), count);
-  return resolve(buffers, shard, starts, sizes);
+  kept.push_back(spans.buffers);
+  expect_length("starts", spans.size(), count);
+  return resolve(spans);
 }
 
 std::vector<std::string_view> split_names(std::string_view joined, std::size_t count) {
@@ -46,7 +42,7 @@ void tar_members(const nb::bytes& names, const nb::sequence& contents, const Int
   std::vector<TarMember> members(places.size());
   const auto split = split_names({names.c_str(), names.size()}, members.size());
   for (std::size_t column = 0; column < width; ++column) {
-    const auto [first, second] = nb::cast<std::pair<nb::object, nb::object>>(contents[column]);
+    const auto [first, second] = nb::cast<std::pair<Spans, Spans>>(contents[column]);
     const auto prefixes = read_spans(first, count, kept);
     const auto values = read_spans(second, count, kept);
     for (std::size_t i = 0; i < count; ++i) {
@@ -73,17 +69,13 @@ void tar_members(const nb::bytes& names, const nb::sequence& contents, const Int
 }  // namespace
 
 void bind_tar_members(nb::module_& m) {
-  m.def(
-      "tar_members", &tar_members, "names"_a, "contents"_a, "places"_a.noconvert(),
-      "out"_a.noconvert(),
-      nb::sig("def tar_members(names: bytes, contents: Sequence[tuple[tuple[Buffers, "
-              "NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]], tuple[Buffers, "
-              "NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]]], places: "
-              "NDArray[np.int64], out: NDArray[np.uint8]) -> None"),
-      "Write ustar members, header and padding included, to their places in ``out``: of each\n"
-      "sample one for each of ``contents``, a pair of spans (buffers, shard, starts, sizes), what\n"
-      "stands before the value and the value. ``names`` are joined by NUL. ValueError where one\n"
-      "fits no ustar header.");
+  m.def("tar_members", &tar_members, "names"_a, "contents"_a, "places"_a.noconvert(),
+        "out"_a.noconvert(),
+        nb::sig("def tar_members(names: bytes, contents: Sequence[tuple[Spans, Spans]], "
+                "places: NDArray[np.int64], out: NDArray[np.uint8]) -> None"),
+        "Write ustar members, header and padding included, to their places in ``out``: of each\n"
+        "sample one for each of ``contents``, the spans of what stands before the value and those\n"
+        "of the value. ``names`` are joined by NUL. ValueError where one fits no ustar header.");
 }
 
 }  // namespace fastio::python

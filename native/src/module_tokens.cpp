@@ -36,17 +36,17 @@ T* data_of(const char* name, const Optional<T>& array, std::size_t size) {
   return array->data();
 }
 
-PyJob fill_tokens(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                  const Int64s& sizes, const Checksums& checksums, const Int64s& slots,
-                  const Array<std::int64_t, 1>& ids, const StatusArray& status,
-                  const PoolHandle& pool, const Optional<std::uint8_t>& mask,
-                  const Optional<std::int64_t>& positions, std::size_t item_bytes,
-                  std::int64_t pad_id, std::uint64_t vocabulary, bool at_end) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  const std::size_t count = starts.size();
+PyJob fill_tokens(const Spans& spans, const Int64s& slots, const Array<std::int64_t, 1>& ids,
+                  const StatusArray& status, const PoolHandle& pool, bool verify,
+                  const Optional<std::uint8_t>& mask, const Optional<std::int64_t>& positions,
+                  std::size_t item_bytes, std::int64_t pad_id, std::uint64_t vocabulary,
+                  bool at_end) {
+  auto given = resolve(spans);
+  const std::size_t count = spans.size();
   if (item_bytes != 2 && item_bytes != 4) throw nb::value_error("item_bytes is neither 2 nor 4");
   expect_slots(slots, count, ids.size());
   expect_length("status", status.size(), count);
+  const Checksums checksums = spans.checksums(verify);
   const TokenSlots to{slots.data(),
                       ids.data(),
                       data_of("mask", mask, ids.size()),
@@ -58,23 +58,21 @@ PyJob fill_tokens(BuffersHandle buffers, const Int32s& shard, const Int64s& star
                       vocabulary,
                       at_end};
   const std::size_t bytes = count > 0 ? 8 * ids.size() / count : 0;
-  return begin(fill_tokens_task(std::move(spans), to), {count, grain_for(bytes)}, pool,
-               keep(nb::borrow(buffers), checksums, slots, ids, status, mask, positions));
+  return begin(fill_tokens_task(std::move(given), to), {count, grain_for(bytes)}, pool,
+               keep(spans.buffers, checksums, slots, ids, status, mask, positions));
 }
 
 }  // namespace
 
 void bind_tokens(nb::module_& m) {
-  m.def("fill_tokens", &fill_tokens, "buffers"_a, "shard"_a.noconvert(), "starts"_a.noconvert(),
-        "sizes"_a.noconvert(), "checksums"_a.noconvert().none(), "slots"_a.noconvert(),
-        "ids"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
+  m.def("fill_tokens", &fill_tokens, "spans"_a, "slots"_a.noconvert(), "ids"_a.noconvert(),
+        "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(), "verify"_a = true,
         "mask"_a.noconvert().none() = nb::none(), "positions"_a.noconvert().none() = nb::none(),
         "item_bytes"_a, "pad_id"_a = 0, "vocabulary"_a = 0, "at_end"_a = false,
-        nb::sig("def fill_tokens(buffers: Buffers, shard: NDArray[np.int32], "
-                "starts: NDArray[np.int64], sizes: NDArray[np.int64], "
-                "checksums: NDArray[np.uint32] | None, slots: NDArray[np.int64], "
+        nb::sig("def fill_tokens(spans: Spans, slots: NDArray[np.int64], "
                 "ids: NDArray[np.int64], status: NDArray[np.int32], "
-                "pool: ThreadPool | None = None, *, mask: NDArray[np.uint8] | None = None, "
+                "pool: ThreadPool | None = None, *, verify: bool = True, "
+                "mask: NDArray[np.uint8] | None = None, "
                 "positions: NDArray[np.int64] | None = None, item_bytes: int, pad_id: int = 0, "
                 "vocabulary: int = 0, at_end: bool = False) -> Job"),
         "Widen each span of ids (2 or 4 bytes each) into ``ids[slots[i]:slots[i + 1]]``, the rest\n"

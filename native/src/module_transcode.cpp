@@ -84,8 +84,7 @@ void expect_within(const char* name, std::int64_t value, std::int64_t low, std::
          " to " + std::to_string(high));
 }
 
-PyJob transcode_images(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                       const Int64s& sizes, nb::handle_t<PyTranscoded> out, const PoolHandle& pool,
+PyJob transcode_images(const Spans& spans, nb::handle_t<PyTranscoded> out, const PoolHandle& pool,
                        std::int32_t bound, std::int32_t side, std::int32_t width,
                        std::int32_t quality, std::int32_t subsampling, std::int32_t restart,
                        std::int32_t resized_restart) {
@@ -96,17 +95,17 @@ PyJob transcode_images(BuffersHandle buffers, const Int32s& shard, const Int64s&
   expect_within("subsampling", subsampling, 0, 2);
   expect_within("restart", restart, 0, 65'535);
   expect_within("resized_restart", resized_restart, 0, 65'535);
-  auto spans = resolve(buffers, shard, starts, sizes);
+  auto bytes = resolve(spans);
   auto& results = nb::cast<PyTranscoded&>(out);
-  expect_length("out", results.size(), starts.size());
+  expect_length("out", results.size(), spans.size());
   const TranscodeOptions options{
       static_cast<Bound>(bound),
       side,
       width,
       {quality, static_cast<Subsampling>(subsampling), static_cast<std::uint32_t>(resized_restart)},
       static_cast<std::uint32_t>(restart)};
-  return begin(transcode_task(std::move(spans), options, results.begin()), {starts.size(), 1}, pool,
-               keep(nb::borrow(buffers)));
+  return begin(transcode_task(std::move(bytes), options, results.begin()), {spans.size(), 1}, pool,
+               keep(spans.buffers));
 }
 
 void bind_outcomes(nb::class_<PyTranscoded>& c) {
@@ -133,12 +132,10 @@ void bind_transcode(nb::module_& m) {
           "Once, after the job: all bytes one after the other in memory of ``ring``; their sizes;\n"
           "(n, 5) status, outcome, height, width and channels; where the restart intervals begin\n"
           "within each picture, one picture after the other; how many of these each has.");
-  m.def("transcode_images", &transcode_images, "buffers"_a, "shard"_a.noconvert(),
-        "starts"_a.noconvert(), "sizes"_a.noconvert(), "out"_a, "pool"_a = nb::none(),
+  m.def("transcode_images", &transcode_images, "spans"_a, "out"_a, "pool"_a = nb::none(),
         nb::kw_only(), "bound"_a = 0, "side"_a = 0, "width"_a = 0, "quality"_a = 90,
         "subsampling"_a = 2, "restart"_a = 0, "resized_restart"_a = 0,
-        nb::sig("def transcode_images(buffers: Buffers, shard: NDArray[np.int32], "
-                "starts: NDArray[np.int64], sizes: NDArray[np.int64], out: Transcoded, "
+        nb::sig("def transcode_images(spans: Spans, out: Transcoded, "
                 "pool: ThreadPool | None = None, *, bound: int = 0, side: int = 0, width: int = 0, "
                 "quality: int = 90, subsampling: int = 2, restart: int = 0, "
                 "resized_restart: int = 0) -> Job"),

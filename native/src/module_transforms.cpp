@@ -1,6 +1,4 @@
 // Transforms bound to Python: batches by plans, and the numbers that plans are drawn from.
-#include <nanobind/stl/tuple.h>
-
 #include <array>
 #include <cstring>
 #include <limits>
@@ -15,9 +13,6 @@ namespace {
 using namespace nb::literals;
 
 using PlanArray = nb::ndarray<const std::int32_t, nb::shape<-1, 13>, nb::c_contig, nb::device::cpu>;
-
-/// Where the places of restart intervals lie: buffers, shard, starts, sizes.
-using IntervalSpans = std::optional<std::tuple<BuffersHandle, Int32s, Int64s, Int64s>>;
 
 /// A compiled function of the user's, and the object that keeps its code in memory.
 struct PyFunction {
@@ -95,7 +90,10 @@ PictureFunction function_of(const Request& request, std::size_t count) {
           request.numbers->shape(1)};
 }
 
-TransformBatch batch_of(const Request& request, std::unique_ptr<Bytes[]> spans, std::size_t count) {
+/// The batch without intervals; refuses what does not fit.
+TransformBatch batch_of(const Request& request, const Spans& spans) {
+  auto bytes = resolve(spans);
+  const std::size_t count = spans.size();
   const auto& out = request.out;
   expect_length("plan", request.plan.shape(0), count);
   expect_length("out", out.shape(0), count);
@@ -105,7 +103,7 @@ TransformBatch batch_of(const Request& request, std::unique_ptr<Bytes[]> spans, 
   const TransformOptions options = options_of(request, channels);
   const Picture row{out.data(), out.shape(first), out.shape(first + 1), static_cast<int>(channels)};
   auto plans = plans_of(request.plan, row);
-  return {std::move(spans),
+  return {std::move(bytes),
           nullptr,
           std::move(plans),
           options,
@@ -113,50 +111,43 @@ TransformBatch batch_of(const Request& request, std::unique_ptr<Bytes[]> spans, 
           function_of(request, count)};
 }
 
-PyJob decode_transformed(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                         const Int64s& sizes, const Checksums& checksums, const PlanArray& plan,
+PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
-                         const PoolHandle& pool, int filter, const nb::bytes& fill, bool planar,
-                         bool grey, bool fast, const FunctionHandle& function,
-                         const Numbers& numbers, const IntervalSpans& intervals,
-                         std::optional<std::size_t> max_pixels) {
-  auto spans = resolve(buffers, shard, starts, sizes);
-  const std::size_t count = starts.size();
+                         const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
+                         bool planar, bool grey, bool fast, const FunctionHandle& function,
+                         const Numbers& numbers, std::optional<std::size_t> max_pixels) {
+  const Checksums checksums = spans.checksums(verify);
   auto batch = batch_of({plan, out, status, checksums, filter, fill, planar, grey, fast,
                          max_pixels.value_or(any_pixels), function, numbers},
-                        std::move(spans), count);
+                        spans);
   nb::object places;
-  if (intervals) {
-    const auto& [owner, files, first, bytes] = *intervals;
-    expect_length("intervals", first.size(), count);
-    batch.intervals = resolve(owner, files, first, bytes);
-    places = nb::borrow(owner);
+  if (const auto intervals = spans.intervals()) {
+    expect_length("intervals", intervals->size(), spans.size());
+    batch.intervals = resolve(*intervals);
+    places = intervals->buffers;
   }
-  return begin(
-      transform_task(std::move(batch)), {count, 1}, pool,
-      keep(nb::borrow(buffers), places, checksums, out, status, borrowed(function), numbers));
+  return begin(transform_task(std::move(batch)), {spans.size(), 1}, pool,
+               keep(spans.buffers, places, checksums, out, status, borrowed(function), numbers));
 }
 
-PyJob gather_transformed(BuffersHandle buffers, const Int32s& shard, const Int64s& starts,
-                         const Int64s& sizes, const Checksums& checksums, const PlanArray& plan,
+PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
                          const Array<std::uint8_t, 4>& out, const StatusArray& status,
-                         const PoolHandle& pool, int filter, const nb::bytes& fill, bool planar,
-                         bool grey, std::size_t height, std::size_t width,
+                         const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
+                         bool planar, bool grey, std::size_t height, std::size_t width,
                          const FunctionHandle& function, const Numbers& numbers) {
   if (height > static_cast<std::size_t>(longest_side) ||
       width > static_cast<std::size_t>(longest_side)) {
     refuse("rows of " + std::to_string(height) + " x " + std::to_string(width) +
            " pixels are too large, a side has at most " + std::to_string(longest_side));
   }
-  auto spans = resolve(buffers, shard, starts, sizes);
-  const std::size_t count = starts.size();
+  const Checksums checksums = spans.checksums(verify);
   auto batch = batch_of({plan, out, status, checksums, filter, fill, planar, grey, false,
                          any_pixels, function, numbers},
-                        std::move(spans), count);
+                        spans);
   const Picture& row = batch.rows.first;
   const std::size_t grain = grain_for(row.height * row.row_bytes());
-  return begin(transform_raw_task(std::move(batch), height, width), {count, grain}, pool,
-               keep(nb::borrow(buffers), checksums, out, status, borrowed(function), numbers));
+  return begin(transform_raw_task(std::move(batch), height, width), {spans.size(), grain}, pool,
+               keep(spans.buffers, checksums, out, status, borrowed(function), numbers));
 }
 
 void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
@@ -166,11 +157,10 @@ void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
   uniform({seed, epoch}, {indices.data(), indices.size()}, {out.data(), out.size()});
 }
 
-#define SPANS_AND_PLAN                                                                        \
-  "buffers: Buffers, shard: NDArray[np.int32], starts: NDArray[np.int64], "                   \
-  "sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, plan: NDArray[np.int32], " \
-  "out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, "    \
-  "filter: int, fill: bytes, planar: bool = False, grey: bool = False, "                      \
+#define SPANS_AND_PLAN                                                                         \
+  "spans: Spans, plan: NDArray[np.int32], out: NDArray[np.uint8], status: NDArray[np.int32], " \
+  "pool: ThreadPool | None = None, *, verify: bool = True, filter: int, fill: bytes, "         \
+  "planar: bool = False, grey: bool = False, "                                                 \
   "function: PictureFunction | None = None, numbers: NDArray[np.float64] | None = None"
 
 }  // namespace
@@ -191,16 +181,13 @@ void bind_transforms(nb::module_& m) {
             new (self) PyFunction{reinterpret_cast<PictureCall>(address), std::move(owner)};
           },
           "address"_a, "owner"_a);
-  m.def("decode_transformed", &decode_transformed, "buffers"_a, "shard"_a.noconvert(),
-        "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
-        "plan"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),
-        nb::kw_only(), "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "fast"_a = false,
-        "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(), "intervals"_a = nb::none(),
+  m.def("decode_transformed", &decode_transformed, "spans"_a, "plan"_a.noconvert(),
+        "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
+        "verify"_a = true, "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false,
+        "fast"_a = false, "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(),
         "max_pixels"_a = nb::none(),
         nb::sig("def decode_transformed(" SPANS_AND_PLAN
-                ", fast: bool = False, intervals: tuple[Buffers, NDArray[np.int32], "
-                "NDArray[np.int64], NDArray[np.int64]] | None = None, "
-                "max_pixels: int | None = None) -> Job"),
+                ", fast: bool = False, max_pixels: int | None = None) -> Job"),
         "Crop, resample, place and mirror each picture into ``out[i]`` while it is decoded.\n\n"
         "``plan`` is (n, 13): box x y w h, virtual w h, window x y w h, place x y, flip. The\n"
         "box of the picture becomes the virtual size (Pillow's resize to the bit); the window\n"
@@ -211,14 +198,13 @@ void bind_transforms(nb::module_& m) {
         "quarter or eighth first, where at least twice the virtual size is left: other pixels,\n"
         "but nearly so. A box that leaves its picture is\n"
         "BAD_SHAPE. Of a JPEG nothing behind the last row needed is decoded: damage there is\n"
-        "seen by ``checksums`` only. ``intervals`` are the spans of where each JPEG's restart\n"
-        "intervals 8, 16, ... begin, uint32 within the file; they need not be true.\n"
+        "seen by the checksums only (``verify``). ``spans.intervals`` are used where there are\n"
+        "any.\n"
         "``function`` is called with each picture, and its row of ``numbers`` (n, k). A picture\n"
         "whose header announces more than ``max_pixels`` is TOO_LARGE.");
-  m.def("gather_transformed", &gather_transformed, "buffers"_a, "shard"_a.noconvert(),
-        "starts"_a.noconvert(), "sizes"_a.noconvert(), "checksums"_a.noconvert().none(),
-        "plan"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(),
-        nb::kw_only(), "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "height"_a,
+  m.def("gather_transformed", &gather_transformed, "spans"_a, "plan"_a.noconvert(),
+        "out"_a.noconvert(), "status"_a.noconvert(), "pool"_a = nb::none(), nb::kw_only(),
+        "verify"_a = true, "filter"_a, "fill"_a, "planar"_a = false, "grey"_a = false, "height"_a,
         "width"_a, "function"_a = nb::none(), "numbers"_a.noconvert() = nb::none(),
         nb::sig("def gather_transformed(" SPANS_AND_PLAN ", height: int, width: int) -> Job"),
         "The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.\n"

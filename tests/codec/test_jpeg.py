@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio import _native
+from fastio.types.spans import Spans
 from tests.codec.test_png import CHANNELS, by_pillow, decode
 
 SUBSAMPLINGS = ["4:4:4", "4:2:2", "4:2:0"]  # what Pillow can write
@@ -140,11 +141,9 @@ def test_a_flipped_bit_is_always_seen_with_checksums(file: bytes) -> None:
     data = np.frombuffer(b"".join([file] * 50), np.uint8).copy().reshape(50, -1)
     bits = np.random.default_rng(0).choice(8 * len(file), 50, replace=False)
     data[np.arange(50), bits // 8] ^= (1 << bits % 8).astype(np.uint8)
-    buffers = _native.Buffers([data.reshape(-1)])
-    starts = np.arange(50) * len(file)
+    damaged = Spans.of(data.reshape(-1), np.arange(50) * len(file), spans.sizes, checksums=spans.checksums)
     out, status = np.zeros((50, 17, 19, 3), np.uint8), np.zeros(50, np.int32)
-    shard = np.zeros(50, np.int32)
-    _native.decode_images(buffers, shard, starts, spans.sizes, spans.checksums, out, status).wait()
+    _native.decode_images(damaged, out, status).wait()
     assert (status == _native.BAD_CHECKSUM).all()
 
 

@@ -233,5 +233,5 @@ def test_probing_finds_every_damaged_chunk(name: bytes) -> None:
     spans, found = spans_of([bytes(file), WITH_CHUNKS[0]]), np.zeros((2, 5), np.int32)
 
     for verify, expected in ((True, _native.BAD_CHECKSUM), (False, _native.OK)):
-        _native.probe_images(spans.buffers, spans.shard, spans.starts, spans.sizes, found, verify=verify).wait()
+        _native.probe_images(spans, found, verify=verify).wait()
         assert found[:, 0].tolist() == [expected, _native.OK]

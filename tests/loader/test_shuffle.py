@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastio import FastDataset, FastLoader, _native
 from fastio.samplers.order import block_order
 from fastio.types.schema import RAW, Field
+from fastio.types.spans import Spans
 from tests.conftest import write_store
 
 COUNT, BYTES = 2400, 4096
@@ -185,10 +186,10 @@ def test_all_is_read_ahead_before_it_is_needed(
     monkeypatch.setenv("FASTIO_SHUFFLE_MEMORY", memory)
     real, asked, looked = _native.read_ahead, [], set()
 
-    def read_ahead(buffers: Any, shard: Any, starts: Any, sizes: Any, **options: Any) -> Any:
-        asked.extend(zip(starts.tolist(), (starts + sizes).tolist(), strict=True))
+    def read_ahead(spans: Spans, **options: Any) -> Any:
+        asked.extend(zip(spans.starts.tolist(), (spans.starts + spans.sizes).tolist(), strict=True))
         looked.add(options.get("looks", True))
-        return real(buffers, shard, starts, sizes, **options)
+        return real(spans, **options)
 
     dataset = FastDataset(sorted_store, read=read)
     starts = dataset.store.spans("x", np.arange(COUNT)).starts
@@ -249,9 +250,9 @@ def test_a_part_is_shuffled_and_read_as_it_lies(
     starts = dataset.store.spans("x", np.sort(listed)).starts
     real, asked = _native.read_ahead, []
 
-    def read_ahead(buffers: Any, shard: Any, starts: Any, sizes: Any, **options: Any) -> Any:
-        asked.extend(zip(starts.tolist(), (starts + sizes).tolist(), strict=True))
-        return real(buffers, shard, starts, sizes, **options)
+    def read_ahead(spans: Spans, **options: Any) -> Any:
+        asked.extend(zip(spans.starts.tolist(), (spans.starts + spans.sizes).tolist(), strict=True))
+        return real(spans, **options)
 
     monkeypatch.setattr(_native, "read_ahead", read_ahead)
     options: dict[str, Any] = {"indices": listed, "shuffle": True, "seed": 2}

@@ -15,6 +15,7 @@ from PIL import Image
 
 from fastio import _native
 from fastio._native import Buffers, ThreadPool
+from fastio.types.spans import Spans
 from native.generate_stub import STUB, generate
 
 
@@ -119,7 +120,7 @@ def test_read_ahead(tmp_path: Path) -> None:
         starts = np.array([90_000, 0, 5, 0], np.int64)
         sizes = np.array([10_000, 5, 0, 9], np.int64)
         buffers = Buffers([data, np.zeros(10, np.uint8)])
-        job = _native.read_ahead(buffers, np.array([0, 0, 0, 1], np.int32), starts, sizes, ThreadPool(1))
+        job = _native.read_ahead(Spans(buffers, np.array([0, 0, 0, 1], np.int32), starts, sizes), ThreadPool(1))
         assert job.wait()
         del buffers, data, job
 
@@ -180,9 +181,8 @@ def encoded(kind: str, mode: str) -> bytes:
 def probe(file: bytes) -> list[int]:
     """Status, height, width, channels, kind of one file."""
     out = np.zeros((1, 5), np.int32)
-    sizes = np.array([len(file)], np.int64)
-    buffers = Buffers([np.frombuffer(file or b"\0", np.uint8)])
-    _native.probe_images(buffers, np.zeros(1, np.int32), np.zeros(1, np.int64), sizes, out).wait()
+    spans = Spans.of(np.frombuffer(file or b"\0", np.uint8), np.zeros(1, np.int64), np.array([len(file)]))
+    _native.probe_images(spans, out).wait()
     return [int(number) for number in out[0]]
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio import _native
+from fastio.types.spans import Spans
 
 Array = NDArray[np.uint8]
 
@@ -23,9 +24,8 @@ def decode(file: bytes, shape: tuple[int, ...]) -> tuple[int, Array]:
     """Status and pixels."""
     out = np.full((1, *shape), 0xA5, np.uint8)
     status = np.full(1, -1, np.int32)
-    starts, sizes = np.zeros(1, np.int64), np.array([len(file)], np.int64)
-    buffers = _native.Buffers([np.frombuffer(file, np.uint8)])
-    _native.decode_images(buffers, np.zeros(1, np.int32), starts, sizes, None, out, status).wait()
+    spans = Spans.of(np.frombuffer(file, np.uint8), np.zeros(1, np.int64), np.array([len(file)]))
+    _native.decode_images(spans, out, status).wait()
     return int(status[0]), out[0]
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio._native import BufferRing, Buffers, Job, ThreadPool
+from fastio.types.spans import Spans
 
 
 class Rows:
@@ -30,8 +31,7 @@ class Rows:
         count, row_bytes = self.data.shape
         starts = np.arange(count, dtype=np.int64) * row_bytes
         sizes = np.full(count, row_bytes, np.int64)
-        buffers = Buffers([self.data.reshape(-1)])
-        return _native.gather(buffers, np.zeros(count, np.int32), starts, sizes, None, self.out, self.status, pool)
+        return _native.gather(Spans.of(self.data.reshape(-1), starts, sizes), self.out, self.status, pool)
 
     def check(self) -> None:
         assert not self.status.any()
@@ -269,5 +269,5 @@ def test_checksums_of_spans() -> None:
     data = np.random.default_rng(0).integers(0, 256, 1000, np.uint8)
     starts, sizes = np.array([0, 500, 1000], np.int64), np.array([500, 17, 0], np.int64)
     out = np.zeros(3, np.uint32)
-    _native.checksum(Buffers([data]), np.zeros(3, np.int32), starts, sizes, out, ThreadPool(2)).wait()
+    _native.checksum(Spans.of(data, starts, sizes), out, ThreadPool(2)).wait()
     assert out.tolist() == [zlib.crc32(data[a : a + n]) for a, n in zip(starts, sizes, strict=True)]

@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio._native import Buffers, PictureFunction
+from fastio._native import PictureFunction
+from fastio.types.spans import Spans
 
 PLAN = (1, 0, 2, 2, 2, 2, 0, 0, 2, 2, 0, 0, 0)  # two by two pixels from the second column on
 EMPTY = (0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0)
@@ -40,8 +41,7 @@ def gather(function: PictureFunction, *, planar: bool, **options: Any) -> tuple[
     data = np.arange(54, dtype=np.uint8)
     out, status = np.zeros((3, 3, 2, 2) if planar else (3, 2, 2, 3), np.uint8), np.full(3, -1, np.int32)
     _native.gather_transformed(
-        Buffers([data]), np.zeros(3, np.int32), np.array([0, 18, 36]), np.full(3, 18, np.int64), None,
-        np.array([PLAN, PLAN, EMPTY], np.int32), out, status,
+        Spans.of(data, np.array([0, 18, 36]), np.full(3, 18)), np.array([PLAN, PLAN, EMPTY], np.int32), out, status,
         filter=0, fill=b"\5\5\5", planar=planar, height=2, width=3, function=function, **options,
     ).wait()  # fmt: skip
     return out.transpose(0, 2, 3, 1) if planar else out, status.tolist()

@@ -28,11 +28,7 @@ def fill(values: list[bytes], slots: NDArray[np.int64], **options: Any) -> dict[
         "status": np.full(len(values), -1, np.int32),
     }
     _native.fill_tokens(
-        spans.buffers,
-        spans.shard,
-        spans.starts,
-        spans.sizes,
-        None,
+        spans,
         slots,
         out["ids"],
         out["status"],
@@ -80,18 +76,16 @@ def test_slots_outside_are_refused(slots: list[int]) -> None:
     spans = spans_of([b"\1\0", b"\2\0"])
     ids, status = np.full(4, -1, np.int64), np.empty(2, np.int32)
     with pytest.raises(ValueError, match="slot"):
-        _native.fill_tokens(
-            spans.buffers, spans.shard, spans.starts, spans.sizes, None, np.array(slots), ids, status, item_bytes=2
-        )
+        _native.fill_tokens(spans, np.array(slots), ids, status, item_bytes=2)
     assert (ids == -1).all()
 
 
 def test_short_buffers_are_refused() -> None:
     """A mask or positions shorter than the ids, and ids of a width that is none, are refused."""
     spans = spans_of([b"\1\0"])
-    places = (spans.buffers, spans.shard, spans.starts, spans.sizes, None, np.array([0, 2]))
+    slots = np.array([0, 2])
     ids, status = np.empty(2, np.int64), np.empty(1, np.int32)
     with pytest.raises(ValueError, match="mask has 1 entries, expected 2"):
-        _native.fill_tokens(*places, ids, status, mask=np.empty(1, np.uint8), item_bytes=2)
+        _native.fill_tokens(spans, slots, ids, status, mask=np.empty(1, np.uint8), item_bytes=2)
     with pytest.raises(ValueError, match="neither 2 nor 4"):
-        _native.fill_tokens(*places, ids, status, item_bytes=3)
+        _native.fill_tokens(spans, slots, ids, status, item_bytes=3)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio import _native
-from fastio._native import Buffers, ThreadPool
+from fastio._native import ThreadPool
+from fastio.types.spans import Spans
 
 Array = NDArray[np.uint8]
 
@@ -114,10 +115,8 @@ class Batch:
         self.status = np.full(len(self.plans), -1, np.int32)
         self.plan = np.array([plan.numbers() for plan in self.plans], np.int32)
         data = np.frombuffer(b"".join(self.values), np.uint8)
-        self.sizes = np.array([len(value) for value in self.values], np.int64)
-        self.starts = np.cumsum(self.sizes) - self.sizes
-        self.shard = np.zeros(len(self.values), np.int32)
-        self.buffers = Buffers([data])
+        sizes = np.array([len(value) for value in self.values], np.int64)
+        self.spans = Spans.of(data, np.cumsum(sizes) - sizes, sizes, checksums=self.checksums)
 
     def _finish(self) -> Array:
         assert (self.guarded[:64] == 0xA5).all()
@@ -128,8 +127,8 @@ class Batch:
         """The pictures as (n, H, W, C)."""
         self._prepare()
         _native.decode_transformed(
-            self.buffers, self.shard, self.starts, self.sizes, self.checksums, self.plan, self.out, self.status,
-            self.pool, filter=self.filter, fill=self.fill, planar=self.planar, grey=self.grey, fast=self.fast,
+            self.spans, self.plan, self.out, self.status, self.pool,
+            filter=self.filter, fill=self.fill, planar=self.planar, grey=self.grey, fast=self.fast,
         ).wait()  # fmt: skip
         return self._finish()
 
@@ -137,8 +136,8 @@ class Batch:
         """The raw pixels as (n, H, W, C)."""
         self._prepare()
         _native.gather_transformed(
-            self.buffers, self.shard, self.starts, self.sizes, self.checksums, self.plan, self.out, self.status,
-            self.pool, filter=self.filter, fill=self.fill, planar=self.planar, grey=self.grey,
+            self.spans, self.plan, self.out, self.status, self.pool,
+            filter=self.filter, fill=self.fill, planar=self.planar, grey=self.grey,
             height=height, width=width,
         ).wait()  # fmt: skip
         return self._finish()

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from fastio._native import tar_members
 from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreNotFound
 from fastio.store import SampleBatch, create_store, open_store
-from fastio.store.tar import _arrays, _header
+from fastio.store.tar import _header
 from fastio.store.tar_names import MemberNames, _NumberedKeys
 from fastio.store.verify import verify_store
 from fastio.types.schema import BYTES, COLUMN, IMAGE, RAW, Field, Schema
@@ -181,7 +181,7 @@ def test_native_members_are_the_plain_ones(sizes: list[tuple[int, int]], columns
     rng = random.Random(1)
     values = [[(rng.randbytes(a), rng.randbytes(b)) for a, b in sizes] for _ in range(columns)]
     names = [f"s{row}.{column}" for row in range(len(sizes)) for column in range(columns)]
-    parts = [tuple(_arrays(make_spans([v[k] for v in column])) for k in (0, 1)) for column in values]
+    parts = [(make_spans([a for a, _ in column]), make_spans([b for _, b in column])) for column in values]
     expected = io.BytesIO()
     places = []
     for row in range(len(sizes)):
@@ -196,7 +196,7 @@ def test_native_members_are_the_plain_ones(sizes: list[tuple[int, int]], columns
 
 def test_members_that_fit_no_header() -> None:
     """ValueError, and nothing is written, for a long name, a small buffer, a wrong count."""
-    part = (_arrays(make_spans([b""])), _arrays(make_spans([b"x"])))
+    part = (make_spans([b""]), make_spans([b"x"]))
     out = np.full(1024, 7, np.uint8)
     for name, place in (("n" * 101, 0), ("n", 1), ("n", -1), ("a\0b", 0)):
         with pytest.raises(ValueError, match=r"member 0 fits no ustar header|names"):

@@ -127,7 +127,7 @@ class DeviceDecodeProducer:
         if files is not None:
             spans, unread = files.fetch(spans, pool=None, ring=None).wait()
         else:
-            _native.read_ahead(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._pool).wait()
+            _native.read_ahead(spans, pool=self._pool).wait()
         stored = reader.shapes(indices, spans)
         planned = None if self._fused is None else self._fused.plan(ids, stored, epoch=epoch)
         height, width, channels = reader.common_shape(indices, stored if planned is None else planned.shapes)
@@ -136,7 +136,7 @@ class DeviceDecodeProducer:
             is_good &= unread == _native.OK
         if self._verify and spans.checksums is not None:
             sums = np.empty(len(spans), np.uint32)
-            _native.checksum(spans.buffers, spans.shard, spans.starts, spans.sizes, sums, self._pool).wait()
+            _native.checksum(spans, sums, self._pool).wait()
             is_good &= sums == spans.checksums
         chosen = [place for place in np.flatnonzero(is_good).tolist() if is_for_gpu(spans.view(place))]
         for_device = np.array(chosen, np.int64)

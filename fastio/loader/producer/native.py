@@ -180,7 +180,7 @@ class NativeProducer:
             fetched = files.fetch(spans, pool=self._disk, ring=self._staging)
             return _Ahead(batches, spans, fetched, self._pid)
         if len(spans) and not is_read:
-            self._advice = _native.read_ahead(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._disk)
+            self._advice = _native.read_ahead(spans, pool=self._disk)
         return _Ahead(batches, spans, None, self._pid)
 
     def _look_up(self, ahead: _Ahead, epoch: int) -> _SampleChunk:

@@ -95,7 +95,7 @@ class WindowReader:
         looks = self._dataset.files is None  # files that are read by pread are not to be touched through their mapping
         for start, stop in pairwise(cuts):
             part = spans.part(start, stop)
-            yield _native.read_ahead(part.buffers, part.shard, part.starts, part.sizes, pool=pool, looks=looks)
+            yield _native.read_ahead(part, pool=pool, looks=looks)
 
     def _extents(self, windows: Windows, mean: int) -> Spans:
         """

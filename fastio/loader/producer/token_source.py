@@ -76,7 +76,7 @@ class TokenSource:
         return True
 
     def _ask(self, spans: Spans) -> _native.Job:
-        return _native.read_ahead(spans.buffers, spans.shard, spans.starts, spans.sizes, pool=self._pool)
+        return _native.read_ahead(spans, pool=self._pool)
 
     @property
     def buffer_bytes(self) -> int:

@@ -135,15 +135,12 @@ class TokenProducer:
         flat = self._flat(int(slots.cuts[-1]))
         status = np.empty(len(lengths), np.int32)
         job = _native.fill_tokens(
-            spans.buffers,
-            spans.shard,
-            spans.starts,
-            spans.sizes,
-            spans.checksums if verify else None,
+            spans,
             slots.starts,
             flat.ids.numpy(),
             status,
             self._pool,
+            verify=verify,
             mask=None if flat.mask is None else flat.mask.view(torch.uint8).numpy(),
             positions=None if flat.positions is None else flat.positions.numpy(),
             item_bytes=tokens.item_bytes,
