@@ -34,11 +34,11 @@ def split_folder(path: str, split: str) -> str:
     raise SourceError(f"{path}: has no folder {split!r} to be packed by --split; {found}")
 
 
-def refuse_splits(path: str, folders: Sequence[str], layout: str = "imagefolder") -> None:
+def refuse_splits(path: str, folders: Sequence[str], kind: str = "imagefolder") -> None:
     """
     SourceError where class folders are called as parts of a data set are: two of them, or all.
 
-    ``layout`` is the option's value that says that they are classes.
+    ``kind`` is the kind of source that takes them for classes.
     """
     visible = [name for name in folders if not is_hidden(name)]
     splits = [name for name in visible if name.lower() in _SPLITS]
@@ -55,7 +55,7 @@ def refuse_splits(path: str, folders: Sequence[str], layout: str = "imagefolder"
     )
     raise SourceError(
         f"{path}: {named} {what}: pack {'it' if is_one else 'each'} by itself, {commands}; "
-        f"--layout {layout} packs all folders as classes"
+        f"--source-kind {kind} packs all folders as classes"
     )
 
 
@@ -78,7 +78,7 @@ def refuse_fields(path: str, classes: Sequence[str], keys: Sequence[str], proble
             f"{path}: {one!r} and {other!r} hold files of the same names ({len(both):,} of {len(stems[0]):,} and "
             f"{len(stems[1]):,}, e.g. {both[0]!r}): parts of one sample, not classes? Pack one of them, "
             f"`fastio pack {shlex.quote(str(Path(path, one)))} {shlex.quote(f'{one}.lmdb')}`, or say "
-            f"`--layout imagefolder{skip}` if they are classes"
+            f"`--source-kind imagefolder{skip}` if they are classes"
         )
 
 

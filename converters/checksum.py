@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.types.spans import Spans
 
-__all__ = ["damaged"]
+__all__ = ["begin_check", "damaged"]
+
+
+def begin_check(spans: Spans, pool: _native.ThreadPool | None = None) -> Callable[[], NDArray[np.int64]]:
+    """
+    Begin to compare values with their checksums, on ``pool`` if there is one.
+
+    The function that is returned waits, and gives the positions of damaged values in rising order; none where the
+    store has no checksums (tar shards of others).
+    """
+    expected = spans.checksums
+    if expected is None:
+        return lambda: np.empty(0, np.int64)
+    found = np.empty(len(spans), np.uint32)
+    job = _native.checksum(spans, found, pool)
+
+    def finish() -> NDArray[np.int64]:
+        job.wait()
+        return np.flatnonzero(found != expected)
+
+    return finish
 
 
 def damaged(spans: Spans) -> NDArray[np.int64]:
-    """Positions of damaged values; none where the store has no checksums (tar shards of others)."""
-    if spans.checksums is None:
-        return np.empty(0, np.int64)
-    found = np.empty(len(spans), np.uint32)
-    _native.checksum(spans, found).wait()
-    return np.flatnonzero(found != spans.checksums)
+    """``begin_check`` at once, in this thread."""
+    return begin_check(spans)()

@@ -9,36 +9,38 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fastio.converters.files import FileSource
+from fastio.converters.files import file_source
 from fastio.converters.junk import is_hidden
+from fastio.converters.kind import SourceKind, SourcePath, source_record
 from fastio.converters.labels import LABEL_SUFFIXES, LabelFile, Labels, read_labels
-from fastio.converters.scan import Folder, scan_root, scan_tree, shown
+from fastio.converters.listed import ListedSource
+from fastio.converters.scan import Folder, image_kind, scan_tree, shown
 from fastio.converters.source import Problem
 
-__all__ = ["open_flat"]
+__all__ = ["KIND", "open_flat"]
 
 
-def open_flat(path: str, labels: LabelFile | None = None, top: Folder | None = None) -> FileSource:
+def open_flat(place: SourcePath, labels: LabelFile | None = None) -> ListedSource:
     """
     All images of one folder, sorted by name; their labels, where ``labels`` names a label file.
 
     Names in the label file may carry folders, where these are the end of ``path`` ("train/a.png" for "data/train");
     with others they are labels of other files. A label without a file and a file without a label are problems;
     files whose rows do not pass the label file's filters are left out. Without a label file the source has no labels.
-    ``top`` is the scan of ``path``, where there is one already.
     """
-    found = top or scan_root(path)
-    for key in found.folders:
+    path, found = place.path, Folder()
+    found.add(place.top)
+    for key in place.top.folders:
         if is_hidden(key):
             found.add(scan_tree(path, key))
         else:
             found.problems.append(
                 Problem(shown(key), "is a folder, which a flat source has none of; pack it by itself")
             )
-    source: dict[str, Any] = {"layout": "flat", "name": Path(path).resolve().name, "labels": None}
+    source = source_record("flat", place.name, labels=None)
     if labels is None:
         _point_at_labels(found)
-        return FileSource.of(path, found, None, {"classes": None, "source": source})
+        return file_source(path, found, None, {"classes": None, "source": source})
     if Path(labels.path).resolve().parent == Path(path).resolve():
         _leave_out(found, Path(labels.path).name)
     read = read_labels(labels.path, labels.options, files=frozenset(found.keys))
@@ -47,7 +49,7 @@ def open_flat(path: str, labels: LabelFile | None = None, top: Folder | None = N
     if read.numbered.width is not None and len(read.titles) == read.numbered.width:
         source["label_titles"] = list(read.titles)
     classes = None if read.classes is None else list(read.classes)
-    return FileSource.of(path, found, values, {"classes": classes, "source": source})
+    return file_source(path, found, values, {"classes": classes, "source": source})
 
 
 def _leave_out(found: Folder, name: str) -> None:
@@ -162,3 +164,15 @@ def _names_one_of(folder: str, roots: set[str]) -> bool:
     if place.startswith("/"):
         return place in roots
     return place == "." or any(root.endswith(f"/{place}") for root in roots)
+
+
+def _signs(place: SourcePath) -> str:
+    """How many pictures lie in the folder itself."""
+    if not place.is_folder:
+        return ""
+    top = place.top
+    count = len(top.keys) + sum(image_kind(problem.key) != 0 for problem in top.problems)
+    return f"{count:,} {'image' if count == 1 else 'images'}" if count else ""
+
+
+KIND = SourceKind(name="flat", what="a folder of images", signs=_signs, open=open_flat)

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
-from fastio.converters.files import FileSource
+from fastio.converters.ambiguous import refuse_fields, refuse_splits
+from fastio.converters.files import file_source
 from fastio.converters.junk import is_hidden
+from fastio.converters.kind import SourceKind, SourcePath, source_record
 from fastio.converters.labels import LABEL_SUFFIXES, LabelFile
-from fastio.converters.scan import Folder, image_kind, scan_root, scan_tree, shown
+from fastio.converters.listed import ListedSource
+from fastio.converters.scan import Folder, image_kind, scan_tree, shown
 from fastio.converters.source import Problem
 from fastio.errors import SourceError
 
-__all__ = ["open_imagefolder"]
+__all__ = ["KIND", "open_imagefolder"]
 
 
-def open_imagefolder(path: str, labels: LabelFile | None = None, top: Folder | None = None) -> FileSource:
+def open_imagefolder(place: SourcePath, _labels: LabelFile | None = None) -> ListedSource:
     """
     ``path/class/.../file``: classes sorted by name, files in the order of their folders and names, links followed.
 
     A class folder without any image is a problem, but stays a class, as with torchvision's ``allow_empty``. Files
-    beside the class folders have no class: problems. Hidden folders are no classes. ``top`` is the scan of ``path``,
-    where there is one already.
+    beside the class folders have no class: problems. Hidden folders are no classes.
     """
-    if labels is not None:
-        raise SourceError(
-            f"{path}: class folders name the classes; --labels {labels.path} would contradict them, leave it out"
-        )
-    top = top or scan_root(path)
-    classes = [name for name in top.folders if not is_hidden(name)]
+    path, top = place.path, place.top
+    classes = _visible(top)
     if not classes:
-        raise SourceError(f"{path}: has no class folders; is it --layout flat?")
+        raise SourceError(f"{path}: has no class folders; is it --source-kind flat?")
     found = Folder(disk_bytes=top.disk_bytes)
     _add_files_beside(found, top)
     for name in top.folders:
@@ -44,9 +40,9 @@ def open_imagefolder(path: str, labels: LabelFile | None = None, top: Folder | N
             part.problems.append(Problem(shown(name), "is a class folder without an image; remove it or fill it"))
         found.add(part)
         counts.append(len(part.keys))
-    source = {"layout": "imagefolder", "name": Path(path).resolve().name, "labels": None}
+    source = source_record("imagefolder", place.name, labels=None)
     values = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    return FileSource.of(path, found, values, {"classes": list(map(shown, classes)), "source": source})
+    return file_source(path, found, values, {"classes": list(map(shown, classes)), "source": source})
 
 
 def _add_files_beside(found: Folder, top: Folder) -> None:
@@ -67,3 +63,31 @@ def _add_files_beside(found: Folder, top: Folder) -> None:
     found.problems += [
         Problem(key, "lies beside the class folders and so has no class; move it into one") for key in top.keys
     ]
+
+
+def _open_detected(place: SourcePath, labels: LabelFile | None) -> ListedSource:
+    """The same where the user did not say that folders are classes: SourceError if they are hardly that."""
+    refuse_splits(place.path, place.top.folders)
+    source = open_imagefolder(place, labels)
+    refuse_fields(place.path, source.metadata["classes"], source.keys, source.problems)
+    return source
+
+
+def _visible(top: Folder) -> list[str]:
+    return [name for name in top.folders if not is_hidden(name)]
+
+
+def _signs(place: SourcePath) -> str:
+    """How many folders lie in the folder."""
+    count = len(_visible(place.top)) if place.is_folder else 0
+    return f"{count:,} {'folder' if count == 1 else 'folders'}" if count else ""
+
+
+KIND = SourceKind(
+    name="imagefolder",
+    what="class folders of images",
+    signs=_signs,
+    open=open_imagefolder,
+    open_detected=_open_detected,
+    own_labels="class folders name the classes",
+)

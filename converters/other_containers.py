@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from fastio.errors import StoreError, StoreIncomplete
-from fastio.store import FORMATS, open_store
-
-__all__ = ["folder_kind", "kind_of"]
+__all__ = ["container_of_others", "folder_kind", "kind_of"]
 
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".rar")
 _BY_SUFFIX = {
@@ -35,21 +32,17 @@ def kind_of(path: str) -> str:
     """What lies under ``path``, which is no folder, and what to do; words that follow "found"."""
     if not Path(path).exists():
         return "nothing"
+    return container_of_others(path) or "a file"
+
+
+def container_of_others(path: str) -> str:
+    """The same of a file that another program packed or compressed; "" for what is not known to be one."""
+    if not Path(path).is_file():
+        return ""
     if path.endswith(_COMPRESSED):
         return "a compressed file: decompress it first, then pack the .tar or the folder in it"
-    if path.endswith(tuple(suffix for each in FORMATS.values() for suffix in each.suffixes)):
-        try:
-            with open_store(path) as store:
-                return (
-                    f"a {store.format} store of {len(store):,} samples that fastio packed already: `fastio unpack "
-                    f"{path} FOLDER` gives back its files, which can be packed otherwise"
-                )
-        except StoreIncomplete:
-            pass  # packed by others, or never finished
-        except StoreError as exc:
-            return f"a store that cannot be read: {exc}"
     known = _by_content(path) or _BY_SUFFIX.get(Path(path).suffix.lower())
-    return f"{known}, which fastio did not pack: {_INSTEAD}" if known else "a file"
+    return f"{known}, which fastio did not pack: {_INSTEAD}" if known else ""
 
 
 def folder_kind(names: Collection[str]) -> str:

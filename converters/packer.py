@@ -19,6 +19,7 @@ from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import SampleWriter, check_target, create_store, open_store
+from fastio.types.schema import IMAGE
 
 __all__ = ["PackReport", "pack"]
 
@@ -81,6 +82,8 @@ def pack(
     begun = time.perf_counter()
     if on_error == "raise" and source.problems:
         raise _stop(source, source.problems[0], of=len(source.problems))
+    if pictures is not None:
+        _check_pictures(source)
     check_target(out, overwrite=overwrite, shard_bytes=shard_bytes)
     stage = None if pictures is None else pictures.stage()
     done = _Done(list(source.problems))
@@ -177,6 +180,15 @@ def _sorted(problems: Sequence[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.key)
 
 
+def _check_pictures(source: Source) -> None:
+    """SourceError where there is nothing that could be decoded or written anew: it would be on record as done."""
+    if not any(field.codec == IMAGE for field in source.schema.payload):
+        raise SourceError(
+            f"{shown(source.path)}: holds no encoded pictures, but {', '.join(map(str, source.schema.payload))}; leave "
+            f"out the options that change pictures (--restart, --short-side, --max-side, --resize, --raw)"
+        )
+
+
 def _stop(source: Source, problem: Problem, *, of: int) -> SourceError:
     more = f" (the first of {of} problems)" if of > 1 else ""
     return SourceError(
@@ -195,7 +207,7 @@ def _miscounted(source: Source, done: _Done) -> SourceError:
 def _nothing_left(source: Source, skipped: Sequence[Problem]) -> SourceError:
     if not skipped:
         left = f"; {len(source.left_out)} files are no samples or are left out" if source.left_out else ""
-        return SourceError(f"{shown(source.path)}: nothing to pack, the source has no pictures{left}")
+        return SourceError(f"{shown(source.path)}: nothing to pack, the source has no samples{left}")
     first = _sorted(skipped)[0]
     return SourceError(
         f"{shown(source.path)}: nothing left to pack, all {len(skipped)} have problems; "

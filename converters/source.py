@@ -82,7 +82,7 @@ class Source(Protocol):
         ...
 
     @property
-    def layout(self) -> str:
+    def kind(self) -> str:
         """The name in SOURCES."""
         ...
 
@@ -93,7 +93,7 @@ class Source(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """JSON: "classes" (list of names, or None), "source" (layout, the path's last part, the label file's)."""
+        """JSON: "classes" (list of names, or None), "source" (see ``source_record``)."""
         ...
 
     @property

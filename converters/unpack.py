@@ -20,6 +20,7 @@ from fastio.codec import CODECS
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
 from fastio.converters.label_file import format_labels
+from fastio.converters.origin import origin_of, recorded_kind
 from fastio.converters.packing import packing_lines
 from fastio.converters.partial_folder import partial_folder
 from fastio.converters.probe import probe
@@ -97,8 +98,7 @@ def unpack(
 
 def _notes(store: SampleStore, *, has_labels: bool) -> list[str]:
     """How the files differ from those that were packed, and which columns are in none of them."""
-    source = store.metadata.get("source")
-    in_paths = isinstance(source, dict) and source.get("layout") == "imagefolder"
+    in_paths = recorded_kind(origin_of(store.metadata)) == "imagefolder"
     columns = [each.name for each in store.schema.columns]
     if "label" in columns and (has_labels or in_paths):
         columns.remove("label")

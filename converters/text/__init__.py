@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from fastio.converters.ambiguous import refuse_splits
@@ -14,6 +14,7 @@ from fastio.converters.text.documents import Documents, Limits, TextOptions, Tex
 from fastio.converters.text.encode import Encoder, Sequences
 from fastio.converters.text.folder import open_folder, text_kind
 from fastio.converters.text.huggingface import HuggingFaceTokenizer
+from fastio.converters.text.kind import TextKind
 from fastio.converters.text.lines import open_lines
 from fastio.converters.text.pack import TextReport, pack_text
 from fastio.converters.text.streams import plain_name
@@ -29,6 +30,7 @@ __all__ = [
     "HuggingFaceTokenizer",
     "Limits",
     "Sequences",
+    "TextKind",
     "TextOptions",
     "TextReport",
     "TextSource",
@@ -39,45 +41,40 @@ __all__ = [
     "pack_text",
 ]
 
-# A new layout of text is one file and one line here; the conformance tests run on it by themselves.
-TEXT_SOURCES: dict[str, Callable[[str, TextOptions], TextSource]] = {
-    "text-folder": open_folder,
-    "lines": open_lines,
-    "jsonl": table_opener("jsonl"),
-    "json": table_opener("json"),
-    "csv": table_opener("csv"),
-    "tsv": table_opener("tsv"),
-    "parquet": open_parquet,
-    "arrow": open_arrow,
-    "datasets": open_datasets,
-}
-_SUFFIXES = {
-    ".txt": "lines",
-    **{f".{name}": name for name in ("jsonl", "json", "csv", "tsv", "parquet", "arrow")},
-    ".feather": "arrow",
-    ".ipc": "arrow",
+# A new kind of text is one file and one line here. The command line, its help and its errors learn of it from here.
+TEXT_SOURCES: dict[str, TextKind] = {
+    each.name: each
+    for each in (
+        TextKind("text-folder", (), open_folder),
+        TextKind("lines", (".txt",), open_lines),
+        *(TextKind(name, (f".{name}",), table_opener(name)) for name in ("jsonl", "json", "csv", "tsv")),
+        TextKind("parquet", (".parquet",), open_parquet),
+        TextKind("arrow", (".arrow", ".feather", ".ipc"), open_arrow),
+        TextKind("datasets", (), open_datasets),
+    )
 }
 _MOST_LISTED = 1000  # folders looked into: links may lead in circles
 _DATASETS = {"dataset_info.json", "dataset_dict.json"}  # one of them lies where Hugging Face's save_to_disk wrote
 
 
-def open_text(path: str | os.PathLike[str], *, layout: str = "auto", options: TextOptions | None = None) -> TextSource:
+def open_text(path: str | os.PathLike[str], *, kind: str = "auto", options: TextOptions | None = None) -> TextSource:
     """
     A source of text, ready to be packed: names and sizes are looked at, nothing is read yet.
 
     ``auto`` goes by names; SourceError where they do not say, or the source is not what it should be.
     """
     path = os.fspath(path)
-    if layout == "auto":
+    if kind == "auto":
         found = find_text(path)
         if found is None:
-            raise SourceError(f"{path}: no text by its name; expected {', '.join(_SUFFIXES)}, or a folder of .txt")
-        layout = found
-        if layout == "text-folder":
+            suffixes = ", ".join(suffix for each in TEXT_SOURCES.values() for suffix in each.suffixes)
+            raise SourceError(f"{path}: no text by its name; expected {suffixes}, or a folder of .txt")
+        kind = found
+        if kind == "text-folder":
             refuse_splits(path, [name.rpartition("/")[2] for name in _listed(path)[1]], "text-folder")
-    if layout not in TEXT_SOURCES:
-        raise SourceError(f"layout {layout!r}: expected one of auto, {', '.join(TEXT_SOURCES)}")
-    return TEXT_SOURCES[layout](path, options or TextOptions())
+    if kind not in TEXT_SOURCES:
+        raise SourceError(f"kind of text {kind!r}: expected one of auto, {', '.join(TEXT_SOURCES)}")
+    return TEXT_SOURCES[kind].open(path, options or TextOptions())
 
 
 def load_tokenizer(name: str, special: Mapping[str, str] | None = None) -> Tokenizer:
@@ -90,15 +87,21 @@ def load_tokenizer(name: str, special: Mapping[str, str] | None = None) -> Token
 
 
 def find_text(path: str | os.PathLike[str]) -> str | None:
-    """The layout of text that the names in ``path`` speak for; None where they do not speak for text."""
+    """The kind of text that the names in ``path`` speak for; None where they do not speak for text."""
     path = os.fspath(path)
     if not Path(path).is_dir():
-        return _SUFFIXES.get(Path(plain_name(path)).suffix.lower())
-    return _layout_of(path)
+        return _kind_of(path)
+    return _kind_of_folder(path)
 
 
-def _layout_of(folder: str) -> str | None:
-    """The layout that the names in a folder and in the first folder of it that holds files speak for."""
+def _kind_of(name: str) -> str | None:
+    """The kind that the suffix of a file stands for."""
+    suffix = Path(plain_name(name)).suffix.lower()
+    return next((each.name for each in TEXT_SOURCES.values() if suffix in each.suffixes), None)
+
+
+def _kind_of_folder(folder: str) -> str | None:
+    """The kind that the names in a folder and in the first folder of it that holds files speak for."""
     try:
         names, folders = _listed(folder)
         if not _DATASETS.isdisjoint(names):
@@ -111,7 +114,7 @@ def _layout_of(folder: str) -> str | None:
         return None
     if any(map(text_kind, names)):
         return "text-folder"
-    tables = {_SUFFIXES.get(Path(plain_name(name)).suffix.lower()) for name in top} - {None}
+    tables = set(map(_kind_of, top)) - {None}
     return tables.pop() if len(tables) == 1 else None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastio._native import ThreadPool
 from fastio.converters.ahead import in_order
+from fastio.converters.origin import origin_of, recorded_kind
 from fastio.converters.source import Chunk, Problem
 from fastio.converters.text import TEXT_SOURCES, Encoder, Limits, Sequences, TextOptions, TextSource, open_text
 from fastio.converters.text.decode import tokenizer_of
@@ -58,9 +59,9 @@ class TextAgain:
 def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextAgain:
     """``path`` as the source of ``store``; SourceError where the store does not say how it was made."""
     metadata = store.metadata
-    origin: dict[str, Any] = dict(metadata.get("text_source") or metadata.get("source") or {})
+    origin = origin_of(metadata)
     said: dict[str, Any] = metadata.get("tokenizer") or {}
-    if origin.get("layout") not in TEXT_SOURCES:
+    if recorded_kind(origin) not in TEXT_SOURCES:
         raise SourceError(f"{store.path}: does not say how its text was packed, so that {path} cannot be compared")
     options = TextOptions(
         split=origin.get("split"),
@@ -68,7 +69,7 @@ def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextAgain:
         label_field=origin.get("label_field"),
         max_document_bytes=origin["max_document_bytes"],
     )
-    source = open_text(path, layout=origin["layout"], options=options)
+    source = open_text(path, kind=recorded_kind(origin), options=options)
     rule = said.get("options") or {}
     sequences = (
         Sequences(**{name: rule[name] for name in ("bos", "eos", "max_length", "over")}) if rule else Sequences()

@@ -70,16 +70,16 @@ def _json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _opened(layout: str, path: str, files: TextFiles, options: TextOptions) -> ArrowSource:
+def _opened(kind: str, path: str, files: TextFiles, options: TextOptions) -> ArrowSource:
     """Look at the first file's columns, and at all labels where these are names."""
     options.refuse(path, "split")
     field = options.text_field or DEFAULT_FIELD
-    with _reading(layout, files.place(files.names[0]), []) as (schema, _, _):
-        kind = kind_of(files.place(files.names[0]), schema, field)
+    with _reading(kind, files.place(files.names[0]), []) as (schema, _, _):
+        is_ids = kind_of(files.place(files.names[0]), schema, field) == "ids"
         labels = None
         if options.label_field is not None:
             labels = _label_rule(files.place(files.names[0]), schema, options.label_field)
-    source = ArrowSource(layout, files, options, labels, is_ids=kind == "ids")
+    source = ArrowSource(kind, files, options, labels, is_ids=is_ids)
     if labels is not None and labels.known is None:
         try:
             labels.learn(source.labels())
@@ -119,7 +119,7 @@ class ArrowSource(RowSource):
         positions = {} if self.label_rule is None else self.label_rule.positions()
         for name in self.files.names:
             place, position, row = self.files.place(name), 0, 1
-            with _reading(self.layout, place, columns) as (schema, batches, at):
+            with _reading(self.kind, place, columns) as (schema, batches, at):
                 if kind_of(place, schema, self.text_field) != ("ids" if self.is_ids else "text"):
                     raise SourceError(f"{place}: column {self.text_field!r} is of another kind than in the first file")
                 if self.options.label_field is not None:
@@ -136,7 +136,7 @@ class ArrowSource(RowSource):
         field = self.options.label_field or ""
         for name in self.files.names:
             row = 1
-            with _reading(self.layout, self.files.place(name), [field]) as (schema, batches, _):
+            with _reading(self.kind, self.files.place(name), [field]) as (schema, batches, _):
                 known_column(self.files.place(name), schema, field, option="--label-field")
                 for batch in batches:
                     for label in sound(batch, field).to_pylist():
@@ -178,11 +178,11 @@ def _slices(batch: Any, limits: Limits) -> Iterator[Any]:
 
 
 @contextmanager
-def _reading(layout: str, place: str, columns: Sequence[str]) -> Iterator[_Batches]:
+def _reading(kind: str, place: str, columns: Sequence[str]) -> Iterator[_Batches]:
     """A file's schema and batches; what Arrow raises becomes a SourceError that names the file."""
     arrow = pyarrow(f"to read {place}")
     try:
-        if layout == "parquet":
+        if kind == "parquet":
             with seekable(place) as file:
                 yield _parquet(file, columns)
         elif _is_file(place):
@@ -208,7 +208,7 @@ def _reading(layout: str, place: str, columns: Sequence[str]) -> Iterator[_Batch
     except FastioError:
         raise
     except (arrow.ArrowException, OSError) as exc:
-        raise SourceError(f"{place}: expected {layout} data: {exc}; damaged, or cut off?") from exc
+        raise SourceError(f"{place}: expected {kind} data: {exc}; damaged, or cut off?") from exc
 
 
 def _parquet(file: Any, columns: Sequence[str]) -> _Batches:

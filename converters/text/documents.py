@@ -111,7 +111,7 @@ class TextSource(Protocol):
         ...
 
     @property
-    def layout(self) -> str:
+    def kind(self) -> str:
         """The name in TEXT_SOURCES."""
         ...
 
@@ -143,7 +143,7 @@ class TextSource(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """JSON, complete when everything has been read: "classes", "source" (layout, name, what unpacking needs)."""
+        """JSON, complete when everything has been read: "classes", "source" (with what unpacking needs)."""
         ...
 
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:

@@ -15,6 +15,7 @@ from fastio import _native
 from fastio._native import ThreadPool
 from fastio.converters.cut import cut
 from fastio.converters.files import read_problem
+from fastio.converters.kind import source_record
 from fastio.converters.scan import Folder, Wanted, scan_root, scan_tree, shown
 from fastio.converters.source import Problem
 from fastio.converters.text.documents import Documents, Limits, TextOptions
@@ -48,11 +49,7 @@ def open_folder(path: str, options: TextOptions) -> FolderSource:
     top = scan_root(path, TEXTS)
     classes = [shown(name) for name in top.folders]
     found, values = (top, None) if not top.folders else _classes(path, top)
-    source = {
-        "layout": "text-folder",
-        "name": Path(path).resolve().name,
-        "max_document_bytes": options.max_document_bytes,
-    }
+    source = source_record("text-folder", Path(path).resolve().name, max_document_bytes=options.max_document_bytes)
     stays = drop_twins(found)
     values = None if values is None else values[np.array(stays, bool)]
     return FolderSource(
@@ -100,7 +97,7 @@ class FolderSource:
     is_ids: bool = False
 
     @property
-    def layout(self) -> str:
+    def kind(self) -> str:
         """The name in TEXT_SOURCES."""
         return "text-folder"
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
+from fastio.converters.kind import source_record
 from fastio.converters.source import Problem
 from fastio.converters.text.documents import MAX_DOCUMENT_BYTES, Documents, Limits, TextOptions
 from fastio.converters.text.separators import Separators
@@ -56,7 +57,7 @@ class LinesSource:
     files_opened: int = 1
 
     @property
-    def layout(self) -> str:
+    def kind(self) -> str:
         """The name in TEXT_SOURCES."""
         return "lines"
 
@@ -73,13 +74,14 @@ class LinesSource:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """How the file was cut, and what stood between its documents."""
-        source: dict[str, Any] = {
-            "layout": self.layout,
-            "name": plain_name(Path(self.path).resolve().name),
-            "split": self.split,
-        }
-        source["max_document_bytes"] = self.options.max_document_bytes
-        return {"classes": None, "source": {**source, "between": self.separators.to_json()}}
+        source = source_record(
+            self.kind,
+            plain_name(Path(self.path).resolve().name),
+            split=self.split,
+            max_document_bytes=self.options.max_document_bytes,
+            between=self.separators.to_json(),
+        )
+        return {"classes": None, "source": source}
 
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
         """All documents, in pieces."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastio.converters.kind import source_record
 from fastio.converters.source import Problem
 from fastio.converters.text.documents import TextOptions
 from fastio.converters.text.files import TextFiles
@@ -18,9 +19,9 @@ DEFAULT_FIELD = "text"
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """A layout's files, which field of a row is text, and how labels are read; ``read`` is the layout's own."""
+    """A kind of table's files, which field of a row is text, and how labels are read; ``read`` is the kind's own."""
 
-    layout: str
+    kind: str
     files: TextFiles
     options: TextOptions
     label_rule: TableLabels | None
@@ -65,7 +66,7 @@ class RowSource:
             "max_document_bytes": self.options.max_document_bytes,
         }
         classes = None if self.label_rule is None else self.label_rule.classes
-        return {"classes": classes, "source": {"layout": self.layout, "name": self.files.shown_name, **fields}}
+        return {"classes": classes, "source": source_record(self.kind, self.files.shown_name, **fields)}
 
     @property
     def text_field(self) -> str:

@@ -248,5 +248,5 @@ def _csv_lines(stream: Stream, limit: int) -> Iterator[str]:
         yield rest
 
 
-# By layout: what reads a file of it, and whether its values have types.
+# By kind of table: what reads a file of it, and whether its values have types.
 ROWS: dict[str, Callable[[Stream, int], Iterator[Row]]] = {"jsonl": _jsonl, "json": _json, "csv": _csv, "tsv": _tsv}

@@ -17,19 +17,19 @@ from fastio.errors import SourceError
 
 __all__ = ["TableSource", "table_opener"]
 
-_TYPED = ("jsonl", "json")  # layouts whose values have types, and whose bytes are all UTF-8
+_TYPED = ("jsonl", "json")  # kinds of tables whose values have types, and whose bytes are all UTF-8
 
 
-def table_opener(layout: str) -> Callable[[str, TextOptions], TableSource]:
+def table_opener(kind: str) -> Callable[[str, TextOptions], TableSource]:
     """What opens a file, or a folder of files, of one kind of table."""
 
     def open_table(path: str, options: TextOptions) -> TableSource:
         options.refuse(path, "split")
-        files = TextFiles.below(path, (f".{layout}",))
+        files = TextFiles.below(path, (f".{kind}",))
         labels = None
         if options.label_field is not None:
-            labels = TableLabels(is_typed=layout in _TYPED)
-        source = TableSource(layout, files, options, labels)
+            labels = TableLabels(is_typed=kind in _TYPED)
+        source = TableSource(kind, files, options, labels)
         if labels is not None:
             try:
                 labels.learn(source.labels())
@@ -71,14 +71,14 @@ class TableSource(RowSource):
                         yield f"{self.files.key(name)}:{number}", row.get(self.options.label_field or "")
 
     def _rows(self, stream: Stream) -> Iterator[Row]:
-        return ROWS[self.layout](stream, self.options.max_document_bytes)
+        return ROWS[self.kind](stream, self.options.max_document_bytes)
 
     def _add(self, gathering: Gathering, key: str, row: Mapping[str, Any] | str, positions: dict[str, int]) -> None:
         """One row: a document, or a problem."""
         if isinstance(row, str):
             gathering.refuse(key, row)
             return
-        text = _text(row, self.text_field, has_bytes=self.layout not in _TYPED)
+        text = _text(row, self.text_field, has_bytes=self.kind not in _TYPED)
         if isinstance(text, str):
             gathering.refuse(key, text)
             return

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from fastio.converters.origin import origin_of, recorded_kind
 from fastio.converters.text.decode import Document, StoredText
 from fastio.converters.text.separators import Separators
 from fastio.errors import StoreCorrupt
@@ -24,11 +25,12 @@ def text_files(stored: StoredText, progress: _Progress = None) -> Parts:
     Packed from a folder: every document under its key. From one .txt: that file. From a table: its documents as
     .jsonl, with key, text (or tokens, where nobody knows their text) and label.
     """
-    origin = _origin(stored)
+    origin = origin_of(stored.store.metadata)
     documents = _counted(stored, progress)
-    if origin.get("layout") == "text-folder":
+    kind = recorded_kind(origin)
+    if kind == "text-folder":
         yield from ((each.key, _bytes(each)) for each in documents)
-    elif origin.get("layout") == "lines" and stored.store.metadata.get("shuffle") is None:
+    elif kind == "lines" and stored.store.metadata.get("shuffle") is None:
         yield from _one_file(stored, origin, documents)
     else:
         yield from _table(stored, str(origin.get("name") or "samples"), documents)
@@ -37,7 +39,7 @@ def text_files(stored: StoredText, progress: _Progress = None) -> Parts:
 def text_notes(stored: StoredText) -> list[str]:
     """What is not as it was packed, one sentence each; nothing where everything is, byte by byte."""
     notes, metadata = [], stored.store.metadata
-    options, origin = stored.options, _origin(stored)
+    options, origin = stored.options, origin_of(stored.store.metadata)
     probed = options.get("decoded") or {}
     if stored.tokenizer is not None and probed.get("exact", 0) < probed.get("documents", 0):
         exact = f"{probed['exact']:,} of {probed['documents']:,}"
@@ -52,16 +54,9 @@ def text_notes(stored: StoredText) -> list[str]:
     between = origin.get("between")
     if between is not None and not between.get("whole"):
         notes.append("what stood between documents is not known everywhere: the usual separator was written")
-    if origin.get("layout") not in ("text-folder", "lines"):
+    if recorded_kind(origin) not in ("text-folder", "lines"):
         notes.append("texts and labels of a table, not the table itself")
     return notes
-
-
-def _origin(stored: StoredText) -> Mapping[str, Any]:
-    """What the text was packed from, also when it went through other stores since."""
-    metadata = stored.store.metadata
-    found: Mapping[str, Any] = metadata.get("text_source") or metadata.get("source") or {}
-    return found
 
 
 def _counted(stored: StoredText, progress: _Progress) -> Iterator[Document]:

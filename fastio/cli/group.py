@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from typing import Any
 
 import click
@@ -20,11 +21,29 @@ class Group(click.Group):
 
 
 class Sections(click.Command):
-    """A command with many options: ``sections`` maps headings to parameter names; all other options come first."""
+    """
+    A command with many options: ``sections`` maps headings to parameter names; all other options come first.
 
-    def __init__(self, *args: Any, sections: Mapping[str, Collection[str]], **settings: Any) -> None:
+    Its help may have names in braces; ``words`` says what is shown in their place, and is asked when help is shown.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        sections: Mapping[str, Collection[str]],
+        words: Mapping[str, Callable[[], str]] | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(*args, **settings)
         self._sections = sections
+        self._words = words or {}
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help with its words filled in."""
+        filled = copy(self)
+        for name, word in self._words.items():
+            filled.help = (filled.help or "").replace(f"{{{name}}}", word())
+        super(Sections, filled).format_help_text(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under their headings."""

@@ -1,4 +1,4 @@
-"""``fastio pack``: packs a folder or tar shards into a store."""
+"""``fastio pack``: packs a folder, text or another store into a store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from fastio.cli.pack_text import packs_text
 from fastio.cli.picture_options import PictureArguments, picture_options
 from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.screen import SIZE, counted, meter, number, per_second, printable, problem_table, size
-from fastio.cli.text_options import TEXT_LAYOUTS, TextArguments
+from fastio.cli.source_kind import source_kind_option, source_words, target_words
+from fastio.cli.text_options import TextArguments
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Source
@@ -21,16 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["pack"]
 
 
-@click.command(cls=Sections, sections={"Pictures": PictureArguments.__slots__, "Text": TextArguments.__slots__})
+@click.command(
+    cls=Sections,
+    sections={"Pictures": PictureArguments.__slots__, "Text": TextArguments.__slots__},
+    words={"sources": source_words, "targets": target_words},
+)
 @click.argument("src")
 @click.argument("out")
-@click.option(
-    "--layout",
-    type=click.Choice(("auto", "flat", "imagefolder", "tar", *TEXT_LAYOUTS)),
-    default="auto",
-    show_default=True,
-    help="How SRC is laid out; auto decides by the names in it.",
-)
+@source_kind_option("What SRC is; auto decides by the names in it.", with_text=True)
 @click.option("--split", metavar="NAME", help="Pack only the folder NAME in SRC: train, val, ...")
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Threads that read SRC.  [default: all available CPUs]"
@@ -56,7 +55,7 @@ def pack(
     src: str,
     out: str,
     *,
-    layout: str,
+    kind: str,
     jobs: int | None,
     on_error: Literal["raise", "skip"],
     shard_size: int | None,
@@ -64,17 +63,18 @@ def pack(
     pictures: PictureArguments,
 ) -> None:
     """
-    Pack files into one container. SRC is a flat folder, class folders, tar shards or text; OUT ends in .lmdb, .h5 or
-    .tar, or names shards: name-%06d.tar.
+    Pack files into one container. SRC is {sources}. OUT ends in {targets}.
 
     Files are stored unchanged unless you ask for --restart, --short-side, --max-side, --resize or --raw. Text is
-    stored as UTF-8, or as token ids with --tokenizer. OUT appears only when it is complete.
+    stored as UTF-8, or as token ids with --tokenizer. A packed store keeps its keys, labels and metadata. OUT appears
+    only when it is complete.
 
     \b
     Example:
       fastio pack ./pngs train.lmdb --labels labels.pkl
       fastio pack ./imagenet 'photos-%06d.tar' --shard-size 1GB --on-error skip
       fastio pack ./imagenet photos.lmdb --shuffle 0 --restart 8
+      fastio pack train.lmdb train.h5
       fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
     """
     from fastio.converters import pack as run
@@ -84,7 +84,7 @@ def pack(
 
     # Checked before a source is scanned, which may take long.
     check_target(out, overwrite=overwrite, shard_bytes=shard_size)
-    source = pictures.source(src, layout)
+    source = pictures.source(src, kind)
     click.echo(_found(source), err=True)
     with noted() as facts:
         with meter("packing", len(source) - len(source.problems)) as progress:
@@ -109,12 +109,17 @@ def pack(
 
 def _found(source: Source) -> str:
     """Return one line that says how the source was understood."""
-    words = {"flat": "flat folder", "imagefolder": "class folders", "tar": "tar shards"}[source.layout]
-    if "label" not in source.schema:
-        labels = "no labels" + (" (--labels names a file with them)" if source.layout == "flat" else "")
-    else:
+    from fastio.converters import SOURCES
+    from fastio.types.schema import IMAGE
+
+    kind, payload = SOURCES[source.kind], source.schema.payload
+    is_pictures = len(payload) == 1 and payload[0].codec == IMAGE
+    what = kind.what if is_pictures else f"{kind.what}, {', '.join(map(str, payload))}"
+    if "label" in source.schema:
         labels = _labels(source)
-    return f"{printable(source.path)}: {words}, {counted(len(source), 'sample')}, {size(source.size_bytes)}, {labels}"
+    else:
+        labels = "no labels" + ("" if kind.own_labels else " (--labels names a file with them)")
+    return f"{printable(source.path)}: {what}, {counted(len(source), 'sample')}, {size(source.size_bytes)}, {labels}"
 
 
 def _labels(source: Source) -> str:

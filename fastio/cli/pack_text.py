@@ -11,7 +11,7 @@ import click
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.failures import noted
 from fastio.cli.screen import counted, meter, number, printable, problem_table, size
-from fastio.cli.text_options import TEXT_LAYOUTS, TEXT_OPTIONS, TextArguments
+from fastio.cli.text_options import TEXT_OPTIONS, TextArguments
 
 if TYPE_CHECKING:
     from fastio.converters.text import Encoder, TextReport, TextSource
@@ -20,7 +20,7 @@ __all__ = ["packs_text"]
 
 
 _Command = Callable[..., Any]
-_SHARED = ("layout", "jobs", "on_error", "shard_size", "overwrite")  # options shared by text and pictures
+_SHARED = ("kind", "jobs", "on_error", "shard_size", "overwrite")  # options shared by text and pictures
 
 
 def packs_text(command: _Command) -> _Command:
@@ -33,11 +33,9 @@ def packs_text(command: _Command) -> _Command:
 
             src = split_folder(src, split)
         text = TextArguments(**{name: options.pop(name) for name in TextArguments.__slots__})
-        if not _is_text(src, options["layout"]):
+        if not _is_text(src, options["kind"]):
             if text.given:
-                raise click.UsageError(
-                    f"{text.given[0]} is for text, but {src} does not look like text; if it is, name its --layout"
-                )
+                raise click.UsageError(f"{text.given[0]} is for text, but {_no_text(src)}")
             command(src, out, **options)
             return
         others = [
@@ -55,10 +53,19 @@ def packs_text(command: _Command) -> _Command:
     return packing
 
 
-def _is_text(src: str, layout: str) -> bool:
-    from fastio.converters.text import find_text
+def _is_text(src: str, kind: str) -> bool:
+    from fastio.converters.text import TEXT_SOURCES, find_text
 
-    return layout in TEXT_LAYOUTS or (layout == "auto" and find_text(src) is not None)
+    return kind in TEXT_SOURCES or (kind == "auto" and find_text(src) is not None)
+
+
+def _no_text(src: str) -> str:
+    """Why SRC takes no options about text."""
+    from fastio.converters.store import names_store
+
+    if names_store(src):
+        return f"{src} is a packed store, whose samples are kept as they are; use it when you pack the text itself"
+    return f"{src} does not look like text; if it is, name its --source-kind"
 
 
 def _pack(
@@ -66,7 +73,7 @@ def _pack(
     src: str,
     out: str,
     *,
-    layout: str,
+    kind: str,
     jobs: int | None,
     on_error: Literal["raise", "skip"],
     shard_size: int | None,
@@ -79,7 +86,7 @@ def _pack(
     from fastio.store.publish import COMPLETE
 
     check_target(out, overwrite=overwrite, shard_bytes=shard_size)
-    source = open_text(src, layout=layout, options=text.options())
+    source = open_text(src, kind=kind, options=text.options())
     encoder = text.encoder(source)
     click.echo(_found(source, encoder), err=True)
     if isinstance(encoder.tokenizer, HuggingFaceTokenizer) and encoder.tokenizer.template:
@@ -113,12 +120,12 @@ def _pack(
 def _found(source: TextSource, encoder: Encoder) -> str:
     """Return one line that says how the source was understood and how it will be stored."""
     said = source.metadata["source"]
-    if source.layout == "text-folder":
-        what = "text files"
-    elif source.layout == "lines":
+    if "split" in said:
         what = f"one sample per {said['split']}"
+    elif "text_field" in said:
+        what = f"{source.kind}, {'token ids' if source.is_ids else 'text'} in {printable(said['text_field'])!r}"
     else:
-        what = f"{source.layout}, {'token ids' if source.is_ids else 'text'} in {printable(said['text_field'])!r}"
+        what = "text files"
     classes = source.metadata.get("classes")
     labels = counted(len(classes), "class", "classes") if classes else "no labels"
     if not source.has_labels and "text_field" in said:

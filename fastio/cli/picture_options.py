@@ -187,11 +187,11 @@ class PictureArguments:
             subsampling=self.subsampling or "4:2:0",
         )
 
-    def source(self, src: str, layout: str) -> Source:
+    def source(self, src: str, kind: str) -> Source:
         """Open SRC, in the order in which to store it."""
         from fastio.converters import open_source
 
-        source = open_source(src, layout=layout, labels=self.labels, label_options=self.label_options())
+        source = open_source(src, kind=kind, labels=self.labels, label_options=self.label_options())
         return source if self.shuffle is None else source.shuffled(self.shuffle)
 
 

@@ -12,9 +12,7 @@ from fastio.cli.screen import SIZE
 if TYPE_CHECKING:
     from fastio.converters.text import Encoder, TextOptions, TextSource
 
-__all__ = ["TEXT_LAYOUTS", "TEXT_OPTIONS", "TextArguments"]
-
-TEXT_LAYOUTS = ("text-folder", "lines", "jsonl", "json", "csv", "tsv", "parquet", "arrow", "datasets")
+__all__ = ["TEXT_OPTIONS", "TextArguments"]
 
 TEXT_OPTIONS = (
     click.option(

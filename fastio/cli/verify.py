@@ -10,6 +10,7 @@ import click
 
 from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.screen import counted, meter, problem_table, size
+from fastio.cli.source_kind import source_kind_option
 
 if TYPE_CHECKING:
     from fastio.converters import Source
@@ -24,13 +25,7 @@ __all__ = ["verify"]
 @click.option("--decode", is_flag=True, help="Also decode every image.")
 @click.option("--against", metavar="SRC", help="Also compare keys, bytes and labels with the source.")
 @click.option("--labels", metavar="FILE", help="The label file of SRC.")
-@click.option(
-    "--layout",
-    type=click.Choice(("auto", "flat", "imagefolder", "tar")),
-    default="auto",
-    show_default=True,
-    help="How SRC is laid out.",
-)
+@source_kind_option("What SRC is; auto decides by the names in it.", with_text=False)
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of threads.  [default: all available CPUs]"
 )
@@ -44,7 +39,7 @@ def verify(
     decode: bool,
     against: str | None,
     labels: str | None,
-    layout: str,
+    kind: str,
     jobs: int | None,
     as_json: bool,
 ) -> None:
@@ -55,25 +50,28 @@ def verify(
     Example:
       fastio verify train.lmdb --decode
       fastio verify train.lmdb --against ./pngs --labels labels.pkl
+      fastio verify train.h5 --against train.lmdb
     """
     from fastio.converters import LabelOptions, open_source
+    from fastio.converters.origin import origin_of
+    from fastio.converters.store import names_store
     from fastio.converters.text.again import read_again
     from fastio.converters.text.decode import text_field
     from fastio.converters.verify import verify as run
     from fastio.store import open_store
 
-    if against is None and (labels is not None or layout != "auto"):
-        raise click.UsageError("--labels and --layout describe the source: add --against SRC")
+    if against is None and (labels is not None or kind != "auto"):
+        raise click.UsageError("--labels and --source-kind describe the source: add --against SRC")
     source: Source | TextAgain | None = None
     with open_store(path) as store:
-        if against is not None and text_field(store.schema) is not None:
-            if labels is not None or layout != "auto":
-                raise click.UsageError("a store of text knows how it was packed: drop --labels and --layout")
+        if against is not None and text_field(store.schema) is not None and not names_store(against):
+            if labels is not None or kind != "auto":
+                raise click.UsageError("a store of text knows how it was packed: drop --labels and --source-kind")
             source = read_again(store, against)
         elif against is not None:
-            said = (store.metadata.get("source") or {}).get("label_options") or {}
+            said = origin_of(store.metadata).get("label_options") or {}
             options = LabelOptions.from_json(said)  # read the file the way it was read for packing
-            source = open_source(against, layout=layout, labels=labels, label_options=options)
+            source = open_source(against, kind=kind, labels=labels, label_options=options)
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:
         report = run(path, decode=decode, against=source, jobs=jobs, progress=progress)

@@ -1,4 +1,4 @@
-"""What every source must do, whatever its layout; run on all of ``fastio.converters.SOURCES``."""
+"""What every source must do, whatever its kind; run on all of ``fastio.converters.SOURCES``."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def make_imagefolder(folder: Path) -> Source:
     return open_source(folder / "classes")
 
 
-def make_tar(folder: Path) -> Source:
+def make_store(folder: Path) -> Source:
     """A shard by webdataset's rules."""
     return open_source(foreign_tar(folder / "shard.tar"))
 
 
-MAKERS: dict[str, Callable[[Path], Source]] = {"flat": make_flat, "imagefolder": make_imagefolder, "tar": make_tar}
+MAKERS: dict[str, Callable[[Path], Source]] = {"flat": make_flat, "imagefolder": make_imagefolder, "store": make_store}
 assert MAKERS.keys() == SOURCES.keys(), "a new source needs a maker here"
 
 
@@ -79,7 +79,7 @@ class SourceConformance:
         """What goes into the store can be written there, and says where it came from."""
         said = json.loads(json.dumps(source.metadata))
 
-        assert source.layout == said["source"]["layout"]
+        assert source.kind == said["source"]["kind"]
         assert "classes" in said
 
     def test_sizes(self, source: Source) -> None:

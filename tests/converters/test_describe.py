@@ -35,7 +35,10 @@ def test_numbers(packed):
     assert (4, 5, 6) == tuple(field["height"][each] for each in ("min", "median", "max"))
     assert (8, 9, 10) == tuple(field["width"][each] for each in ("min", "median", "max"))
     assert ({"JPEG": 6, "PNG": 3}, {"3": 9}, 9) == (field["kinds"], field["channels"], field["kinds_of"])
-    assert ({"layout": "imagefolder", "name": "c", "labels": None}, 0) == (said["source"], said["skipped"])
+    assert ({"kind": "imagefolder", "layout": "imagefolder", "name": "c", "labels": None}, 0) == (
+        said["source"],
+        said["skipped"],
+    )
 
 
 def test_without_labels(tmp_path):

@@ -82,7 +82,7 @@ def test_a_part_may_be_flat(tmp_path):
     flat(tmp_path / "d" / "train")
     flat(tmp_path / "d" / "val")
 
-    assert "flat" == open_source(tmp_path / "d", split="train").layout
+    assert "flat" == open_source(tmp_path / "d", split="train").kind
     with pytest.raises(SourceError, match=r"has no folder 'test'.*its folders are 'train', 'val'"):
         open_source(tmp_path / "d", split="test")
     with pytest.raises(SourceError, match="has no folder"):
@@ -90,7 +90,7 @@ def test_a_part_may_be_flat(tmp_path):
 
 
 def test_classes_may_be_called_as_parts_are(tmp_path):
-    """One such name among others is a class, and --layout imagefolder says that all are."""
+    """One such name among others is a class, and --source-kind imagefolder says that all are."""
     class_folders(tmp_path / "vehicles")
     (tmp_path / "vehicles" / "cat").rename(tmp_path / "vehicles" / "train")
     (tmp_path / "vehicles" / "dog").rename(tmp_path / "vehicles" / "tram")
@@ -98,7 +98,7 @@ def test_classes_may_be_called_as_parts_are(tmp_path):
     class_folders(tmp_path / "parts" / "val")
 
     assert ["bee", "train", "tram"] == open_source(tmp_path / "vehicles").metadata["classes"]
-    assert ["train", "val"] == open_source(tmp_path / "parts", layout="imagefolder").metadata["classes"]
+    assert ["train", "val"] == open_source(tmp_path / "parts", kind="imagefolder").metadata["classes"]
 
 
 def test_parts_of_a_text_are_no_classes(tmp_path, monkeypatch):
@@ -134,8 +134,8 @@ def test_folders_of_the_same_names_are_no_classes(tmp_path, monkeypatch, one, ot
     message = run("pack", "s", "x.lmdb", code=1)
 
     assert f"'{one[0]}' and '{other[0]}' hold files of the same names" in message
-    assert "--layout imagefolder --on-error skip` if they are classes" in message
-    run("pack", "s", "x.lmdb", "--layout", "imagefolder", "--on-error", "skip")
+    assert "--source-kind imagefolder --on-error skip` if they are classes" in message
+    run("pack", "s", "x.lmdb", "--source-kind", "imagefolder", "--on-error", "skip")
     if "deep" not in one[1][0]:
         run(*advised(message)[0])
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.store import open_store
-from tests.converters.trees import files_below, flat, picture
+from tests.converters.trees import flat, picture
 
 
 def refused(path, out):
@@ -22,18 +22,6 @@ def refused(path, out):
     assert 1 == result.exit_code, result.output
     assert not out.exists()
     return result.output
-
-
-@pytest.mark.parametrize("name", ["s.lmdb", "s.h5"])
-def test_a_store_of_fastio(tmp_path, name):
-    """It is packed already: the command that is named gives its files back."""
-    flat(tmp_path / "f", 2)
-    pack(open_source(tmp_path / "f"), tmp_path / name)
-    said = refused(tmp_path / name, tmp_path / "out.h5")
-
-    assert f"store of 2 samples that fastio packed already: `fastio unpack {tmp_path / name} FOLDER`" in said
-    CliRunner().invoke(cli, ["unpack", str(tmp_path / name), str(tmp_path / "again")])
-    assert files_below(tmp_path / "f") == files_below(tmp_path / "again")
 
 
 def test_containers_of_others(tmp_path):

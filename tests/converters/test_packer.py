@@ -151,7 +151,7 @@ def test_nothing_left_to_pack(tmp_path, out, content):
     if content is not None:
         (tmp_path / "f" / "a.png").write_bytes(content)
     with pytest.raises(SourceError, match="nothing"):
-        pack(open_source(tmp_path / "f", layout="flat"), out, on_error="skip")
+        pack(open_source(tmp_path / "f", kind="flat"), out, on_error="skip")
 
     assert [] == visible(tmp_path)
 
@@ -187,14 +187,14 @@ def test_an_interrupt_leaves_nothing(tmp_path, out, small_chunks):
 
 def test_an_error_while_reading_arrives(tmp_path, out, monkeypatch, small_chunks):
     """What a source raises is raised by pack; nothing is left."""
-    from fastio.converters.files import FileSource
+    from fastio.converters import ListedSource
 
     class_folders(tmp_path / "c", 5)
 
     def fail(self, chunk, pool):
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(FileSource, "begin", fail)
+    monkeypatch.setattr(ListedSource, "begin", fail)
     with pytest.raises(OSError, match="the disk is gone"):
         pack(open_source(tmp_path / "c"), out)
 
@@ -226,7 +226,7 @@ def test_kinds_that_the_native_core_leaves_to_pillow(tmp_path, kind):
     (tmp_path / "f" / f"a.{extension}").write_bytes(picture(1, kind=kind))
     if kind == "GIF":
         with pytest.raises(SourceError, match=r"extension '\.gif'"):
-            pack(open_source(tmp_path / "f", layout="flat"), tmp_path / "out.lmdb")
+            pack(open_source(tmp_path / "f", kind="flat"), tmp_path / "out.lmdb")
         return
     pack(open_source(tmp_path / "f"), tmp_path / "out.lmdb")
 

@@ -1,4 +1,4 @@
-"""Each layout: the contract that all share, and the rules of its own."""
+"""Each kind: the contract that all share, and the rules of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TestConformance(SourceConformance):
 
     @pytest.fixture(params=sorted(SOURCES))
     def source(self, request, tmp_path):
-        """One source of each layout."""
+        """One source of each kind."""
         return MAKERS[request.param](tmp_path)
 
 
@@ -208,12 +208,12 @@ def test_files_beside_the_class_folders(tmp_path):
     assert ["notes.npy"] == list(found)
 
     (tmp_path / "c" / "stray.png").write_bytes(picture(1))
-    found = problems(open_source(tmp_path / "c", layout="imagefolder"))
+    found = problems(open_source(tmp_path / "c", kind="imagefolder"))
 
     assert "has no class" in found["stray.png"]
 
 
-# each kind of bad file, in both layouts
+# each kind of bad file, in both kinds
 
 
 def bad_files(folder):
@@ -250,17 +250,17 @@ def bad_files(folder):
     }
 
 
-@pytest.mark.parametrize("layout", ["flat", "imagefolder"])
-def test_every_kind_of_bad_file_is_named(tmp_path, layout):
+@pytest.mark.parametrize("kind", ["flat", "imagefolder"])
+def test_every_kind_of_bad_file_is_named(tmp_path, kind):
     """Each is one problem with its key, the good ones stay, and nothing is lost."""
-    if layout == "flat":
+    if kind == "flat":
         flat(tmp_path / "s", 5)
         expected = bad_files(tmp_path / "s")
         good = 5
     else:
         good = len(class_folders(tmp_path / "s"))
         expected = {f"cat/{key}": text for key, text in bad_files(tmp_path / "s" / "cat").items()}
-    source = open_source(tmp_path / "s", layout=layout)
+    source = open_source(tmp_path / "s", kind=kind)
     found = problems(source)
 
     assert expected.keys() == found.keys()
@@ -338,14 +338,14 @@ def test_unreadable_files_and_folders():
     } == found
 
 
-@pytest.mark.parametrize("layout", ["auto", "flat", "imagefolder"])
-def test_a_source_that_may_not_be_listed(layout):
+@pytest.mark.parametrize("kind", ["auto", "flat", "imagefolder"])
+def test_a_source_that_may_not_be_listed(kind):
     """One sentence with the path as it was given."""
     root = Path(tempfile.mkdtemp())
     try:
         root.chmod(0)
         with as_nobody(), pytest.raises(SourceError, match=f"{root}: the folder cannot be listed: Permission denied"):
-            open_source(root, layout=layout)
+            open_source(root, kind=kind)
     finally:
         root.rmdir()
 
@@ -362,7 +362,7 @@ def test_folder_in_a_flat_source(tmp_path):
     flat(tmp_path / "f")
     (tmp_path / "f" / "more").mkdir()
 
-    assert "is a folder" in problems(open_source(tmp_path / "f", layout="flat"))["more"]
+    assert "is a folder" in problems(open_source(tmp_path / "f", kind="flat"))["more"]
 
 
 def test_file_that_changes_between_scan_and_read(tmp_path):
@@ -384,23 +384,23 @@ def test_file_that_changes_between_scan_and_read(tmp_path):
 
 
 def test_auto(tmp_path):
-    """Each layout is recognised by its names."""
+    """Each kind is recognised by its names."""
     flat(tmp_path / "flat")
     class_folders(tmp_path / "classes")
     (tmp_path / "shards").mkdir()
     foreign_tar(tmp_path / "shards" / "a-000000.tar")
 
-    assert "flat" == open_source(tmp_path / "flat").layout
-    assert "imagefolder" == open_source(tmp_path / "classes").layout
-    assert "tar" == open_source(tmp_path / "shards").layout
-    assert "tar" == open_source(tmp_path / "shards" / "a-{000000..000000}.tar").layout
+    assert "flat" == open_source(tmp_path / "flat").kind
+    assert "imagefolder" == open_source(tmp_path / "classes").kind
+    assert "store" == open_source(tmp_path / "shards").kind
+    assert "store" == open_source(tmp_path / "shards" / "a-{000000..000000}.tar").kind
 
 
 def test_auto_does_not_guess(tmp_path):
     """Images beside folders could be either; the error names the option."""
     class_folders(tmp_path / "c")
     (tmp_path / "c" / "stray.png").write_bytes(picture(1))
-    with pytest.raises(SourceError, match=r"images: 1, folders: 3, .*--layout"):
+    with pytest.raises(SourceError, match=r"holds 1 image, 3 folders: .*--source-kind flat or imagefolder"):
         open_source(tmp_path / "c")
 
 
@@ -408,25 +408,25 @@ def test_an_empty_folder_and_a_compressed_file(tmp_path):
     """Each is called what it is."""
     (tmp_path / "e").mkdir()
     (tmp_path / "s.tar.gz").touch()
-    with pytest.raises(SourceError, match="e: is empty; expected images"):
+    with pytest.raises(SourceError, match="e: is empty; expected a folder of images"):
         open_source(tmp_path / "e")
     with pytest.raises(SourceError, match="found a compressed file: decompress it first"):
         open_source(tmp_path / "s.tar.gz")
 
 
-@pytest.mark.parametrize("layout", ["auto", "flat", "imagefolder", "tar"])
-def test_no_source_there(tmp_path, layout):
+@pytest.mark.parametrize("kind", ["auto", *SOURCES])
+def test_no_source_there(tmp_path, kind):
     """A path that does not exist, or is no folder, is named."""
     (tmp_path / "file.bin").write_bytes(b"x")
     for name in ("nothing", "file.bin"):
         with pytest.raises(SourceError, match=name):
-            open_source(tmp_path / name, layout=layout)
+            open_source(tmp_path / name, kind=kind)
 
 
-def test_unknown_layout(tmp_path):
-    """The layouts that exist are listed."""
-    with pytest.raises(SourceError, match="auto, flat, imagefolder, tar"):
-        open_source(tmp_path, layout="zip")
+def test_unknown_kind(tmp_path):
+    """The kinds that exist are listed."""
+    with pytest.raises(SourceError, match="auto, flat, imagefolder, store"):
+        open_source(tmp_path, kind="zip")
 
 
 # tar

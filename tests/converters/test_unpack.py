@@ -273,7 +273,7 @@ def test_labels_name_the_files_that_were_written(tmp_path):
             source = open_source(tmp_path / "again", labels=tmp_path / "again.json")
 
             assert (len(store), []) == (len(source), list(source.problems))
-            assert store.column("label").tolist() == source.labels.tolist()
+            assert store.column("label").tolist() == source.columns["label"].tolist()
         shutil.rmtree(tmp_path / "again")
 
 

@@ -1,4 +1,4 @@
-"""What every source of text must do, whatever its layout; run on all of ``fastio.converters.text.TEXT_SOURCES``."""
+"""What every source of text must do, whatever its kind; run on all of ``fastio.converters.text.TEXT_SOURCES``."""
 
 from __future__ import annotations
 
@@ -145,6 +145,6 @@ class TextSourceConformance:
         list(parts(source))
         said = json.loads(json.dumps(source.metadata))
 
-        assert source.layout == said["source"]["layout"]
+        assert source.kind == said["source"]["kind"]
         assert "classes" in said
         assert not source.is_ids

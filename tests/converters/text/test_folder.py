@@ -78,7 +78,7 @@ def test_pieces_are_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "layout"),
+    ("files", "kind"),
     [
         ({"a.txt": "a"}, "text-folder"),
         ({"x/a.txt": "a"}, "text-folder"),
@@ -88,9 +88,9 @@ def test_pieces_are_bounded(tmp_path: Path) -> None:
         ({"a.png": "a"}, None),
     ],
 )
-def test_detection(tmp_path: Path, files: dict[str, str], layout: str | None) -> None:
+def test_detection(tmp_path: Path, files: dict[str, str], kind: str | None) -> None:
     """A folder is one of texts where there are texts, and no pictures and no shards."""
-    assert layout == find_text(tree(tmp_path, files))
+    assert kind == find_text(tree(tmp_path, files))
 
 
 def test_split_is_for_one_file(tmp_path: Path) -> None:

@@ -14,20 +14,20 @@ from tests.converters.text.conformance import MAKERS, TextSourceConformance
 
 
 class TestConformance(TextSourceConformance):
-    """Run on every layout."""
+    """Run on every kind."""
 
     @pytest.fixture(params=MAKERS)
     def source(self, request: pytest.FixtureRequest, tmp_path: Path) -> TextSource:
-        """A source of each layout."""
+        """A source of each kind."""
         return MAKERS[request.param](tmp_path)
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_detected_by_its_name(tmp_path: Path, name: str) -> None:
-    """Every layout is recognised."""
+    """Every kind is recognised."""
     source = MAKERS[name](tmp_path)
 
-    assert name == source.layout == find_text(source.path)
+    assert name == source.kind == find_text(source.path)
 
 
 def test_a_folder_of_tables(tmp_path: Path) -> None:
@@ -52,5 +52,5 @@ def test_no_text_by_its_name(tmp_path: Path) -> None:
     """What does not look like text is refused, with what would."""
     with pytest.raises(SourceError, match=r"a\.doc: no text by its name; expected \.txt, \.jsonl"):
         open_text(tree(tmp_path, {"a.doc": "x"}) / "a.doc")
-    with pytest.raises(SourceError, match="layout 'words': expected one of auto, text-folder"):
-        open_text(tmp_path, layout="words")
+    with pytest.raises(SourceError, match="kind of text 'words': expected one of auto, text-folder"):
+        open_text(tmp_path, kind="words")

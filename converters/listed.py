@@ -1,0 +1,196 @@
+"""The base of a source: samples that are listed with their sizes, and read in pieces by one function of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.converters.checksum import begin_check
+from fastio.converters.cut import cut
+from fastio.converters.probe import KIND_NAMES, image_problem, probe
+from fastio.converters.scan import image_kind
+from fastio.converters.source import Chunk, Problem
+from fastio.samplers.order import full_order
+from fastio.store.sample_store import SampleBatch
+from fastio.types.schema import IMAGE, Schema
+from fastio.types.spans import Spans
+
+__all__ = ["Indices", "ListedSource", "Read", "Values", "names_at", "read_spans"]
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """
+    The encoded values of some samples: one run of bytes for each sample and payload field.
+
+    ``problems`` says what is wrong with a sample, by its position among them; its bytes do not matter then.
+    """
+
+    spans: Mapping[str, Spans]
+    problems: Mapping[int, str] = field(default_factory=dict)
+
+
+# Begins to read the samples at these indices on a pool of native threads (without one: at once). The function that it
+# returns waits until they are there.
+Read = Callable[[Indices, _native.ThreadPool | None], Callable[[], Values]]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSource:
+    """
+    Samples whose keys, sizes and columns are known, and a function that reads some of them. Satisfies ``Source``.
+
+    A kind of source fills in the fields. ``sizes`` holds the bytes of each sample, all payload fields together;
+    ``keys_at(indices)`` names samples; ``columns`` are arrays with a row a sample; ``read`` is described above.
+    ``order`` are the indices of the samples to pack, in their order; None: all of them, as they are listed. That order
+    must depend on names alone, or ``is_by_name`` be False.
+
+    The rest is done here: pieces of bounded size, shuffling, the headers of pictures (read from their first bytes, so
+    that each has its size, and what is no picture is a problem), and names that promise another kind of picture.
+    """
+
+    path: str
+    kind: str
+    schema: Schema
+    metadata: Mapping[str, Any]
+    keys_at: Callable[[Indices], list[str]]
+    sizes: NDArray[np.int64]
+    read: Read
+    disk_bytes: int
+    files_opened: int
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    problems: Sequence[Problem] = ()
+    left_out: Sequence[Problem] = ()
+    order: Indices | None = None
+    is_by_name: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("problems", "left_out"):
+            object.__setattr__(self, name, sorted(getattr(self, name), key=attrgetter("key")))
+
+    @property
+    def indices(self) -> Indices:
+        """The samples to pack, in order."""
+        return np.arange(len(self.sizes)) if self.order is None else self.order
+
+    @property
+    def keys(self) -> list[str]:
+        """Their keys."""
+        return self.keys_at(self.indices)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all of them."""
+        return int(self.sizes[self.indices].sum())
+
+    def __len__(self) -> int:
+        return len(self.indices) + len(self.problems)
+
+    def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
+        """The samples that are not problems already, in pieces; see ``Source``."""
+        return cut(self.sizes[self.indices], max_bytes, max_samples)
+
+    def shuffled(self, seed: int) -> ListedSource:
+        """The same samples in an order that follows from their names and the seed alone."""
+        indices = self.indices
+        if not self.is_by_name:
+            indices = indices[np.array(self.keys, object).argsort(kind="stable")]
+        order = indices[full_order(len(indices), seed=seed, epoch=0)]
+        return replace(self, order=order, metadata={**self.metadata, "shuffle": seed})
+
+    def begin(self, chunk: range, pool: _native.ThreadPool | None = None) -> Callable[[], Chunk]:
+        """Begin to read one piece; see ``Source``."""
+        indices = self.indices[chunk.start : chunk.stop]
+        finish = self.read(indices, pool)
+        return lambda: self._chunk(indices, finish())
+
+    def _chunk(self, indices: Indices, values: Values) -> Chunk:
+        """
+        The good samples as a batch, and sentences about the others.
+
+        Headers are read in this thread: on the pool they would wait behind the reading ahead.
+        """
+        keys = self.keys_at(indices)
+        problems, misnamed = dict(values.problems), dict[int, str]()
+        shapes: dict[str, NDArray[np.int32]] = {}
+        for number, each in enumerate(self.schema.payload):
+            if each.codec != IMAGE:
+                continue
+            good = _without(len(keys), values.problems)
+            headers = probe(values.spans[each.name].at(good), verify=True)
+            shapes[each.name] = np.zeros((len(keys), 3), np.int32)
+            shapes[each.name][good] = headers[:, 1:4]
+            for row in np.flatnonzero(headers[:, 0] != _native.OK).tolist():
+                sentence = image_problem(headers[row])
+                problems.setdefault(int(good[row]), sentence if number == 0 else f"field {each.name!r} {sentence}")
+            if number == 0:  # keys are the names of the first field's files
+                misnamed = _misnamed([keys[i] for i in good.tolist()], good, headers)
+        columns = {name: column[indices] for name, column in self.columns.items()}
+        batch = SampleBatch(keys, values.spans, columns, shapes)
+        if problems:
+            batch = batch.at(_without(len(keys), problems))
+        odd = {i: sentence for i, sentence in misnamed.items() if i not in problems}
+        return Chunk(batch, _named(keys, problems), _named(keys, odd))
+
+
+def names_at(names: Sequence[str]) -> Callable[[Indices], list[str]]:
+    """``ListedSource.keys_at`` for keys that are in memory."""
+    return lambda indices: [names[i] for i in indices.tolist()]
+
+
+def read_spans(spans_at: Callable[[Indices], Mapping[str, Spans]]) -> Read:
+    """
+    ``ListedSource.read`` for values that lie in mapped files: ``spans_at(indices)`` says where.
+
+    Native threads read them ahead and compare them with their checksums, where they have some, so that damage is not
+    packed under a new, right checksum.
+    """
+
+    def begin(indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        spans = spans_at(indices)
+        jobs = [_native.read_ahead(s, pool) for s in spans.values()]
+        checks = {name: begin_check(each, pool) for name, each in spans.items()}
+
+        def finish() -> Values:
+            for job in jobs:
+                job.wait()
+            problems: dict[int, str] = {}
+            for name, damaged in checks.items():
+                for i in damaged().tolist():
+                    problems.setdefault(i, f"has a field {name!r} that differs from its checksum")
+            return Values(spans, problems)
+
+        return finish
+
+    return begin
+
+
+def _without(count: int, problems: Mapping[int, str]) -> Indices:
+    """The positions below ``count`` that have no problem."""
+    return np.setdiff1d(np.arange(count), np.fromiter(problems, np.int64, len(problems)), assume_unique=True)
+
+
+def _misnamed(keys: Sequence[str], positions: Indices, headers: NDArray[np.int32]) -> dict[int, str]:
+    """Pictures that are of another kind than the extensions of their names say, by their positions."""
+    promised = np.fromiter(map(image_kind, keys), np.int32, len(keys))
+    odd = (promised != 0) & (promised != headers[:, 4]) & (headers[:, 0] == _native.OK)
+    return {
+        int(positions[row]): (
+            f"is a {KIND_NAMES[headers[row, 4]]} under the name of a {KIND_NAMES[promised[row]]} "
+            f"({PurePosixPath(keys[row]).suffix})"
+        )
+        for row in np.flatnonzero(odd).tolist()
+    }
+
+
+def _named(keys: Sequence[str], sentences: Mapping[int, str]) -> list[Problem]:
+    return [Problem(keys[i], sentences[i]) for i in sorted(sentences)]

@@ -1,0 +1,137 @@
+"""A packed store of any format as a source: its fields, labels and metadata stay what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.converters.kind import SourceKind, SourcePath, source_record
+from fastio.converters.labels import LabelFile
+from fastio.converters.listed import ListedSource, read_spans
+from fastio.converters.origin import origin_of
+from fastio.converters.other_containers import container_of_others, kind_of
+from fastio.converters.scan import shown
+from fastio.converters.source import Problem
+from fastio.errors import SourceError, StoreError, StoreIncomplete
+from fastio.store import FORMATS, format_of, open_store
+from fastio.store.index import SealedStore
+from fastio.store.target import holds_shards
+from fastio.types.schema import TEXT, TOKENS
+
+__all__ = ["KIND", "names_store", "open_stored"]
+
+# What is said anew of the store that is written; all other metadata of the source is kept as it is.
+_SAID_ANEW = ("source", "skipped", "packing", "misnamed")
+
+
+def names_store(path: str) -> bool:
+    """Whether a path names a store, by the store layer's rules: a suffix of one of FORMATS, or a folder of shards."""
+    if Path(path).is_dir():
+        return holds_shards(path)
+    try:
+        format_of(path)
+    except StoreError:
+        return False
+    return True
+
+
+def open_stored(place: SourcePath, _labels: LabelFile | None = None) -> ListedSource:
+    """
+    The samples of a store in their order.
+
+    In shards that others wrote, members that make no sample are problems, and so is a sample whose key an earlier
+    shard has already.
+    """
+    path = place.path
+    if not names_store(path):
+        suffixes = ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
+        found = "a folder without shards" if place.is_folder else kind_of(path)
+        raise SourceError(f"{path}: expected a packed store ({suffixes}, or a folder of shards), found {found}")
+    try:
+        store = open_store(path)
+    except StoreIncomplete as exc:
+        others = container_of_others(path)
+        if others:
+            raise SourceError(f"{path}: expected {KIND.what}, found {others}") from exc
+        raise
+    is_sealed = all(shard.seal is not None for shard in store.shards)
+    problems: dict[int, Problem] = {} if is_sealed else _repeated(store)
+    not_samples = () if is_sealed else store.metadata["skipped"]
+    payload = [field.name for field in store.schema.payload]
+    return ListedSource(
+        path=path,
+        kind=KIND.name,
+        schema=store.schema,
+        metadata=_metadata(place.name, store, is_sealed=is_sealed),
+        keys_at=store.keys,
+        sizes=_sizes(store),
+        read=read_spans(lambda indices: {name: store.spans(name, indices) for name in payload}),
+        disk_bytes=sum(Path(each).stat().st_blocks * 512 for each in store.shard_paths),
+        files_opened=len(store.shard_paths),
+        columns={field.name: store.column(field.name) for field in store.schema.columns},
+        problems=[*problems.values(), *(Problem(shown(each["key"]), each["problem"]) for each in not_samples)],
+        order=np.setdiff1d(np.arange(len(store)), np.fromiter(problems, np.int64, len(problems))),
+        is_by_name=False,
+    )
+
+
+def _sizes(store: SealedStore) -> NDArray[np.int64]:
+    """Bytes of each sample, all payload fields together."""
+    every, total = np.arange(len(store)), np.zeros(len(store), np.int64)
+    for field in store.schema.payload:
+        total += store.spans(field.name, every, checksums=False).sizes
+    return total
+
+
+def _metadata(name: str, store: SealedStore, *, is_sealed: bool) -> dict[str, Any]:
+    """
+    What the store said of itself, as the new store keeps it.
+
+    Its ledger of skipped samples and its packing become history: ``skipped_before``, ``packing_before``. Where its
+    samples came from first stays on record as ``origin``, of text as ``text_source``.
+    """
+    known = store.metadata
+    said: Mapping[str, Any] = known.get("source") or {}
+    record = source_record(KIND.name, name, labels=None, format=store.format)
+    if "label_titles" in said:
+        record["label_titles"] = said["label_titles"]
+    kept: dict[str, Any] = {"classes": None, **{name: known[name] for name in known if name not in _SAID_ANEW}}
+    if is_sealed and known.get("skipped"):
+        kept["skipped_before"] = [*known.get("skipped_before", ()), *known["skipped"]]
+    if known.get("packing"):
+        kept["packing_before"] = [*known.get("packing_before", ()), known["packing"]]
+    origin = origin_of(known)
+    if any(field.codec in (TEXT, TOKENS) for field in store.schema.payload):
+        kept["text_source"] = origin
+    elif origin:
+        kept["origin"] = origin
+    return {**kept, "source": record}
+
+
+def _repeated(store: SealedStore) -> dict[int, Problem]:
+    """Samples whose key an earlier shard has already, by index: within one shard the scan has found them."""
+    repeated: dict[int, Problem] = {}
+    first_in: dict[str, str] = {}
+    start = 0
+    for shard in store.shards if len(store.shards) > 1 else ():
+        name = Path(shard.path).name
+        for index, key in enumerate(store.keys(np.arange(start, start + shard.count)), start):
+            first = first_in.setdefault(key, name)
+            if first != name:
+                repeated[index] = Problem(shown(key), f"comes again in {name}, after {first}")
+        start += shard.count
+    return repeated
+
+
+KIND = SourceKind(
+    name="store",
+    what="a packed store",
+    signs=lambda place: ("shards of a store" if place.is_folder else "a packed store") * names_store(place.path),
+    open=open_stored,
+    own_labels="a packed store has its own labels",
+    aliases=("tar",),
+)

@@ -1,0 +1,83 @@
+"""The option that says of what kind a source is: its values are the registries' of ``fastio.converters``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[str]
+else:
+    _ParamType = click.ParamType  # not generic before click 8.2
+
+__all__ = ["source_kind_option", "source_words", "target_words"]
+
+
+class _Kind(_ParamType):
+    """A name in SOURCES, or in TEXT_SOURCES too; both are imported when a value or its help is asked for."""
+
+    name = "kind"
+
+    def __init__(self, *, with_text: bool) -> None:
+        self._with_text = with_text
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """All values, as click writes a choice."""
+        del param, ctx
+        return f"[{'|'.join(self._names())}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name itself; of a former name the present one."""
+        from fastio.converters import SOURCES
+
+        present = {alias: each.name for each in SOURCES.values() for alias in each.aliases}
+        kind = present.get(value, value)
+        if kind not in self._names():
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, self._names()))}.", param, ctx)
+        return str(kind)
+
+    def _names(self) -> list[str]:
+        from fastio.converters import SOURCES
+        from fastio.converters.text import TEXT_SOURCES
+
+        return ["auto", *SOURCES, *(TEXT_SOURCES if self._with_text else ())]
+
+
+def source_kind_option(about: str, *, with_text: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """
+    Give a command ``--source-kind KIND`` as its argument ``kind``; help says ``about``.
+
+    ``--layout``, which the option was called once, still works and is not shown.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_kind(*args: Any, source_kind: str | None, layout: str | None, **options: Any) -> Any:
+            if source_kind is not None and layout is not None:
+                raise click.UsageError("--layout is the former name of --source-kind: say one of them")
+            return command(*args, kind=source_kind or layout or "auto", **options)
+
+        type_ = _Kind(with_text=with_text)
+        with_former = click.option("--layout", type=type_, hidden=True)(with_kind)
+        return click.option("--source-kind", type=type_, help=f"{about}  [default: auto]")(with_former)
+
+    return decorate
+
+
+def source_words() -> str:
+    """What can be packed, in words."""
+    from fastio.converters import SOURCES
+
+    return f"{', '.join(each.what for each in SOURCES.values())}, or text"
+
+
+def target_words() -> str:
+    """Which names of stores say their format, in words."""
+    from fastio.store import FORMATS
+
+    suffixes = [suffix for each in FORMATS.values() for suffix in each.suffixes]
+    shards = [f"name-%06d{each.suffixes[0]}" for each in FORMATS.values() if each.sample_bytes is not None]
+    return f"{', '.join(suffixes[:-1])} or {suffixes[-1]}, or names shards: {' or '.join(shards)}"
