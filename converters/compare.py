@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +26,11 @@ _CHUNK_SAMPLES = 512
 
 @dataclass(slots=True)
 class Comparison:
-    """How many samples were compared, whether their labels were, and every difference."""
+    """How many samples were compared, whether their labels and which other columns were, and every difference."""
 
     samples: int = 0
     labels: bool = False
+    columns: Sequence[str] = ()  # other than labels
     pixels: int = 0  # of the samples, those that have other bytes and the same pixels
     again: bool = False  # compared with what packing the source again gives
     problems: list[Problem] = field(default_factory=list)
@@ -40,7 +42,7 @@ def compare(
     """
     Read the source again and compare each sample, by its key, with the store.
 
-    Labels are compared where both have them: by the name of the class where both have
+    Labels and other columns are compared where both have them, labels by the name of the class where both have
     names. What the source cannot give must stand in the store's ledger of skipped samples.
 
     Of a store whose pictures were written anew, those with restart markers are compared by their pixels; those of
@@ -54,7 +56,7 @@ def compare(
             f"{source.path}: has the fields {[f.name for f in source.schema.payload]}, "
             f"{store.path} has {[f.name for f in store.schema.payload]}: nothing to compare"
         )
-    has_labels = "label" in source.schema and "label" in store.schema
+    columns = [f.name for f in source.schema.columns if f.name in store.schema]
     pieces = source.chunks(_CHUNK_BYTES, _CHUNK_SAMPLES)
     with closing(chunks_through(source, pieces, stage, pool)) as chunks:
         return compare_chunks(
@@ -63,7 +65,11 @@ def compare(
             fields=fields,
             problems=source.problems,
             classes=source.metadata.get("classes"),
-            result=Comparison(labels=has_labels, again=stage is not None),
+            result=Comparison(
+                labels="label" in columns,
+                columns=[name for name in columns if name != "label"],
+                again=stage is not None,
+            ),
             pixels=None if pictures is None or stage is not None else pool,
             progress=progress,
         )
@@ -136,17 +142,24 @@ def _compare_chunk(
         result.problems += [
             Problem(chunk.batch.keys[int(there[row])], f"{_other(result, pixels)} (field {name!r})") for row in other
         ]
+    keys = [chunk.batch.keys[i] for i in there.tolist()]
     if result.labels:
         stored = _named(store.column("label")[indices], store.metadata.get("classes"))
         expected = _named(chunk.batch.columns["label"][there], classes)
-        other = (stored != expected).reshape(len(stored), -1).any(axis=1)
-        for row in np.flatnonzero(other).tolist():
-            result.problems.append(
-                Problem(
-                    chunk.batch.keys[int(there[row])],
-                    f"has label {stored[row]!s} in the store, {expected[row]!s} in the source",
-                )
-            )
+        result.problems += [
+            Problem(keys[row], f"has label {stored[row]!s} in the store, {expected[row]!s} in the source")
+            for row in _rows(stored != expected)
+        ]
+    for name in result.columns:
+        ours, theirs = store.column(name)[indices], chunk.batch.columns[name][there]
+        is_other = (ours != theirs) & ((ours == ours) | (theirs == theirs))  # noqa: PLR0124 - NaN is like NaN
+        sentence = f"has other values in the store than in the source (column {name!r})"
+        result.problems += [Problem(keys[row], sentence) for row in _rows(is_other)]
+
+
+def _rows(is_other: NDArray[Any]) -> list[int]:
+    """The samples with a number that differs, where each has one number or an array of them."""
+    return np.flatnonzero(is_other.any(axis=tuple(range(1, is_other.ndim)))).tolist()
 
 
 def _skipped(store: SampleStore) -> set[str]:

@@ -156,3 +156,15 @@ def test_a_header_that_announces_too_much(tmp_path):
     with open_store(path) as store:
         assert 1 == len(store)
     assert ["a/0000.png"] == keys(verify(path, decode=True))
+
+
+def test_another_source_altogether(tmp_path):
+    """Where no key is the same, each side's are named."""
+    class_folders(tmp_path / "a")
+    class_folders(tmp_path / "b")
+    for name in ("bee", "cat", "dog"):
+        (tmp_path / "b" / name).rename(tmp_path / "b" / f"{name}s")
+    pack(open_source(tmp_path / "a"), tmp_path / "a.lmdb")
+    report = verify(tmp_path / "a.lmdb", against=open_source(tmp_path / "b"))
+
+    assert (0, 18) == (report.compared, len(report.problems))
