@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,16 +13,12 @@ from numpy.typing import NDArray
 from fastio.converters.lengths import length_histogram
 from fastio.converters.packing import packing_lines, shuffling_of
 from fastio.converters.probe import KIND_NAMES, probe
-from fastio.converters.text_readers import text_reader
-from fastio.store import SampleStore
-from fastio.types.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
+from fastio.store import FORMATS, SampleStore
+from fastio.types.schema import IMAGE, TEXT, TOKENS, Field
 
 __all__ = [
     "class_counts",
     "describe",
-    "overhead_reason",
-    "plain_snippet",
-    "snippet_of",
     "store_bytes",
 ]
 
@@ -35,103 +30,6 @@ _LEDGERS = (
     "misnamed",
 )  # lists of {"key", "problem"} in a store's metadata
 _PROBED = 10_000  # headers looked at for the kinds of images: all of a million would read the whole file
-
-_SNIPPETS = {
-    "lmdb": """\
-import lmdb, numpy as np
-with lmdb.open(path, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
-    images = [value for key, value in txn.cursor() if key.endswith(b"/image")]  # or txn.get(b"%010d/image" % index)
-    labels = np.frombuffer(txn.get(b"_label"), "<i8")
-""",
-    "hdf5": """\
-import h5py
-with h5py.File(path) as f:
-    spans = zip(f["image_starts"][:], f["image_sizes"][:])
-    images = [f["data"][start : start + size].tobytes() for start, size in spans]
-    labels = f["label"][:]
-""",
-    "tar": """\
-import webdataset
-samples = list(webdataset.WebDataset(path, shardshuffle=False, empty_check=False))
-kinds = ("jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm")
-images = [next(sample[kind] for kind in kinds if kind in sample) for sample in samples]
-labels = [int(sample["cls"]) for sample in samples]
-""",
-}
-
-# One raw field of a fixed shape is the classical dataset, decoded as it lies there.
-_RAW_HDF5 = """\
-import h5py
-with h5py.File(path) as f:
-    images = f["image"][:]
-    labels = f["label"][:]
-"""
-_BYTES_TAR = """\
-import webdataset
-samples = list(webdataset.WebDataset(path, shardshuffle=False, empty_check=False))
-images = [sample["image"] for sample in samples]
-labels = [int(sample["cls"]) for sample in samples]
-"""
-_RAW_TAR = _BYTES_TAR.replace('sample["image"]', 'np.load(io.BytesIO(sample["image.npy"]))').replace(
-    "import webdataset", "import io, numpy as np, webdataset"
-)
-
-_OVERHEAD = {
-    "lmdb": "LMDB rounds values of more than about 2 kB up to pages of 4 KiB",
-    "hdf5": "index and key of each sample; HDF5 keeps the bytes themselves without gaps",
-    "tar": "each member has a header of 512 bytes and is padded to 512",
-}
-
-
-def plain_snippet(format_name: str) -> str:
-    """
-    Python that reads a packed folder of pictures in this format without fastio.
-
-    It expects ``path`` and leaves the encoded ``images`` and the ``labels``, in order.
-    """
-    return _SNIPPETS[format_name]
-
-
-def snippet_of(store: SampleStore) -> str:
-    """The same for this very store: the values of its first payload field, and labels only where it has them."""
-    field = store.schema.payload[0]
-    snippet = _SNIPPETS[store.format]
-    if field.codec in (TEXT, TOKENS) and len(store.schema.payload) == 1:
-        snippet = text_reader(store.format, field)
-    elif store.format == "hdf5" and len(store.schema.payload) == 1 and field.codec == RAW:
-        snippet = _RAW_HDF5
-    elif store.format == "tar" and field.codec != IMAGE:
-        snippet = _RAW_TAR if field.codec == RAW else _BYTES_TAR
-    snippet = re.sub('(["/])image', rf"\1{field.name}", snippet)
-    if "label" not in store.schema:
-        return "".join(line for line in snippet.splitlines(keepends=True) if not line.lstrip().startswith("labels"))
-    label = store.schema["label"]
-    reshaped = f".reshape({(-1, *label.shape)})" if label.shape else ""
-    snippet = snippet.replace('"<i8")', f'"{label.dtype}"){reshaped}')
-    if store.format == "tar" and (label.shape or np.dtype(label.dtype).kind not in "iu"):  # no .cls
-        snippet = snippet.replace('int(sample["cls"])', 'json.loads(sample["label.json"])')
-        snippet = snippet.replace("import ", "import json, ", 1)
-    return snippet
-
-
-def _path_line(store: SampleStore) -> str:
-    """The file; or the shards as webdataset takes them, by the range of their numbers where they have one."""
-    paths = list(store.shard_paths)
-    if len(paths) == 1:
-        return f"path = {paths[0]!r}\n"
-    first, last = (re.match(r"(.*?)(\d+)(\D*)\Z", path, re.DOTALL) for path in (paths[0], paths[-1]))
-    if first is not None and last is not None:
-        low, high, width = int(first[2]), int(last[2]), len(first[2])
-        if paths == [f"{first[1]}{i:0{width}d}{first[3]}" for i in range(low, min(high + 1, low + len(paths)))]:
-            return f"path = {f'{first[1]}{{{first[2]}..{last[2]}}}{first[3]}'!r}\n"
-    return f"path = {paths!r}\n"
-
-
-def overhead_reason(format_name: str, schema: Schema | None = None) -> str:
-    """Why a store takes more bytes than its samples."""
-    if schema is not None and schema.flat is not None and format_name == "lmdb":
-        return "index and key of each sample; LMDB keeps the ids in pieces of 1 MiB"
-    return _OVERHEAD[format_name]
 
 
 def describe(store: SampleStore) -> dict[str, Any]:
@@ -148,7 +46,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "size_bytes": size_bytes,
         "payload_bytes": payload_bytes,
         "overhead_bytes_per_sample": round((size_bytes - payload_bytes) / len(store), 1) if len(store) else None,
-        "overhead_reason": overhead_reason(store.format, store.schema),
+        "overhead_reason": FORMATS[store.format].overhead(store.schema),
         "schema": store.schema.to_json(),
         "classes": class_counts(store),
         "labels": _label_statistics(store),
@@ -160,8 +58,17 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "shuffle": _shuffling(store),
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
-        "read_without_fastio": _path_line(store) + snippet_of(store) if store.schema.payload else "",
+        "read_without_fastio": _plain_reader(store) if store.schema.payload else "",
     }
+
+
+def _plain_reader(store: SampleStore) -> str:
+    """Python that reads this very store without fastio."""
+    form, path = FORMATS[store.format], f"{store.shard_paths[0]!r}"
+    if len(store.shard_paths) > 1:
+        shards = f"{path}  # the first of {len(store.shard_paths)} shards"
+        path = shards if form.plain_path is None else f"{form.plain_path(store.shard_paths)!r}"
+    return f"path = {path}\n{form.plain_reader(store.schema)}"
 
 
 def _shuffling(store: SampleStore) -> dict[str, Any] | None:

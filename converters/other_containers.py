@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from fastio.store.formats import content_of, named
+
 __all__ = ["container_of_others", "folder_kind", "kind_of"]
 
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".rar")
@@ -18,13 +20,7 @@ _BY_SUFFIX = {
     ".npz": "an archive of NumPy",
     ".mat": "a file of MATLAB",
     ".mdb": "an LMDB file",
-    ".lmdb": "a file with the name of an LMDB file that is none",
-    ".h5": "a file with the name of an HDF5 file that is none",
-    ".hdf5": "a file with the name of an HDF5 file that is none",
 }
-_LMDB_MAGIC, _LMDB_MAGIC_AT = b"\xde\xc0\xef\xbe", 16
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-_HDF5_PLACES = (0, 512, 1024, 2048, 4096)
 _INSTEAD = "write its samples to files or to tar shards with the library that made it, and pack those"
 
 
@@ -41,7 +37,13 @@ def container_of_others(path: str) -> str:
         return ""
     if path.endswith(_COMPRESSED):
         return "a compressed file: decompress it first, then pack the .tar or the folder in it"
-    known = _by_content(path) or _BY_SUFFIX.get(Path(path).suffix.lower())
+    content, form = content_of(path), named(path)
+    if content is not None:
+        known = content.file
+    elif form is not None:
+        known = f"a file with the name of {form.file} that is none"
+    else:
+        known = _BY_SUFFIX.get(Path(path).suffix.lower(), "")
     return f"{known}, which fastio did not pack: {_INSTEAD}" if known else ""
 
 
@@ -50,11 +52,3 @@ def folder_kind(names: Collection[str]) -> str:
     if "data.mdb" in names:
         return f"an LMDB environment, which fastio did not pack: {_INSTEAD}"
     return ""
-
-
-def _by_content(path: str) -> str:
-    with Path(path).open("rb") as file:
-        head = file.read(_HDF5_PLACES[-1] + len(_HDF5_MAGIC))
-    if head[_LMDB_MAGIC_AT:].startswith(_LMDB_MAGIC):
-        return "an LMDB file"
-    return "an HDF5 file" if any(head[place:].startswith(_HDF5_MAGIC) for place in _HDF5_PLACES) else ""

@@ -16,10 +16,10 @@ from fastio.converters.origin import origin_of
 from fastio.converters.other_containers import container_of_others, kind_of
 from fastio.converters.scan import shown
 from fastio.converters.source import Problem
-from fastio.errors import SourceError, StoreError, StoreIncomplete
-from fastio.store import FORMATS, format_of, open_store
+from fastio.errors import SourceError, StoreIncomplete
+from fastio.store import holds_shards, open_store
+from fastio.store.formats import named, suffixes
 from fastio.store.index import SealedStore
-from fastio.store.target import holds_shards
 from fastio.types.schema import TEXT, TOKENS
 
 __all__ = ["KIND", "names_store", "open_stored"]
@@ -32,11 +32,7 @@ def names_store(path: str) -> bool:
     """Whether a path names a store, by the store layer's rules: a suffix of one of FORMATS, or a folder of shards."""
     if Path(path).is_dir():
         return holds_shards(path)
-    try:
-        format_of(path)
-    except StoreError:
-        return False
-    return True
+    return named(path) is not None
 
 
 def open_stored(place: SourcePath, _labels: LabelFile | None = None) -> ListedSource:
@@ -48,9 +44,8 @@ def open_stored(place: SourcePath, _labels: LabelFile | None = None) -> ListedSo
     """
     path = place.path
     if not names_store(path):
-        suffixes = ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
         found = "a folder without shards" if place.is_folder else kind_of(path)
-        raise SourceError(f"{path}: expected a packed store ({suffixes}, or a folder of shards), found {found}")
+        raise SourceError(f"{path}: expected a packed store ({suffixes()}, or a folder of shards), found {found}")
     try:
         store = open_store(path)
     except StoreIncomplete as exc:

@@ -14,17 +14,20 @@ from PIL import Image
 
 from fastio.cli import cli
 from fastio.converters import open_source, pack
-from fastio.converters.describe import plain_snippet
 from fastio.converters.text import Encoder, Sequences, load_tokenizer, open_text, pack_text
-from fastio.converters.text_readers import text_reader
+from fastio.store import FORMATS
+from fastio.types.schema import COLUMN, Field, Schema
+from fastio.types.schema import IMAGE as IMAGE_CODEC
 from fastio.types.schema import TEXT as TEXT_CODEC
 from fastio.types.schema import TOKENS as TOKENS_CODEC
-from fastio.types.schema import Field
 
 TOP = Path(__file__).parent.parent
 GUIDE = TOP / "fastio" / "guide"
+IMAGE = Field("image", codec=IMAGE_CODEC, dtype="|u1", shape=(None, None, None))
+TOKENS = Field("tokens", codec=TOKENS_CODEC, dtype="<u2", shape=(None,))
+TEXT = Field("text", codec=TEXT_CODEC, dtype="|u1", shape=(None,))
+LABEL = Field("label", codec=COLUMN, dtype="<i8", shape=())
 PAGES = sorted([TOP / "README.md", *TOP.glob("*/README.md"), *TOP.glob("fastio/*/README.md"), *GUIDE.glob("*.md")])
-SUFFIXES = {"lmdb": "lmdb", "hdf5": "h5", "tar": "tar"}
 
 
 @pytest.fixture(scope="module")
@@ -87,42 +90,43 @@ def test_no_store_is_packed_twice(page: Path) -> None:
     assert sorted(set(outs)) == sorted(outs)
 
 
-@pytest.mark.parametrize("format_name", SUFFIXES)
+def plain_reader(format_name: str, field: Field) -> str:
+    """What `fastio info` prints of a store of this field and labels, the path aside."""
+    return FORMATS[format_name].plain_reader(Schema((field, LABEL)))
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
 def test_readme_shows_the_snippet(format_name: str) -> None:
     """The guide of formats holds exactly the lines that `fastio info` prints."""
-    assert f"```python\n{plain_snippet(format_name)}```" in (GUIDE / "formats.md").read_text()
+    assert f"```python\n{plain_reader(format_name, IMAGE)}```" in (GUIDE / "formats.md").read_text()
 
 
 # webdataset leaves its files to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("format_name", SUFFIXES)
+@pytest.mark.parametrize("format_name", FORMATS)
 def test_plain_library_reads_what_was_packed(format_name: str, files: dict[str, int], tmp_path: Path) -> None:
     """Those lines, executed without fastio, give all bytes and labels in order."""
     folder = Path(next(iter(files))).parent
-    store = tmp_path / f"out.{SUFFIXES[format_name]}"
+    store = tmp_path / f"out{FORMATS[format_name].suffixes[0]}"
     pack(open_source(folder, labels=folder.with_name("labels.pkl")), store)
 
     found: dict[str, Any] = {"path": str(store)}
-    exec(compile(plain_snippet(format_name), "formats.md", "exec"), found)
+    exec(compile(plain_reader(format_name, IMAGE), "formats.md", "exec"), found)
 
     assert [Path(path).read_bytes() for path in files] == [bytes(image) for image in found["images"]]
     assert list(files.values()) == list(found["labels"])
-    assert "fastio" not in plain_snippet(format_name)
+    assert "fastio" not in plain_reader(format_name, IMAGE)
 
 
-TOKENS = Field("tokens", codec=TOKENS_CODEC, dtype="<u2", shape=(None,))
-TEXT = Field("text", codec=TEXT_CODEC, dtype="|u1", shape=(None,))
-
-
-@pytest.mark.parametrize("format_name", SUFFIXES)
+@pytest.mark.parametrize("format_name", FORMATS)
 def test_readme_shows_the_reader_of_tokens(format_name: str) -> None:
     """The guide of formats holds exactly the lines that `fastio info` prints of a store of tokens."""
-    assert f"```python\n{text_reader(format_name, TOKENS)}```" in (GUIDE / "formats.md").read_text()
+    assert f"```python\n{plain_reader(format_name, TOKENS)}```" in (GUIDE / "formats.md").read_text()
 
 
 # webdataset leaves its files to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("format_name", SUFFIXES)
+@pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("tokenizer", ["bytes", ""])
 def test_plain_library_reads_text(format_name: str, tokenizer: str, tmp_path: Path) -> None:
     """Those lines, executed without fastio, give the ids or the text, and labels, in order."""
@@ -130,12 +134,12 @@ def test_plain_library_reads_text(format_name: str, tokenizer: str, tmp_path: Pa
     for name, text in texts.items():
         (tmp_path / "texts" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "texts" / name).write_text(text, encoding="utf-8")
-    store = tmp_path / f"out.{SUFFIXES[format_name]}"
+    store = tmp_path / f"out{FORMATS[format_name].suffixes[0]}"
     encoder = Encoder(load_tokenizer(tokenizer) if tokenizer else None, Sequences(), has_labels=True)
     pack_text(open_text(tmp_path / "texts"), encoder, store)
 
     found: dict[str, Any] = {"path": str(store)}
-    exec(compile(text_reader(format_name, TOKENS if tokenizer else TEXT), "formats.md", "exec"), found)
+    exec(compile(plain_reader(format_name, TOKENS if tokenizer else TEXT), "formats.md", "exec"), found)
 
     samples = [bytes(sample.tolist()).decode() for sample in found["samples"]] if tokenizer else found["samples"]
     assert list(texts.values()) == samples

@@ -79,7 +79,7 @@ def pack(
     """
     from fastio.converters import pack as run
     from fastio.converters.packing import advice, packing_lines
-    from fastio.store import check_target, open_store
+    from fastio.store import FORMATS, check_target, open_store
     from fastio.store.publish import COMPLETE
 
     # Checked before a source is scanned, which may take long.
@@ -103,7 +103,8 @@ def pack(
             problem_table([(problem.key, problem.problem) for problem in report.skipped])
         with open_store(out) as store:
             epoch, done, better = epoch_line(epoch_facts(store)), packing_lines(store.metadata), advice(store)
-        for line in (*_summary(report), epoch, *map(printable, done), *better):
+            overhead = FORMATS[store.format].overhead(store.schema)
+        for line in (*_summary(report, overhead), epoch, *map(printable, done), *better):
             click.echo(line)
 
 
@@ -132,9 +133,7 @@ def _labels(source: Source) -> str:
     return f"labels are {label.shape[0]} numbers a sample, kept as {'int64' if label.dtype == '<i8' else 'float32'}"
 
 
-def _summary(report: PackReport) -> list[str]:
-    from fastio.converters.describe import overhead_reason
-
+def _summary(report: PackReport, overhead: str) -> list[str]:
     rate = f"{per_second(report.packed / report.seconds)} samples/s, {size(report.source_bytes / report.seconds)}/s"
     shards = f" in {report.shards} shards" if report.shards > 1 else ""
     before, after = (number(each / report.packed) for each in (report.source_bytes, report.payload_bytes))
@@ -142,7 +141,7 @@ def _summary(report: PackReport) -> list[str]:
     of = counted(report.found - len(report.left_out), "sample")
     packed = f"packed {number(report.packed)} of {of}{skipped} in {report.seconds:.2f} s ({rate})"
     files = f"{size(report.source_disk_bytes)} on disk, {counted(report.files_opened, 'file')} opened"
-    above = f"{number(report.overhead_bytes)} B a sample on top ({overhead_reason(report.format)})"
+    above = f"{number(report.overhead_bytes)} B a sample on top ({overhead})"
     return [
         packed,
         f"before: {size(report.source_bytes)}, {before} B a sample; {files}",

@@ -148,7 +148,7 @@ def _stored(encoder: Encoder) -> str:
 
 
 def _summary(report: TextReport, encoder: Encoder) -> list[str]:
-    from fastio.converters.describe import overhead_reason
+    from fastio.store import FORMATS
 
     seconds = max(report.seconds, 1e-9)
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
@@ -178,6 +178,6 @@ def _summary(report: TextReport, encoder: Encoder) -> list[str]:
     lines.append(f"before: {before}")
     lines.append(
         f"after:  {size(report.store_bytes)}{shards}, {number(report.payload_bytes / report.samples)} B a sample and "
-        f"{number(overhead)} B on top ({overhead_reason(report.format, encoder.schema)})"
+        f"{number(overhead)} B on top ({FORMATS[report.format].overhead(encoder.schema)})"
     )
     return lines

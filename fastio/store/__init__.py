@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fastio.errors import StoreError, StoreIncomplete
-from fastio.store import foreign_tar, hdf5, lmdb, tar
 from fastio.store.format import Format
+from fastio.store.formats import FORMATS, content_of, holds_shards, shard_suffixes
 from fastio.store.index import SealedStore, check_set
+from fastio.store.mapping import readable
 from fastio.store.sample_store import SampleBatch, SampleStore, SampleWriter
 from fastio.store.sealed import Shard, open_shard
 from fastio.store.target import Target, expand, match_format, target_format
@@ -25,50 +26,48 @@ __all__ = [
     "check_target",
     "create_store",
     "format_of",
+    "holds_shards",
     "open_store",
 ]
 
-FORMATS: dict[str, Format] = {each.name: each for each in (lmdb.FORMAT, hdf5.FORMAT, tar.FORMAT)}
-
-_FOREIGN: dict[str, Callable[[str], Shard]] = {"tar": foreign_tar.open_foreign}  # files that others wrote
 _SHARD_BYTES = 1 << 30
 _ATTEMPTS = 10  # at a set that others replace while it is being opened
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
     """The name in FORMATS that a path's suffix stands for; StoreError where it stands for none."""
-    return match_format(os.fspath(path), FORMATS).name
+    return match_format(os.fspath(path)).name
 
 
 def open_store(path: str | os.PathLike[str]) -> SealedStore:
     """
-    Open a packed dataset: ``.lmdb``, ``.h5``, ``.hdf5``, ``.tar``, or tar shards.
+    Open a packed dataset of the format in FORMATS that its suffix names.
 
     Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar`` or
-    their folder. Tar files that others wrote open too: scanned once, see ``foreign_tar``.
-    StoreNotFound, StoreIncomplete (no seal), StoreCorrupt; plain StoreError for a newer version.
+    their folder. Tar files that others wrote open too: they are scanned once, see ``foreign_tar``.
+    Raises StoreNotFound, StoreIncomplete (no seal), StoreCorrupt; plain StoreError for a newer version.
     """
     path = os.fspath(path)
-    each = match_format(path, FORMATS)
+    form = match_format(path)
     for _ in range(_ATTEMPTS):
-        files = expand(path)
+        files = expand(path, form)
         before = _inodes(files)
         try:
-            return _open_files(path, each, files)
+            return _open_files(path, form, files)
         except StoreError:
-            if before == _inodes(expand(path)):
+            if before == _inodes(expand(path, form)):
                 raise  # nobody has replaced the store meanwhile
-    return _open_files(path, each, expand(path))
+    return _open_files(path, form, expand(path, form))
 
 
-def _open_files(path: str, each: Format, files: Sequence[str]) -> SealedStore:
-    shards = [_open_shard(file, each) for file in files]
+def _open_files(path: str, form: Format, files: Sequence[str]) -> SealedStore:
+    shards = [_open_shard(file, form) for file in files]
     sealed = [shard for shard in shards if shard.seal is not None]
     if sealed and len(sealed) < len(shards):
         other = next(shard.path for shard in shards if shard.seal is None)
         raise StoreError(f"{path}: {sealed[0].path} was packed by fastio, {other} was not; open them one by one")
-    ordered = check_set(path, shards) if sealed else foreign_tar.check_foreign_set(path, shards)
-    return SealedStore(path, format_name=each.name, shards=ordered, opener=open_store)
+    check = check_set if sealed or form.foreign is None else form.foreign.check_set
+    return SealedStore(path, format_name=form.name, shards=check(path, shards), opener=open_store)
 
 
 def create_store(
@@ -91,9 +90,10 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False, shard
 
 
 def _target(path: str, *, overwrite: bool, shard_bytes: int | None) -> Target:
-    target = Target(path, target_format(path, FORMATS), overwrite)
-    if target.is_set and target.format.sample_bytes is None:
-        raise StoreError(f"{path}: {target.format.name} stores are one file; leave the number out, or pack to .tar")
+    target = Target(path, target_format(path), overwrite)
+    if target.is_set and not target.format.has_shards:
+        others = " or ".join(shard_suffixes())
+        raise StoreError(f"{path}: {target.format.name} stores are one file; leave the number out, or pack to {others}")
     if not target.is_set and shard_bytes is not None:
         raise StoreError(f"{path}: a shard size needs a name with a number, e.g. name-%06d.tar")
     if shard_bytes is not None and shard_bytes < 1:
@@ -113,10 +113,17 @@ def _inodes(files: Sequence[str]) -> list[tuple[str, tuple[int, int] | None]]:
     return found
 
 
-def _open_shard(path: str, each: Format) -> Shard:
+def _open_shard(path: str, form: Format) -> Shard:
     try:
-        return open_shard(path, format_name=each.name, seal_start=each.seal_start)
-    except StoreIncomplete:
-        if each.name not in _FOREIGN:
+        return open_shard(path, format_name=form.name, seal_at=form.seal_at)
+    except StoreIncomplete as exc:
+        with readable(path):
+            content = content_of(path)
+        if content is not None and content is not form:
+            raise StoreIncomplete(
+                f"{path}: its content looks like {content.name}, and its name says {form.name}; "
+                f"give it its right suffix"
+            ) from exc
+        if form.foreign is None:
             raise
-    return _FOREIGN[each.name](path)
+    return form.foreign.open(path)

@@ -11,16 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
-from fastio.store.format import Place
 from fastio.types.schema import IMAGE, Field, Schema
 
-__all__ = ["IndexHeader", "byte_view", "check_names", "expected_arrays", "split_keys", "unit_bytes"]
+__all__ = ["IndexHeader", "Place", "byte_view", "check_names", "expected_arrays", "split_keys", "unit_bytes"]
 
 VERSION = 2  # 2: the starts and sizes of a flat field count ids, see ``unit_bytes``; written only where there is one
 _BLOCK_BYTES = 1 << 20  # of keys looked at together: what is made of them in between is small
 _PARTS = ("starts", "sizes", "checksums", "shapes", "interval_counts", "intervals")
 
 Expected = tuple[str, tuple[int | None, ...]]  # dtype and shape; None: of any length
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an index array lies in its file, and how it reads."""
+
+    start: int
+    dtype: str
+    shape: tuple[int, ...]
+    crc32: int
 
 
 @dataclass(frozen=True, slots=True)

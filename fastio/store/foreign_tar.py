@@ -32,15 +32,14 @@ from numpy.typing import NDArray
 
 from fastio._native import checksum, crc32
 from fastio.errors import StoreError, StoreIncomplete
-from fastio.store.arrays import IndexHeader, split_keys
+from fastio.store.arrays import IndexHeader, Place, split_keys
 from fastio.store.atomic import PartialFile
-from fastio.store.format import Place
 from fastio.store.mapping import map_file
 from fastio.store.publish import publish_file
-from fastio.store.seal import SEAL_SIZE, Seal, set_checksum
+from fastio.store.seal import SEAL_SIZE, Seal, always_at, set_checksum
 from fastio.store.sealed import Shard, read_shard
 from fastio.store.stale import remove_stale
-from fastio.store.tar import INDEX_FOLDER
+from fastio.store.tar_names import INDEX_FOLDER
 from fastio.store.tar_scan import BLOCK, Member, scan
 from fastio.types.schema import BYTES, COLUMN, IMAGE, Field, Schema
 from fastio.types.spans import Spans
@@ -346,7 +345,7 @@ def _headers_crc(shard: Shard) -> int:
 def _read_sidecar(path: str, data: NDArray[np.uint8], stamp: dict[str, int]) -> Shard | None:
     sidecar = path + SIDECAR_SUFFIX
     try:
-        kept = read_shard(sidecar, map_file(sidecar), data, format_name=_FORMAT, seal_start=-SEAL_SIZE)
+        kept = read_shard(sidecar, map_file(sidecar), data, format_name=_FORMAT, seal_at=always_at(-SEAL_SIZE))
         metadata: dict[str, Any] = dict(json.loads(kept.metadata))
         bound = metadata.pop("archive")
         content_crc = bound.pop("content_crc")

@@ -9,25 +9,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.store.arrays import Place
 from fastio.store.atomic import PartialFile
+from fastio.store.seal import SealAt
+from fastio.store.sealed import Shard
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
-__all__ = ["Columns", "Ending", "Format", "Layout", "Place", "Sizes", "Values"]
+__all__ = ["HEAD_BYTES", "Columns", "Ending", "ForeignFiles", "Format", "Layout", "Sizes", "Values"]
+
+HEAD_BYTES = 8192  # of a file, in which the marks of every format lie
 
 Values = Mapping[str, Spans]  # per payload field, one value per sample
 Columns = Mapping[str, NDArray[Any]]
 Sizes = Mapping[str, NDArray[np.int64]]  # bytes of every sample's value, per payload field
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an index array lies in its file, and how it reads."""
-
-    start: int
-    dtype: str
-    shape: tuple[int, ...]
-    crc32: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +69,54 @@ class Layout(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignFiles:
+    """How files of a container are opened that fastio did not write."""
+
+    open: Callable[[str], Shard]
+    check_set: Callable[[str, Sequence[Shard]], list[Shard]]  # the shards in order; StoreError unless they are one set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """
-    One packed container.
+    One packed container, with everything that fastio knows of it: an entry of FORMATS makes it work in all commands.
 
-    ``seal_start`` is the seal's place, from the end of the file when negative. ``sample_bytes``
-    says how much of a file each of n samples takes, for a format that is cut into shards.
-    ``fixed_keys`` asks for keys as an array of fixed-width strings, where that does not waste much.
+    Only ``layout`` writes files. Reading them takes only ``seal_at``: it finds the seal, which leads to the index.
+
+    ``plain_reader`` returns Python that reads a store of this schema without fastio: given ``path``, it leaves the
+    values of the first payload field in ``images`` (of text and tokens alone in ``samples``), and ``labels`` if the
+    schema has them, in order.
     """
 
-    name: str
-    suffixes: tuple[str, ...]
-    seal_start: int
+    name: str  # ASCII, as ``fastio info`` shows it
+    suffixes: tuple[str, ...]  # of file names, with the dot; the first is the usual one
+    file: str  # what one file is called, with its article: "an LMDB file"
+    good_for: str  # when to choose it, a few words
     layout: Callable[[PartialFile, Schema], Layout]
-    sample_bytes: Callable[[Schema, Sizes, int], NDArray[np.int64]] | None = None
-    fixed_keys: bool = False
+    seal_at: SealAt
+    overhead: Callable[[Schema], str]  # why a file takes more bytes than the samples of this schema
+    plain_reader: Callable[[Schema], str]
+    plain_path: Callable[[Sequence[str]], object] | None = None  # what that code takes for several shards
+    marks: tuple[tuple[int, bytes], ...] = ()  # offset and bytes: any of them tells a file of this container
+    sample_bytes: Callable[[Schema, Sizes, int], NDArray[np.int64]] | None = None  # None: a store is always one file
+    foreign: ForeignFiles | None = None  # None: only what fastio packed can be opened
+    fixed_keys: bool = False  # keys as an array of strings of one width, where that wastes little
+
+    @property
+    def has_shards(self) -> bool:
+        """Whether a store may be cut into several files, ``name-%06d`` and a suffix; a folder of them is a store."""
+        return self.sample_bytes is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """How files may be named, for help and guides: ``x.tar``, ``x-%06d.tar``."""
+        shards = (f"x-%06d{self.suffixes[0]}",) if self.has_shards else ()
+        return (*(f"x{suffix}" for suffix in self.suffixes), *shards)
+
+    def is_name(self, name: str) -> bool:
+        """Whether a file of this name is one of this format."""
+        return name.endswith(self.suffixes)
+
+    def is_content(self, head: bytes) -> bool:
+        """Whether a file that begins with these bytes is one of this container; ``HEAD_BYTES`` are enough."""
+        return any(head[start:].startswith(mark) for start, mark in self.marks)

@@ -51,10 +51,10 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.errors import StoreError
-from fastio.store.arrays import byte_view
+from fastio.store.arrays import Place, byte_view
 from fastio.store.atomic import PartialFile, pwrite_all
-from fastio.store.format import Columns, Ending, Format, Place, Values
-from fastio.store.seal import SEAL_SIZE, unsealed_regions
+from fastio.store.format import Columns, Ending, Format, Values
+from fastio.store.seal import SEAL_SIZE, always_at, unsealed_regions
 from fastio.types.schema import RAW, Schema
 
 if TYPE_CHECKING:  # h5py is imported by those who write: a reader does without
@@ -67,6 +67,7 @@ USER_BLOCK = 4096
 _ALIGNMENT = 8
 _READ_BYTES = 4 << 20
 _WRITE_BYTES = 4 << 20
+_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
 class Hdf5Layout:
@@ -301,4 +302,37 @@ def _read(fd: int, start: int, stop: int) -> Iterator[bytes]:
         start += len(part)
 
 
-FORMAT = Format(name="hdf5", suffixes=(".h5", ".hdf5"), seal_start=0, layout=Hdf5Layout, fixed_keys=True)
+def _overhead(_schema: Schema) -> str:
+    return "index and key of each sample; HDF5 keeps the bytes themselves without gaps"
+
+
+def _plain_reader(schema: Schema) -> str:
+    field = schema.payload[0]
+    spans = f'spans = zip(f["{field.name}_starts"][:], f["{field.name}_sizes"][:])'
+    data = 'f["data"][start : start + size].tobytes()'
+    lines = ["with h5py.File(path) as f:"]
+    if schema.flat is not None:
+        lines += [spans, f'samples = [f["{field.name}"][start : start + size] for start, size in spans]']
+    elif schema.is_text:
+        lines += [spans, f"samples = [{data}.decode() for start, size in spans]"]
+    elif len(schema.payload) == 1 and field.codec == RAW:
+        lines.append(f'images = f["{field.name}"][:]')
+    else:
+        lines += [spans, f"images = [{data} for start, size in spans]"]
+    if "label" in schema:
+        lines.append('labels = f["label"][:]')
+    return "import h5py\n" + "\n    ".join(lines) + "\n"
+
+
+FORMAT = Format(
+    name="hdf5",
+    suffixes=(".h5", ".hdf5"),
+    file="an HDF5 file",
+    good_for="least overhead on disk, scientific tools",
+    layout=Hdf5Layout,
+    seal_at=always_at(0),
+    overhead=_overhead,
+    plain_reader=_plain_reader,
+    marks=tuple((start, _MAGIC) for start in (0, 512, 1024, 2048, USER_BLOCK)),  # behind user blocks
+    fixed_keys=True,
+)

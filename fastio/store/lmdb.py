@@ -70,11 +70,11 @@ from numpy.typing import NDArray
 
 from fastio._native import LmdbPages, crc32
 from fastio.errors import SchemaError
-from fastio.store.arrays import byte_view
+from fastio.store.arrays import Place, byte_view
 from fastio.store.atomic import PartialFile
 from fastio.store.flat_pieces import FlatPieces
-from fastio.store.format import Columns, Ending, Format, Place, Values
-from fastio.store.seal import SEAL_SIZE
+from fastio.store.format import Columns, Ending, Format, Values
+from fastio.store.seal import SEAL_SIZE, always_at
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
@@ -100,6 +100,7 @@ _META = struct.Struct("<IIQQ")  # magic, version, address, map size
 _DB = struct.Struct("<IHHQQQQQ")  # pad, flags, depth, branch, leaf, overflow pages, entries, root
 _LAST = struct.Struct("<QQ")  # last page, txnid
 _ZEROS = bytes(PAGE)
+_MAGIC = 0xBEEFC0DE
 
 
 class LmdbLayout:
@@ -307,9 +308,47 @@ def _meta_pages(tail: _Tail, *, entries: int, overflow_pages: int, last_page: in
     main = _DB.pack(0, 0, tail.depth, tail.branches, tail.leaves, overflow_pages, entries, tail.root)
     pages = []
     for txnid, (database, last) in enumerate(((empty, 1), (main, last_page))):
-        head = _PAGE.pack(txnid, 0, META, 0, 0) + _META.pack(0xBEEFC0DE, 1, 0, (last_page + 1) * PAGE)
+        head = _PAGE.pack(txnid, 0, META, 0, 0) + _META.pack(_MAGIC, 1, 0, (last_page + 1) * PAGE)
         pages.append((head + free + database + _LAST.pack(last, txnid)).ljust(PAGE, b"\0"))
     return b"".join(pages)
 
 
-FORMAT = Format(name="lmdb", suffixes=(".lmdb",), seal_start=PAGE_HEADER - PAGE, layout=LmdbLayout)
+def _overhead(schema: Schema) -> str:
+    if schema.flat is not None:
+        return "index and key of each sample; LMDB keeps the ids in pieces of 1 MiB"
+    return "LMDB rounds values of more than about 2 kB up to pages of 4 KiB"
+
+
+def _plain_reader(schema: Schema) -> str:
+    field = schema.payload[0]
+    lines = ["with lmdb.open(path, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:"]
+    if schema.flat is not None:
+        pieces = f'np.frombuffer(v, "{field.dtype}") for k, v in txn.cursor() if k.startswith(b"{field.name}/")'
+        lines += [
+            f"flat = np.concatenate([{pieces}])",
+            f'stops = np.cumsum(np.frombuffer(txn.get(b"_{field.name}_sizes"), "<i8"))',
+            "samples = np.split(flat, stops[:-1])",
+        ]
+    elif schema.is_text:
+        lines.append(f'samples = [value.decode() for key, value in txn.cursor() if key.endswith(b"/{field.name}")]')
+    else:
+        values = f'value for key, value in txn.cursor() if key.endswith(b"/{field.name}")'
+        lines.append(f'images = [{values}]  # or txn.get(b"%010d/{field.name}" % index)')
+    if "label" in schema:
+        label = schema["label"]
+        reshaped = f".reshape({(-1, *label.shape)})" if label.shape else ""
+        lines.append(f'labels = np.frombuffer(txn.get(b"_label"), "{label.dtype}"){reshaped}')
+    return "import lmdb, numpy as np\n" + "\n    ".join(lines) + "\n"
+
+
+FORMAT = Format(
+    name="lmdb",
+    suffixes=(".lmdb",),
+    file="an LMDB file",
+    good_for="many readers, random access by key",
+    layout=LmdbLayout,
+    seal_at=always_at(PAGE_HEADER - PAGE),
+    overhead=_overhead,
+    plain_reader=_plain_reader,
+    marks=((PAGE_HEADER, _MAGIC.to_bytes(4, "little")),),
+)

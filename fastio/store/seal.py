@@ -3,7 +3,7 @@
     offset  size  field         meaning (integers unsigned, little endian)
          0     8  magic         89 "fastio" 0a
          8     4  version       1; a reader refuses what is newer
-        12     4  format        "lmdb", "hdf5", "tar", padded with NUL
+        12     4  format        the format's name, padded with NUL; of a longer name its CRC-32
         16     8  count         samples in this file
         24     8  file_size     bytes of this file
         32     8  seal_start    where this seal lies
@@ -27,14 +27,25 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastio._native import crc32
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 
-__all__ = ["MAGIC", "SEAL_SIZE", "Seal", "read_seal", "set_checksum", "unsealed_regions"]
+__all__ = [
+    "MAGIC",
+    "SEAL_SIZE",
+    "ReadBytes",
+    "Seal",
+    "SealAt",
+    "always_at",
+    "find_seal",
+    "read_seal",
+    "set_checksum",
+    "unsealed_regions",
+]
 
 MAGIC = b"\x89fastio\n"
 SEAL_SIZE = 128
@@ -45,10 +56,13 @@ _BODY = struct.Struct("<8sI4sQQQQQQQIIIIII28x")
 _CRC = struct.Struct("<I")
 _SHARD = struct.Struct("<QQI")
 
+ReadBytes = Callable[[int, int], bytes]  # ``read(start, size)``; fewer bytes at the end of the file
+SealAt = Callable[[int, ReadBytes], int]  # where the seal lies in a file of this size, of which it may read a little
+
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What a packed file must be; see the module's docstring for each field."""
+    """What a packed file must be; see the module's docstring for each field. ``format`` is a name or its tag."""
 
     format: str
     count: int
@@ -70,7 +84,7 @@ class Seal:
         body = _BODY.pack(
             MAGIC,
             VERSION,
-            self.format.encode("ascii"),
+            _tag(self.format),
             self.count,
             self.file_size,
             self.seal_start,
@@ -110,9 +124,13 @@ class Seal:
             raise StoreError(
                 f"{path}: packed by version {version} of the format, this fastio reads up to {VERSION}: upgrade fastio"
             )
-        seal = cls(name.rstrip(b"\0").decode("ascii", "replace"), *numbers)
+        seal = cls(name.rstrip(b"\0").decode("latin-1"), *numbers)
         seal._check(path, start, file_size)
         return seal
+
+    def is_of(self, format_name: str) -> bool:
+        """Whether the file was sealed as one of this format."""
+        return _tag(self.format) == _tag(format_name)
 
     def _check(self, path: str, start: int, file_size: int) -> None:
         if self.file_size != file_size:
@@ -131,13 +149,23 @@ class Seal:
             raise StoreCorrupt(f"{path}: the seal contradicts itself ({self}); pack again")
 
 
-def read_seal(path: str, *, seal_start: int) -> Seal | None:
-    """The seal of a file, whose place counts from the end when negative; None if it has none that can be read."""
+def always_at(place: int) -> SealAt:
+    """For formats whose seal has a fixed place, which counts from the end of the file when negative."""
+    return lambda file_size, _read: place if place >= 0 else file_size + place
+
+
+def find_seal(path: str, file_size: int, read: ReadBytes, seal_at: SealAt) -> Seal:
+    """Read and check the seal of a file; the errors are those of ``Seal.unpack``."""
+    start = min(max(0, seal_at(file_size, read)), file_size)
+    return Seal.unpack(read(start, SEAL_SIZE), path=path, start=start, file_size=file_size)
+
+
+def read_seal(path: str, seal_at: SealAt) -> Seal | None:
+    """The seal of a file; None if it has none that can be read."""
     try:
         with Path(path).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            start = seal_start if seal_start >= 0 else max(0, size + seal_start)
-            return Seal.unpack(os.pread(file.fileno(), SEAL_SIZE, start), path=path, start=start, file_size=size)
+            fd = file.fileno()
+            return find_seal(path, os.fstat(fd).st_size, lambda start, size: os.pread(fd, size, start), seal_at)
     except (OSError, StoreError):
         return None
 
@@ -165,3 +193,9 @@ def unsealed_regions(*, file_size: int, seal_start: int, head_size: int) -> Sequ
         after = (max(start, seal_start + SEAL_SIZE), stop)
         regions += [r for r in (before, after) if r[0] < r[1]]
     return regions
+
+
+def _tag(format_name: str) -> bytes:
+    """The 4 bytes that stand for a format: its name, or the CRC-32 of a longer name."""
+    name = format_name.encode("latin-1")
+    return name.ljust(4, b"\0") if len(name) <= 4 else crc32(name).to_bytes(4, "little")

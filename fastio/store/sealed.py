@@ -10,22 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import crc32
-from fastio.errors import StoreCorrupt, StoreIncomplete
-from fastio.store.arrays import Expected, IndexHeader, expected_arrays, split_keys, unit_bytes
-from fastio.store.format import Place
+from fastio.errors import StoreCorrupt
+from fastio.store.arrays import Expected, IndexHeader, Place, expected_arrays, split_keys, unit_bytes
 from fastio.store.mapping import map_file
-from fastio.store.seal import SEAL_SIZE, Seal, unsealed_regions
+from fastio.store.seal import Seal, SealAt, find_seal, unsealed_regions
 from fastio.types.schema import RAW, TOKENS, Schema
 
 __all__ = ["Intervals", "Shard", "in_memory", "open_shard", "read_shard"]
-
-# What files of each format begin with, wherever their seal lies: name, position, bytes.
-_CONTENT = (
-    ("lmdb", 16, b"\xde\xc0\xef\xbe"),
-    ("hdf5", 0, b"\x89HDF\r\n\x1a\n"),
-    ("hdf5", 4096, b"\x89HDF\r\n\x1a\n"),  # after our own seal
-    ("tar", 257, b"ustar"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +73,19 @@ def _copied(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return copies
 
 
-def open_shard(path: str, *, format_name: str, seal_start: int) -> Shard:
+def open_shard(path: str, *, format_name: str, seal_at: SealAt) -> Shard:
     """Map and check one sealed file; the errors are those of ``Seal.unpack`` and StoreCorrupt."""
     data = map_file(path)
-    return read_shard(path, data, data, format_name=format_name, seal_start=seal_start)
+    return read_shard(path, data, data, format_name=format_name, seal_at=seal_at)
 
 
 def read_shard(
-    path: str, data: NDArray[np.uint8], payload: NDArray[np.uint8], *, format_name: str, seal_start: int
+    path: str, data: NDArray[np.uint8], payload: NDArray[np.uint8], *, format_name: str, seal_at: SealAt
 ) -> Shard:
-    """
-    Check the seal and index in ``data``; spans point into ``payload``, which may be another file's bytes.
-
-    ``seal_start`` counts from the end when negative.
-    """
-    seal = find_seal(path, data, format_name=format_name, seal_start=seal_start)
+    """Check the seal and index in ``data``; spans point into ``payload``, which may be another file's bytes."""
+    seal = find_seal(path, len(data), lambda start, size: data[start : start + size].tobytes(), seal_at)
+    if not seal.is_of(format_name):
+        raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected {format_name!r}; give it its right suffix")
     _check_head(path, data, seal)
     raw = data[seal.header_start : seal.header_start + seal.header_size]
     if crc32(raw) != seal.header_crc:
@@ -136,24 +125,6 @@ def read_shard(
     )
     _check_spans(shard)
     return shard
-
-
-def find_seal(path: str, data: NDArray[np.uint8], *, format_name: str, seal_start: int) -> Seal:
-    """The checked seal of a mapped file."""
-    start = seal_start if seal_start >= 0 else max(0, len(data) + seal_start)
-    raw = data[start : start + SEAL_SIZE].tobytes()
-    try:
-        seal = Seal.unpack(raw, path=path, start=start, file_size=len(data))
-    except StoreIncomplete as exc:
-        other = next((name for name, at, magic in _CONTENT if data[at : at + len(magic)].tobytes() == magic), None)
-        if other is None or other == format_name:
-            raise
-        raise StoreIncomplete(
-            f"{path}: its content looks like {other}, and its name says {format_name}; give it its right suffix"
-        ) from exc
-    if seal.format != format_name:
-        raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected {format_name!r}; give it its right suffix")
-    return seal
 
 
 def _check_head(path: str, data: NDArray[np.uint8], seal: Seal) -> None:

@@ -48,6 +48,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -59,24 +60,25 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers, crc32, tar_members
 from fastio.errors import SchemaError
-from fastio.store.arrays import byte_view
+from fastio.store.arrays import Place, byte_view
 from fastio.store.atomic import PartialFile
-from fastio.store.format import Columns, Ending, Format, Place, Sizes, Values
-from fastio.store.seal import SEAL_SIZE
-from fastio.store.tar_names import MemberNames
+from fastio.store.foreign_tar import check_foreign_set, open_foreign
+from fastio.store.format import Columns, Ending, ForeignFiles, Format, Sizes, Values
+from fastio.store.seal import SEAL_SIZE, always_at
+from fastio.store.tar_names import INDEX_FOLDER, MemberNames
 from fastio.types.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
 from fastio.types.spans import Spans
 
-__all__ = ["FORMAT", "INDEX_FOLDER", "TarLayout", "sample_bytes"]
+__all__ = ["FORMAT", "TarLayout", "sample_bytes"]
 
 BLOCK = 512
-INDEX_FOLDER = "__fastio__/"
 _ABOUT = b"Packed by fastio. The index is at the end; a file without the member __fastio__/seal is not whole.\n"
 _ZEROS = bytes(BLOCK)
 _MAX_NAME = 100
 _MAX_SIZE = 8 << 30  # eleven octal digits
 _PIECE_BYTES = 4 << 20  # of members that are made at a time
 _LABEL = "label"
+_PICTURES = ("jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm")  # extensions
 
 # name 100 | mode 8 | uid 8 | gid 8 | size 12 | mtime 12 | checksum 8 | type 1 | link 100 | magic 8 | ... up to 512
 _BEFORE_SIZE = b"0000644\0" + b"0000000\0" * 2
@@ -286,4 +288,57 @@ def _npy_header(dtype: str, shape: tuple[int | None, ...]) -> bytes:
     return buffer.getvalue()
 
 
-FORMAT = Format(name="tar", suffixes=(".tar",), seal_start=-3 * BLOCK, layout=TarLayout, sample_bytes=sample_bytes)
+def _overhead(_schema: Schema) -> str:
+    return "each member has a header of 512 bytes and is padded to 512"
+
+
+def _plain_reader(schema: Schema) -> str:
+    field, modules = schema.payload[0], ["webdataset"]
+    is_sequence = schema.is_text or schema.flat is not None
+    name = "samples" if is_sequence else "images"
+    dataset = "webdataset.WebDataset(path, shardshuffle=False, empty_check=False)"
+    lines = [f"dataset = {dataset}"] if is_sequence else [f"samples = list({dataset})"]
+    value = f'sample["{_suffix(field)}"]'
+    if field.codec == IMAGE:
+        lines.append(f"kinds = {_PICTURES!r}".replace("'", '"'))
+        value = "next(sample[kind] for kind in kinds if kind in sample)"
+    elif field.codec in (RAW, TOKENS):
+        modules += ["io", "numpy as np"]
+        value = f"np.load(io.BytesIO({value}))"
+    elif schema.is_text:
+        value += ".decode()"
+    members = "dataset" if is_sequence else "samples"
+    lines.append(f"{name} = [{value} for sample in {members}]")
+    if _LABEL in schema:
+        is_integer = _column_suffix(schema[_LABEL]) == "cls"
+        modules += [] if is_integer else ["json"]
+        label = 'int(sample["cls"])' if is_integer else f'json.loads(sample["{_LABEL}.json"])'
+        lines.append(f"labels = [{label} for sample in {members}]")
+    return "\n".join([f"import {', '.join(sorted(modules))}", *lines]) + "\n"
+
+
+def _plain_path(paths: Sequence[str]) -> object:
+    """Shards as webdataset takes them: by the range of their numbers where they have one, else all of them."""
+    first, last = (re.match(r"(.*?)(\d+)(\D*)\Z", path, re.DOTALL) for path in (paths[0], paths[-1]))
+    if first is not None and last is not None:
+        low, high, width = int(first[2]), int(last[2]), len(first[2])
+        numbers = range(low, min(high + 1, low + len(paths)))
+        if list(paths) == [f"{first[1]}{i:0{width}d}{first[3]}" for i in numbers]:
+            return f"{first[1]}{{{first[2]}..{last[2]}}}{first[3]}"
+    return list(paths)
+
+
+FORMAT = Format(
+    name="tar",
+    suffixes=(".tar",),
+    file="an uncompressed tar file",
+    good_for="WebDataset, object stores, streaming, `tar xf`",
+    layout=TarLayout,
+    seal_at=always_at(-3 * BLOCK),
+    overhead=_overhead,
+    plain_reader=_plain_reader,
+    plain_path=_plain_path,
+    marks=((257, b"ustar"),),
+    sample_bytes=sample_bytes,
+    foreign=ForeignFiles(open_foreign, check_foreign_set),
+)

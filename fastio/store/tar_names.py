@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from fastio._native import KeySet
 
-__all__ = ["MemberNames"]
+__all__ = ["INDEX_FOLDER", "MemberNames"]
+
+INDEX_FOLDER = "__fastio__/"  # of the members that are no samples
 
 _EXTENSION = re.compile(r"[a-z0-9]+\Z")
 _ODD = re.compile(r"[%.\x00-\x1f\x7f]")

@@ -6,11 +6,12 @@ import fnmatch
 import glob
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastio.errors import StoreError, StoreNotFound
+from fastio.store import formats
 from fastio.store.atomic import exists, writing
 from fastio.store.format import Format
 from fastio.store.journal import journal_path, recover
@@ -18,7 +19,7 @@ from fastio.store.listing import located, shard_names
 from fastio.store.seal import read_seal
 from fastio.store.stale import remove_stale
 
-__all__ = ["Target", "expand", "holds_shards", "match_format", "target_format"]
+__all__ = ["Target", "expand", "match_format", "target_format"]
 
 _NUMBER = re.compile(r"%(?:0(\d+))?d")  # %06d or %d
 _NEARLY_NUMBER = re.compile(r"%[-+ #.0-9]*[diusx]")
@@ -83,7 +84,7 @@ class Target:
 
     def _check_alone(self, path: str) -> None:
         """StoreError for a shard of a set: without it the others are lost too."""
-        seal = read_seal(path, seal_start=self.format.seal_start)
+        seal = read_seal(path, self.format.seal_at)
         if seal is not None and seal.shards > 1:
             raise StoreError(
                 f"{path}: is shard {seal.shard} of a set of {seal.shards}, which would be lost without it; choose "
@@ -110,44 +111,40 @@ class Target:
         return _pattern(Path(self.path).name)
 
 
-def match_format(path: str, formats: Mapping[str, Format]) -> Format:
-    """The format that a path's suffix names; a folder holds tar shards."""
-    name = os.path.basename(os.path.normpath(path))  # noqa: PTH119 - pathlib would read a glob's slashes alike
-    for each in formats.values():
-        if name.endswith(each.suffixes):
-            return each
-    if Path(path).is_dir() and "tar" in formats:
-        return formats["tar"]
-    known = ", ".join(suffix for each in formats.values() for suffix in each.suffixes)
-    expected = f"expected a name that ends in one of {known}, or a folder of .tar shards"
+def match_format(path: str) -> Format:
+    """The format of a store to be read: that of its suffix, or of the shards in the folder of this name."""
+    form = formats.named(os.path.basename(os.path.normpath(path)))  # noqa: PTH119 - pathlib would read a glob's slashes alike
+    if form is not None:
+        return form
+    if Path(path).is_dir():
+        return formats.of_folder(path)
+    expected = f"expected a name that ends in one of {formats.suffixes()}, or a folder of shards"
     if not os.path.lexists(path):
         raise StoreNotFound(f"{path}: no such file or folder; {expected}")
     raise StoreError(f"{path}: {expected}")
 
 
-def target_format(path: str, formats: Mapping[str, Format]) -> Format:
+def target_format(path: str) -> Format:
     """The format that a file to be written has by its suffix."""
-    for each in formats.values():
-        if path.endswith(each.suffixes):
-            return each
-    known = ", ".join(suffix for each in formats.values() for suffix in each.suffixes)
-    raise StoreError(f"{path}: expected a name that ends in one of {known}; shards are named name-%06d.tar")
+    form = formats.named(path)
+    if form is None:
+        shards = formats.shard_suffixes()[0]
+        raise StoreError(
+            f"{path}: expected a name that ends in one of {formats.suffixes()}; shards are named name-%06d{shards}"
+        )
+    return form
 
 
-def expand(path: str) -> list[str]:
+def expand(path: str, form: Format) -> list[str]:
     """
-    The files behind a path: itself, ``{000000..000009}``, ``%06d``, a glob, or a folder of ``.tar`` shards.
+    The files behind a path: itself, ``{000000..000009}``, ``%06d``, a glob, or a folder of this format's shards.
 
     Sorted by the shards' names; StoreNotFound where a pattern finds nothing. Files of a brace range need not exist.
     Where a packer was killed while it named the shards of a complete set, it is finished, or the files are those
     that have no name yet.
     """
     if Path(path).is_dir():
-        return _matching(
-            [path],
-            lambda name: name.endswith(".tar"),
-            f"{path}: a folder without .tar shards; name a store, or pack it: fastio pack {path} NAME.lmdb",
-        )
+        return _matching([path], form.is_name, f"{path}: a folder without {form.name} shards; name a store")
     if os.path.lexists(path):
         return located([path], carry_out=True)
     braces = _RANGE.search(path)
@@ -173,11 +170,6 @@ def expand(path: str) -> list[str]:
             folders, lambda name: pattern.match(name) is not None, f"{path}: matches no file; check the pattern"
         )
     return located([path], carry_out=True)
-
-
-def holds_shards(folder: str | Path) -> bool:
-    """Whether a folder holds tar shards, which makes it a store."""
-    return any(name.endswith(".tar") for name in shard_names(Path(folder), carry_out=False))
 
 
 def _matching(folders: Sequence[str], is_meant: Callable[[str], bool], message: str) -> list[str]:

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError, StoreError
-from fastio.store.arrays import IndexHeader, check_names, expected_arrays, unit_bytes
+from fastio.store.arrays import IndexHeader, Place, check_names, expected_arrays, unit_bytes
 from fastio.store.atomic import PartialFile, writing
 from fastio.store.batch import CheckedBatch, check_batch
-from fastio.store.format import Ending, Layout, Place
+from fastio.store.format import Ending, Layout
 from fastio.store.key_ledger import KeyLedger, KeyRange
 from fastio.store.publish import COMPLETE, publish_file, publish_set
 from fastio.store.sample_store import SampleBatch

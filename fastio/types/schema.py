@@ -135,6 +135,11 @@ class Schema:
         payload = self.payload
         return payload[0] if len(payload) == 1 and payload[0].codec == TOKENS else None
 
+    @property
+    def is_text(self) -> bool:
+        """Whether text is the only payload."""
+        return [f.codec for f in self.payload] == [TEXT]
+
     def to_json(self) -> dict[str, Any]:
         """A plain structure for ``json.dumps``."""
         fields = [{"name": f.name, "codec": f.codec, "dtype": f.dtype, "shape": list(f.shape)} for f in self.fields]

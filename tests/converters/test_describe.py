@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from fastio.converters import open_source, pack
-from fastio.converters.describe import describe, overhead_reason, plain_snippet, snippet_of
+from fastio.converters.describe import describe
 from fastio.store import FORMATS, open_store
 from fastio.types.schema import BYTES, RAW, Field
 from tests.conftest import write_store
 from tests.converters.trees import class_folders, flat, foreign_tar, pickled, picture
+from tests.store.build import LABELLED
 
 
 @pytest.fixture(params=["lmdb", "h5", "tar"])
@@ -77,11 +78,12 @@ def test_five_lines_without_fastio(tmp_path, name):
     path = tmp_path / f"s{FORMATS[name].suffixes[0]}"
     pack(open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels)), path)
     names = {"path": str(path)}
-    exec(plain_snippet(name), names)
+    snippet = FORMATS[name].plain_reader(LABELLED)
+    exec(snippet, names)
 
     assert [picture(i) for i in range(7)] == [bytes(image) for image in names["images"]]
     assert list(labels.values()) == list(names["labels"])
-    assert len(plain_snippet(name).splitlines()) <= 5
+    assert len(snippet.splitlines()) <= 5
 
 
 PIXELS = np.arange(4 * 8 * 6 * 3, dtype=np.uint8).reshape(4, 8, 6, 3)
@@ -103,7 +105,7 @@ def test_lines_for_other_fields_than_image(tmp_path, suffix, codec, labels):
     field = Field("pixels", codec, "|u1", PIXELS.shape[1:] if codec == RAW else (None,))
     path = write_store(tmp_path / f"s.{suffix}", values, COLUMNS[labels], field=field)
     with open_store(path) as store:
-        snippet = snippet_of(store)
+        snippet = FORMATS[store.format].plain_reader(store.schema)
         printed = describe(store)["read_without_fastio"]
     names = {}
     exec(printed, names)
@@ -135,8 +137,3 @@ def test_three_lines_for_the_classical_dataset(tmp_path):
     with open_store(path) as store:
         expected = f"path = {str(path)!r}\n" + 'import h5py\nwith h5py.File(path) as f:\n    images = f["image"][:]\n'
         assert expected == describe(store)["read_without_fastio"]
-
-
-def test_every_format_has_its_reason():
-    """A new format brings its snippet and the reason for its overhead along."""
-    assert all(plain_snippet(name) and overhead_reason(name) for name in FORMATS)

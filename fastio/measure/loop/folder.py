@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_co
 from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.errors import SampleError, SchemaError, SourceError
 from fastio.machine import rank_and_world
-from fastio.store.target import holds_shards
+from fastio.store import holds_shards
 
 __all__ = ["FolderDataset", "folder_loader", "is_picture_folder", "opens_per_s", "picture_files"]
 

@@ -1,0 +1,60 @@
+"""The table of formats. A new container is one file in this folder and one entry here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastio.errors import StoreError, StoreNotFound
+from fastio.store import hdf5, lmdb, tar
+from fastio.store.format import HEAD_BYTES, Format
+from fastio.store.listing import shard_names
+
+__all__ = ["FORMATS", "content_of", "holds_shards", "named", "of_folder", "shard_suffixes", "suffixes"]
+
+FORMATS: dict[str, Format] = {each.name: each for each in (lmdb.FORMAT, hdf5.FORMAT, tar.FORMAT)}
+
+
+def named(path: str) -> Format | None:
+    """The format that the suffix of this name stands for."""
+    return next((each for each in FORMATS.values() if each.is_name(path)), None)
+
+
+def content_of(path: str | Path) -> Format | None:
+    """The format of a file by its first bytes, which others may have written. Raises OSError."""
+    with Path(path).open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    return next((each for each in FORMATS.values() if each.is_content(head)), None)
+
+
+def of_folder(folder: str | Path) -> Format:
+    """The format of the shards in a folder. Raises StoreNotFound if there are none, StoreError if formats are mixed."""
+    held = _held(folder)
+    if not held:
+        raise StoreNotFound(
+            f"{folder}: a folder without {' or '.join(shard_suffixes())} shards; name a store, or pack it: "
+            f"fastio pack {folder} NAME.lmdb"
+        )
+    if len(held) > 1:
+        kinds = " and ".join(each.suffixes[0] for each in held)
+        raise StoreError(f"{folder}: holds {kinds} files; name the shards, e.g. name-*{held[0].suffixes[0]}")
+    return held[0]
+
+
+def holds_shards(folder: str | Path) -> bool:
+    """Whether a folder holds shards, which makes it a store."""
+    return bool(_held(folder))
+
+
+def suffixes() -> str:
+    """All suffixes, for messages: ``.lmdb, .h5, .hdf5, .tar``."""
+    return ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
+
+
+def shard_suffixes() -> list[str]:
+    """The suffixes of those formats whose stores may be several files."""
+    return [suffix for each in FORMATS.values() if each.has_shards for suffix in each.suffixes]
+
+
+def _held(folder: str | Path) -> list[Format]:
+    names = shard_names(Path(folder), carry_out=False)
+    return [each for each in FORMATS.values() if each.has_shards and any(map(each.is_name, names))]
