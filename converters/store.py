@@ -30,9 +30,7 @@ _SAID_ANEW = ("source", "skipped", "packing", "misnamed")
 
 def names_store(path: str) -> bool:
     """Whether a path names a store, by the store layer's rules: a suffix of one of FORMATS, or a folder of shards."""
-    if Path(path).is_dir():
-        return holds_shards(path)
-    return named(path) is not None
+    return holds_shards(path) if Path(path).is_dir() else named(path) is not None
 
 
 def open_stored(place: SourcePath, _labels: LabelFile | None = None) -> ListedSource:

@@ -21,6 +21,7 @@ from fastio.converters.text.streams import plain_name
 from fastio.converters.text.table import table_opener
 from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
 from fastio.errors import SourceError
+from fastio.store.formats import shard_suffixes
 
 __all__ = [
     "TEXT_SOURCES",
@@ -110,7 +111,8 @@ def _kind_of_folder(folder: str) -> str | None:
         names += _first_files(folders)
     except OSError:
         return None  # whoever opens it says why
-    if any(image_kind(name) or name.endswith(".tar") for name in names):
+    shards = tuple(shard_suffixes())
+    if any(image_kind(name) or name.endswith(shards) for name in names):
         return None
     if any(map(text_kind, names)):
         return "text-folder"

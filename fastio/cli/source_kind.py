@@ -79,5 +79,5 @@ def target_words() -> str:
     from fastio.store import FORMATS
 
     suffixes = [suffix for each in FORMATS.values() for suffix in each.suffixes]
-    shards = [f"name-%06d{each.suffixes[0]}" for each in FORMATS.values() if each.sample_bytes is not None]
+    shards = [f"name-%06d{each.suffixes[0]}" for each in FORMATS.values() if each.has_shards]
     return f"{', '.join(suffixes[:-1])} or {suffixes[-1]}, or names shards: {' or '.join(shards)}"
