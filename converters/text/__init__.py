@@ -9,16 +9,13 @@ from pathlib import Path
 from fastio.converters.ambiguous import refuse_splits
 from fastio.converters.junk import is_hidden
 from fastio.converters.scan import image_kind
-from fastio.converters.text.arrow import open_arrow, open_datasets, open_parquet
+from fastio.converters.text import arrow, folder, lines, table
 from fastio.converters.text.documents import Documents, Limits, TextOptions, TextSource
 from fastio.converters.text.encode import Encoder, Sequences
-from fastio.converters.text.folder import open_folder, text_kind
 from fastio.converters.text.huggingface import HuggingFaceTokenizer
 from fastio.converters.text.kind import TextKind
-from fastio.converters.text.lines import open_lines
 from fastio.converters.text.pack import TextReport, pack_text
 from fastio.converters.text.streams import plain_name
-from fastio.converters.text.table import table_opener
 from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
 from fastio.errors import SourceError
 from fastio.store.formats import shard_suffixes
@@ -43,19 +40,8 @@ __all__ = [
 ]
 
 # A new kind of text is one file and one line here. The command line, its help and its errors learn of it from here.
-TEXT_SOURCES: dict[str, TextKind] = {
-    each.name: each
-    for each in (
-        TextKind("text-folder", (), open_folder),
-        TextKind("lines", (".txt",), open_lines),
-        *(TextKind(name, (f".{name}",), table_opener(name)) for name in ("jsonl", "json", "csv", "tsv")),
-        TextKind("parquet", (".parquet",), open_parquet),
-        TextKind("arrow", (".arrow", ".feather", ".ipc"), open_arrow),
-        TextKind("datasets", (), open_datasets),
-    )
-}
+TEXT_SOURCES: dict[str, TextKind] = {each.name: each for each in (folder.KIND, lines.KIND, *table.KINDS, *arrow.KINDS)}
 _MOST_LISTED = 1000  # folders looked into: links may lead in circles
-_DATASETS = {"dataset_info.json", "dataset_dict.json"}  # one of them lies where Hugging Face's save_to_disk wrote
 
 
 def open_text(path: str | os.PathLike[str], *, kind: str = "auto", options: TextOptions | None = None) -> TextSource:
@@ -71,8 +57,8 @@ def open_text(path: str | os.PathLike[str], *, kind: str = "auto", options: Text
             suffixes = ", ".join(suffix for each in TEXT_SOURCES.values() for suffix in each.suffixes)
             raise SourceError(f"{path}: no text by its name; expected {suffixes}, or a folder of .txt")
         kind = found
-        if kind == "text-folder":
-            refuse_splits(path, [name.rpartition("/")[2] for name in _listed(path)[1]], "text-folder")
+        if TEXT_SOURCES[kind].is_file is not None:  # its folders are classes
+            refuse_splits(path, [name.rpartition("/")[2] for name in _listed(path)[1]], kind)
     if kind not in TEXT_SOURCES:
         raise SourceError(f"kind of text {kind!r}: expected one of auto, {', '.join(TEXT_SOURCES)}")
     return TEXT_SOURCES[kind].open(path, options or TextOptions())
@@ -101,12 +87,13 @@ def _kind_of(name: str) -> str | None:
     return next((each.name for each in TEXT_SOURCES.values() if suffix in each.suffixes), None)
 
 
-def _kind_of_folder(folder: str) -> str | None:
+def _kind_of_folder(path: str) -> str | None:
     """The kind that the names in a folder and in the first folder of it that holds files speak for."""
     try:
-        names, folders = _listed(folder)
-        if not _DATASETS.isdisjoint(names):
-            return "datasets"
+        names, folders = _listed(path)
+        for each in TEXT_SOURCES.values():
+            if not each.marks.isdisjoint(names):
+                return each.name
         top = list(names)
         names += _first_files(folders)
     except OSError:
@@ -114,8 +101,9 @@ def _kind_of_folder(folder: str) -> str | None:
     shards = tuple(shard_suffixes())
     if any(image_kind(name) or name.endswith(shards) for name in names):
         return None
-    if any(map(text_kind, names)):
-        return "text-folder"
+    for each in TEXT_SOURCES.values():
+        if each.is_file is not None and any(map(each.is_file, names)):
+            return each.name
     tables = set(map(_kind_of, top)) - {None}
     return tables.pop() if len(tables) == 1 else None
 

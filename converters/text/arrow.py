@@ -16,13 +16,16 @@ from fastio.converters.text.columns import column_documents, kind_of, known_colu
 from fastio.converters.text.documents import Documents, Limits, TextOptions
 from fastio.converters.text.extra import pyarrow
 from fastio.converters.text.files import TextFiles
+from fastio.converters.text.kind import TextKind
 from fastio.converters.text.labels import TableLabels
 from fastio.converters.text.row_source import DEFAULT_FIELD, RowSource
 from fastio.converters.text.streams import opened, plain_name, seekable
 from fastio.errors import FastioError, SourceError
 
-__all__ = ["ArrowSource", "open_arrow", "open_datasets", "open_parquet"]
+__all__ = ["KINDS", "ArrowSource", "open_arrow", "open_datasets", "open_parquet"]
 
+_PARQUET, _ARROW = (".parquet",), (".arrow", ".feather", ".ipc")
+_DATASETS = frozenset(["dataset_info.json", "dataset_dict.json"])  # one of them lies where ``save_to_disk`` wrote
 _MAGIC = b"ARROW1"  # of an Arrow file; a stream has none
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
 
@@ -32,12 +35,12 @@ _Batches = tuple[Any, Iterator[Any], Callable[[], int]]
 
 def open_parquet(path: str, options: TextOptions) -> ArrowSource:
     """A Parquet file or a folder of them."""
-    return _opened("parquet", path, TextFiles.below(path, (".parquet",)), options)
+    return _opened("parquet", path, TextFiles.below(path, _PARQUET), options)
 
 
 def open_arrow(path: str, options: TextOptions) -> ArrowSource:
     """An Arrow file or stream, or a folder of them."""
-    return _opened("arrow", path, TextFiles.below(path, (".arrow", ".feather", ".ipc")), options)
+    return _opened("arrow", path, TextFiles.below(path, _ARROW), options)
 
 
 def open_datasets(path: str, options: TextOptions) -> ArrowSource:
@@ -288,3 +291,10 @@ class _Readable:
 
     def close(self) -> None:
         """The stream belongs to whoever opened it."""
+
+
+KINDS = (
+    TextKind(name="parquet", open=open_parquet, suffixes=_PARQUET),
+    TextKind(name="arrow", open=open_arrow, suffixes=_ARROW),
+    TextKind(name="datasets", open=open_datasets, marks=_DATASETS),
+)

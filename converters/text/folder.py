@@ -20,10 +20,11 @@ from fastio.converters.scan import Folder, Wanted, scan_root, scan_tree, shown
 from fastio.converters.source import Problem
 from fastio.converters.text.documents import Documents, Limits, TextOptions
 from fastio.converters.text.files import drop_twins
+from fastio.converters.text.kind import TextKind
 from fastio.converters.text.streams import opened, plain_name
 from fastio.errors import SourceError
 
-__all__ = ["TEXTS", "FolderSource", "open_folder", "text_kind"]
+__all__ = ["KIND", "TEXTS", "FolderSource", "open_folder", "text_kind"]
 
 _PLAIN, _COMPRESSED = 1, 2
 
@@ -170,3 +171,6 @@ class FolderSource:
             problems[i] = self.options.too_long
         else:
             unpacked[i] = text
+
+
+KIND = TextKind(name="text-folder", open=open_folder, is_file=lambda name: text_kind(name) != 0, unpacks_to="files")

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from fastio.converters.text.documents import TextOptions, TextSource
 
 __all__ = ["TextKind"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextKind:
     """
     One kind of text that ``fastio pack`` reads.
 
-    ``name`` is the value of ``--source-kind``, and packed stores record it. ``suffixes`` are those of its files, with
-    which a path is recognised; none for a kind that is recognised by what lies in its folder. ``open`` gives the
-    source.
+    ``name`` is the value of ``--source-kind``, and packed stores record it. ``open`` gives the source.
+
+    A path is recognised by the ``suffixes`` of its file, or of the files in its folder; a folder also by a file with
+    one of the names ``marks``, or by a file in it that ``is_file`` takes for its own.
+
+    ``unpacks_to`` says what ``fastio unpack`` makes of the documents: a file of each, under its key; the one file that
+    they came from; or a table of them.
     """
 
     name: str
-    suffixes: tuple[str, ...]
     open: Callable[[str, TextOptions], TextSource]
+    suffixes: tuple[str, ...] = ()
+    marks: frozenset[str] = frozenset()
+    is_file: Callable[[str], bool] | None = None
+    unpacks_to: Literal["files", "file", "table"] = "table"

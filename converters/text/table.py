@@ -9,13 +9,14 @@ from typing import Any
 from fastio._native import ThreadPool
 from fastio.converters.text.documents import Documents, Gathering, Limits, TextOptions
 from fastio.converters.text.files import TextFiles
+from fastio.converters.text.kind import TextKind
 from fastio.converters.text.labels import TableLabels
 from fastio.converters.text.row_source import RowSource
 from fastio.converters.text.rows import ROWS, Row, kind_in_json
 from fastio.converters.text.streams import Stream, opened
 from fastio.errors import SourceError
 
-__all__ = ["TableSource", "table_opener"]
+__all__ = ["KINDS", "TableSource", "table_opener"]
 
 _TYPED = ("jsonl", "json")  # kinds of tables whose values have types, and whose bytes are all UTF-8
 
@@ -110,3 +111,8 @@ def _text(row: Mapping[str, Any], field: str, *, has_bytes: bool) -> bytes | str
         return value.encode("utf-8", "surrogateescape" if has_bytes else "strict")
     except UnicodeEncodeError as exc:
         return f"has half of a character (a lone surrogate) at {exc.start} of the field {field!r}"
+
+
+KINDS = tuple(
+    TextKind(name=name, open=table_opener(name), suffixes=(f".{name}",)) for name in ("jsonl", "json", "csv", "tsv")
+)

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fastio.converters.origin import origin_of, recorded_kind
+from fastio.converters.text import TEXT_SOURCES
 from fastio.converters.text.decode import Document, StoredText
 from fastio.converters.text.separators import Separators
 from fastio.errors import StoreCorrupt
@@ -27,10 +28,10 @@ def text_files(stored: StoredText, progress: _Progress = None) -> Parts:
     """
     origin = origin_of(stored.store.metadata)
     documents = _counted(stored, progress)
-    kind = recorded_kind(origin)
-    if kind == "text-folder":
+    unpacks_to = _unpacks_to(origin)
+    if unpacks_to == "files":
         yield from ((each.key, _bytes(each)) for each in documents)
-    elif kind == "lines" and stored.store.metadata.get("shuffle") is None:
+    elif unpacks_to == "file" and stored.store.metadata.get("shuffle") is None:
         yield from _one_file(stored, origin, documents)
     else:
         yield from _table(stored, str(origin.get("name") or "samples"), documents)
@@ -54,9 +55,14 @@ def text_notes(stored: StoredText) -> list[str]:
     between = origin.get("between")
     if between is not None and not between.get("whole"):
         notes.append("what stood between documents is not known everywhere: the usual separator was written")
-    if recorded_kind(origin) not in ("text-folder", "lines"):
+    if _unpacks_to(origin) == "table":
         notes.append("texts and labels of a table, not the table itself")
     return notes
+
+
+def _unpacks_to(origin: Mapping[str, Any]) -> str:
+    kind = TEXT_SOURCES.get(recorded_kind(origin))
+    return "table" if kind is None else kind.unpacks_to
 
 
 def _counted(stored: StoredText, progress: _Progress) -> Iterator[Document]:
