@@ -47,10 +47,10 @@ def open_stored(place: SourcePath, _labels: LabelFile | None = None) -> ListedSo
     try:
         store = open_store(path)
     except StoreIncomplete as exc:
-        others = container_of_others(path)
-        if others:
-            raise SourceError(f"{path}: expected {KIND.what}, found {others}") from exc
-        raise
+        form, others = named(path), container_of_others(path)
+        if form is None or form.foreign is not None or not others:  # files of others open: this one is ours, and cut
+            raise
+        raise SourceError(f"{path}: expected {KIND.what}, found {others}") from exc
     is_sealed = all(shard.seal is not None for shard in store.shards)
     problems: dict[int, Problem] = {} if is_sealed else _repeated(store)
     not_samples = () if is_sealed else store.metadata["skipped"]

@@ -63,7 +63,7 @@ def pack(
     pictures: PictureArguments,
 ) -> None:
     """
-    Pack files into one container. SRC is {sources}. OUT ends in {targets}.
+    Pack files into one container. SRC is {sources}. OUT is named like {targets}.
 
     Files are stored unchanged unless you ask for --restart, --short-side, --max-side, --resize or --raw. Text is
     stored as UTF-8, or as token ids with --tokenizer. A packed store keeps its keys, labels and metadata. OUT appears

@@ -16,7 +16,7 @@ from fastio.cli import cli
 from fastio.converters import Raw, Transcode, open_source, pack
 from fastio.converters.text import Sequences, TextOptions
 from fastio.converters.verify import verify
-from fastio.errors import SourceError, StoreCorrupt
+from fastio.errors import SourceError, StoreCorrupt, StoreIncomplete
 from fastio.store import FORMATS, SampleBatch, create_store, open_store
 from fastio.types.schema import BYTES, COLUMN, IMAGE, RAW, TEXT, Field, Schema
 from tests.converters.text.build import BYTES as BYTE_TOKENS
@@ -26,7 +26,7 @@ from tests.converters.trees import class_folders, flat, foreign_tar, picture
 from tests.store.build import make_spans
 
 SUFFIXES = [each.suffixes[0] for each in FORMATS.values()]
-SHARDED = [each.suffixes[0] for each in FORMATS.values() if each.sample_bytes is not None]
+SHARDED = [each.suffixes[0] for each in FORMATS.values() if each.has_shards]
 
 
 def run(*arguments: object, code: int = 0) -> Result:
@@ -361,6 +361,18 @@ def test_the_former_option(tmp_path):
             "pack", tmp_path / "s.tar", tmp_path / "c.lmdb", "--layout", "tar", "--source-kind", "store", code=2
         ).output
     )
+
+
+@pytest.mark.parametrize("suffix", SHARDED)
+def test_a_shard_that_has_lost_its_end(tmp_path, suffix):
+    """It is not taken for one that others wrote."""
+    make_pictures(tmp_path, tmp_path / f"a{suffix}")
+    data = (tmp_path / f"a{suffix}").read_bytes()
+    (tmp_path / f"a{suffix}").write_bytes(data[: len(data) // 2 // 512 * 512])
+
+    with pytest.raises((StoreIncomplete, StoreCorrupt)) as caught:
+        open_source(tmp_path / f"a{suffix}")
+    assert "did not pack" not in str(caught.value)
 
 
 def test_a_store_that_cannot_be_opened(tmp_path):
