@@ -69,6 +69,22 @@ def test_a_readme_names_only_what_is_there(room: Path) -> None:
     assert gone == []
 
 
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(TOP)))
+def test_a_line_names_what_its_files_define(room: Path) -> None:
+    """A class that is renamed is renamed in the README too: `Names` in a line occur in the files of that line."""
+    wrong = []
+    for line in (room / "README.md").read_text().splitlines():
+        cells = line.split(" | ")
+        files = [room / name for name in re.findall(r"`([\w/]+\.py)`", line)]
+        if not line.startswith("| `") or not files:
+            continue
+        text = "\n".join(file.read_text() for file in files)
+        names = re.findall(r"`((?:[A-Z][a-z]+){2,}|[A-Z][A-Z_]+)`", " | ".join(cells[1:]))
+        wrong += [f"{line[:40]}: {name}" for name in names if not re.search(rf"\b{name}\b", text)]
+
+    assert wrong == []
+
+
 def test_the_native_map_names_every_file() -> None:
     """A header and its source share a name in native/README.md."""
     names = {
