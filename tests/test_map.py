@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_layers import LEVEL
+
 TOP = Path(__file__).parent.parent
 FASTIO = TOP / "fastio"
 NATIVE = TOP / "native"
@@ -101,6 +103,15 @@ def test_every_folder_of_the_package_has_a_place() -> None:
     folders = [path for path in FASTIO.iterdir() if path.is_dir() and any(path.glob("*.py"))]
 
     assert [] == [path.name for path in folders if f"({path.name}/README.md)" not in MAP]
+
+
+def test_the_map_has_the_layers_in_their_order() -> None:
+    """From top to bottom, as tests/test_layers.py has them."""
+    rows = MAP.split("| layer | folder | subject |")[1].split("\n\n")[0]
+    levels = [LEVEL[name] for name in re.findall(r"\| \[(\w+)/?\]\(", rows) if name != "native"]
+
+    assert sorted(levels) == levels
+    assert len(levels) >= len(LEVEL) - len({"__main__", "errors", "_native"})
 
 
 ADD = MAP.split("## Where do I add")[1].split("\n\n| what")[1].split("\n\n")[0]
