@@ -1,0 +1,78 @@
+"""The guides' Python examples run, page by page and in order; trainers and Parquet have tests of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from fastio import FastLoader
+from fastio.cli import cli
+from tests.conftest import encode, pictures, write_store
+
+GUIDE = Path(__file__).parent.parent / "fastio" / "guide"
+# A word of each example that runs elsewhere: under Lightning, accelerate, transformers.
+ELSEWHERE = ("fastio.integrations", "from transformers import")
+# What the machine of a test lacks, and what would only take time here.
+INSTEAD = {'device="cuda"': 'device="cpu"', "num_workers=4": "num_workers=0", ", 256, ": ", 8, "}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stores that the guides speak of."""
+    path = tmp_path_factory.mktemp("guide")
+    for name, count, shape in (
+        ("train.lmdb", 1000, (8, 8, 3)),
+        ("val.lmdb", 20, (8, 8, 3)),
+        ("cifar.h5", 20, (32, 32, 3)),
+    ):
+        values = [encode(pixels) for pixels in pictures(count, shape)]
+        write_store(path / name, values, np.arange(count, dtype=np.int64) % 3)
+    (path / "corpus.txt").write_text("".join("word " * (1 + number % 9) + "\n" for number in range(2000)))
+    words = ["pack", str(path / "corpus.txt"), str(path / "text.h5"), "--tokenizer", "bytes"]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def examples(page: str) -> Iterator[str]:
+    """The Python examples of a guide, in order, as they can run here."""
+    for code in re.findall(r"```python\n(.*?)```", (GUIDE / page).read_text(), re.DOTALL):
+        if not any(word in code for word in ELSEWHERE):
+            for word, other in INSTEAD.items():
+                code = code.replace(word, other)
+            yield code
+
+
+@pytest.mark.parametrize("page", ["loading.md", "transforms.md", "text.md"])
+def test_the_examples_run(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each example runs with the names of those before it, and every loader that it leaves behind gives a batch."""
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {"device": torch.device("cpu"), "transform": lambda picture: np.array(picture)}
+    for code in examples(page):
+        exec(compile(code, page, "exec"), names)
+        for name, value in list(names.items()):
+            if isinstance(value, FastLoader):
+                assert len(list(islice(value, 1))) == 1, name
+                value.close()
+                del names[name]
+
+
+def test_the_measuring_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The lines around StepTimer, with a loader and a step of one's own."""
+    monkeypatch.chdir(tmp_path)
+    trained: list[torch.Tensor] = []
+    batches = [(torch.zeros(4, 3), torch.zeros(4))] * 30
+    names: dict[str, Any] = {"loader": batches, "train": lambda images, labels: trained.append(images)}
+    for code in examples("measuring.md"):
+        exec(compile(code, "measuring.md", "exec"), names)
+
+    assert 30 == len(trained)
+    assert (tmp_path / "steps.json").exists()
