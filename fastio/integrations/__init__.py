@@ -1,1 +1,1 @@
-"""FastLoader under the trainers of others: Lightning, accelerate, transformers, each imported by its adapter."""
+"""FastLoader in Lightning, accelerate and transformers. Each library is imported only by its adapter."""

@@ -1,4 +1,4 @@
-"""FastLoader under Hugging Face accelerate."""
+"""FastLoader in Hugging Face accelerate."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ def prepare_loader(
     accelerator: Accelerator, factory: LoaderFactory, *, form: Callable[[Any], Any] = _as_it_is
 ) -> PreparedLoader:
     """
-    ``loader = prepare_loader(accelerator, partial(FastLoader, "train.lmdb", 256, shuffle=True))``.
+    Build a FastLoader for accelerate, in place of ``accelerator.prepare(loader)``.
 
-    In the place of ``accelerator.prepare(loader)``, which leaves a FastLoader as it is: the loader reads this process's
-    share from the start, onto the accelerator's device. What ``prepare`` adds to other loaders is there too: the end
-    of an epoch ends ``accumulate``, ``gather_for_metrics`` leaves out samples that were repeated for even batches, and
-    ``save_state`` keeps the position; after ``load_state``, the next loop goes on there. The loader's own options
-    (``uneven``, ``drop_last``, ``shuffle``, ``seed``) hold instead of ``even_batches``, ``split_batches``,
-    ``dispatch_batches`` and ``use_seedable_sampler``.
+        loader = prepare_loader(accelerator, partial(FastLoader, "train.lmdb", 256, shuffle=True))
 
-    ``form`` is applied to each batch. ``prepare`` lets the result pass as it is. ValueError where processes share data
-    otherwise than each having its own (tensor, context or sequence parallelism).
+    ``accelerator.prepare`` leaves a FastLoader as it is. This function builds one that reads only this process's
+    share, onto the accelerator's device, and adds what ``prepare`` adds to other loaders: the end of an epoch ends
+    ``accumulate``; ``gather_for_metrics`` drops the samples that were repeated to make batches even; ``save_state``
+    saves the position, and after ``load_state`` the next loop continues there. The loader's own options (``uneven``,
+    ``drop_last``, ``shuffle``, ``seed``) replace ``even_batches``, ``split_batches``, ``dispatch_batches`` and
+    ``use_seedable_sampler``.
+
+    ``form`` is applied to each batch. ``prepare`` passes the result through unchanged. Raises ValueError if several
+    processes take the same batches (tensor, context or sequence parallelism).
     """
     _check_mesh(accelerator)
     rank, world_size = accelerator.process_index, accelerator.num_processes
@@ -40,7 +42,7 @@ def prepare_loader(
     loader = factory(rank=rank, world_size=world_size, device=device)
     check_ranks(loader, rank=rank, world_size=world_size)
     prepared = PreparedLoader(loader, form)
-    accelerator.prepare_data_loader(prepared)  # which only notes it for save_state
+    accelerator.prepare_data_loader(prepared)  # which only registers it for save_state
     return prepared
 
 
@@ -50,6 +52,6 @@ def _check_mesh(accelerator: Accelerator) -> None:
     shared = [f"{name}={size}" for name, size in sizes.items() if size > 1]
     if shared:
         raise ValueError(
-            f"{', '.join(shared)}: several processes take the same batches; build FastLoader yourself, with rank= and "
-            f"world_size= of the processes that have data of their own"
+            f"{', '.join(shared)}: several processes take the same batches; build the FastLoader yourself, with "
+            "the rank= and world_size= of the data-parallel groups"
         )

@@ -1,4 +1,4 @@
-"""FastDataModule: the loaders of a Lightning Trainer, each built when its process knows rank and device."""
+"""FastDataModule: loaders for a Lightning Trainer, each built once its process knows rank and device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["FastDataModule"]
 
 
 def _package() -> str:
-    """The one of Lightning's two packages that the program uses; their classes do not know each other."""
+    """Return the one of Lightning's two packages that the program uses; their classes do not know each other."""
     loaded = [name for name in ("pytorch_lightning", "lightning.pytorch") if name in sys.modules]
     installed = [name for name in ("pytorch_lightning", "lightning") if find_spec(name) is not None]
     if loaded:
@@ -36,18 +36,21 @@ if not TYPE_CHECKING:
 
 class FastDataModule(LightningDataModule):
     """
-    ``trainer.fit(model, FastDataModule(train=partial(FastLoader, "train.lmdb", 256, shuffle=True)))``.
+    Gives a Lightning Trainer its FastLoaders.
 
-    * ``train``, ``val``, ``test``, ``predict``: see ``LoaderFactory``; several of the last three as a list.
-    * Rank and world size are those of the trainer's strategy, so ``use_distributed_sampler`` has nothing to do here.
-    * Batches arrive on the trainer's device, and Lightning's own transfer finds nothing to copy. On devices other than
-      CPU and CUDA it does the copying.
-    * Lightning sets the epoch, saves the training loaders' position in its checkpoints, and loads it: training that
-      was interrupted within an epoch goes on with the next batch, on every rank.
-    * ``loaders[stage]`` are the loaders built last, for ``stats`` and ``skipped``; they are closed when the stage ends.
+        trainer.fit(model, FastDataModule(train=partial(FastLoader, "train.lmdb", 256, shuffle=True)))
 
-    The base class is that of ``pytorch_lightning``, or of ``lightning.pytorch`` where the program has imported that one
-    alone, or only that one is installed: import your Trainer first.
+    * ``train``, ``val``, ``test``, ``predict`` are factories (see ``LoaderFactory``); the last three may be lists.
+    * Rank and world size come from the trainer's strategy; ``use_distributed_sampler`` has no effect.
+    * Batches arrive on the trainer's device, so Lightning has nothing to copy. On devices other than CPU and CUDA,
+      Lightning copies them.
+    * Lightning sets the epoch, and saves and loads the position of the training loaders with its checkpoints: a
+      training that was interrupted within an epoch continues with the next batch on every rank.
+    * ``loaders[stage]`` holds the loaders built last, for ``stats`` and ``skipped``. They are closed when the stage
+      ends.
+
+    The base class comes from ``pytorch_lightning``, or from ``lightning.pytorch`` if the program has imported only
+    that one or only that one is installed: import your Trainer first.
     """
 
     def __init__(
@@ -62,25 +65,26 @@ class FastDataModule(LightningDataModule):
         self._factories = {stage: made for stage, made in given.items() if made is not None}
         self.loaders: dict[str, list[FastLoader]] = {}
         for stage in self._factories:
-            # On the instance: Lightning takes a method of the class for data that is there, and warns without a step.
+            # Set on the instance: a method of the class would tell Lightning that there is data, and it warns if the
+            # matching step is missing.
             setattr(self, f"{stage}_dataloader", partial(self._built, stage))
 
     def teardown(self, stage: str) -> None:
-        """Close the loaders; called by Lightning when a stage ends."""
+        """Close the loaders. Lightning calls this when a stage ends."""
         for loaders in self.loaders.values():
             for loader in loaders:
                 loader.close()
 
     def on_exception(self, exception: BaseException) -> None:
-        """Close the loaders; called by Lightning when training ends by an exception."""
+        """Close the loaders. Lightning calls this when an exception ends the training."""
         self.teardown("fit")
 
     def __getstate__(self) -> dict[str, Any]:
-        """What spawned processes get: the factories, from which each builds loaders of its own."""
+        """Return what spawned processes get: the factories, from which each process builds its own loaders."""
         return {**self.__dict__, "loaders": {}}
 
     def _built(self, stage: str) -> FastLoader | list[FastLoader]:
-        """New loaders of a stage, in the place of those it had; several where there are several factories."""
+        """Build the loaders of a stage in place of its old ones; several if the stage has several factories."""
         factories = self._factories[stage]
         part = getattr(self.trainer, "overfit_batches", 0)
         if part:
@@ -99,7 +103,10 @@ class FastDataModule(LightningDataModule):
         return built if isinstance(factories, Sequence) else built[0]
 
     def _ranks(self) -> tuple[int, int]:
-        """Of the processes that have data of their own: with tensor parallelism they are fewer than all."""
+        """
+        Return rank and world size among the processes that read different data; with tensor parallelism, these are
+        fewer than all processes.
+        """
         if self.trainer is None:
             return rank_and_world()
         parts = self.trainer.distributed_sampler_kwargs

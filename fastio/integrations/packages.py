@@ -1,4 +1,4 @@
-"""Libraries that only an adapter needs: imported when it is used, named when they are not there."""
+"""Imports a library on first use, and says how to install it if it is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["imported"]
 
 
 def imported(name: str, *, extra: str) -> ModuleType:
-    """The module; ModuleNotFoundError, saying which extra of fastio brings it, where its package is not installed."""
+    """Return the module. Raises ModuleNotFoundError that names the extra of fastio which installs its package."""
     package = name.partition(".")[0]
     if find_spec(package) is None:
         raise ModuleNotFoundError(

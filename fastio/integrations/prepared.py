@@ -1,4 +1,4 @@
-"""PreparedLoader: a FastLoader as a torch DataLoader that accelerate takes for one of its own."""
+"""PreparedLoader: a FastLoader wrapped as a torch DataLoader that accelerate accepts as its own."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Place = tuple[int, int]  # epoch and batch
 
 class PreparedLoader(DataLoader[Any]):
     """
-    The batches of ``loader``, as ``form`` makes them; each process has its own share of them already.
+    Yields the batches of ``loader``, each passed through ``form``; each process already reads its own share.
 
-    A DataLoader, for transformers and accelerate ask for its attributes and build it anew to skip batches. Its
-    ``batch_sampler`` yields the numbers of batches, and its ``dataset`` hands out the batch of a number: the next one
-    from the running iteration, any other from an iteration that begins there. So nothing is read to be skipped.
+    It is a DataLoader because transformers and accelerate ask for its attributes, and rebuild it to skip batches. Its
+    ``batch_sampler`` yields the numbers of batches; its ``dataset`` returns the batch of a number: the next one from
+    the running iteration, any other from a new iteration that starts there. So skipped batches are never read.
     """
 
-    _is_accelerate_prepared = True  # accelerate would share out again what is this process's share
-    use_stateful_dataloader = True  # accelerate saves the state of a loader that says so
+    _is_accelerate_prepared = True  # accelerate would split this process's share again
+    use_stateful_dataloader = True  # accelerate saves the state of loaders that have this attribute
 
     def __init__(self, loader: FastLoader, form: Callable[[Any], Any]) -> None:
         self.loader = loader
@@ -39,35 +39,35 @@ class PreparedLoader(DataLoader[Any]):
         super().__init__(self._batches, batch_sampler=self._numbers, collate_fn=_Form(form))
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be this epoch; that of a loaded state keeps its position."""
+        """Set the epoch of the next iteration; after ``load_state_dict``, the position is kept."""
         self._numbers.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the latest iteration stands: FastLoader's own state."""
+        """Return the position of the latest iteration, as FastLoader's own state."""
         return self.loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on there."""
+        """Let the next iteration continue at this position."""
         self.loader.load_state_dict(state)
         self._numbers.start = state["epoch"], state["batch"]
 
     def close(self) -> None:
-        """End the loader's threads; twice does no harm."""
+        """Stop the loader's threads; calling it twice is harmless."""
         self.loader.close()
 
 
 class _BatchNumbers(DataLoaderStateMixin):  # type: ignore[misc] # accelerate is not typed
     """
-    A batch sampler of batches that are made already: lists of one place each.
+    A batch sampler for finished batches: yields lists with one batch number each.
 
-    While it is iterated, accelerate knows by it when the epoch ends, and how many samples of the last step are new.
+    While it is iterated, accelerate learns from it when the epoch ends and how many samples of the last step are new.
     """
 
     def __init__(self, loader: FastLoader) -> None:
-        self.start: Place = (0, 0)  # where the next iteration begins
+        self.start: Place = (0, 0)  # where the next iteration starts
         self._loader = loader
         self.gradient_state = imported("accelerate.state", extra="accelerate").GradientState()
-        self._drop_last = True  # the remainder is known here, and not to be computed
+        self._drop_last = True  # the remainder is already known here
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -88,22 +88,22 @@ class _BatchNumbers(DataLoaderStateMixin):  # type: ignore[misc] # accelerate is
             self.end()
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be this epoch."""
+        """Set the epoch of the next iteration."""
         if epoch != self.start[0]:
             self._loader.set_epoch(epoch)
             self.start = epoch, 0
 
 
 class _NumberedBatches(Dataset[Any]):
-    """The batch of a place, which is fetched as a list of one, like the samples of other datasets."""
+    """Returns the batch of a number; it is fetched as a list of one, like samples of other datasets."""
 
     def __init__(self, loader: FastLoader) -> None:
         self._loader = loader
         self._running: Iterator[Any] = iter(())
-        self._next: Place | None = None  # what ``_running`` yields next
+        self._next: Place | None = None  # the number of the batch that ``_running`` yields next
 
     def __len__(self) -> int:
-        """Samples, of all ranks together: trainers count epochs and remainders by it."""
+        """Return the number of samples of all ranks together: trainers compute epochs and remainders from it."""
         return len(self._loader.dataset)
 
     def __getitems__(self, places: list[Place]) -> list[Any]:
@@ -118,7 +118,7 @@ class _NumberedBatches(Dataset[Any]):
 
 
 class _Form:
-    """The collate function: the one batch of the list, as the model takes it."""
+    """The collate function: returns the single batch of the list in the form the model takes."""
 
     def __init__(self, form: Callable[[Any], Any]) -> None:
         self._form = form
@@ -133,9 +133,9 @@ def _go_to(loader: FastLoader, place: Place) -> None:
 
 def _new_in_last_step(loader: FastLoader) -> int:
     """
-    How many of the last step's samples, all ranks' behind each other, come for the first time; 0 where all do.
+    Return how many samples of the last step, over all ranks, are not repetitions; 0 if none is repeated.
 
-    -1, accelerate's word for unknown, where a batch_sampler has made the order.
+    -1 means unknown to accelerate; returned if a batch_sampler has made the order.
     """
     division = loader.division
     if division is None:

@@ -1,4 +1,4 @@
-"""FastLoader under the Trainer of Hugging Face transformers."""
+"""FastLoader in the Trainer of Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -27,22 +27,25 @@ Inputs = Callable[[Any], Mapping[str, Any]]
 
 def as_inputs(batch: Any) -> Mapping[str, Any]:
     """
-    A batch by the names of models' arguments.
+    Turn a batch into a dict under the names of a model's arguments.
 
-    Pairs become ``pixel_values`` and ``labels``; dicts of tokens stay, but for ``lengths``, which no model takes.
+    A pair becomes ``pixel_values`` and ``labels``. A dict of tokens loses only ``lengths``, which no model takes.
+    Raises TypeError for any other batch.
     """
     if isinstance(batch, Mapping):
         return {name: value for name, value in batch.items() if name != "lengths"}
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
         return {"pixel_values": batch[0], "labels": batch[1]}
     raise TypeError(
-        f"a batch is a {type(batch).__name__}, and a Trainer needs a dict of the model's arguments: pass "
-        f"inputs=, a function that makes one, to use_loaders"
+        f"a batch is a {type(batch).__name__}, but a Trainer needs a dict of the model's arguments: pass a "
+        "function that makes one to use_loaders as inputs="
     )
 
 
 def language_model_inputs(batch: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-    """``input_ids``, ``attention_mask``, and ``labels``: the same ids, -100 (which the loss passes over) at padding."""
+    """
+    Return ``input_ids``, ``attention_mask`` and ``labels``: the same ids, with -100 (ignored by the loss) at padding.
+    """
     ids, mask = batch["input_ids"], batch["attention_mask"]
     return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(~mask, -100)}
 
@@ -61,13 +64,12 @@ def use_loaders(
         use_loaders(trainer, train=partial(FastLoader, "train.lmdb", 32, shuffle=True),
                     evaluate=partial(FastLoader, "val.lmdb", 32))
 
-    ``inputs`` makes the dict of the model's arguments from a batch. Order, transforms and seed are the loaders' own;
-    the batch sizes must be those of the TrainingArguments, which count by them. ``train(resume_from_checkpoint=...)``
-    goes on with the next batch of the epoch and reads nothing that it skips.
+    ``inputs`` turns a batch into the dict of the model's arguments. Order, transforms and seed are those of the
+    loaders; the batch sizes must equal those of the TrainingArguments, which count by them.
+    ``train(resume_from_checkpoint=...)`` continues with the next batch of the epoch; skipped batches are not read.
 
-    A Trainer wants to see an ``eval_dataset`` where it is to evaluate. ``evaluate()`` without a data set of its own
-    takes the loader, ``evaluate(other)`` the Trainer's usual way. Evaluation is always epoch 0: the same numbers for
-    random transforms each time.
+    A Trainer insists on an ``eval_dataset`` if it is to evaluate. ``evaluate()`` without a dataset uses the loader,
+    ``evaluate(other)`` the Trainer's usual way. Evaluation always uses epoch 0, so random transforms repeat.
     """
     if train is not None:
         trainer.get_train_dataloader = _Training(trainer, train, inputs)
@@ -78,17 +80,17 @@ def use_loaders(
 
 class ResumedEpoch(TrainerCallback, ExportableState):  # type: ignore[misc] # see the overrides of mypy
     """
-    Sets the epoch that a checkpoint was saved in, before the Trainer skips that epoch's first batches.
+    Sets the epoch of a checkpoint before the Trainer skips that epoch's first batches.
 
-    transformers 5.1 names the epoch to what ``skip_first_batches`` returns, which passes it on to nobody. And the
-    Trainer counts steps only: which samples they are is kept in its checkpoints here, by the name of this class.
+    transformers 5.1 sets the epoch on what ``skip_first_batches`` returns, which does not pass it on. The Trainer
+    counts only steps; this class adds to its checkpoints, under the class's name, which samples those steps were.
     """
 
     def __init__(self) -> None:
         self.trained_on: dict[str, Any] = {}
 
     def state(self) -> dict[str, Any]:
-        """What the Trainer writes into its checkpoints."""
+        """Return what the Trainer writes into its checkpoints."""
         return {"args": {}, "attributes": {"trained_on": self.trained_on}}
 
     def on_train_begin(
@@ -106,7 +108,7 @@ class ResumedEpoch(TrainerCallback, ExportableState):  # type: ignore[misc] # se
 
 
 def _check_same(loader: FastLoader, saved: Mapping[str, Any], accumulated: int, *, step: int) -> None:
-    """ValueError where a number of steps does not mean the same samples as in the checkpoint."""
+    """Raise ValueError if a number of steps does not mean the same samples as in the checkpoint."""
     steps, place = saved.get("gradient_accumulation_steps"), loader.state_dict()
     try:
         loader.load_state_dict({**saved, "epoch": place["epoch"], "batch": place["batch"]})
@@ -114,13 +116,13 @@ def _check_same(loader: FastLoader, saved: Mapping[str, Any], accumulated: int, 
             raise ValueError(f"gradient_accumulation_steps is {steps} in the state and {accumulated} here")
     except ValueError as exc:
         raise ValueError(
-            f"the checkpoint of step {step}: {exc}. To begin the epoch anew instead: "
-            f"TrainingArguments(ignore_data_skip=True)"
+            f"the checkpoint of step {step}: {exc}. To start the epoch over instead, set "
+            "TrainingArguments(ignore_data_skip=True)"
         ) from exc
 
 
 class _Training:
-    """``get_train_dataloader``: a loader for each training; the one before it is closed."""
+    """``get_train_dataloader``: builds a loader for each training and closes the one before."""
 
     def __init__(self, trainer: Trainer, factory: LoaderFactory, inputs: Inputs) -> None:
         self._trainer = trainer
@@ -137,7 +139,7 @@ class _Training:
 
 
 class _Evaluation:
-    """``get_eval_dataloader``: one loader, built at the first call and used for every evaluation."""
+    """``get_eval_dataloader``: builds one loader at the first call and uses it for every evaluation."""
 
     def __init__(self, trainer: Trainer, factory: LoaderFactory, inputs: Inputs) -> None:
         self._trainer = trainer

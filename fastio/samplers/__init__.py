@@ -1,1 +1,1 @@
-"""Which samples come when, and on which rank: orders, batches of equal size, of similar length, of a token budget."""
+"""Decides which samples come when, on which rank: orders, batches of equal size, similar length or token budgets."""

@@ -1,4 +1,4 @@
-"""Which samples make which batch: what a sampler plans for an epoch, and what a loader's producer works from."""
+"""Batches and BatchSampler: which samples make which batch, planned per epoch; a loader's producer works from them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ __all__ = ["BatchSampler", "Batches", "OrderSampler", "even_cuts"]
 @dataclass(frozen=True, slots=True)
 class Batches:
     """
-    Batch k consists of the samples ``indices[cuts[k]:cuts[k + 1]]``.
+    The plan of an epoch: batch k consists of the samples ``indices[cuts[k]:cuts[k + 1]]``.
 
-    ``indices`` is int64, ``cuts`` int64 with one entry more than there are batches; it begins with 0 and ascends.
-    Over all ranks, ``repeated`` samples come once more in the epoch, and ``dropped`` do not come. ``windows`` says what
-    to read ahead where samples come from many places at once; None: the samples themselves. ``random_ids``, one an
-    index, tell the repetitions of a sample that is drawn several times apart (see ``repeats``); None: each sample is
-    its index.
+    ``indices`` is int64; ``cuts`` is int64, has one entry more than there are batches, starts with 0 and ascends.
+    Over all ranks, ``repeated`` samples come twice in the epoch and ``dropped`` samples do not come. ``windows`` says
+    what to read ahead if samples come from many positions at once; None: the samples themselves. ``random_ids``, one
+    per index, tell repetitions of the same sample apart (see ``repeats``); None: no sample is repeated.
     """
 
     indices: NDArray[np.int64]
@@ -42,14 +41,14 @@ class Batches:
 
     @property
     def ids(self) -> NDArray[np.int64]:
-        """What the random numbers of transforms depend on, besides seed and epoch: ``(len(indices),)``."""
+        """What random numbers of transforms depend on, besides seed and epoch: ``(len(indices),)``."""
         return self.indices if self.random_ids is None else self.random_ids
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
 
     def part(self, start: int, stop: int) -> Batches:
-        """The batches from ``start`` up to ``stop``, or up to the last one."""
+        """Return the batches from ``start`` up to ``stop``, or up to the last one."""
         cuts = self.cuts[start : stop + 1]
         if len(cuts) == 0:
             return Batches(self.indices[:0], np.zeros(1, np.int64))
@@ -59,7 +58,7 @@ class Batches:
         return Batches(self.indices[part], cuts - cuts[0], windows=windows, random_ids=ids)
 
     def slices(self) -> Iterator[slice]:
-        """The place of each batch in ``indices``."""
+        """Return the slice of ``indices`` for each batch."""
         bounds = self.cuts.tolist()
         return map(slice, bounds[:-1], bounds[1:])
 
@@ -67,10 +66,10 @@ class Batches:
 @runtime_checkable
 class BatchSampler(Protocol):
     """
-    What a loader asks which samples make its batches: a pure function of the epoch.
+    Tells a loader which samples make its batches: a pure function of the epoch.
 
-    All ranks plan equally many batches. ``configuration`` is what must be equal for a batch's number to mean the
-    same samples again: plain values for JSON.
+    All ranks plan the same number of batches. Two samplers with equal ``configuration`` (plain values for JSON) give
+    the same samples for the number of a batch.
     """
 
     @property
@@ -80,11 +79,11 @@ class BatchSampler(Protocol):
     def world_size(self) -> int: ...
 
     def count(self, epoch: int) -> int:
-        """Batches of one rank in an epoch."""
+        """Return the number of batches of one rank in an epoch."""
         ...
 
     def plan(self, epoch: int) -> Batches:
-        """This rank's batches of an epoch."""
+        """Return this rank's batches of an epoch."""
         ...
 
     def configuration(self) -> dict[str, Any]: ...
@@ -92,11 +91,11 @@ class BatchSampler(Protocol):
 
 class OrderSampler:
     """
-    Batches of equal size from the order of an epoch.
+    Cuts the order of an epoch into batches of equal size.
 
-    With ``shuffle=True``, ``sizes`` (bytes, ``(n,)``, stored order) and ``labels`` (``(n, ...)`` or None) of all
-    samples decide what order that is, and ``memory``, how many bytes stay in memory: see ``choice``. Sizes and labels
-    are asked for once, when the first epoch is planned or the configuration is asked for.
+    With ``shuffle=True``, the order is chosen from the ``sizes`` (bytes, ``(n,)``, stored order) and ``labels``
+    (``(n, ...)`` or None) of all samples and from ``memory``, the bytes that stay in memory: see ``choice``. Sizes
+    and labels are read once, when the first epoch is planned or the configuration is asked for.
     """
 
     def __init__(
@@ -124,11 +123,11 @@ class OrderSampler:
         self._report: ShuffleReport | None = None
 
     def count(self, epoch: int) -> int:
-        """Batches of one rank in an epoch."""
+        """Return the number of batches of one rank in an epoch."""
         return self.division.batches
 
     def plan(self, epoch: int) -> Batches:
-        """This rank's batches of an epoch."""
+        """Return this rank's batches of an epoch."""
         division = self.division
         cuts = even_cuts(division.samples, division.batch_size)
         choice = self._chosen() if self.shuffle is True else None
@@ -144,7 +143,7 @@ class OrderSampler:
         return Batches(indices, cuts, division.repeated, division.dropped)
 
     def _order(self, choice: Choice | None, epoch: int) -> NDArray[np.int64]:
-        """All samples of an epoch, where they do not come in lanes."""
+        """Return all samples of an epoch, for orders without lanes."""
         if choice is not None and choice.kind == "blocks":
             return block_order(self._bytes(), seed=self.seed, epoch=epoch)
         if self.shuffle is False:
@@ -152,7 +151,7 @@ class OrderSampler:
         return full_order(self.division.count, seed=self.seed, epoch=epoch)
 
     def _chosen(self) -> Choice:
-        """What ``shuffle=True`` is; the memory is asked for again as long as ranks could not agree on it."""
+        """Return the order chosen for ``shuffle=True``; asks for the memory again until the ranks agree on it."""
         if self._choice is None or not self._held.is_final:
             held = self._memory()
             if self._choice is None or held.nbytes != self._held.nbytes:
@@ -163,17 +162,20 @@ class OrderSampler:
 
     @property
     def is_held(self) -> bool:
-        """Whether samples come in random order from a store that stays in memory: it may be read from end to end."""
+        """
+        Whether samples come in random order from a store that stays in memory, so that it may be read end to end
+        first.
+        """
         if self.shuffle is False or (self.shuffle is True and self._chosen().kind != "full"):
             return False
         return self._is_on_one_machine() and 0 < int(self._bytes().sum()) <= self._held.nbytes
 
     def _is_on_one_machine(self) -> bool:
-        """Whether all ranks share the page cache, as far as torchrun says so."""
+        """Whether all ranks share the page cache, as far as torchrun tells."""
         return str(self.world_size) in ("1", os.environ.get("LOCAL_WORLD_SIZE"))
 
     def settle(self) -> None:
-        """Ask for sizes and labels now if they are still needed: the store is about to be closed."""
+        """Read sizes and labels now if they are still needed: the store is about to be closed."""
         if self.shuffle is True:
             self._bytes()
             self._chosen()
@@ -184,12 +186,14 @@ class OrderSampler:
         return self._sizes
 
     def adopt(self, order: object) -> None:
-        """Take the order of a state (its ``configuration()["order"]``) from now on; ValueError where it is none."""
+        """
+        Use the order of a state (its ``configuration()["order"]``) from now on. Raises ValueError if it is not one.
+        """
         self._choice, self._report = Choice.from_json(order, samples=self.division.count), None
         self._held = PageCache(self._held.nbytes)
 
     def report(self) -> ShuffleReport | None:
-        """What ``shuffle=True`` is and what it costs; None for another order."""
+        """Return what ``shuffle=True`` chose and what it costs; None for other orders."""
         if self.shuffle is not True:
             return None
         choice = self._chosen()
@@ -198,7 +202,7 @@ class OrderSampler:
         return self._report
 
     def configuration(self) -> dict[str, Any]:
-        """What names the order and how it is divided; ``order`` is what was chosen for ``shuffle=True``."""
+        """Return what identifies the order and its division; ``order`` is the choice for ``shuffle=True``."""
         return {
             "samples": self.division.count,
             "batch_size": self.division.batch_size,
@@ -212,5 +216,5 @@ class OrderSampler:
 
 
 def even_cuts(count: int, batch_size: int) -> NDArray[np.int64]:
-    """Where batches of equal size begin, and where the last one, perhaps shorter, ends."""
+    """Return the starts of batches of equal size, and the end of the last one, which may be shorter."""
     return np.minimum(np.arange(-(-count // batch_size) + 1, dtype=np.int64) * batch_size, count)

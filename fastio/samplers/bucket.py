@@ -1,4 +1,4 @@
-"""Batches of samples of similar length, so that little is padded."""
+"""LengthBucketSampler: batches of samples with similar lengths, so that little is padded."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ _WINDOW_STEPS = 1024
 
 class LengthBucketSampler(PlannedSampler):
     """
-    Cuts each window of an epoch's random order, sorted by length, into batches, and hands them out in random order.
+    Groups samples of similar length into batches, so that little is padded.
 
         sampler = LengthBucketSampler(dataset.column("length"), batch_size=64)
         DataLoader(dataset, batch_sampler=sampler, collate_fn=PadCollate())
         FastLoader(dataset, batch_sampler=sampler, collate="pad")
 
-    * ``batch_size`` samples a batch, or as many as ``max_tokens`` allows, padding included: the longest of the batch,
-      rounded up to ``pad_to_multiple``, times the samples.
-    * ``window``: samples sorted together. The larger, the less padding; the smaller, the more the company of a
-      sample varies. By default 1024 batches of every rank.
-    * A step is one batch for each rank: equally many samples, dealt in turn from one run of the sorted window, so
-      that the longest of each rank's batch is among the ``world_size`` longest of the step.
-    * Each sample comes exactly once an epoch. What remains for the last step is shared out by ``uneven``, as in
+    Each window of an epoch's random order is sorted by length and cut into batches, which come in random order.
+
+    * ``batch_size``: samples per batch. Instead, ``max_tokens`` limits a batch's tokens with padding: the longest
+      sample, rounded up to ``pad_to_multiple``, times the samples.
+    * ``window``: how many samples are sorted together. A larger window pads less; in a smaller one, a sample meets more
+      varied neighbours. The default is 1024 batches of every rank.
+    * A step is one batch per rank. All ranks get the same number of samples, dealt in turn from one run of the sorted
+      window, so the longest sample of each rank is among the ``world_size`` longest of the step.
+    * Each sample comes exactly once per epoch. ``uneven`` says what happens to the rest in the last step, as in
       ``Division``: "pad" repeats samples of that step, "drop" leaves some out, "repeat" fills its batches.
       ``drop_last`` leaves out a last step with short batches. ``plan(epoch)`` counts what is repeated and dropped.
-    * The plan is a function of lengths, seed, epoch and world size alone; all ranks make the same one. With
-      ``max_tokens`` and several windows the number of batches may differ between epochs.
+    * The plan depends only on lengths, seed, epoch and world size; all ranks compute the same one. With
+      ``max_tokens`` and several windows, the number of batches may differ between epochs.
 
-    In a DataLoader under accelerate or transformers with several processes, which share batches out themselves, pass
-    ``rank=0, world_size=1``; under Lightning ``Trainer(use_distributed_sampler=False)``. Otherwise the first batch is
-    an error (see ``share``). A FastLoader from ``fastio.integrations`` needs neither.
+    accelerate and transformers share out the batches of a DataLoader themselves when they run several processes: pass
+    ``rank=0, world_size=1``. Under Lightning, use ``Trainer(use_distributed_sampler=False)``. Otherwise the first
+    batch raises an error (see ``share``). A FastLoader from ``fastio.integrations`` needs neither.
     """
 
     def __init__(  # noqa: PLR0913 - the names of torch's samplers, which its users know
@@ -59,7 +61,7 @@ class LengthBucketSampler(PlannedSampler):
     ) -> None:
         super().__init__(lengths, rank=rank, world_size=world_size)
         if (batch_size is None) == (max_tokens is None):
-            raise ValueError(f"batch_size={batch_size}, max_tokens={max_tokens}: expected one of the two")
+            raise ValueError(f"batch_size={batch_size}, max_tokens={max_tokens}: expected exactly one of the two")
         numbers = (("batch_size", batch_size), ("max_tokens", max_tokens), ("window", window))
         for name, number in (*numbers, ("pad_to_multiple", pad_to_multiple)):
             if number is not None and number < 1:
@@ -73,7 +75,7 @@ class LengthBucketSampler(PlannedSampler):
         self.uneven = uneven
         self._check_longest()
         self.window = window or self._default_window()
-        Division(0, 1, self.world_size, uneven, drop_last)  # refuses what it does not know
+        Division(0, 1, self.world_size, uneven, drop_last)  # refuses unknown values
 
     def _check_longest(self) -> None:
         if self.max_tokens is None or len(self._lengths) == 0:
@@ -82,8 +84,8 @@ class LengthBucketSampler(PlannedSampler):
         padded = self._padded(int(self._lengths[index]))
         if padded > self.max_tokens:
             raise ValueError(
-                f"max_tokens={self.max_tokens}: sample {index} alone has {self._lengths[index]} tokens, {padded} with "
-                f"padding; allow more, or cut texts when packing (fastio pack --max-length)"
+                f"max_tokens={self.max_tokens}: sample {index} alone has {self._lengths[index]} tokens, {padded} "
+                "with padding: raise max_tokens, or cut texts when packing (fastio pack --max-length)"
             )
 
     def _padded(self, length: int) -> int:
@@ -122,10 +124,11 @@ class LengthBucketSampler(PlannedSampler):
     def _mine(
         self, order: NDArray[np.int64], cuts: NDArray[np.int64], steps: NDArray[np.int64], last: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """This rank's samples: those of the full steps in the order of ``steps``, then ``last``."""
+        """Return this rank's samples: those of the full steps in the order of ``steps``, then ``last``."""
         rest = int(cuts[-2])
         if self.world_size == 1 and self.batch_size is not None and len(last) <= len(order) - rest:
-            _native.permute_steps(order, self.batch_size, steps)  # in place: new memory takes longer than the plan
+            # In place: allocating new memory would take longer than the plan.
+            _native.permute_steps(order, self.batch_size, steps)
             return order[: rest + len(last)]
         mine = np.empty(rest // self.world_size + len(last), np.int64)
         _native.deal_steps(order, cuts, steps, self.rank, self.world_size, mine)
@@ -133,7 +136,7 @@ class LengthBucketSampler(PlannedSampler):
         return mine
 
     def _last_step(self, step: NDArray[np.int64]) -> tuple[NDArray[np.int64], Division]:
-        """This rank's samples of the last step, which may be short, and how it was shared out."""
+        """Return this rank's samples of the last step, which may be short, and how it was shared out."""
         size = self.batch_size
         if size is None:
             assert self.max_tokens is not None

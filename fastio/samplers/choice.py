@@ -1,8 +1,8 @@
-"""What ``shuffle=True`` is for a store: the full shuffle, or the lanes that mix its classes as well.
+"""Chooses what ``shuffle=True`` means for a store: the full shuffle, or lanes that mix its classes as well.
 
-A store that the page cache holds is shuffled fully, which costs nothing then. Of a larger one, lanes are tried and
-judged by the labels: by the distinct classes in the batches of single ranks and of whole steps, and by the drift of
-their shares over an epoch. Where no lanes reach 0.9 of a full shuffle, the full shuffle is taken all the same.
+A store that fits into the page cache is shuffled fully, which then costs nothing. For a larger one, lanes are tried
+and judged by the labels: by the number of distinct classes in the batches of single ranks and of whole steps, and by
+the drift of the classes' shares over an epoch. If no lanes reach 0.9 of a full shuffle, the full shuffle is used.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fastio.types.metrics import ShuffleReport
 
 __all__ = ["Choice", "choose", "report"]
 
-_MOST_BLOCK_BYTES = 4 << 20  # larger ones are read no faster
+_MOST_BLOCK_BYTES = 4 << 20  # larger blocks are read no faster
 _GOOD_BLOCK_BYTES = 1 << 20
-_LEAST_BLOCK_BYTES = 16 << 10  # smaller ones are hardly read faster than single samples
+_LEAST_BLOCK_BYTES = 16 << 10  # smaller blocks are read hardly faster than single samples
 _LEAST_BLOCK_SAMPLES = 2
 _LANES = (256, 128, 64)
-_MORE = (1, 2, 4, 8, 16, 32)  # times the lanes, as long as a batch is not well mixed
-_POOL_SHARE = 2  # the blocks in use take at most 1 / 2 of the page cache: it holds what was read before them too
+_MORE = (1, 2, 4, 8, 16, 32)  # how much the number of lanes grows while a batch is not well mixed
+_POOL_SHARE = 2  # blocks in use take at most 1 / 2 of the page cache, which also holds what was read before them
 _STEPS_JUDGED = 64
 
 Kind = Literal["full", "lanes", "blocks"]
@@ -36,9 +36,10 @@ Kind = Literal["full", "lanes", "blocks"]
 @dataclass(frozen=True, slots=True)
 class Choice:
     """
-    The kind of an order, and its lanes. "blocks" is the order of states that fastio wrote before there were lanes.
+    The kind of an order, and its lanes. "blocks" is the order in states that fastio wrote before there were lanes.
 
-    ``mixing`` and ``drift`` are those of ``Classes``, None where nothing was judged; ``reason`` says why this kind.
+    ``mixing`` and ``drift`` are those of ``Classes``, or None if nothing was judged; ``reason`` says why this kind
+    was chosen.
     """
 
     kind: Kind
@@ -48,12 +49,12 @@ class Choice:
     reason: str = "as in the state"
 
     def to_json(self) -> dict[str, Any]:
-        """What must be equal for the order to be the same."""
+        """Return the values that must be equal for the order to be the same."""
         return {"kind": self.kind, **(self.lanes.to_json() if self.lanes else {})}
 
     @classmethod
     def from_json(cls, said: object, *, samples: int) -> Self:
-        """From a state, of so many samples; ValueError where that cannot be."""
+        """Restore a choice from a state. Raises ValueError if the state does not fit ``samples``."""
         if isinstance(said, Mapping):
             if said.get("kind") == "lanes":
                 return cls("lanes", Lanes.from_json(said, samples=samples))
@@ -61,7 +62,9 @@ class Choice:
                 return cls("full")
             if said.get("kind") == "blocks":
                 return cls("blocks")
-        raise ValueError(f"order={said!r} in the state: expected a kind of full, lanes or blocks; is it damaged?")
+        raise ValueError(
+            f"order={said!r} in the state: expected one of the kinds full, lanes, blocks: the state is damaged"
+        )
 
 
 def choose(
@@ -73,9 +76,10 @@ def choose(
     memory: int,
 ) -> Choice:
     """
-    The order for samples of these ``sizes`` (bytes, ``(n,)``, stored order), of which ``memory`` bytes stay in memory.
+    Choose the order for samples of these ``sizes`` (bytes, ``(n,)``, stored order), of which ``memory`` bytes stay in
+    memory.
 
-    ``labels`` ``(n, ...)`` are asked for where there is something to judge. A pure function of its arguments.
+    ``labels`` ``(n, ...)`` are read only if there is something to judge. A pure function of its arguments.
     """
     total = int(sizes.sum())
     if total <= memory:
@@ -95,7 +99,7 @@ def choose(
 
 
 def _candidates(total: int, division: Division, memory: int) -> list[Lanes]:
-    """The lanes to try, the cheapest first."""
+    """Yield the lanes to try, cheapest first."""
     first = next((count for count in _LANES if _block_bytes(count, memory) >= _GOOD_BLOCK_BYTES), _LANES[-1])
     found = []
     for times in _MORE:
@@ -112,7 +116,7 @@ def _block_bytes(lanes: int, memory: int) -> int:
 
 
 def _aligned(wanted: int, division: Division) -> int:
-    """About so many lanes: equally many for each rank, and if possible a divisor of its batch."""
+    """Round to a number of lanes that is equal for all ranks and, if possible, divides a rank's batch."""
     world, batch = division.world_size, division.batch_size
     if world == 1:
         return wanted
@@ -121,7 +125,7 @@ def _aligned(wanted: int, division: Division) -> int:
 
 
 def _judged(order: LaneOrder, classes: Classes, division: Division) -> tuple[float, float]:
-    """The mixing of steps and of single ranks' batches, the worse of the two, and the drift."""
+    """Return the worse mixing of steps and of single ranks' batches, and the drift."""
     steps = division.full_steps
     drift = classes.drift(order.order)
     if steps == 0:
@@ -134,7 +138,7 @@ def _judged(order: LaneOrder, classes: Classes, division: Division) -> tuple[flo
 
 
 def report(choice: Choice, sizes: NDArray[np.int64], division: Division, *, seed: int, memory: int) -> ShuffleReport:
-    """What was chosen and what it reads in an epoch, over all ranks: of the first epoch, exactly."""
+    """Return what was chosen, and what all ranks together read in the first epoch, exactly."""
     total = int(sizes.sum())
     reads, read_bytes, block_bytes = len(sizes), total, 0
     if choice.lanes is not None and len(sizes):
@@ -159,7 +163,7 @@ def report(choice: Choice, sizes: NDArray[np.int64], division: Division, *, seed
 
 
 def _users(order: LaneOrder, division: Division) -> NDArray[np.int64]:
-    """How many ranks take samples from each window, ``(windows,)``."""
+    """Return how many ranks take samples from each window, ``(windows,)``."""
     windows, world = len(order.cuts) - 1, division.world_size
     rank = np.zeros(order.count, np.int64)
     if world > 1 and division.full_steps:

@@ -1,4 +1,4 @@
-"""Batches of an order that something else draws for each epoch: weights, or a sampler of the user's."""
+"""Batches of an order that is drawn for each epoch: by weights, or by a sampler of the user's."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ __all__ = ["Draw", "DrawnSampler"]
 
 
 class Draw(Protocol):
-    """The order of each epoch; positions may repeat, and need not all come."""
+    """Draws the order of each epoch; positions may repeat, and need not all come."""
 
     def order(self, epoch: int) -> NDArray[np.int64]:
-        """Positions of samples, int64."""
+        """Return the positions of samples, int64."""
         ...
 
     def count(self, epoch: int) -> int:
-        """How many there are."""
+        """Return how many positions an epoch has."""
         ...
 
     def configuration(self) -> dict[str, Any]:
-        """What must be equal for an epoch's number to mean the same order; plain values for JSON."""
+        """Return what must be equal for an epoch's number to mean the same order; plain values for JSON."""
         ...
 
 
 class DrawnSampler:
     """
-    Cuts what ``draw`` draws into batches of equal size, a BatchSampler.
+    A BatchSampler that cuts what ``draw`` draws into batches of equal size.
 
-    The order is divided among the ranks of ``share`` as in ``Division``; one that ``is_own`` (that a DistributedSampler
-    draws) is this rank's part already.
+    The order is divided among the ranks of ``share`` as in ``Division``. With ``is_own``, the order (of a
+    DistributedSampler) already is this rank's part.
     """
 
     def __init__(
@@ -48,18 +48,18 @@ class DrawnSampler:
         self._uneven: Uneven = uneven
         self._drop_last = drop_last
         self._parts = 1 if is_own else share.world_size
-        self.division(0)  # refuses what it does not know
+        self.division(0)  # refuses unknown values
 
     def division(self, count: int) -> Division:
-        """How so many samples are cut into steps and shares."""
+        """Return how ``count`` samples are cut into steps and shares."""
         return Division(count, self._batch_size, self._parts, self._uneven, self._drop_last)
 
     def count(self, epoch: int) -> int:
-        """Batches of one rank in an epoch."""
+        """Return the number of batches of one rank in an epoch."""
         return self.division(self.draw.count(epoch)).batches
 
     def plan(self, epoch: int) -> Batches:
-        """This rank's batches of an epoch."""
+        """Return this rank's batches of an epoch."""
         order = self.draw.order(epoch)
         counts = repetitions(order)
         division = self.division(len(order))
@@ -71,7 +71,7 @@ class DrawnSampler:
         return Batches(split_ids(mine)[0], cuts, division.repeated, division.dropped, random_ids=mine)
 
     def configuration(self) -> dict[str, Any]:
-        """What names the order and how it is divided."""
+        """Return what identifies the order and its division."""
         return {
             **self.draw.configuration(),
             "batch_size": self._batch_size,

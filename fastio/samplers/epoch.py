@@ -1,4 +1,4 @@
-"""A loader's order as torch's loops know it: ``loader.sampler.set_epoch(epoch)``, and the indices of an epoch."""
+"""A loader's order as torch's loops expect it: ``loader.sampler.set_epoch(epoch)`` and the indices of an epoch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["ClosedBatchSampler", "EpochSampler"]
 
 class EpochSampler(DistributedSampler[int]):
     """
-    The samples of the epoch that comes next, of one rank; ``set_epoch`` is the loader's own.
+    The samples of one rank in the next epoch; ``set_epoch`` is the loader's own.
 
-    A subclass of torch's ``DistributedSampler``: Lightning looks for one, and shares out again what any other sampler
-    gives. Iterating it moves nothing on.
+    A subclass of torch's ``DistributedSampler`` because Lightning looks for one, and would share out the samples of
+    any other sampler again. Iterating over it does not advance the loader.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class EpochSampler(DistributedSampler[int]):
         super().__init__(dataset, num_replicas=share.world_size, rank=share.rank, shuffle=False)
         self._share = share
         self._plan = plan
-        self._count = count  # of the rank's samples in an epoch; None where only a plan tells
+        self._count = count  # the count of the rank's samples in an epoch; None if only a plan tells
         self._set_epoch = set_epoch
 
     def __len__(self) -> int:
@@ -44,26 +44,26 @@ class EpochSampler(DistributedSampler[int]):
         return iter(self._plan().indices.tolist())
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the loader's next iteration be this epoch."""
+        """Set the epoch of the loader's next iteration."""
         self._set_epoch(epoch)
 
 
 class ClosedBatchSampler:
     """
-    What Lightning wants to see beside a ``sampler``, and nobody may build another DataLoader around.
+    The ``batch_sampler`` that Lightning expects beside a ``sampler``; no other DataLoader may be built around it.
 
-    accelerate's ``skip_first_batches`` does that: its batches would have no transforms.
+    accelerate's ``skip_first_batches`` would do that, and its batches would have no transforms.
     """
 
     def __init__(self, sampler: EpochSampler) -> None:
         self.sampler = sampler
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the loader's next iteration be this epoch."""
+        """Set the epoch of the loader's next iteration."""
         self.sampler.set_epoch(epoch)
 
     def __iter__(self) -> NoReturn:
         raise TypeError(
-            "a FastLoader's batch_sampler cannot be iterated, and no other loader be built around it; to skip batches "
-            "use load_state_dict, or take the loader from fastio.integrations.accelerate.prepare_loader"
+            "a FastLoader's batch_sampler cannot be iterated or put into another loader: to skip batches, use "
+            "load_state_dict, or take the loader from fastio.integrations.accelerate.prepare_loader"
         )

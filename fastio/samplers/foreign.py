@@ -1,4 +1,4 @@
-"""Samplers of the user's, torch's among them: what they draw for an epoch, drawn so that it can be drawn again."""
+"""Samplers of the user's, such as torch's: draws their epochs in a way that can be repeated."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["ForeignBatchSampler", "ForeignDraw", "own_share"]
 
 Order = TypeVar("Order")
 
-# A sampler that goes on after so many indices a sample is taken for one without an end.
+# A sampler that yields more than this many indices per sample is considered endless.
 _MOST_A_SAMPLE = 1000
 _MOST = 1_000_000
 
 
 class Epochs(Generic[Order]):
     """
-    What an iterable of the user's yields in each epoch, as ``read`` makes it of a list.
+    The epochs of a user's iterable; ``read`` turns the list of each into the order.
 
-    An epoch is drawn while the global generators of torch, numpy and Python are seeded by seed and epoch, and those
-    that the sampler keeps go on from where the epoch before left them: so all ranks draw the same, and a resumed
-    training too. ``set_epoch`` is called where there is one. The latest epoch is kept.
+    While an epoch is drawn, the global generators of torch, NumPy and Python are seeded from seed and epoch, and the
+    sampler's own generators continue from where the epoch before left them. So all ranks draw the same, and so does a
+    resumed training. ``set_epoch`` is called if there is one. The latest epoch is kept.
     """
 
     def __init__(
@@ -41,36 +41,41 @@ class Epochs(Generic[Order]):
         self.name = f"{option}={type(iterable).__name__}"
         if isinstance(iterable, Iterator):
             raise TypeError(
-                f"{self.name}: an iterator yields one epoch only; pass list(...) of it, or an object whose __iter__ "
-                f"begins anew"
+                f"{self.name}: an iterator yields only one epoch: pass list(...) of it, or an object whose __iter__ "
+                "starts over"
             )
         if not isinstance(iterable, Iterable):
-            raise TypeError(f"{self.name}: expected something to iterate over, as torch's samplers are")
+            raise TypeError(f"{self.name}: expected an iterable, such as one of torch's samplers")
         self._iterable = iterable
         self._seed = seed
         self._read = read
         self._most = _MOST_A_SAMPLE * count + _MOST
         self._generators = own_generators(iterable)
-        self._states = [snapshot(self._generators)]  # of each epoch that may begin
+        self._states = [snapshot(self._generators)]  # the generators' states at the start of each epoch
         self._latest: tuple[int, Order] | None = None
 
     @property
     def length(self) -> int | None:
-        """What its ``len`` says; None where it has none."""
+        """Its ``len``; None if it has none."""
         try:
             return len(self._iterable) if isinstance(self._iterable, Sized) else None
-        except TypeError:  # torch's Sampler promises a length that a subclass need not have
+        except TypeError:  # torch's Sampler declares a length that subclasses need not have
             return None
 
     def order(self, epoch: int) -> Order:
-        """What it yields in this epoch; ValueError where it has no end, or another length than it says."""
+        """
+        Return what it yields in this epoch. Raises ValueError if it is endless or its length differs from its
+        ``len``.
+        """
         if self._latest is None or self._latest[0] != epoch:
-            # Without generators of its own, no epoch depends on those before it.
+            # Without generators of its own, no epoch depends on earlier ones.
             for passed in range(len(self._states) - 1, epoch) if self._generators else ():
                 self._draw(passed)
             items = self._draw(epoch)
             if self.length not in (None, len(items)):
-                raise ValueError(f"{self.name}: yields {len(items)} items, but its len() is {self.length}; correct it")
+                raise ValueError(
+                    f"{self.name}: yields {len(items)} items, but its len() is {self.length}: correct its __len__"
+                )
             self._latest = epoch, self._read(items, epoch)
         return self._latest[1]
 
@@ -84,14 +89,17 @@ class Epochs(Generic[Order]):
             items = list(islice(iter(self._iterable), self._most + 1))
         if len(items) > self._most:
             raise ValueError(
-                f"{self.name}: has given {self._most} items and goes on; let it end with an epoch (itertools.islice)"
+                f"{self.name}: has yielded {self._most} items and does not end: make it end after an epoch "
+                "(itertools.islice)"
             )
         if self._generators and len(self._states) == epoch + 1:
             self._states.append(snapshot(self._generators))
         return items
 
     def indices(self, items: Sequence[Any], count: int) -> NDArray[np.int64]:
-        """Positions below ``count``, int64; TypeError for another type, IndexError for another number."""
+        """
+        Return positions below ``count``, int64. Raises TypeError for other types and IndexError for other numbers.
+        """
         try:
             drawn = np.fromiter(map(operator.index, items), np.int64, len(items))
         except TypeError as exc:
@@ -115,32 +123,32 @@ class ForeignDraw:
         self._seed = seed
 
     def count(self, epoch: int) -> int:
-        """The sampler's own length, or that of the epoch."""
+        """Return the sampler's own length, or that of the epoch if it has none."""
         length = self._epochs.length
         return len(self.order(epoch)) if length is None else length
 
     def order(self, epoch: int) -> NDArray[np.int64]:
-        """Positions in the order of the epoch."""
+        """Return positions in the order of the epoch."""
         return self._epochs.order(epoch)
 
     def _positions(self, items: list[Any], epoch: int) -> NDArray[np.int64]:
         return self._epochs.indices(items, self._samples)
 
     def order_crc32(self, epoch: int) -> int:
-        """Names the order of an epoch: what is resumed must be the same."""
+        """Return a checksum of an epoch's order: a resumed training must have the same."""
         return _native.crc32(self.order(epoch))
 
     def configuration(self) -> dict[str, Any]:
-        """What can be told of it; the order itself is compared when a state is loaded."""
+        """Return what is known of the order; the order itself is compared when a state is loaded."""
         return {"samples": self._samples, "sampler": self._epochs.name.partition("=")[2], "seed": self._seed}
 
 
 class ForeignBatchSampler:
     """
-    The lists of indices that torch's ``batch_sampler=`` yields, as a BatchSampler.
+    A BatchSampler of the lists of indices that torch's ``batch_sampler=`` yields.
 
-    Whole batches are shared out in turn among the ranks; what is left is filled up with the first ones ("pad" and
-    "repeat"), or left out ("drop"). One that ``is_own`` yields this rank's batches already.
+    Whole batches are dealt to the ranks in turn. What is left over is filled up with the first batches ("pad" and
+    "repeat") or left out ("drop"). With ``is_own``, it already yields this rank's batches.
     """
 
     def __init__(
@@ -152,19 +160,19 @@ class ForeignBatchSampler:
         self._seed = seed
         self._parts = 1 if is_own else share.world_size
         self._uneven: Uneven = uneven
-        self._division(0)  # refuses what it does not know
+        self._division(0)  # refuses unknown values
 
     def _division(self, batches: int) -> Division:
-        """Of the batches: as if each were a sample."""
+        """Return the division of the batches, each treated as a sample."""
         return Division(batches, 1, self._parts, self._uneven)
 
     def count(self, epoch: int) -> int:
-        """Batches of one rank in an epoch."""
+        """Return the number of batches of one rank in an epoch."""
         length = self._epochs.length
         return self._division(len(self._epochs.order(epoch)[1]) if length is None else length).samples
 
     def plan(self, epoch: int) -> Batches:
-        """This rank's batches of an epoch."""
+        """Return this rank's batches of an epoch."""
         order, lengths = self._epochs.order(epoch)
         counts = repetitions(order)
         ends = np.concatenate(([0], np.cumsum(lengths)))
@@ -178,29 +186,32 @@ class ForeignBatchSampler:
         return Batches(order[chosen], cuts, repeated, dropped, random_ids=ids)
 
     def _batches(self, items: list[Any], epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All ranks' indices, and how many each batch has; TypeError or ValueError for what is no batch."""
+        """
+        Return all ranks' indices and the size of each batch. Raises TypeError or ValueError for anything but lists of
+        indices.
+        """
         name = self._epochs.name
         lists = [list(each) if isinstance(each, Iterable) else each for each in items]
         for number, each in enumerate(lists):
             if not isinstance(each, list):
-                raise TypeError(f"{name}: yields {each!r}: expected lists of indices; pass indices as sampler=")
+                raise TypeError(f"{name}: yields {each!r}: expected lists of indices; pass single indices as sampler=")
             if not each:
-                raise ValueError(f"{name}: batch {number} of epoch {epoch} is empty; leave it out")
+                raise ValueError(f"{name}: batch {number} of epoch {epoch} is empty: leave it out")
         flat = self._epochs.indices([index for each in lists for index in each], self._samples)
         return flat, np.array([len(each) for each in lists], np.int64)
 
     def _uneven_samples(self, sizes: NDArray[np.int64], division: Division) -> tuple[int, int]:
-        """Samples of the batches that come twice, and of those that do not come, over all ranks."""
+        """Return how many samples, over all ranks, are in batches that come twice, and in batches that do not come."""
         dropped = int(sizes[len(sizes) - division.dropped :].sum()) if division.dropped else 0
         return int(np.resize(sizes, division.repeated).sum()) if division.repeated else 0, dropped
 
     def order_crc32(self, epoch: int) -> int:
-        """Names the batches of an epoch: what is resumed must be the same."""
+        """Return a checksum of an epoch's batches: a resumed training must have the same."""
         order, lengths = self._epochs.order(epoch)
         return _native.crc32(lengths, _native.crc32(order))
 
     def configuration(self) -> dict[str, Any]:
-        """What can be told of it; the batches themselves are compared when a state is loaded."""
+        """Return what is known of the batches; the batches themselves are compared when a state is loaded."""
         return {
             "samples": self._samples,
             "batch_sampler": self._epochs.name.partition("=")[2],
@@ -211,7 +222,9 @@ class ForeignBatchSampler:
 
 
 def own_share(sampler: object) -> tuple[int, int] | None:
-    """Rank and world size of a sampler that yields one rank's part, as DistributedSampler does; None for others."""
+    """
+    Return rank and world size of a sampler that yields one rank's part, such as DistributedSampler; None for others.
+    """
     for part in parts_of(sampler):
         rank, world_size = getattr(part, "rank", None), getattr(part, "num_replicas", None)
         if isinstance(rank, int) and isinstance(world_size, int) and world_size > 1:

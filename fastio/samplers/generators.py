@@ -1,4 +1,4 @@
-"""The random generators behind a sampler of the user's: those of its own, and the global ones, seeded for one draw."""
+"""The random generators behind a user's sampler: its own, and the global ones, seeded for one draw."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import torch
 
 __all__ = ["Generator", "own_generators", "parts_of", "restore", "seeded", "snapshot"]
 
-_DEEPEST = 8  # samplers within samplers; one may lead back to itself
+_DEEPEST = 8  # depth of samplers within samplers, which may refer back to themselves
 
 Generator = torch.Generator | np.random.Generator | np.random.RandomState | random.Random
 
 
 def own_generators(sampler: object) -> list[Generator]:
-    """The generators that a sampler keeps as attributes, and those of the samplers within it; each once."""
+    """Return the generators that a sampler and the samplers within it keep as attributes, each once."""
     found: dict[int, Generator] = {}
     for part in parts_of(sampler):
         for value in getattr(part, "__dict__", {}).values():
@@ -28,7 +28,7 @@ def own_generators(sampler: object) -> list[Generator]:
 
 
 def parts_of(sampler: object) -> list[object]:
-    """A sampler and the samplers within it, from the outermost inwards."""
+    """Return a sampler and the samplers within it, from the outermost inwards."""
     parts: list[object] = []
     part: object | None = sampler
     while part is not None and len(parts) < _DEEPEST:
@@ -38,12 +38,12 @@ def parts_of(sampler: object) -> list[object]:
 
 
 def snapshot(generators: list[Generator]) -> list[Any]:
-    """Where each generator stands."""
+    """Return the state of each generator."""
     return [_state(each) for each in generators]
 
 
 def restore(generators: list[Generator], states: list[Any]) -> None:
-    """Let each generator stand where it stood."""
+    """Restore the state of each generator."""
     for each, state in zip(generators, states, strict=True):
         if isinstance(each, torch.Generator):
             each.set_state(state)
@@ -67,15 +67,11 @@ def _state(generator: Generator) -> Any:
 
 @contextmanager
 def seeded(seed: int, epoch: int) -> Iterator[None]:
-    """
-    Torch's, numpy's and Python's global generators of the CPU begin anew, by a function of seed and epoch.
-
-    Afterwards they stand where they stood before.
-    """
+    """Seed the global CPU generators of torch, NumPy and Python from seed and epoch; restore them afterwards."""
     numbers = np.random.SeedSequence((seed, epoch)).generate_state(4).tolist()
     before = torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002 - the user's
     try:
-        # Not torch.manual_seed: that would seed the generators of GPUs too.
+        # Not torch.manual_seed: it would seed the generators of GPUs too.
         torch.default_generator.manual_seed(numbers[0] | numbers[1] << 32)
         np.random.seed(numbers[2])  # noqa: NPY002
         random.seed(numbers[3])

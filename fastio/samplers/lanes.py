@@ -1,14 +1,14 @@
-"""Order in lanes: samples from all over a store in each batch, and still whole blocks read, each by one rank.
+"""The order in lanes: batches mix samples from all over a store, yet whole blocks are read, each by one rank.
 
-    store      | strip 0 | strip 1 | strip 2 | strip 3 |      one strip a lane, ``rounds`` blocks in each
+    store      | strip 0 | strip 1 | strip 2 | strip 3 |      one strip per lane, ``rounds`` blocks in each
     round k      one block of every strip, drawn at random, dealt to the lanes at random
     lane l       its block of round 0, of round 1, ...        shuffled in windows of two blocks
     order        one sample of every lane, in random order; then the next of every lane, ...
 
-At any time the samples come from two blocks of every lane, spread evenly over the store: each stretch of the order
-has the classes of a sorted store in equal shares. A step of ``W * B`` samples is the next piece of the order on any
-number of ranks. Within it, samples are dealt by lane, so that a rank stays in its own lanes and reads few blocks of
-others. Over the epoch its lanes visit all strips.
+At any time, the samples come from two blocks of every lane, spread evenly over the store: in a sorted store, each
+stretch of the order has all classes in equal shares. A step of ``W * B`` samples is the next piece of the order on
+any number of ranks. Within a step, samples are dealt by lane, so that a rank stays in its own lanes and reads few
+blocks of others. Over the epoch, its lanes visit all strips.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from fastio.samplers.windows import Windows, ranges
 __all__ = ["WINDOW_BLOCKS", "LaneOrder", "Lanes"]
 
 WINDOW_BLOCKS = 2
-_GOLDEN = 2654435769  # 2**32 / golden ratio: phases of neighbouring lanes lie far apart
+_GOLDEN = 2654435769  # 2**32 / golden ratio: puts the phases of neighbouring lanes far apart
 
-# Purposes of random numbers; the k-th stream of each is its own. Part of the order: never change them.
+# What random numbers are for; each purpose has its own streams. Part of the order: never change them.
 _STRIPS, _ROUNDS, _WINDOWS, _TURNS = range(4)
 
 
@@ -45,14 +45,14 @@ class Lanes:
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any], *, samples: int) -> Self:
-        """From a saved state; ValueError where it cannot be one of so many samples."""
-        expected = f"1 or more, and at most a block a sample of {samples}, in the state"
+        """Restore lanes from a saved state. Raises ValueError if they do not fit ``samples``."""
+        expected = f"1 or more, and at most one block per sample of {samples}, in the state"
         lanes = whole("lanes", said.get("lanes"), expected, least=1, below=samples + 1)
         rounds = whole("rounds", said.get("rounds"), expected, least=1, below=samples // lanes + 1)
         return cls(lanes, rounds, whole("window", said.get("window"), expected, least=1, below=rounds + samples + 1))
 
     def to_json(self) -> dict[str, int]:
-        """For a state."""
+        """Return the values for a state."""
         return asdict(self)
 
 
@@ -60,14 +60,14 @@ class LaneOrder:
     """
     The order of one epoch in lanes: a pure function of its arguments.
 
-    ``sequence`` holds the samples lane after lane, shuffled in their windows; ``places`` says where in it the k-th
-    sample of the order lies. Both ``(count,)`` int64.
+    ``sequence`` holds the samples lane after lane, shuffled within their windows; ``places[k]`` is the position in it
+    of the k-th sample of the order. Both are ``(count,)`` int64.
     """
 
     def __init__(self, lanes: Lanes, count: int, *, seed: int, epoch: int) -> None:
         self.lanes = lanes
         self.count = count
-        # The k-th block is the samples from edges[k] up to edges[k + 1]; ``blocks``: their numbers, lane after lane.
+        # Block k holds the samples from edges[k] up to edges[k + 1]; ``blocks`` are their numbers, lane after lane.
         blocks = lanes.lanes * lanes.rounds
         self.edges = np.arange(blocks + 1, dtype=np.int64) * count // blocks
         self.blocks = _dealt_blocks(lanes, seed=seed, epoch=epoch)
@@ -79,11 +79,11 @@ class LaneOrder:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """All samples as they come: ``(count,)`` int64."""
+        """Return all samples in order: ``(count,)`` int64."""
         return self.sequence[self.places]
 
     def share(self, division: Division, rank: int) -> NDArray[np.int64]:
-        """The places (in ``places``) of one rank's samples, batch after batch: ``(samples,)`` int64."""
+        """Return the positions (in ``places``) of one rank's samples, batch after batch: ``(samples,)`` int64."""
         every = division.share(np.arange(self.count, dtype=np.int64), rank)
         steps = division.full_steps
         if division.world_size == 1 or steps == 0:
@@ -94,21 +94,21 @@ class LaneOrder:
 
     def dealt(self, steps: NDArray[np.int64], division: Division) -> NDArray[np.int64]:
         """
-        Of full steps, the places (in ``places``) of the samples of each rank: ``(steps, ranks, batch)`` int64.
+        Return the positions (in ``places``) of each rank's samples in full steps: ``(steps, ranks, batch)`` int64.
 
-        A step's samples are sorted by lane, so that a rank has those of neighbouring lanes.
+        The samples of a step are sorted by lane, so that a rank gets neighbouring lanes.
         """
         world, batch = division.world_size, division.batch_size
         size = world * batch
         slots = steps[:, None] * size + np.arange(size)
         lane = self._lane(self.places[slots])
         if self.lanes.lanes <= 1 << 16:
-            lane = lane.astype(np.uint16)  # whose stable sort is the fastest
+            lane = lane.astype(np.uint16)  # the dtype with the fastest stable sort
         dealt = np.take_along_axis(slots, np.argsort(lane, axis=1, kind="stable"), axis=1)
         return dealt.reshape(len(steps), world, batch)
 
     def all_windows(self) -> Windows:
-        """What to read for the whole order, and when: by rounds, some samples early."""
+        """Return what to read for the whole order, and when: by rounds, some samples early."""
         starts, stops, window = self.runs()
         lanes, first, last = self.lanes.lanes, self.cuts[:-1], self.cuts[1:] - 1
         lane = self._lane(first)
@@ -119,13 +119,13 @@ class LaneOrder:
         return Windows(starts[by_need], stops[by_need], needed[window], done[window])
 
     def windows(self, share: NDArray[np.int64]) -> Windows:
-        """What to read for these places of the order, those of a rank, and when."""
+        """Return what to read, and when, for these positions of the order, which are one rank's."""
         window_of = np.repeat(np.arange(len(self.cuts) - 1), np.diff(self.cuts))
         windows = window_of[self.places[share]]
         first = np.full(len(self.cuts) - 1, -1, np.int64)
         last = first.copy()
         numbers = np.arange(len(share), dtype=np.int64)
-        first[windows[::-1]] = numbers[::-1]  # of several values for one place the latest stays
+        first[windows[::-1]] = numbers[::-1]  # if one position gets several values, the last one stays
         last[windows] = numbers
         starts, stops, window = self.runs()
         used = np.flatnonzero(first[window] >= 0)
@@ -134,13 +134,15 @@ class LaneOrder:
         return Windows(starts[used], stops[used], first[window], last[window])
 
     def _lane(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The lane of places in ``sequence``."""
+        """Return the lane of each position in ``sequence``."""
         return ((places + 1) * self.lanes.lanes - 1) // self.count
 
     def runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """First sample, end and window of each run: the neighbours that are read at once. A window has 1 to 3."""
+        """
+        Return first sample, end and window of each run of neighbours that are read at once. A window has 1 to 3 runs.
+        """
         lengths = np.diff(self.edges)[self.blocks]
-        begins = np.cumsum(lengths) - lengths  # of each block, in ``sequence``
+        begins = np.cumsum(lengths) - lengths  # the start of each block in ``sequence``
         breaks = np.union1d(self.cuts[:-1], begins)
         block = np.searchsorted(begins, breaks, side="right") - 1
         starts = self.edges[self.blocks[block]] + breaks - begins[block]
@@ -149,7 +151,7 @@ class LaneOrder:
 
 
 def _dealt_blocks(lanes: Lanes, *, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The blocks of lane 0 by rounds, then those of lane 1, ...: each round has one block of every strip."""
+    """Return the blocks of lane 0 by rounds, then those of lane 1, ...: each round has one block of every strip."""
     count = lanes.lanes * lanes.rounds
     strips = np.arange(count, dtype=np.int64)
     _native.shuffle_runs(strips, np.arange(0, count + 1, lanes.rounds), seed, _stream(epoch, _STRIPS))
@@ -160,15 +162,15 @@ def _dealt_blocks(lanes: Lanes, *, seed: int, epoch: int) -> NDArray[np.int64]:
 
 def _window_cuts(lanes: Lanes, count: int) -> NDArray[np.int64]:
     """
-    Where windows begin in the lanes' sequence, and its end.
+    Return where windows begin in the lanes' sequence, and its end.
 
-    The first window of a lane is shorter, of each lane by another length: otherwise all lanes would need a new
-    window at the same time, and the disk would stand idle between.
+    The first window of a lane is shortened, by a different length in each lane: otherwise all lanes would need a new
+    window at the same time, and the disk would be idle in between.
     """
     begins = np.arange(lanes.lanes + 1, dtype=np.int64) * count // lanes.lanes
     length = max(1, lanes.window * count // (lanes.lanes * lanes.rounds))
     phases = np.arange(lanes.lanes, dtype=np.int64) * _GOLDEN % (1 << 32)
-    seconds = begins[:-1] + 1 + (phases * length >> 32)  # where the second window of each lane begins
+    seconds = begins[:-1] + 1 + (phases * length >> 32)  # the start of the second window of each lane
     others = np.maximum(0, -(-(begins[1:] - seconds) // length))
     starts = np.repeat(seconds, others) + ranges(np.zeros_like(others), others) * length
     cuts = np.concatenate((begins[:-1], starts, begins[-1:]))
@@ -177,5 +179,5 @@ def _window_cuts(lanes: Lanes, count: int) -> NDArray[np.int64]:
 
 
 def _stream(epoch: int, purpose: int) -> int:
-    """The first of the 2**30 streams of random numbers that a purpose has in an epoch."""
+    """Return the first of the 2**30 streams of random numbers that a purpose has in an epoch."""
     return epoch << 32 | purpose << 30

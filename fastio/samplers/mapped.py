@@ -1,4 +1,4 @@
-"""A part of a store: the batches of a sampler that counts the part's samples, as indices of the store."""
+"""Turns the batches of a sampler for a part of a store into indices of the store."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["MappedSampler"]
 
 class MappedSampler:
     """
-    Plans ``table[position]`` for each position that ``positions`` plans; ``table`` is int64, one entry a position.
+    Plans ``table[position]`` for each position that ``positions`` plans; ``table`` is int64, one index per position.
 
-    An index may stand in the table several times: each time it counts as a repetition of the sample. The state names
-    the table by ``checksum_name``, or not at all where that is None.
+    An index may occur in the table several times; each occurrence is a repetition of the sample. The state identifies
+    the table by ``checksum_name``, or not at all if that is None.
     """
 
     def __init__(self, positions: BatchSampler, table: NDArray[np.int64], *, checksum_name: str | None) -> None:
@@ -30,11 +30,11 @@ class MappedSampler:
         self._checksum = {} if checksum_name is None else {checksum_name: _native.crc32(table)}
 
     def count(self, epoch: int) -> int:
-        """Batches of one rank in an epoch."""
+        """Return the number of batches of one rank in an epoch."""
         return self.positions.count(epoch)
 
     def plan(self, epoch: int) -> Batches:
-        """This rank's batches of an epoch."""
+        """Return this rank's batches of an epoch."""
         planned = self.positions.plan(epoch)
         indices = self._table[planned.indices]
         ids = self._random_ids(planned, indices)
@@ -51,5 +51,5 @@ class MappedSampler:
         return random_ids(indices, counts)
 
     def configuration(self) -> dict[str, Any]:
-        """That of the positions, and a checksum of the table."""
+        """Return the configuration of the positions, with a checksum of the table."""
         return {**self.positions.configuration(), **self._checksum}

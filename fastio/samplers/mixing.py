@@ -1,4 +1,4 @@
-"""How well an order mixes the classes of a store, beside a full shuffle: in its batches, and over the epoch."""
+"""Measures how well an order mixes a store's classes, compared with a full shuffle: in batches and over the epoch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 __all__ = ["WELL_MIXED", "Classes", "batch_mixing"]
 
-WELL_MIXED = 0.9  # of the distinct classes that a batch of a full shuffle has
-_MOST_DRIFT = 0.02  # of a class's share, on top of what chance alone makes of it
+WELL_MIXED = 0.9  # fraction of the distinct classes in a batch of a full shuffle
+_MOST_DRIFT = 0.02  # of a class's share, in addition to what chance alone causes
 _CHANCE = 4  # standard deviations
 _STRETCHES = 16  # of an epoch
-_QUANTILES = 64  # what numbers that are no classes are cut into
+_QUANTILES = 64  # classes that continuous numbers are cut into
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Classes:
     @classmethod
     def of(cls, labels: NDArray[Any]) -> Self:
         """
-        From labels of any kind, ``(n,)`` or ``(n, ...)``.
+        Make classes from labels of any kind, ``(n,)`` or ``(n, ...)``.
 
-        Equal labels are one class, of several columns equal rows. Floating numbers are cut into 64 classes of equal
-        size, so that neighbours in a sorted store belong together.
+        Equal labels, or equal rows, form one class. Floating numbers are cut into 64 classes of equal size, so that
+        neighbours in a sorted store belong together.
         """
         if labels.size == 0:
             return cls(np.zeros(len(labels), np.int64), np.array([len(labels)]))
@@ -45,16 +45,16 @@ class Classes:
         return cls(*_classes(labels))
 
     def mixing(self, batches: NDArray[np.int64]) -> float:
-        """As ``batch_mixing``, for batches of these samples."""
+        """Return ``batch_mixing`` of batches of these samples."""
         chosen = np.sort(self.numbers[batches], axis=1)
         distinct = 1 + (np.diff(chosen, axis=1) != 0).sum(axis=1).mean()
         return float(distinct / _expected(self.members, len(self.numbers), batches.shape[1]))
 
     def drift(self, order: NDArray[np.int64]) -> float:
         """
-        How far a class's share goes from that of the whole, at most, in 16 stretches of an epoch: 0 to 1.
+        Return how far a class's share deviates from its overall share, at most, in 16 stretches of an epoch: 0 to 1.
 
-        ``order`` ``(n,)`` holds all samples once.
+        ``order`` ``(n,)`` contains every sample once.
         """
         whole = self.members / max(1, len(order))
         cuts = np.arange(1, _STRETCHES) * len(order) // _STRETCHES
@@ -67,7 +67,7 @@ class Classes:
 
     @property
     def allowed_drift(self) -> float:
-        """What chance makes of a class's share in a full shuffle, and a little more."""
+        """Return the drift that chance causes in a full shuffle, and a little more."""
         count = max(1, len(self.numbers))
         share = min(0.5, float(self.members.max(initial=0)) / count)
         return _MOST_DRIFT + _CHANCE * sqrt(share * (1 - share) * _STRETCHES / count)
@@ -75,10 +75,10 @@ class Classes:
 
 def batch_mixing(labels: NDArray[Any], batches: NDArray[np.int64]) -> float:
     """
-    Distinct classes in these batches, relative to what batches of a full shuffle have on average.
+    Return the distinct classes in these batches, relative to the average of a full shuffle.
 
     ``labels`` ``(n,)`` are those of all samples, ``batches`` ``(k, size)`` the indices in each batch. About 1 means
-    that classes come as in a full shuffle; a sorted store read in order is far below.
+    that classes are mixed as in a full shuffle; a sorted store read in order is far below.
 
     >>> round(batch_mixing(np.array([7, 7, 8, 8]), np.array([[0, 1], [2, 3]])), 3)
     0.6
@@ -87,11 +87,11 @@ def batch_mixing(labels: NDArray[Any], batches: NDArray[np.int64]) -> float:
 
 
 def _classes(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The class of each sample as a number, and how many samples each class has; some may have none."""
+    """Return the class of each sample as a number, and the size of each class; some may be empty."""
     if labels.dtype.kind in "iu":
         low, high = int(labels.min()), int(labels.max())
         if high - low <= len(labels):
-            wide = np.uint64 if labels.dtype.kind == "u" else np.int64  # int8's own difference would overflow
+            wide = np.uint64 if labels.dtype.kind == "u" else np.int64  # a difference in int8 would overflow
             numbers = np.subtract(labels, labels.min(), dtype=wide).astype(np.int64)
             return numbers, np.bincount(numbers)
     _, classes, members = np.unique(labels, return_inverse=True, return_counts=True)
@@ -99,14 +99,18 @@ def _classes(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _expected(members: NDArray[np.int64], count: int, size: int) -> float:
-    """Distinct classes in ``size`` of ``count`` samples drawn without repeating; each class has so many ``members``."""
+    """
+    Return the expected distinct classes among ``size`` of ``count`` samples drawn without replacement.
+
+    ``members`` holds the size of each class.
+    """
     values, times = np.unique(members, return_counts=True)
     present = np.array([1 - _absent(value, count, size) for value in values.tolist()])
     return float((times * present).sum())
 
 
 def _absent(members: int, count: int, size: int) -> float:
-    """The chance that none of ``members`` samples is drawn: of the hypergeometric distribution."""
+    """Return the probability that none of ``members`` samples is drawn (hypergeometric distribution)."""
     others = count - members
     if others < size:
         return 0.0

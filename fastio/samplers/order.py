@@ -1,11 +1,11 @@
 """The order of an epoch, and its division among ranks and batches: pure functions of a few numbers.
 
-    order    = full_order(count, seed=..., epoch=...)                      all ranks compute the same
+    order    = full_order(count, seed=..., epoch=...)                      the same on all ranks
     division = Division(count, batch_size, world_size=..., uneven=...)
     mine     = division.share(order, rank)                                 batch k is mine[k*B:(k+1)*B]
 
-Nothing is drawn from a generator with a state: any batch of any epoch can be named again, after a
-resume, on another machine, by another version.
+Nothing is drawn from a generator with a state: any batch of any epoch can be computed again, after a resume, on
+another machine, or by another version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WINDOW_BLOCKS = 8
 
 
 def full_order(count: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
-    """A permutation of 0..count-1, int64; reads become random."""
+    """Return a permutation of 0..count-1, int64; reads become random."""
     order = np.arange(count, dtype=np.int64)
     _native.shuffle(order, seed, _stream(epoch, 0))
     return order
@@ -43,11 +43,11 @@ def block_order(
     window_blocks: int = _WINDOW_BLOCKS,
 ) -> NDArray[np.int64]:
     """
-    Blocks of neighbours in random order, their samples mixed inside windows of a few blocks, int64.
+    Return blocks of neighbours in random order, shuffled within windows of a few blocks, int64.
 
     A block is a run of samples of about ``block_bytes``; a window is up to ``window_blocks`` blocks. This was
-    ``shuffle=True`` before there were lanes, and is kept for the states of that time: of class-sorted data a window
-    holds a few classes only.
+    ``shuffle=True`` before there were lanes, and is kept for states from that time: if data are sorted by class, a
+    window holds only a few classes.
     """
     count = len(sizes)
     if count == 0:
@@ -71,7 +71,7 @@ def block_order(
 
 
 def _stream(epoch: int, part: int) -> int:
-    """The number that keeps the random draws of different epochs and parts of an epoch apart."""
+    """Return the stream number that keeps the random numbers of different epochs and parts of an epoch apart."""
     return (epoch << 32) | part
 
 
@@ -80,16 +80,16 @@ class Division:
     """
     How an order is cut into steps, and every step into equal parts for the ranks.
 
-    Step s takes ``order[s*W*B : (s+1)*W*B]``, rank r its r-th part, so that the samples of a step do
-    not depend on the rank that asks. What remains at the end is less than a step:
+    Step s takes ``order[s*W*B : (s+1)*W*B]``, and rank r its r-th part. What remains at the end is less than a step;
+    ``uneven`` says what happens to it:
 
-    * ``"pad"``: repeats samples from the start of the order until the ranks' parts are equal
-      (nothing where ``world_size`` is 1); the last batch may be short
-    * ``"drop"``: leaves out the fewest samples that make the parts equal; the last batch may be short
+    * ``"pad"``: repeats samples from the start of the order until the ranks' parts are equal (nothing to do if
+      ``world_size`` is 1); the last batch may be short
+    * ``"drop"``: leaves out as few samples as make the parts equal; the last batch may be short
     * ``"repeat"``: repeats samples until the last batch is full too
 
-    ``drop_last`` then drops a short last batch, as in PyTorch. All ranks always get the same number
-    of batches of the same sizes; ``repeated`` and ``dropped`` say what that costs.
+    ``drop_last`` then drops a short last batch, as in PyTorch. All ranks always get the same number of batches of the
+    same sizes; ``repeated`` and ``dropped`` count what that costs.
     """
 
     count: int
@@ -106,7 +106,7 @@ class Division:
 
     @property
     def samples(self) -> int:
-        """Samples of one rank in an epoch."""
+        """The number of samples of one rank in an epoch."""
         full, rest = divmod(self.count, self.world_size * self.batch_size)
         if self.uneven == "pad":
             last = -(-rest // self.world_size)
@@ -120,31 +120,31 @@ class Division:
 
     @property
     def full_steps(self) -> int:
-        """Steps that have a full batch for each rank and repeat nothing."""
+        """The number of steps with a full batch for each rank and no repetition."""
         return self.count // (self.world_size * self.batch_size)
 
     @property
     def batches(self) -> int:
-        """Batches of one rank in an epoch."""
+        """The number of batches of one rank in an epoch."""
         return -(-self.samples // self.batch_size)
 
     @property
     def repeated(self) -> int:
-        """Samples that come twice in an epoch, over all ranks."""
+        """The number of samples that come twice in an epoch, over all ranks."""
         return max(0, self.samples * self.world_size - self.count)
 
     @property
     def dropped(self) -> int:
-        """Samples that do not come in an epoch, over all ranks."""
+        """The number of samples that do not come in an epoch, over all ranks."""
         return max(0, self.count - self.samples * self.world_size)
 
     def share(self, order: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
-        """The indices of one rank, batch after batch: ``(samples,)`` int64."""
+        """Return the indices of one rank, batch after batch: ``(samples,)`` int64."""
         if len(order) != self.count:
-            raise ValueError(f"an order of {len(order)} samples: expected {self.count}, as the division has")
+            raise ValueError(f"an order of {len(order)} samples: expected {self.count}, as in the division")
         if self.world_size == 1 and self.samples <= len(order):
             return order[: self.samples]
-        # np.resize starts anew at the order's beginning as often as needed: more ranks than samples still works.
+        # np.resize repeats the order as often as needed: this works even with more ranks than samples.
         taken = np.resize(order, self.samples * self.world_size)
         steps = self.samples // self.batch_size
         whole = steps * self.world_size * self.batch_size

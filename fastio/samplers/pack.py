@@ -1,4 +1,4 @@
-"""Batches of samples that together fill a budget of tokens, for packed sequences."""
+"""PackSampler: batches of samples that together fill a budget of tokens, for packed sequences."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _MOST_TOKENS = (1 << 31) - 2
 
 class PackSampler(PlannedSampler):
     """
-    Packs each window of an epoch's random order into batches of up to ``max_tokens`` tokens, nothing padded.
+    Packs each window of an epoch's random order into batches of up to ``max_tokens`` tokens, without padding.
 
         sampler = PackSampler(dataset.column("length"), max_tokens=8192)
         FastLoader(dataset, batch_sampler=sampler, collate=PackCollate(tokens=8192))
 
-    Best fit decreasing: the longest sample first, each into the batch that it leaves least free. The emptiest batches
-    of a window are opened again in the next, so that only the last window's may be far from full.
+    It packs by best fit decreasing: the longest sample first, each into the batch that it fills most. The emptiest
+    batches of a window are reopened in the next one, so only those of the last window may be far from full.
 
-    * ``window``: samples packed together, 65,536 by default.
-    * A step is one batch for each rank. Where the last step has too few, ``uneven`` decides: "pad" and "repeat" give
-      batches of that step once more, "drop" leaves them out. ``plan(epoch)`` counts the samples.
-    * Each sample comes exactly once an epoch, but for those. All ranks make the same plan.
+    * ``window``: how many samples are packed together, 65,536 by default.
+    * A step is one batch per rank. If the last step has too few, ``uneven`` decides: "pad" and "repeat" repeat
+      batches of that step, "drop" leaves them out. ``plan(epoch)`` counts the samples.
+    * Apart from those, each sample comes exactly once per epoch. All ranks compute the same plan.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class PackSampler(PlannedSampler):
         if len(self._lengths) and self._lengths.max() > max_tokens:
             index = int(self._lengths.argmax())
             raise ValueError(
-                f"max_tokens={max_tokens}: sample {index} alone has {self._lengths[index]} tokens; allow more, or cut "
-                f"texts when packing (fastio pack --max-length)"
+                f"max_tokens={max_tokens}: sample {index} alone has {self._lengths[index]} tokens: raise "
+                "max_tokens, or cut texts when packing (fastio pack --max-length)"
             )
         self.max_tokens = max_tokens
         self.window = window
         self.shuffle = shuffle
         self.seed = seed
         self.uneven = uneven
-        Division(0, 1, self.world_size, uneven)  # refuses what it does not know
+        Division(0, 1, self.world_size, uneven)  # refuses unknown values
 
     def _plan(self, epoch: int) -> Batches:
         if len(self._lengths) == 0:
@@ -72,7 +72,7 @@ class PackSampler(PlannedSampler):
             self._lengths,
             order,
             window=self.window,
-            capacity=min(self.max_tokens, max(1, int(self._lengths.sum(dtype=np.int64)))),  # it costs memory
+            capacity=min(self.max_tokens, max(1, int(self._lengths.sum(dtype=np.int64)))),  # a window costs memory
             world_size=self.world_size,
             seed=self.seed,
             epoch=epoch if self.shuffle else None,

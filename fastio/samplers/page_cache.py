@@ -1,9 +1,9 @@
 """How many bytes of a store stay in memory while it is read, as a number on which all ranks agree.
 
-The order of ``shuffle=True`` depends on it, and ranks with different orders would read some samples twice and others
-never. So it is half of the memory that this process may use, free or not: the same again in the next run. With
-``torch.distributed`` the first rank that asks decides for all, through the key-value store that every process group
-has, and nobody waits. Without it, several ranks take a fixed number.
+The order of ``shuffle=True`` depends on it: ranks with different orders would read some samples twice and others
+never. So it is half of the memory that this process may use, whether free or not: the same again in the next run.
+With ``torch.distributed``, the first rank that asks decides for all, through the key-value store that every process
+group has, and nobody waits. Without it, several ranks use a fixed number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["VARIABLE", "PageCache", "page_cache"]
 
 VARIABLE = "FASTIO_SHUFFLE_MEMORY"
 
-_UNKNOWN_MACHINES = 1 << 30  # bytes, where ranks cannot ask each other
+_UNKNOWN_MACHINES = 1 << 30  # bytes, if ranks cannot ask each other
 _KEY = "fastio/shuffle_memory"
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -29,7 +29,7 @@ _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 
 @dataclass(frozen=True, slots=True)
 class PageCache:
-    """``nbytes`` of a store stay in memory. ``is_final``: all ranks take this number, now and later."""
+    """``nbytes`` of a store stay in memory. ``is_final`` means that all ranks use this number from now on."""
 
     nbytes: int
     is_final: bool = True
@@ -37,9 +37,10 @@ class PageCache:
 
 def page_cache(world_size: int, *, environ: Mapping[str, str] = os.environ) -> PageCache:
     """
-    For a loader of so many ranks: what FASTIO_SHUFFLE_MEMORY says ("2GB", "512MiB", bytes), or half of the memory.
+    Return the page cache of a loader with this many ranks: FASTIO_SHUFFLE_MEMORY ("2GB", "512MiB", bytes), or half of
+    the memory.
 
-    ValueError where the variable is no size.
+    Raises ValueError if the variable is not a size.
     """
     said = environ.get(VARIABLE)
     own = usable_memory() // 2 if said is None else _size(said)
@@ -51,8 +52,8 @@ def page_cache(world_size: int, *, environ: Mapping[str, str] = os.environ) -> P
 
 
 def _agreed(own: int) -> int:
-    """The number of the rank that has come first."""
-    # Not imported: a program with a process group has it, and one without does not need torch here.
+    """Return the number of the rank that asked first."""
+    # Not imported here: a program with a process group has imported torch, and one without does not need it.
     store: Any = sys.modules["torch.distributed.distributed_c10d"]._get_default_store()
     return int(store.compare_set(_KEY, "", str(own)))
 

@@ -1,4 +1,4 @@
-"""What samplers that plan whole epochs have in common: lists of indices for torch's DataLoader, and a position."""
+"""The base of samplers that plan whole epochs: lists of indices for torch's DataLoader, and a position."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ log = logging.getLogger(__name__)
 
 _STATE_VERSION = 1
 _LONGEST = (1 << 31) - 1
-_SHARED_TWICE = "give it rank=0, world_size=1, or take a loader from fastio.integrations.accelerate.prepare_loader"
+_SHARED_TWICE = "give it rank=0, world_size=1, or take the loader from fastio.integrations.accelerate.prepare_loader"
 
 
 class PlannedSampler(ABC):
     """
     A ``batch_sampler`` for torch's DataLoader: yields each batch as a list of ints.
 
-    A base class against the rule of this code base: torch and its users want the six methods below on the sampler
-    itself, and two samplers would repeat them. Each iteration is an epoch of its own, and ``set_epoch`` names it,
-    as with FastLoader. The position counts batches handed out; a DataLoader with workers asks for some ahead,
-    FastLoader's own ``state_dict`` does not count those.
+    This is a base class, against the rule of this code base: torch and its users expect the six methods below on the
+    sampler itself, and two samplers would repeat them. Each iteration is one epoch; ``set_epoch`` sets its number, as
+    with FastLoader. The position counts the batches handed out. A DataLoader with workers asks for some of them
+    ahead; FastLoader's own ``state_dict`` does not count those.
     """
 
     seed: int
@@ -41,9 +41,9 @@ class PlannedSampler(ABC):
         self._share = Share.of(rank, world_size)
         self.rank, self.world_size = self._share.rank, self._share.world_size
         self._checksum = _native.crc32(self._lengths)
-        self._next = (0, 0)  # epoch and batch where the next iteration begins
-        self._seen: tuple[int, int] | None = None  # where the latest iteration stands, once it has begun
-        self._iterations = 0  # what an older one does no longer counts
+        self._next = (0, 0)  # epoch and batch at which the next iteration starts
+        self._seen: tuple[int, int] | None = None  # the position of the latest iteration, once it has begun
+        self._iterations = 0  # older iterations no longer count
         self._planned: tuple[int, Batches] | None = None
 
     @abstractmethod
@@ -51,22 +51,22 @@ class PlannedSampler(ABC):
 
     @abstractmethod
     def _rules(self) -> dict[str, Any]:
-        """What the plan depends on besides lengths, seed and epoch."""
+        """Return what the plan depends on besides lengths, seed and epoch."""
         ...
 
     def plan(self, epoch: int) -> Batches:
-        """This rank's batches of an epoch; the latest is kept."""
+        """Return this rank's batches of an epoch; the latest plan is kept."""
         self._share.check_ranks(f"this {type(self).__name__}")
         if self._planned is None or self._planned[0] != epoch:
             self._planned = epoch, self._plan(epoch)
         return self._planned[1]
 
     def count(self, epoch: int) -> int:
-        """Batches of one rank in an epoch."""
+        """Return the number of batches of one rank in an epoch."""
         return len(self.plan(epoch))
 
     def __len__(self) -> int:
-        """Batches of this rank in the epoch that comes next."""
+        """Return the number of batches of this rank in the next epoch."""
         return self.count(self._next[0])
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -89,12 +89,12 @@ class PlannedSampler(ABC):
             self._seen = epoch + 1, 0
 
     def _forget(self) -> None:
-        """The position is where the next iteration begins, whatever those that run still hand out."""
+        """Set the position to the start of the next iteration, whatever running iterations still hand out."""
         self._iterations += 1
         self._seen = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be this epoch; naming the epoch of a loaded state keeps the position within it."""
+        """Set the epoch of the next iteration; setting the epoch of a loaded state keeps the position within it."""
         epoch = whole_epoch(epoch)
         if epoch != self._next[0]:
             if self._next[1]:
@@ -103,12 +103,15 @@ class PlannedSampler(ABC):
             self._forget()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the latest iteration stands, in plain numbers: the next batch not yet handed out."""
+        """Return the position of the latest iteration in plain numbers: the next batch not yet handed out."""
         epoch, batch = self._seen or self._next
         return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self.configuration()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on at that batch. ValueError, naming what differs, for another sampler's."""
+        """
+        Continue the next iteration at that batch. Raises ValueError, naming the differences, for the state of another
+        sampler.
+        """
         check_state(state, {"version": _STATE_VERSION, **self.configuration()}, owner="sampler")
         epoch = whole_epoch(state.get("epoch", -1))
         count = self.count(epoch)
@@ -117,7 +120,7 @@ class PlannedSampler(ABC):
         self._forget()
 
     def configuration(self) -> dict[str, Any]:
-        """What must be equal for a batch's number to mean the same samples."""
+        """Return what must be equal for a batch's number to mean the same samples."""
         found = {
             "sampler": type(self).__name__,
             "samples": len(self._lengths),
@@ -129,13 +132,13 @@ class PlannedSampler(ABC):
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
     def _shuffled(self, count: int, epoch: int) -> NDArray[np.int64]:
-        """The numbers below ``count`` in the random order of an epoch."""
+        """Return the numbers below ``count`` in the random order of an epoch."""
         numbers = np.arange(count, dtype=np.int64)
         _native.shuffle(numbers, self.seed, epoch << 32)
         return numbers
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the plan, which is made anew."""
+        """Return everything but the plan, which can be computed again."""
         return {**self.__dict__, "_planned": None}
 
 
@@ -143,11 +146,11 @@ def _as_lengths(lengths: ArrayLike) -> NDArray[np.int32]:
     array = np.asarray(lengths)
     if array.dtype == object and array.ndim == 0:
         raise TypeError(
-            f"lengths are a {type(lengths).__name__}: expected whole numbers, one for each sample. Lightning puts its "
-            f"own sampler there: give the Trainer use_distributed_sampler=False, or a FastDataModule"
+            f"lengths are a {type(lengths).__name__}: expected integers, one per sample. Lightning puts its own "
+            "sampler there: give the Trainer use_distributed_sampler=False, or use a FastDataModule"
         )
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise ValueError(f"lengths are {array.dtype} {array.shape}: expected whole numbers, one for each sample")
+        raise ValueError(f"lengths are {array.dtype} {array.shape}: expected integers, one per sample")
     if array.size and not (array.min() >= 0 and array.max() <= _LONGEST):
         raise ValueError(f"lengths go from {array.min()} to {array.max()}: expected 0 to {_LONGEST}")
     return np.ascontiguousarray(array, np.int32)

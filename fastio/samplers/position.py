@@ -1,4 +1,4 @@
-"""A place in training by numbers: epochs and batches as users pass them, states that loaders and samplers save."""
+"""A position in training as numbers: epochs and batches that users pass, states that loaders and samplers save."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 __all__ = ["GIVEN_UP", "check_state", "whole", "whole_epoch"]
 
-# What a log says where set_epoch names another epoch than a loaded state: who, the epoch named, batch and epoch loaded.
-GIVEN_UP = "%s: set_epoch(%d) gives up the loaded position, batch %d of epoch %d: what is left of that will not come"
+# Logged if set_epoch sets another epoch than a loaded state: who, the epoch set, the batch and epoch loaded.
+GIVEN_UP = "%s: set_epoch(%d) drops the loaded position, batch %d of epoch %d: the rest of that epoch will not come"
 
 
 def whole(name: str, number: int | None, expected: str, *, least: int, below: int = 1 << 63) -> int:
-    """The number as Python's int, of numpy's integers too; ValueError for any other number."""
+    """
+    Return a Python or NumPy integer as an int. Raises ValueError for any other number, and outside ``least`` to
+    ``below``.
+    """
     try:
         found = least - 1 if number is None else operator.index(number)
     except TypeError:
@@ -24,16 +27,21 @@ def whole(name: str, number: int | None, expected: str, *, least: int, below: in
 
 
 def whole_epoch(epoch: int) -> int:
-    """An epoch's number; ValueError where it is none."""
+    """Return an epoch's number. Raises ValueError if it is not one."""
     return whole("epoch", epoch, "0 <= epoch < 2**32", least=0, below=1 << 32)
 
 
 def check_state(state: Mapping[str, Any], expected: Mapping[str, Any], *, owner: str) -> None:
-    """ValueError, naming what differs, for the state of another ``owner`` ("loader", say) or one built otherwise."""
+    """
+    Raise ValueError, naming the differences, for the state of another ``owner`` ("loader", say) or of one built
+    differently.
+    """
     differences = [
         f"{name} is {state.get(name)!r} in the state and {value!r} here"
         for name, value in expected.items()
         if state.get(name) != value or type(state.get(name)) is not type(value)
     ]
     if differences:
-        raise ValueError(f"the state belongs to another {owner}: {'; '.join(differences)}; build the {owner} as it was")
+        raise ValueError(
+            f"the state belongs to another {owner}: {'; '.join(differences)}; build the {owner} as it was built before"
+        )

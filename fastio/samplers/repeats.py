@@ -1,4 +1,4 @@
-"""Tells the repetitions of a sample within an epoch apart, so that each gets random numbers of its own."""
+"""Tells repetitions of a sample within an epoch apart, so that each gets its own random numbers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 __all__ = ["random_ids", "repetitions", "split_ids"]
 
-_INDEX_BITS = 40  # a store holds fewer samples; the bits above count the repetitions
+_INDEX_BITS = 40  # a store holds fewer samples than this; the bits above count the repetitions
 
 
 def repetitions(indices: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """
-    How often each index has come before, ``(n,)``; None where no index comes twice.
+    Return how often each index has come before, ``(n,)``, or None if no index comes twice.
 
     >>> repetitions(np.array([7, 3, 7, 7])).tolist()
     [0, 0, 1, 2]
@@ -29,10 +29,10 @@ def repetitions(indices: NDArray[np.int64]) -> NDArray[np.int64] | None:
 
 
 def random_ids(indices: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """One number for an index and its repetition; the index itself where that is 0."""
+    """Return one number for an index and its repetition; the index itself if that is 0."""
     return indices | (counts << _INDEX_BITS)
 
 
 def split_ids(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The indices and repetitions that ``random_ids`` joined."""
+    """Return the indices and repetitions that ``random_ids`` joined."""
     return ids & ((1 << _INDEX_BITS) - 1), ids >> _INDEX_BITS

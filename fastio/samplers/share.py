@@ -1,4 +1,4 @@
-"""Share: the part of all samples that is this process's, if that still holds and nobody shares it out once more."""
+"""Share: this process's part of all samples; checks that it still holds and that nobody shares it out again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastio.machine import process_group_ranks, rank_and_world
 
 __all__ = ["Share", "check_resumed_epoch"]
 
-_DEEPEST = 8  # wrappers around a sampler or a data set; one may lead back to itself
+_DEEPEST = 8  # wrappers around a sampler or a dataset, which may refer back to themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,8 @@ class Share:
     """
     The part of ``rank`` of ``world_size``.
 
-    ``is_found``: nobody has named them, they were found when their owner was built (see ``rank_and_world``).
+    ``is_found`` means that nobody has passed the two: they were detected when the owner was built (see
+    ``rank_and_world``).
     """
 
     rank: int
@@ -28,29 +29,31 @@ class Share:
 
     @classmethod
     def of(cls, rank: int | None, world_size: int | None) -> Self:
-        """What is passed, or what is found."""
+        """Return the share for the numbers passed, or for those detected."""
         is_found = rank is None and world_size is None
         return cls(*rank_and_world(rank, world_size), is_found)
 
     def check_ranks(self, owner: str) -> None:
         """
-        ValueError where ranks that were found have become others: samples would come on several ranks, or on none.
+        Raise ValueError if detected ranks have changed: samples would come on several ranks, or on none.
 
-        That is so where something is built before ``torch.distributed`` begins, and the environment says nothing.
+        This happens if the owner is built before ``torch.distributed`` starts and the environment does not name the
+        rank.
         """
         now = process_group_ranks()
         if self.is_found and now not in (None, (self.rank, self.world_size)):
             assert now is not None
             raise ValueError(
                 f"{owner} was built for rank {self.rank} of {self.world_size}, but this process is rank {now[0]} of "
-                f"{now[1]} since torch.distributed has begun: build it after that, or pass rank= and world_size="
+                f"{now[1]} since torch.distributed started: build it after that, or pass rank= and world_size="
             )
 
     def check_shared_once(self, owner: object, hint: str) -> None:
         """
-        ValueError where accelerate, whose loader is about to read ``owner``, shares out again what is a share already.
+        Raise ValueError if accelerate, whose loader is about to read ``owner``, would share out this share once more.
 
-        The other ranks' parts of it would be lost. accelerate's own state says which of its loaders has begun last.
+        The samples that it gives to other ranks would be lost. accelerate's own state says which of its loaders
+        started last.
         """
         if self.world_size == 1:
             return
@@ -60,29 +63,30 @@ class Share:
             processes.append(loader.state.num_processes)
         if max(processes, default=1) > 1:
             raise ValueError(
-                f"{type(owner).__name__} gives rank {self.rank} of {self.world_size} its share, and accelerate would "
-                f"share that out among {max(processes)} processes again, so that samples are lost: {hint}"
+                f"{type(owner).__name__} gives rank {self.rank} of {self.world_size} its share, but accelerate "
+                f"would share that out again among {max(processes)} processes and lose samples: {hint}"
             )
 
 
 def check_resumed_epoch(owner: object, epoch: int) -> None:
     """
-    ValueError where accelerate is about to skip batches of another epoch than ``owner`` would begin.
+    Raise ValueError if accelerate is about to skip batches of another epoch than ``owner`` would start.
 
-    Its loader knows the epoch in which a training goes on, and does not tell a sampler within other samplers. What is
-    skipped in another order is not what was had: samples would come twice, and others never.
+    accelerate's loader knows the epoch in which a training continues, but does not tell it to a sampler inside other
+    samplers. Skipping in another order would skip the wrong samples: some would come twice, others never.
     """
     loader, parts = _reader_of(owner)
     named = getattr(loader, "iteration", epoch)
     if named != epoch and any(getattr(part, "skip_batches", 0) for part in parts):
         raise ValueError(
-            f"accelerate goes on within epoch {named}, and this {type(owner).__name__} would begin epoch {epoch}, "
-            f"whose order is another: call its set_epoch({named}) before, or take a loader from fastio.integrations"
+            f"accelerate continues within epoch {named}, but this {type(owner).__name__} would start epoch "
+            f"{epoch}, whose order differs: call its set_epoch({named}) first, or take a loader from "
+            "fastio.integrations"
         )
 
 
 def _reader_of(owner: object) -> tuple[Any, list[object]]:
-    """The loader of accelerate that has begun last, and its parts; nothing where ``owner`` is none of them."""
+    """Return accelerate's loader that started last, with its parts; nothing if ``owner`` is not one of them."""
     accelerate = sys.modules.get("accelerate.state")
     loader: Any = None if accelerate is None else getattr(accelerate.GradientState(), "active_dataloader", None)
     parts = list(_parts(loader))
@@ -90,7 +94,7 @@ def _reader_of(owner: object) -> tuple[Any, list[object]]:
 
 
 def _parts(loader: Any) -> Iterator[object]:
-    """A DataLoader's samplers and data sets, from the outermost inwards."""
+    """Return a DataLoader's samplers and datasets, from the outermost inwards."""
     for names in (("batch_sampler", "sampler"), ("dataset",)):
         part = loader
         for _ in range(_DEEPEST):

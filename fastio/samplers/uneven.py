@@ -1,4 +1,4 @@
-"""What an epoch repeats or leaves out so that all ranks get equal batches: said once, where it matters."""
+"""Says once what an epoch repeats or leaves out so that all ranks get equal batches."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["say_uneven"]
 
 log = logging.getLogger(__name__)
 
-_said: set[str] = set()  # in this process: a loader that is built anew for each epoch does not repeat it
+_said: set[str] = set()  # per process: a loader that is rebuilt for each epoch does not repeat it
 
 
 def say_uneven(path: str, planned: Batches, sampler: BatchSampler) -> None:
     """
-    Log, on rank 0, how many samples this epoch repeats or leaves out; ``planned`` is the whole epoch.
+    Log on rank 0 how many samples this epoch repeats or leaves out; ``planned`` is the whole epoch.
 
-    As a warning, which Python prints by default, once for each configuration. That ``drop_last`` leaves out a short
-    batch of a single process is only INFO: it is what was asked for. An epoch without a batch is always a warning.
+    Logged as a warning, which Python prints by default, once per configuration. If ``drop_last`` leaves out a short
+    batch of a single process, that is only INFO: it was asked for. An epoch without any batch is always a warning.
     """
     rules = sampler.configuration()
     samples = rules.get("samples", 0)
@@ -30,7 +30,7 @@ def say_uneven(path: str, planned: Batches, sampler: BatchSampler) -> None:
     options = ", ".join(f"{name}={rules[name]!r}" for name in ("batch_size", "uneven", "drop_last") if name in rules)
     ranks = "1 rank" if sampler.world_size == 1 else f"{sampler.world_size} ranks"
     message = f"{path}: {samples} samples for {ranks} ({options}): "
-    message += "there is no batch at all" if is_empty else f"an epoch {' and '.join(parts)} of them"
+    message += "the epoch has no batch at all" if is_empty else f"each epoch {' and '.join(parts)} of them"
     as_asked = sampler.world_size == 1 and not planned.repeated and not is_empty
     if message not in _said:
         _said.add(message)

@@ -1,6 +1,6 @@
 """Crops, resizes and flips as data: planned for a whole batch and executed in the decoder, or called on one picture.
 
-Names, arguments, defaults and sampling rules are those of ``torchvision.transforms.v2``.
+Names, arguments, defaults and sampling rules follow ``torchvision.transforms.v2``.
 """
 
 from __future__ import annotations

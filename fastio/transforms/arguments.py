@@ -1,4 +1,4 @@
-"""What users write for sizes, paddings, fills and filters, brought into one form or refused in one line."""
+"""Parses sizes, paddings, fills and filters as users write them, or refuses them in one line."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from fastio.codec.codec import FILTERS
 
 __all__ = ["KERNELS", "Fill", "Interpolation", "as_fill", "as_kernel", "as_padding", "as_size", "check_antialias"]
 
-Fill = tuple[int, ...]  # one number for all channels, or one each
+Fill = tuple[int, ...]  # one number for all channels, or one per channel
 Interpolation = Any  # a name, torchvision's InterpolationMode or Pillow's Image.Resampling
 
-# Each antialiased filter by name; the order is that of the native core's numbers.
+# The antialiased filters by name, in the order of the native core's numbers.
 KERNELS: Final[dict[str, Image.Resampling]] = {each.name.lower(): each for each in FILTERS}
 
 
 def as_kernel(interpolation: Interpolation) -> str:
     """
-    The filter's name in KERNELS; ValueError for what is none.
+    Return the filter's name in KERNELS. Raises ValueError for an unknown filter.
 
     >>> as_kernel(Image.Resampling.BICUBIC), as_kernel("nearest-exact")
     ('bicubic', 'nearest')
     """
-    # Pillow's enum is made of its numbers, torchvision's of names.
+    # Pillow's enum has numbers as values, torchvision's has names.
     value = interpolation.value if isinstance(interpolation, Enum) else interpolation
     if isinstance(value, int) and not isinstance(value, bool):
         value = next((name for name, number in KERNELS.items() if number == value), value)
     if value == "nearest-exact":
-        value = "nearest"  # the same thing in Pillow, whose nearest is exact
+        value = "nearest"  # the same in Pillow, whose "nearest" is exact
     if value not in KERNELS:
         raise ValueError(f"interpolation={interpolation!r}: expected one of {', '.join(KERNELS)}")
     return str(value)
 
 
 def check_antialias(antialias: object) -> None:
-    """ValueError where somebody asks for what is not offered."""
+    """Raise ValueError for ``antialias=False``, which is not offered."""
     if antialias is not True:
         raise ValueError(f"antialias={antialias!r}: resizing is always antialiased, as in Pillow; leave it out")
 
 
 def as_size(size: int | Sequence[int]) -> tuple[int, int]:
-    """Height and width: one number is a square."""
+    """Return height and width; a single number means a square."""
     sizes = (size,) if isinstance(size, int) else tuple(size)
     if len(sizes) not in (1, 2) or not all(_is_size(each) for each in sizes):
-        raise ValueError(f"size={size!r}: expected a number from 1, or (height, width)")
+        raise ValueError(f"size={size!r}: expected a number of at least 1, or (height, width)")
     return int(sizes[0]), int(sizes[-1])
 
 
@@ -57,7 +57,7 @@ def _is_size(value: object) -> bool:
 
 def as_padding(padding: int | Sequence[int]) -> tuple[int, int, int, int]:
     """
-    Left, top, right and bottom, from one number, (left and right, top and bottom) or all four.
+    Return left, top, right and bottom from one number, two (left and right, top and bottom) or all four.
 
     >>> as_padding((1, 2))
     (1, 2, 1, 2)
@@ -65,18 +65,20 @@ def as_padding(padding: int | Sequence[int]) -> tuple[int, int, int, int]:
     sides = (padding,) if isinstance(padding, int) else tuple(padding)
     if len(sides) not in (1, 2, 4) or not all(isinstance(side, int) and 0 <= side <= 65535 for side in sides):
         raise ValueError(
-            f"padding={padding!r}: expected a number from 0, two or four of them (left, top, right, bottom)"
+            f"padding={padding!r}: expected one, two or four numbers of at least 0 (left, top, right, bottom)"
         )
     left, top, right, bottom = sides if len(sides) == 4 else (sides * 2 if len(sides) == 2 else sides * 4)
     return int(left), int(top), int(right), int(bottom)
 
 
 def as_fill(fill: float | Sequence[float] | None, padding_mode: str = "constant") -> Fill:
-    """The colour of edges: one number for each channel, or one where all have the same."""
+    """Return the colour of edges: one number per channel, or a single one for all of them."""
     if padding_mode != "constant":
-        raise ValueError(f"padding_mode={padding_mode!r}: only 'constant' is offered; use torchvision's transform")
+        raise ValueError(
+            f"padding_mode={padding_mode!r}: only 'constant' is supported; for others use torchvision's transform"
+        )
     values = (0,) if fill is None else (fill,) if isinstance(fill, (int, float)) else tuple(fill)
     if len(values) not in (1, 3, 4) or not all(0 <= value <= 255 for value in values):
-        raise ValueError(f"fill={fill!r}: expected a number from 0 to 255, or one for each channel")
+        raise ValueError(f"fill={fill!r}: expected a number from 0 to 255, or one per channel")
     whole = tuple(int(value) for value in values)
     return whole[:1] if len(set(whole)) == 1 else whole

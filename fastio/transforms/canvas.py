@@ -13,15 +13,15 @@ from fastio.transforms.arguments import Fill
 __all__ = ["Canvas", "Ints", "PixelFunction"]
 
 Ints = NDArray[np.int64]
-PixelFunction = Callable[[NDArray[np.uint8], NDArray[np.float64]], None]  # changes pixels (H, W, C) by numbers (k,)
+PixelFunction = Callable[[NDArray[np.uint8], NDArray[np.float64]], None]  # changes pixels (H, W, C), given numbers (k,)
 
 
 class Canvas(Protocol):
     """
-    What transforms act on: pictures of known sizes, in steps that are the same for a plan and for pixels.
+    What transforms act on: pictures of known sizes. The steps are the same for a plan and for pixels.
 
-    All sizes and positions are int64 arrays, ``(n,)`` or ``(1,)`` where they are the same for all
-    pictures. Positions are those of the picture as the steps before have left it.
+    All sizes and positions are int64 arrays, ``(n,)``, or ``(1,)`` if they are the same for all pictures. Positions
+    refer to the picture as earlier steps left it.
     """
 
     height: Ints
@@ -29,7 +29,7 @@ class Canvas(Protocol):
     doing: object  # the transform whose steps these are, for messages
 
     def crop(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
-        """Keep a part, which lies inside."""
+        """Keep a part, which must lie inside the picture."""
         ...
 
     def resize(self, width: Ints, height: Ints, *, kernel: str) -> None:
@@ -37,7 +37,7 @@ class Canvas(Protocol):
         ...
 
     def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill) -> None:
-        """Add edges of one colour; none where all are 0."""
+        """Add edges of one colour; sizes of 0 add none."""
         ...
 
     def flip(self, mask: NDArray[np.bool_]) -> None:
@@ -45,9 +45,9 @@ class Canvas(Protocol):
         ...
 
     def grey(self, channels: int) -> None:
-        """Luma as Pillow's "L", in 1 channel or in 3 equal ones."""
+        """Convert to luma as in Pillow's "L", in 1 channel or in 3 equal ones."""
         ...
 
     def call(self, function: PixelFunction, numbers: NDArray[np.float64]) -> None:
-        """Let a function that numba has compiled change the pixels, by ``numbers`` ``(n, k)``."""
+        """Let a function compiled by numba change the pixels; ``numbers`` are ``(n, k)``."""
         ...

@@ -25,9 +25,9 @@ _NOISE = re.compile(r"Failed in nopython mode pipeline|^\s*$|^During: ")
 @dataclass(frozen=True)
 class Compiled(Transform):
     """
-    A function of your own, compiled by numba: FastLoader's threads call it with each finished picture, without the GIL.
+    A function of your own, compiled by numba: FastLoader's threads call it on each finished picture, without the GIL.
 
-        def brighten(image, numbers):               # uint8 (H, W, C), to be changed in place; float64 (draws,)
+        def brighten(image, numbers):               # uint8 (H, W, C), changed in place; float64 (draws,)
             factor = 0.8 + 0.4 * numbers[0]
             for y in range(image.shape[0]):
                 for x in range(image.shape[1]):
@@ -36,14 +36,14 @@ class Compiled(Transform):
 
         FastLoader(dataset, 256, transforms=[RandomResizedCrop(224), Compiled(brighten, draws=1)])
 
-    ``function`` is plain Python or already ``numba.njit``, without ``parallel=True``. ``numbers`` are ``draws``
-    uniform numbers in [0, 1) of the picture's own: take randomness from nowhere else, and a sample's picture depends on
-    seed, epoch and sample alone. It is the last of FastLoader's transforms; called on a PIL image or a tensor, alone or
-    in a Compose, it is compiled code too. An exception in it makes the sample a SampleError. As in all code of numba,
-    an index outside an array is not noticed unless the environment says NUMBA_BOUNDSCHECK=1. A saved state of a loader
-    knows the function by its name.
+    ``function`` is plain Python or already compiled with ``numba.njit``, without ``parallel=True``. ``numbers`` are
+    ``draws`` uniform numbers in [0, 1) for this picture. Take randomness from nowhere else: then a picture depends
+    only on seed, epoch and sample. Compiled comes last among FastLoader's transforms. Called on a PIL image or a
+    tensor, alone or in a Compose, it runs the same compiled code. An exception in the function makes the sample a
+    SampleError. As always with numba, an index outside an array goes unnoticed unless you set NUMBA_BOUNDSCHECK=1. A
+    loader's saved state knows the function by its name.
 
-    Needs ``pip install 'fastio[numba]'``. ValueError, when it is first used, for what numba cannot compile.
+    Needs ``pip install 'fastio[numba]'``. Raises ValueError on first use if numba cannot compile the function.
     """
 
     function: PixelFunction
@@ -51,28 +51,31 @@ class Compiled(Transform):
 
     def __post_init__(self) -> None:
         if not isfunction(self.function) and not hasattr(self.function, "py_func"):
-            raise TypeError(f"function={self.function!r}: expected a function of (image, numbers), or numba.njit's")
+            raise TypeError(
+                f"function={self.function!r}: expected a function of (image, numbers), plain or compiled with "
+                "numba.njit"
+            )
         if not isinstance(self.draws, int) or isinstance(self.draws, bool) or self.draws < 0:
-            raise ValueError(f"draws={self.draws!r}: expected how many random numbers a picture takes, from 0")
+            raise ValueError(f"draws={self.draws!r}: expected the count of random numbers per picture, at least 0")
         _numba()
 
     def __repr__(self) -> str:
         return f"Compiled({_name(self.function)}, draws={self.draws})"
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """One call for each picture."""
+        """Call the function on each picture."""
         canvas.call(_dispatcher(self.function), numbers)
 
 
 @lru_cache(maxsize=64)
 def native_function(function: PixelFunction) -> PictureFunction:
-    """A C function around the one that a canvas is told to call: 0, or 1 where that raised an exception."""
+    """Return a C function around the canvas's function: it returns 0, or 1 if that raised an exception."""
     numba = _numba()
     call = _c_function(numba, function)
     returned = next(iter(function.nopython_signatures)).return_type  # type: ignore[attr-defined] # a dispatcher of numba's
     if returned != numba.types.none:
         raise ValueError(
-            f"{_name(function)} returns {returned}, which nobody would see: change the image in place, image[:] = ..."
+            f"{_name(function)} returns {returned}, which is ignored: change the image in place, image[:] = ..."
         )
     return PictureFunction(call.address, call)
 
@@ -92,7 +95,7 @@ def _name(function: PixelFunction) -> str:
 
 @lru_cache(maxsize=64)
 def _dispatcher(function: PixelFunction) -> PixelFunction:
-    """The function as numba compiles and calls it."""
+    """Return the function as numba's dispatcher."""
     numba = _numba()
     if not hasattr(function, "py_func"):
         compiled: PixelFunction = numba.njit(nogil=True)(function)
@@ -100,7 +103,7 @@ def _dispatcher(function: PixelFunction) -> PixelFunction:
     options = getattr(function, "targetoptions", {})
     if options.get("parallel"):
         raise ValueError(
-            f"{_name(function)}: parallel=True is not for functions that several threads call at once; leave it out"
+            f"{_name(function)}: parallel=True does not work for functions that several threads call at once: drop it"
         )
     return function
 
@@ -112,7 +115,7 @@ def _c_function(numba: Any, function: Callable[..., None]) -> Any:
     def call(pixels: Any, height: int, width: int, channels: int, numbers: Any, count: int) -> int:
         try:
             function(carray(pixels, (height, width, channels)), carray(numbers, (count,)))
-        except Exception:  # numba knows no other; the status says that there was one
+        except Exception:  # the only class that numba can catch; the status says that there was one
             return 1
         return 0
 

@@ -1,4 +1,4 @@
-"""Several transforms, one after the other."""
+"""Compose: several transforms, one after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Compose"]
 
 @dataclass(frozen=True)
 class Compose(Transform):
-    """One transform of several, for ``FastDataset(path, transform=Compose([...]))``."""
+    """Several transforms as one, for ``FastDataset(path, transform=Compose([...]))``."""
 
     transforms: tuple[Transform, ...]
 
@@ -30,17 +30,17 @@ class Compose(Transform):
                 )
             if not isinstance(each, Transform):
                 raise TypeError(
-                    f"{each!r} is none of fastio.transforms, which are done natively: other callables go into "
-                    f"FastDataset(transform=...)"
+                    f"{each!r} is not from fastio.transforms, which run natively: pass other callables to "
+                    "FastDataset(transform=...)"
                 )
 
     @property
     def draws(self) -> int:
-        """Those of all, in order."""
+        """The sum over all transforms."""
         return sum(each.draws for each in self.transforms)
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """One after the other, each with its own columns of numbers."""
+        """Run the transforms one after the other, each with its own columns of numbers."""
         first = 0
         for each in self.transforms:
             canvas.doing = each

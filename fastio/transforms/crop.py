@@ -1,4 +1,4 @@
-"""Crops: from the centre, anywhere, and of any size and shape."""
+"""Crops: from the centre, at random, and of random size and shape."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRIES = 10
 
 @dataclass(frozen=True)
 class CenterCrop(Transform):
-    """The middle, ``size`` as in ``as_size``; black edges where the picture is smaller."""
+    """Crop the centre to ``size`` (see ``as_size``); a smaller picture gets black edges."""
 
     size: int | Sequence[int]
 
@@ -30,11 +30,10 @@ class CenterCrop(Transform):
 
     @property
     def draws(self) -> int:
-        """Nothing is random."""
         return 0
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """Edges, then the crop."""
+        """Add edges, then crop."""
         assert isinstance(self.size, tuple)
         height, width = (np.array([side]) for side in self.size)
         lacks_x, lacks_y = np.maximum(width - canvas.width, 0), np.maximum(height - canvas.height, 0)
@@ -46,10 +45,10 @@ class CenterCrop(Transform):
 @dataclass(frozen=True)
 class RandomCrop(Transform):
     """
-    A part of ``size`` from anywhere, all places being equally likely.
+    Crop ``size`` at a random position, all positions equally likely.
 
-    ``padding`` is added first; ``pad_if_needed`` adds, to both sides, what is missing. A picture that is too small all
-    the same is a SchemaError. Draws: top, left.
+    ``padding`` is added first; ``pad_if_needed`` then adds what is missing, on both sides. A picture that is still
+    too small raises SchemaError. Draws two numbers: top, left.
     """
 
     size: int | Sequence[int]
@@ -66,11 +65,11 @@ class RandomCrop(Transform):
 
     @property
     def draws(self) -> int:
-        """The place."""
+        """Two numbers: top, left."""
         return 2
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """Edges, then the crop."""
+        """Add edges, then crop."""
         assert isinstance(self.size, tuple)
         height, width = (np.array([side]) for side in self.size)
         self._pad(canvas, width, height)
@@ -80,8 +79,8 @@ class RandomCrop(Transform):
             at = int(too_small.argmax())
             sizes = [int(np.broadcast_to(each, too_small.shape)[at]) for each in (canvas.height, canvas.width)]
             raise SchemaError(
-                f"{self}: a picture of {sizes[0]}x{sizes[1]} (height x width, with padding) is smaller than the crop; "
-                f"pass pad_if_needed=True, or resize first"
+                f"{self}: a picture of {sizes[0]}x{sizes[1]} (height x width, with padding) is smaller than the "
+                "crop: pass pad_if_needed=True, or resize first"
             )
         canvas.crop(_below(numbers[:, 1], spare_x + 1), _below(numbers[:, 0], spare_y + 1), width=width, height=height)
 
@@ -98,12 +97,11 @@ class RandomCrop(Transform):
 @dataclass(frozen=True)
 class RandomResizedCrop(Transform):
     """
-    A part of random area and proportions, resized to ``size``.
+    Crop a part of random area and proportions and resize it to ``size``.
 
-    ``scale`` is the range of the area as a share of the picture's, ``ratio`` that of width by height, drawn
-    uniformly in its logarithm. What does not fit into the picture is drawn anew, ten times in all; then it is the
-    largest central part whose proportions are within ``ratio``. Draws: top, left, then area and proportions of each
-    try.
+    ``scale`` is the range of the area as a fraction of the picture's, ``ratio`` the range of width by height, drawn
+    uniformly in its logarithm. A part that does not fit is drawn again, ten times in all; then the largest central
+    part within ``ratio`` is taken. Draws: top, left, then area and proportions of each try.
     """
 
     size: int | Sequence[int]
@@ -123,11 +121,11 @@ class RandomResizedCrop(Transform):
 
     @property
     def draws(self) -> int:
-        """A place, and two for each try."""
+        """Two for the position, and two for each try."""
         return 2 + 2 * _TRIES
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """A crop, then one resampling."""
+        """Crop, then resample once."""
         assert isinstance(self.size, tuple)
         shape = (len(numbers),)
         height, width = self.parts(
@@ -144,7 +142,7 @@ class RandomResizedCrop(Transform):
         canvas.resize(np.array([self.size[1]]), np.array([self.size[0]]), kernel=self.interpolation)
 
     def parts(self, height: Ints, width: Ints, numbers: NDArray[np.float64]) -> tuple[Ints, Ints]:
-        """Height and width of each picture's first try that fits, ``(n,)``; 0 where none does."""
+        """Return height and width of each picture's first try that fits, ``(n,)``; 0 if none fits."""
         chosen_height, chosen_width = np.zeros(len(height), np.int64), np.zeros(len(height), np.int64)
         still = np.arange(len(height))
         low, high = self.scale
@@ -161,7 +159,7 @@ class RandomResizedCrop(Transform):
         return chosen_height, chosen_width
 
     def _central(self, height: Ints, width: Ints) -> tuple[Ints, Ints]:
-        """Height and width of the largest part with proportions within ``ratio``."""
+        """Return height and width of the largest part with proportions within ``ratio``."""
         least, most = self.ratio
         ratio = width / height
         tall = np.where(ratio < least, np.maximum(np.rint(width / least), 1), height)
@@ -170,5 +168,5 @@ class RandomResizedCrop(Transform):
 
 
 def _below(numbers: NDArray[np.float64], limit: Ints) -> Ints:
-    """Whole numbers from 0 to ``limit - 1``, equally likely."""
+    """Turn uniform numbers into integers from 0 to ``limit - 1``, equally likely."""
     return (numbers * limit).astype(np.int64)

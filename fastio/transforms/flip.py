@@ -15,7 +15,7 @@ __all__ = ["RandomHorizontalFlip"]
 
 @dataclass(frozen=True)
 class RandomHorizontalFlip(Transform):
-    """Left and right exchanged, with probability ``p``. Draws: whether."""
+    """Flip left and right with probability ``p``. Draws one number: whether to flip."""
 
     p: float = 0.5
 
@@ -25,9 +25,9 @@ class RandomHorizontalFlip(Transform):
 
     @property
     def draws(self) -> int:
-        """Whether."""
+        """One number: whether to flip."""
         return 1
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """One flip where the number is below ``p``."""
+        """Flip the pictures whose number is below ``p``."""
         canvas.flip(numbers[:, 0] < self.p)

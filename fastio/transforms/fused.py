@@ -1,4 +1,4 @@
-"""Transforms on their way into the native core: a batch's plan, what else the core must know, and Pillow's part."""
+"""Turns transforms into what the native core needs: a batch's plan, its other settings, and the part left to Pillow."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ __all__ = ["Fused", "Planned"]
 _FILTERS = {name: number for number, name in enumerate(KERNELS)}
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
-# A picture to try transforms on: larger than any crop, small enough for its area to be a number.
+# A picture to try transforms on: larger than any crop, small enough that its area is a valid number.
 _ANY_SIDE = np.array([1 << 20])
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Samples and what is to be done with their pictures; ``(n, ...)`` each."""
+    """Samples and what to do with their pictures; each array is ``(n, ...)``."""
 
     indices: NDArray[np.int64]
-    stored: NDArray[np.int64]  # (n, 3): height, width, channels before transforms; zeros where a header is bad
+    stored: NDArray[np.int64]  # (n, 3): height, width, channels before transforms; zeros if a header is bad
     rows: NDArray[np.int32]  # (n, 13), as Plan.rows
-    shapes: NDArray[np.int64]  # (n, 3), after transforms; zeros where a header is bad
+    shapes: NDArray[np.int64]  # (n, 3), after transforms; zeros if a header is bad
     fill: Fill
-    numbers: NDArray[np.float64] | None = None  # (n, k), for a function that is called with each picture
+    numbers: NDArray[np.float64] | None = None  # (n, k), for a function called on each picture
 
     def part(self, part: slice | NDArray[np.int64]) -> Planned:
-        """Some of them, by their places."""
+        """Return some of them, by position."""
         numbers = None if self.numbers is None else self.numbers[part]
         return Planned(self.indices[part], self.stored[part], self.rows[part], self.shapes[part], self.fill, numbers)
 
 
 class Fused:
     """
-    Transforms that the native core does in one pass, for pictures of ``mode`` (None: each as it is stored).
+    Transforms that the native core runs in one pass, for pictures of ``mode`` (None: each as it is stored).
 
-    SchemaError where it cannot: for two transforms that do not fit together, or for the kind of pictures. ``is_fast``
-    as in Geometry.
+    Raises SchemaError for two transforms that do not fit together, or that do not fit the kind of pictures.
+    ``is_fast`` as in Geometry.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class Fused:
         is_grey_already = self._is_raw and self._mode == "L"
         if self._is_grey_first and (self._channels == 3 or self._is_raw) and not is_grey_already:
             raise SchemaError(
-                "Grayscale before resampling cannot be done in one pass; put it last, where it costs less"
+                "Grayscale before resampling cannot be done in one pass; put it last, which is also faster"
             )
         if self._channels == 3 and self._mode == "L" and not self._is_raw:
-            raise SchemaError("Grayscale(3) of grey pictures: leave it out, or pass FastDataset(mode='RGB')")
+            raise SchemaError("Grayscale(3) of grey pictures: drop it, or pass FastDataset(mode='RGB')")
 
     def _check_channels(self, channels: int) -> None:
         if channels == 4 and self._channels is not None:
@@ -95,11 +95,11 @@ class Fused:
 
     def plan(self, indices: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int) -> Planned:
         """
-        What to do with these samples, whose pictures have the shapes ``stored``, ``(n, 3)``.
+        Decide what to do with these samples, whose pictures have the shapes ``stored``, ``(n, 3)``.
 
-        One with a bad header gets a plan that fits any row, for decoding will say what is wrong with it.
+        A sample with a bad header gets a plan that fits any row; decoding then reports what is wrong with it.
         """
-        # What is the same for all is looked at once: most of the cost of small raw pictures.
+        # Shapes that all samples share are checked once: that is most of the cost for small raw pictures.
         sizes = stored[:1] if is_uniform(stored) else stored
         known = sizes[:, :2].all(axis=1)
         if known.all():
@@ -119,7 +119,7 @@ class Fused:
     def _plan(
         self, indices: NDArray[np.int64], stored: NDArray[np.int64], sizes: NDArray[np.int64], *, epoch: int
     ) -> Planned:
-        """As plan, for headers that are good; ``sizes`` is ``stored``, or one row of it that stands for all."""
+        """Plan for good headers; ``sizes`` is ``stored``, or one row of it that stands for all."""
         for channels in np.unique(sizes[:, 2]).tolist():
             self._check_channels(channels)
         plan = Plan(sizes[:, 0], sizes[:, 1])
@@ -130,7 +130,7 @@ class Fused:
         return Planned(indices, stored, plan.rows(len(indices)), shapes, plan.fill or (0,), numbers)
 
     def geometry(self, planned: Planned, *, channels: int, is_planar: bool) -> Geometry:
-        """What the native core must know to make a batch of rows with these channels."""
+        """Return what the native core needs to fill a batch of rows with these channels."""
         height, width = planned.stored[0, :2].tolist()
         return Geometry(
             planned.rows,
@@ -145,40 +145,40 @@ class Fused:
         )
 
     def target(self, planned: Planned) -> RenderTarget:
-        """What torch must know to make rows of pictures, beside the plan."""
+        """Return what torch needs, beside the plan, to fill rows of pictures."""
         height, width, _ = planned.shapes[0].tolist()
         return RenderTarget(height, width, planned.fill, self._kernel)
 
     @property
     def grey(self) -> int | None:
-        """The channels that a Grayscale leaves behind the plan; None without one."""
+        """The channels that a Grayscale leaves after the plan; None without one."""
         return self._channels
 
     def check_on_device(self) -> None:
-        """SchemaError or ValueError for what torch cannot do by a plan on a device."""
+        """Raise SchemaError or ValueError for transforms that torch cannot run from a plan on a device."""
         if self._is_fast:
-            raise ValueError("quality='fast' is a matter of the CPU's decoder; leave it out, or decode='device'")
+            raise ValueError("quality='fast' is an option of the CPU's decoder: drop it, or drop decode='device'")
         if self._function is not None:
             raise SchemaError(
-                f"{self.transforms}: a compiled function runs in native threads only; leave decode='device' out"
+                f"{self.transforms}: a compiled function runs only in native threads: drop decode='device'"
             )
         if self._is_grey_first:
             raise SchemaError(
-                f"{self.transforms}: with decode='device' Grayscale comes behind resampling; put it last, or leave "
-                f"decode='device' out"
+                f"{self.transforms}: with decode='device', Grayscale must come after resampling: put it last, or "
+                "drop decode='device'"
             )
 
     def _is_grey_last(self) -> bool:
-        """Whether luma is to be computed from rows of colour; otherwise pictures are decoded to the row's channels."""
+        """Return whether luma is computed from rows of colour; if not, pictures are decoded to the row's channels."""
         if self._channels is None:
             return False
         return self._channels == 3 if self._mode == "L" else not self._is_grey_first
 
     def apply(self, planned: Planned, position: int, pixels: NDArray[np.uint8], *, epoch: int) -> NDArray[np.uint8]:
         """
-        The plain path for one picture ``(H, W, C)``, by the numbers of its sample.
+        Take the plain path for one picture ``(H, W, C)``, with the numbers of its sample.
 
-        ValueError where a function of the user's raises whatever it may raise.
+        Raises ValueError if the user's function raises anything.
         """
         numbers = uniform(planned.indices[[position]], self.transforms.draws, seed=self._seed, epoch=epoch)
         picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
@@ -187,5 +187,5 @@ class Fused:
         except Exception as exc:
             if self._function is None:
                 raise
-            raise ValueError(f"the function in its transforms raised {exc!r}") from exc
+            raise ValueError(f"a function in the transforms raised {exc!r}") from exc
         return result.reshape(*result.shape[:2], -1)

@@ -15,7 +15,7 @@ __all__ = ["Grayscale"]
 
 @dataclass(frozen=True)
 class Grayscale(Transform):
-    """Luma as Pillow's "L" (for tensors too), in 1 channel or in 3 equal ones."""
+    """Convert to luma as in Pillow's "L" (tensors too), in 1 channel or in 3 equal ones."""
 
     num_output_channels: int = 1
 
@@ -25,9 +25,7 @@ class Grayscale(Transform):
 
     @property
     def draws(self) -> int:
-        """Nothing is random."""
         return 0
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """One conversion."""
         canvas.grey(self.num_output_channels)

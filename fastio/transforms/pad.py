@@ -1,4 +1,4 @@
-"""Pad: edges of one colour."""
+"""Pad: adds edges of one colour."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Pad"]
 
 @dataclass(frozen=True)
 class Pad(Transform):
-    """``padding`` as in ``as_padding``; ``fill`` is one number or one for each channel."""
+    """Add edges of ``padding`` pixels (see ``as_padding``); ``fill`` is one number or one per channel."""
 
     padding: int | Sequence[int]
     fill: float | Sequence[float] | None = 0
@@ -29,11 +29,9 @@ class Pad(Transform):
 
     @property
     def draws(self) -> int:
-        """Nothing is random."""
         return 0
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """Edges on four sides."""
         assert isinstance(self.padding, tuple)
         assert isinstance(self.fill, tuple)
         left, top, right, bottom = (np.array([side]) for side in self.padding)

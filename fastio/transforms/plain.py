@@ -17,10 +17,10 @@ _MODES = {"L": 1, "RGB": 3, "RGBA": 4}
 
 class PlainPicture:
     """
-    A canvas of one picture, which each step replaces by another: ``picture`` is the latest.
+    A canvas of one picture; each step replaces it, ``picture`` is the latest.
 
-    Tensors are resampled by Pillow too, each channel as a grey picture: the same pixels as from a PIL
-    image, except that Pillow weighs the colours of "RGBA" by alpha.
+    Tensors are resampled by Pillow too, each channel as a grey picture: the pixels equal those of a PIL image, except
+    that Pillow weights the colours of "RGBA" by alpha.
     """
 
     def __init__(self, picture: Image.Image | torch.Tensor) -> None:
@@ -39,7 +39,6 @@ class PlainPicture:
         self.width, self.height = np.array([size[0]]), np.array([size[1]])
 
     def crop(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
-        """As Canvas.crop."""
         x, y, w, h = int(left[0]), int(top[0]), int(width[0]), int(height[0])
         if isinstance(self.picture, torch.Tensor):
             self._set(self.picture[..., y : y + h, x : x + w])
@@ -47,7 +46,6 @@ class PlainPicture:
             self._set(self.picture.crop((x, y, x + w, y + h)))
 
     def resize(self, width: Ints, height: Ints, *, kernel: str) -> None:
-        """As Canvas.resize."""
         size = (int(width[0]), int(height[0]))
         if not isinstance(self.picture, torch.Tensor):
             self._set(self.picture.resize(size, KERNELS[kernel]))
@@ -57,7 +55,6 @@ class PlainPicture:
         self._set(torch.from_numpy(np.stack(resized)).reshape(*self.picture.shape[:-2], size[1], size[0]))
 
     def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill) -> None:
-        """As Canvas.pad."""
         x, y = int(left[0]), int(top[0])
         w, h = int(self.width[0]), int(self.height[0])
         size = (x + w + int(right[0]), y + h + int(bottom[0]))
@@ -75,7 +72,6 @@ class PlainPicture:
             self._set(image)
 
     def flip(self, mask: NDArray[np.bool_]) -> None:
-        """As Canvas.flip."""
         if not mask[0]:
             return
         if isinstance(self.picture, torch.Tensor):
@@ -84,7 +80,6 @@ class PlainPicture:
             self._set(self.picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT))
 
     def grey(self, channels: int) -> None:
-        """As Canvas.grey."""
         if not isinstance(self.picture, torch.Tensor):
             grey = self.picture.convert("L")
             self._set(grey if channels == 1 else Image.merge("RGB", [grey] * channels))
@@ -96,7 +91,7 @@ class PlainPicture:
         self._set(luma.expand(*luma.shape[:-3], channels, *luma.shape[-2:]))
 
     def call(self, function: PixelFunction, numbers: NDArray[np.float64]) -> None:
-        """As Canvas.call; what the function raises, this raises."""
+        """Call the function; its exceptions pass through."""
         own = np.ascontiguousarray(numbers[0])
         if not isinstance(self.picture, torch.Tensor):
             pixels = np.array(self.picture)
@@ -110,7 +105,7 @@ class PlainPicture:
 
 
 def colour_of(fill: Fill, channels: int) -> Fill:
-    """The number of each channel; ValueError where their count is another one."""
+    """Return one number per channel. Raises ValueError if their count is wrong."""
     if len(fill) not in (1, channels):
-        raise ValueError(f"fill={fill}: expected one number, or one for each of the {channels} channels")
+        raise ValueError(f"fill={fill}: expected one number, or {channels} (one per channel)")
     return fill * channels if len(fill) == 1 else fill

@@ -1,13 +1,13 @@
-"""The plan of a batch: numbers by which the native core makes each row in one pass, and the algebra that composes them.
+"""The plan of a batch: numbers from which the native core makes each row in one pass, and how they compose.
 
-A row of the plan says: crop the decoded picture to the *box*; resample that to the *virtual* size, with taps
-clamped to the box; take the *window* of it; *place* it in the output row, the rest of which is fill; flip the row.
-Whatever a chain of crops, edges and flips around one resampling does has this form:
+A row of the plan says: crop the decoded picture to the *box*; resample that to the *virtual* size, with taps clamped
+to the box; take the *window* of it; *place* it in the output row and fill the rest; flip the row. Every chain of
+crops, edges and flips around one resampling has this form:
 
-* a crop before the resampling moves box and window, one after it the window alone; what it cuts off may be edge
+* a crop before the resampling moves box and window, one after it only the window; it may cut off edges
 * edges move the place; a crop of a flipped picture is the mirrored crop of the unflipped one
-* a second resampling, and one of edges, have another form: SchemaError says which two transforms do not fit together
-* a function is called with the finished row: nothing comes after it
+* a second resampling, or one of edges, does not have this form: SchemaError names the two transforms that conflict
+* a function is called on the finished row: nothing comes after it
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ COLUMNS = (
     "flip",
 )
 
-# One pixel as it is: a row of a plan for any picture and any batch.
+# One pixel unchanged: a plan row that fits any picture and any batch.
 BLANK = (0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0)
 
-# Filters whose kernel is not its own mirror image where a tap lies exactly between two pixels.
+# Filters whose kernel is not symmetric when a tap lies exactly between two pixels.
 _ONE_SIDED = ("nearest", "box")
 
 
 class Plan:
     """
-    A canvas that keeps no pixels but what is to be done to get them, for pictures of these sizes.
+    A canvas without pixels: it records what to do with pictures of these sizes.
 
-    ``kernel`` is the resampling's filter, None without one; ``fill`` the colour of edges; ``channels`` what a Grayscale
-    leaves, None without one; ``is_grey_first`` where it comes before the resampling; ``function`` what is called in the
-    end, None without one, with ``numbers`` ``(n, k)``.
+    ``kernel`` is the filter of the resampling (None: none); ``fill`` the colour of edges; ``channels`` what a
+    Grayscale leaves (None: no Grayscale); ``is_grey_first`` whether it comes before the resampling; ``function`` is
+    called last (None: no function), with ``numbers`` ``(n, k)``.
     """
 
     def __init__(self, height: Ints, width: Ints) -> None:
@@ -74,7 +74,7 @@ class Plan:
         self._caller: object = None
 
     def rows(self, count: int) -> NDArray[np.int32]:
-        """The plan as the native core reads it: ``(count, 13)`` int32, one COLUMN each."""
+        """Return the plan as the native core reads it: ``(count, 13)`` int32, one COLUMN each."""
         out = np.empty((count, len(COLUMNS)), np.int32)
         parts = (*self._box, *self._virtual, *self._window, *self._place, self._flip)
         for column, values in enumerate(parts):
@@ -82,7 +82,6 @@ class Plan:
         return out
 
     def crop(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
-        """As Canvas.crop."""
         self._check_unfinished()
         if self._flipper is not None:
             left = np.where(self._flip, self.width - left - width, left)
@@ -92,7 +91,7 @@ class Plan:
         else:
             x, w, place_x = _overlap(self._place[0], window_w, left, width)
             y, h, place_y = _overlap(self._place[1], window_h, top, height)
-            # Where nothing but edge is left the row is fill; both sizes then are 0.
+            # If only edges are left, the row is all fill; both sizes are then 0.
             is_empty = (w == 0) | (h == 0)
             w, h = np.where(is_empty, 0, w), np.where(is_empty, 0, h)
             self._window = (np.where(is_empty, 0, window_x + x), np.where(is_empty, 0, window_y + y), w, h)
@@ -100,14 +99,14 @@ class Plan:
         self.width, self.height = width, height
 
     def resize(self, width: Ints, height: Ints, *, kernel: str) -> None:
-        """As Canvas.resize; SchemaError where the plan has no place for it."""
+        """Resize. Raises SchemaError if the plan has no room for another resampling."""
         self._check_unfinished()
         if self._resizer is not None:
             raise self._unfit(self._resizer, "the picture would be resampled twice")
         if self._padder is not None:
             raise self._unfit(self._padder, "edges would be resampled")
         if self._flipper is not None and kernel in _ONE_SIDED:
-            raise self._unfit(self._flipper, f"{kernel!r} gives other pixels after a flip than before it")
+            raise self._unfit(self._flipper, f"{kernel!r} gives different pixels after a flip than before it")
         x, y, w, h = self._window
         self._box = (self._box[0] + x, self._box[1] + y, w, h)
         self._virtual = (width, height)
@@ -117,7 +116,7 @@ class Plan:
         self.is_grey_first = self.channels is not None
 
     def pad(self, left: Ints, top: Ints, right: Ints, bottom: Ints, *, fill: Fill) -> None:
-        """As Canvas.pad; SchemaError where other edges have another colour."""
+        """Add edges. Raises SchemaError if there already are edges of another colour."""
         if not any(side.any() for side in (left, top, right, bottom)):
             return
         self._check_unfinished()
@@ -127,17 +126,16 @@ class Plan:
             raise self._unfit(self._padder, "edges would have two colours")
         self.fill, self._padder = fill, self.doing
         self.width, self.height = self.width + left + right, self.height + top + bottom
-        # Before the flip, the left edge of what will be flipped is on the right.
+        # In the unflipped picture, the left edge of the flipped one is on the right.
         left = left if self._flipper is None else np.where(self._flip, right, left)
         self._place = (self._place[0] + left, self._place[1] + top)
 
     def flip(self, mask: NDArray[np.bool_]) -> None:
-        """As Canvas.flip."""
         self._check_unfinished()
         self._flip, self._flipper = self._flip ^ mask, self.doing
 
     def grey(self, channels: int) -> None:
-        """As Canvas.grey; edges that are already there lose their colour too."""
+        """Convert to luma; existing edges lose their colour too."""
         self._check_unfinished()
         self.channels = channels
         if self.fill is not None and len(self.fill) > 1:
@@ -145,22 +143,24 @@ class Plan:
             self.fill = ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16,)
 
     def call(self, function: PixelFunction, numbers: NDArray[np.float64]) -> None:
-        """As Canvas.call."""
         self._check_unfinished()
         self.function, self.numbers, self._caller = function, numbers, self.doing
 
     def _check_unfinished(self) -> None:
         if self._caller is not None:
-            raise self._unfit(self._caller, "a function is called with finished pictures, once: put it last")
+            raise self._unfit(self._caller, "only one function, called on finished pictures, is possible: put it last")
 
     def _unfit(self, other: object, why: str) -> SchemaError:
         return SchemaError(
-            f"{other} and then {self.doing} cannot be done in one pass: {why}; leave one out, or pass them to "
-            f"FastDataset(transform=Compose([...])), which does one after the other"
+            f"{other} and then {self.doing} cannot be done in one pass: {why}; drop one, or pass them to "
+            "FastDataset(transform=Compose([...])), which runs one after the other"
         )
 
 
 def _overlap(place: Ints, size: Ints, first: Ints, length: Ints) -> tuple[Ints, Ints, Ints]:
-    """What ``[first, first + length)`` leaves of ``[place, place + size)``: its start and size in it, its new place."""
+    """
+    Intersect ``[place, place + size)`` with ``[first, first + length)``: returns the start within the first, the
+    size, and the new place.
+    """
     start, stop = np.maximum(place, first), np.minimum(place + size, first + length)
     return start - place, np.maximum(stop - start, 0), start - first

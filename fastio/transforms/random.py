@@ -1,4 +1,4 @@
-"""The random numbers of transforms, as a pure function of seed, epoch and sample."""
+"""The random numbers of transforms: a pure function of seed, epoch and sample."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["uniform"]
 
 def uniform(indices: NDArray[np.int64], columns: int, *, seed: int, epoch: int) -> NDArray[np.float64]:
     """
-    ``(n, columns)`` numbers in [0, 1); one depends on seed, epoch, its index and its column alone.
+    Return ``(n, columns)`` numbers in [0, 1); each depends only on seed, epoch, its index and its column.
 
-    Hence a sample's crop is the same whatever the threads, the ranks, the batch it is in and the place of a resume.
+    So a sample's crop does not depend on threads, ranks, its batch or where a run was resumed.
     """
     numbers = np.empty((len(indices), columns), np.float64)
     if numbers.size:

@@ -18,9 +18,9 @@ __all__ = ["Resize"]
 @dataclass(frozen=True)
 class Resize(Transform):
     """
-    To ``(height, width)``, or with one number until the short side has it, proportions kept.
+    Resize to ``(height, width)``; a single number resizes the short side and keeps the proportions.
 
-    ``max_size`` limits the long side then; with ``size=None`` the long side gets exactly that.
+    ``max_size`` then limits the long side; with ``size=None``, the long side becomes exactly ``max_size``.
     """
 
     size: int | Sequence[int] | None
@@ -46,11 +46,9 @@ class Resize(Transform):
 
     @property
     def draws(self) -> int:
-        """Nothing is random."""
         return 0
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """One resampling."""
         if isinstance(self.size, tuple):
             height, width = (np.array([side]) for side in self.size)
         else:
@@ -60,7 +58,7 @@ class Resize(Transform):
         canvas.resize(width, height, kernel=self.interpolation)
 
     def _sides(self, short: Ints, long: Ints) -> tuple[Ints, Ints]:
-        """The new short and long side; fractions are cut off as torchvision cuts them, but no side vanishes."""
+        """Return the new short and long side, truncated as in torchvision; no side becomes 0."""
         if self.size is None:
             assert self.max_size is not None
             new_short, new_long = _whole(self.max_size * short / long), np.full_like(long, self.max_size)

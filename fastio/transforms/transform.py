@@ -1,4 +1,4 @@
-"""What a transform is: some random draws, and a few steps on a canvas."""
+"""What a transform is: some random numbers, and a few steps on a canvas, which is a batch's plan or one picture."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class Transform(Protocol):
     """
     A step from picture to picture, as a value: equal arguments make equal transforms.
 
-    ``draws`` uniform numbers in [0, 1) decide what is random about it. Called on a PIL image ("L", "RGB" or "RGBA") or
-    on a uint8 tensor ``(..., C, H, W)`` it draws them from torch's generator, as torchvision does; FastLoader draws
-    them by seed, epoch and sample index.
+    ``draws`` uniform numbers in [0, 1) decide what is random. Called on a PIL image ("L", "RGB" or "RGBA") or on a
+    uint8 tensor ``(..., C, H, W)``, a transform draws them from torch's generator, as torchvision does; FastLoader
+    derives them from seed, epoch and sample index.
     """
 
     @property
     def draws(self) -> int:
-        """Random numbers that one picture takes."""
+        """How many random numbers one picture takes."""
         ...
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """Do the steps, by ``numbers`` ``(n, draws)``."""
+        """Perform the steps on the canvas; ``numbers`` are ``(n, draws)``."""
         ...
 
     def __call__(self, picture: Picture) -> Picture:
         return self.apply(picture, torch.rand(self.draws, dtype=torch.float64, device="cpu").numpy())
 
     def apply(self, picture: Picture, numbers: NDArray[np.float64]) -> Picture:
-        """As a call, by given numbers ``(draws,)`` in the place of random ones."""
+        """Like a call, but with given numbers ``(draws,)`` instead of random ones."""
         canvas = PlainPicture(picture)
         canvas.doing = self
         self.run(canvas, numbers.reshape(1, self.draws))

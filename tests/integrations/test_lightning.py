@@ -254,7 +254,7 @@ def test_a_recipe_that_keeps_the_ranks_to_itself_is_refused(store: Path) -> None
 
     data = FastDataModule(train)
     data.trainer = _Ranked(1, 2)  # type: ignore[assignment]
-    with pytest.raises(ValueError, match="for rank 0 of 1, but this process is rank 1 of 2; hand rank"):
+    with pytest.raises(ValueError, match="for rank 0 of 1, but this process is rank 1 of 2; pass rank"):
         data.train_dataloader()
 
 

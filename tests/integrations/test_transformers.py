@@ -238,5 +238,5 @@ def test_inputs_of_a_batch() -> None:
     """Pairs get names, tokens lose their lengths, anything else is named."""
     assert {"pixel_values": 1, "labels": 2} == as_inputs((1, 2))
     assert {"input_ids": 1} == as_inputs({"input_ids": 1, "lengths": 2})
-    with pytest.raises(TypeError, match=r"a batch is a Tensor, .* pass inputs="):
+    with pytest.raises(TypeError, match=r"a batch is a Tensor, .* as inputs="):
         as_inputs(torch.zeros(3))

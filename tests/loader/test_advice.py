@@ -78,33 +78,33 @@ CASES = {
     "resampled twice": Case(
         "mixed",
         {"transforms": TWICE},
-        r"leave one out, or pass them to FastDataset\(transform=Compose\(\[...\]\)\)",
+        r"drop one, or pass them to FastDataset\(transform=Compose\(\[...\]\)\)",
         ({"transforms": TWICE[1:]}, {}),
         datasets=({}, {"transform": Compose(TWICE)}),
     ),
     "a function in transforms": Case(
         "equal",
         {"transforms": [to_tensor]},
-        r"other callables go into FastDataset\(transform=...\)",
+        r"pass other callables to FastDataset\(transform=...\)",
         ({},),
         datasets=({"transform": to_tensor},),
     ),
     "own functions before ours": Case(
         "equal",
         {"transforms": [doubled, NORMALIZE]},
-        "put callables of your own last",
+        "put your own callables last",
         ({"transforms": [NORMALIZE, doubled]},),
     ),
     "grey first": Case(
         "mixed",
         {"transforms": [Grayscale(3), Resize((5, 5))]},
-        "put it last, where it costs less",
+        "put it last, which is also faster",
         ({"transforms": [Resize((5, 5)), Grayscale(3)]},),
     ),
     "grey of grey": Case(
         "equal",
         {"transforms": [CenterCrop(4), Grayscale(3)]},
-        r"leave it out, or pass FastDataset\(mode='RGB'\)",
+        r"drop it, or pass FastDataset\(mode='RGB'\)",
         ({"transforms": CenterCrop(4)}, {"transforms": [CenterCrop(4), Grayscale(3)]}),
         {"mode": "L"},
         ({"mode": "L"}, {"mode": "RGB"}),
@@ -157,7 +157,7 @@ CASES = {
     "numbers as batches": Case(
         "equal",
         {"batch_sampler": [1], "batch_size": None},
-        "pass indices as sampler=",
+        "pass single indices as sampler=",
         ({"sampler": [1]},),
     ),
     "weights and a shuffle": Case(

@@ -159,7 +159,7 @@ def test_the_epoch_by_the_sampler(dataset: FastDataset) -> None:
             assert taken(loader) == epochs[epoch]
         loader.batch_sampler.set_epoch(2)
         assert taken(loader) == epochs[2]
-        with pytest.raises(TypeError, match="no other loader be built around it"):
+        with pytest.raises(TypeError, match="cannot be iterated or put into another loader"):
             iter(loader.batch_sampler)
 
 

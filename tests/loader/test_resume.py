@@ -183,7 +183,7 @@ def test_giving_up_a_loaded_position_is_said(numbered: FastDataset, caplog: pyte
             assert caplog.messages == []
             each.set_epoch(0)
             assert len(caplog.messages) == 1
-            assert f"{name}: set_epoch(0) gives up the loaded position, batch 2 of epoch 3" in caplog.text
+            assert f"{name}: set_epoch(0) drops the loaded position, batch 2 of epoch 3" in caplog.text
             caplog.clear()
             each.load_state_dict({**each.state_dict(), "epoch": 3, "batch": 0})
             each.set_epoch(0)

@@ -307,12 +307,16 @@ class Long(Sampler[int]):
         ({"sampler": [0, 70]}, IndexError, f"sampler=list: yields 70: expected indices of {COUNT} samples"),
         ({"sampler": [[0, 1]]}, TypeError, r"yields \[0, 1\]: expected whole numbers; pass lists .* batch_sampler="),
         ({"sampler": [0.5]}, TypeError, "yields 0.5: expected whole numbers"),
-        ({"sampler": endless()}, TypeError, r"an iterator yields one epoch only; pass list\(...\)"),
-        ({"sampler": 3}, TypeError, "sampler=int: expected something to iterate over"),
-        ({"sampler": Endless()}, ValueError, r"items and goes on; let it end with an epoch \(itertools.islice\)"),
+        ({"sampler": endless()}, TypeError, r"an iterator yields only one epoch: pass list\(...\)"),
+        ({"sampler": 3}, TypeError, "sampler=int: expected an iterable"),
+        (
+            {"sampler": Endless()},
+            ValueError,
+            r"items and does not end: make it end after an epoch \(itertools.islice\)",
+        ),
         ({"sampler": Long()}, ValueError, r"yields 2 items, but its len\(\) is 3"),
         ({"batch_sampler": [[1], []]}, ValueError, "batch 1 of epoch 0 is empty"),
-        ({"batch_sampler": [1, 2]}, TypeError, "yields 1: expected lists of indices; pass indices as sampler="),
+        ({"batch_sampler": [1, 2]}, TypeError, "yields 1: expected lists of indices; pass single indices as sampler="),
     ],
 )
 def test_what_is_no_sampler(

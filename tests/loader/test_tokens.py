@@ -362,7 +362,7 @@ def test_what_does_not_go_together_is_refused(one: FastDataset, png_stores: dict
         FastLoader(one, 4, shuffle=True, batch_sampler=sampler)
     with pytest.raises(ValueError, match="61 samples, but the batch_sampler plans 2"):
         FastLoader(one, batch_sampler=LengthBucketSampler([1, 2], batch_size=1))
-    with pytest.raises(TypeError, match="batch_sampler=int: expected something to iterate over"):
+    with pytest.raises(TypeError, match="batch_sampler=int: expected an iterable"):
         FastLoader(one, batch_sampler=7)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="batch_size=None"):
         FastLoader(one)

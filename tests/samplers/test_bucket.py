@@ -217,8 +217,8 @@ def test_in_a_plain_dataloader() -> None:
 @pytest.mark.parametrize(
     ("lengths", "options", "words"),
     [
-        ([1], {}, "expected one of the two"),
-        ([1], {"batch_size": 2, "max_tokens": 3}, "expected one of the two"),
+        ([1], {}, "expected exactly one of the two"),
+        ([1], {"batch_size": 2, "max_tokens": 3}, "expected exactly one of the two"),
         ([1], {"batch_size": 0}, "batch_size=0"),
         ([1], {"batch_size": 1, "window": 0}, "window=0"),
         ([1], {"batch_size": 1, "pad_to_multiple": 0}, "pad_to_multiple=0"),
@@ -226,8 +226,8 @@ def test_in_a_plain_dataloader() -> None:
         ([1], {"batch_size": 1, "rank": 2, "world_size": 2}, "rank 2 of 2"),
         ([1, 9, 3], {"max_tokens": 15, "pad_to_multiple": 8}, "sample 1 alone has 9 tokens, 16 with padding"),
         ([1, -1], {"batch_size": 1}, "lengths go from -1"),
-        ([1.5], {"batch_size": 1}, "expected whole numbers"),
-        ([[1]], {"batch_size": 1}, "expected whole numbers"),
+        ([1.5], {"batch_size": 1}, "expected integers"),
+        ([[1]], {"batch_size": 1}, "expected integers"),
         ([1 << 31], {"batch_size": 1}, "lengths go from"),
     ],
 )

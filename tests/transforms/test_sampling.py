@@ -122,7 +122,7 @@ def test_center_crop(sides: tuple[int, int, int, int], seed: int) -> None:
 def test_a_picture_that_is_too_small() -> None:
     """RandomCrop says what is smaller than what, and adds edges where it is told to."""
     image = Image.new("RGB", (30, 40), (1, 2, 3))
-    with pytest.raises(SchemaError, match=r"40x30 .* smaller than the crop; pass pad_if_needed"):
+    with pytest.raises(SchemaError, match=r"40x30 .* smaller than the crop: pass pad_if_needed"):
         RandomCrop(32)(image)
 
     padded = RandomCrop(32, pad_if_needed=True, fill=5).apply(image, np.array([0.0, 0.0]))

@@ -1,4 +1,4 @@
-"""Transforms of whole batches by torch: on the device behind the copy, or on the CPU by the same code."""
+"""Transforms of whole batches in torch: on the device after the copy, or on the CPU with the same code."""
 
 from __future__ import annotations
 

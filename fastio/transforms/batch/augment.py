@@ -1,7 +1,7 @@
-"""RandAugment and TrivialAugmentWide: changes of shape and colour at random, by the tables of their papers.
+"""RandAugment and TrivialAugmentWide: random changes of shape and colour, by the tables of their papers.
 
 RandAugment: Cubuk et al. 2019, arXiv:1909.13719; TrivialAugment: Müller and Hutter 2021, arXiv:2103.10158. Ranges,
-steps and names are those that torchvision documents; each sample draws for itself.
+steps and names are those that torchvision documents. Each sample draws its own changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHANGES: Mapping[str, Change] = {**COLOURS, "warp": warp}
 
 
 class _Operation(NamedTuple):
-    """What is done, how strong the strongest is, and whether its sign is drawn too."""
+    """An operation: what it does, its greatest strength, and whether its sign is random."""
 
     kind: str
     most: float
@@ -32,7 +32,7 @@ class _Operation(NamedTuple):
 
 
 def _space(*, shear: float, shift_x: float, shift_y: float, angle: float, colour: float) -> tuple[_Operation, ...]:
-    """The fourteen operations of both papers."""
+    """Return the fourteen operations that both papers use."""
     return (
         _Operation("identity", 0, False),
         _Operation("shear_x", shear),
@@ -54,9 +54,10 @@ def _space(*, shear: float, shift_x: float, shift_y: float, angle: float, colour
 @dataclass(frozen=True)
 class RandAugment:
     """
-    ``num_ops`` of fourteen changes after each other, all of strength ``magnitude`` of ``num_magnitude_bins``.
+    Apply ``num_ops`` of fourteen operations in turn, each with strength ``magnitude`` of ``num_magnitude_bins``.
 
-    What lies outside a picture that was sheared, shifted or rotated is black. Draws: for each change, which, its sign.
+    Shears, shifts and rotations fill with black what lies outside the picture. Draws two numbers per operation: which
+    one, and its sign.
     """
 
     num_ops: int = 2
@@ -67,16 +68,15 @@ class RandAugment:
         _check_bins(self.num_magnitude_bins)
         if self.num_ops < 1 or not 0 <= self.magnitude < self.num_magnitude_bins:
             raise ValueError(
-                f"{self}: expected at least one change, and a magnitude from 0 to {self.num_magnitude_bins - 1}"
+                f"{self}: expected num_ops of at least 1 and a magnitude from 0 to {self.num_magnitude_bins - 1}"
             )
 
     @property
     def draws(self) -> int:
-        """Which and its sign, for each change."""
+        """Two numbers per operation: which one, and its sign."""
         return 2 * self.num_ops
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
-        """As BatchTransform.parameters."""
         height, width = size
         space = _space(shear=0.3, shift_x=150 / 331 * width, shift_y=150 / 331 * height, angle=30.0, colour=0.9)
         strength = np.full(len(numbers), self.magnitude / (self.num_magnitude_bins - 1))
@@ -84,16 +84,15 @@ class RandAugment:
         return {"steps": [_groups(space, pair, strength, fewest_bits=4, size=size) for pair in pairs]}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        """As BatchTransform.run."""
         return _changed(self, pictures, parameters)
 
 
 @dataclass(frozen=True)
 class TrivialAugmentWide:
     """
-    One of fourteen changes, of a strength drawn from ``num_magnitude_bins``.
+    Apply one of fourteen operations, with a strength drawn from ``num_magnitude_bins`` levels.
 
-    Edges as in RandAugment. Draws: which, its sign, its strength.
+    Edges as in RandAugment. Draws three numbers: which operation, its sign, its strength.
     """
 
     num_magnitude_bins: int = 31
@@ -103,17 +102,15 @@ class TrivialAugmentWide:
 
     @property
     def draws(self) -> int:
-        """Which, its sign, its strength."""
+        """Three numbers: which operation, its sign, its strength."""
         return 3
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
-        """As BatchTransform.parameters."""
         space = _space(shear=0.99, shift_x=32.0, shift_y=32.0, angle=135.0, colour=0.99)
         strength = np.floor(numbers[:, 2] * self.num_magnitude_bins) / (self.num_magnitude_bins - 1)
         return {"steps": [_groups(space, numbers[:, :2], strength, fewest_bits=2, size=size)]}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        """As BatchTransform.run."""
         return _changed(self, pictures, parameters)
 
 
@@ -126,9 +123,9 @@ def _groups(
     size: tuple[int, int],
 ) -> dict[str, Any]:
     """
-    Which samples are changed in what by how much: ``numbers`` (n, 2) choose, ``strength`` (n,) is from 0 to 1.
+    Group samples by operation: ``numbers`` (n, 2) choose operation and sign, ``strength`` (n,) is from 0 to 1.
 
-    All that only moves pixels is one group, with matrices.
+    Operations that only move pixels share one group, with a matrix per sample.
     """
     chosen = np.floor(numbers[:, 0] * len(space)).astype(np.int64)
     sign = np.where(numbers[:, 1] < 0.5, 1.0, -1.0)
@@ -166,4 +163,4 @@ def _changed(transform: object, pictures: Pictures, parameters: Parameters) -> P
 
 def _check_bins(bins: int) -> None:
     if bins < 2:
-        raise ValueError(f"num_magnitude_bins={bins!r}: expected a number from 2")
+        raise ValueError(f"num_magnitude_bins={bins!r}: expected a number of at least 2")

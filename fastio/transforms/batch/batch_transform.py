@@ -1,4 +1,4 @@
-"""What a transform of batches is: numbers drawn on the host, then steps on pixels wherever these are."""
+"""BatchTransform, the protocol: numbers are drawn on the host, then steps work on pixels wherever these are."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 __all__ = ["BatchTransform", "Parameters", "Pictures"]
 
-# Tensors, which travel to the device with the batch, and plain numbers; nested in lists and dicts.
+# Tensors, which travel to the device with the batch, and plain numbers; lists and dicts may nest them.
 Parameters = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """``images`` (B, C, H, W), uint8 from 0 to 255 or floating from 0 to 1; ``labels`` where there are any."""
+    """``images`` (B, C, H, W), uint8 from 0 to 255 or floating from 0 to 1; ``labels`` if there are any."""
 
     images: torch.Tensor
     labels: torch.Tensor | None = None
@@ -29,19 +29,23 @@ class BatchTransform(Protocol):
     """
     A step from batch to batch, as a value: equal arguments make equal transforms.
 
-    It has two halves: ``parameters`` says on the host, by ``draws`` uniform numbers in [0, 1) for each sample, what is
-    to be done; ``run`` does it on the pixels, and neither asks the device for anything nor waits for it.
+    It has two halves. ``parameters`` runs on the host and decides what to do, from ``draws`` uniform numbers in [0,
+    1) per sample; ``run`` does it to the pixels. Neither waits for the device or reads from it.
     """
 
     @property
     def draws(self) -> int:
-        """Random numbers that one sample takes."""
+        """How many random numbers one sample takes."""
         ...
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
-        """What to do with samples whose numbers are ``(n, draws)``, of pictures of ``size`` (height, width)."""
+        """
+        Decide what to do with n samples.
+
+        ``numbers`` is ``(n, draws)``, ``size`` the (height, width) of their pictures.
+        """
         ...
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        """Do it. What it was given stays as it was."""
+        """Apply the parameters to the pictures; returns new Pictures and leaves the old ones unchanged."""
         ...

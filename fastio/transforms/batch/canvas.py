@@ -1,4 +1,4 @@
-"""Plans for pictures of different sizes on one device: gathered on canvases, executed batch by batch."""
+"""Runs plans for pictures of different sizes on one device: copies them onto canvases and executes batch by batch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fastio.transforms.plan import COLUMNS
 
 __all__ = ["run_plans", "to_device"]
 
-_MOST_PIXELS = 8 << 20  # of one canvas: 100 MB in float32 and three channels, whatever the batch
+_MOST_PIXELS = 8 << 20  # pixels of one canvas: 100 MB in float32 with three channels, whatever the batch
 
 _COLUMN = {name: place for place, name in enumerate(COLUMNS)}
 
 
 def run_plans(pictures: Sequence[torch.Tensor], rows: NDArray[np.int32], target: RenderTarget) -> torch.Tensor:
     """
-    Pictures (H, W, C) uint8, each by its plan ``rows`` (n, 13), as ``gather`` and ``resample`` have it.
+    Execute a plan for each picture (H, W, C) uint8: ``rows`` (n, 13), as in ``gather`` and ``resample``.
 
-    (n, C, height, width) in channels_last comes out. Of each picture the part that its plan reads is copied to the
-    corner of a canvas; parts of like size share one.
+    Returns (n, C, height, width) in channels_last. The part of each picture that its plan reads is copied to the
+    corner of a canvas; parts of similar size share a canvas.
     """
     left, top, width, height = _read(rows, is_resampled=target.kernel is not None)
     moved = rows.copy()
@@ -36,7 +36,7 @@ def run_plans(pictures: Sequence[torch.Tensor], rows: NDArray[np.int32], target:
     for start, stop in _groups(height[order], width[order]):
         group = order[start:stop]
         sides = max(1, int(height[group].max())), max(1, int(width[group].max()))
-        # Not zeroed: what a plan does not read has weight 0.
+        # Not zeroed: pixels that a plan does not read have weight 0.
         canvas = torch.empty((len(group), *sides, channels), dtype=torch.uint8, device=device)
         for place, sample in enumerate(group.tolist()):
             x, y, w, h = int(left[sample]), int(top[sample]), int(width[sample]), int(height[sample])
@@ -50,13 +50,13 @@ def run_plans(pictures: Sequence[torch.Tensor], rows: NDArray[np.int32], target:
 
 
 def to_device(values: NDArray[np.generic], device: torch.device) -> torch.Tensor:
-    """A few numbers on the device, for whom nobody waits."""
+    """Copy a few numbers to the device without waiting."""
     host = torch.from_numpy(np.ascontiguousarray(values))
     return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host
 
 
 def _read(rows: NDArray[np.int32], *, is_resampled: bool) -> tuple[NDArray[np.int64], ...]:
-    """Left, top, width and height of what each plan reads of its picture."""
+    """Return left, top, width and height of the part that each plan reads of its picture."""
 
     def of(name: str) -> NDArray[np.int64]:
         return rows[:, _COLUMN[name]].astype(np.int64)
@@ -67,7 +67,7 @@ def _read(rows: NDArray[np.int32], *, is_resampled: bool) -> tuple[NDArray[np.in
 
 
 def _groups(height: NDArray[np.int64], width: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Neighbours that share a canvas: as many as its bound allows, one at least."""
+    """Return neighbours that share a canvas: as many as its limit allows, at least one."""
     start, tall, wide = 0, 0, 0
     for place in range(len(height)):
         tall, wide = max(tall, int(height[place])), max(wide, int(width[place]))

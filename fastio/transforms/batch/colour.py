@@ -1,7 +1,7 @@
-"""Changes of colour, each with a number for each picture; torchvision's rules, in float32.
+"""Changes of colour with one amount per picture, by torchvision's rules, in float32.
 
-``images`` are (n, C, H, W) with one channel or three, ``amount`` is (n,). uint8 comes out as uint8: every step cuts
-fractions off, as torchvision's steps do.
+``images`` are (n, C, H, W) with one channel or three, ``amount`` is (n,). uint8 stays uint8: every step truncates, as
+torchvision's steps do.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LUMA = (0.2989, 0.587, 0.114)
 
 
 def check_colours(images: torch.Tensor, what: object) -> None:
-    """SchemaError for pictures that have neither one channel nor three."""
+    """Raise SchemaError for pictures without one or three channels."""
     if images.shape[1] not in (1, 3):
         raise SchemaError(f"{what}: expected pictures of 1 or 3 channels, got {images.shape[1]}")
 
 
 def change_groups(images: torch.Tensor, groups: Mapping[str, Any], changes: Mapping[str, Change]) -> torch.Tensor:
-    """Each change done to its own samples: ``groups`` names ``which`` (n,) int64 and by what ``amount`` (n, ...)."""
+    """Apply each change to its own samples: ``groups`` holds ``which`` (n,) int64 and the ``amount`` (n, ...)."""
     if not groups:
         return images
     changed = images.clone()
@@ -50,7 +50,7 @@ def _saturation(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
 
 
 def _hue(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
-    """The colour circle turned by ``amount``, in turns."""
+    """Turn the colour circle by ``amount``, in turns."""
     if images.shape[1] == 1:
         return images
     red, green, blue = _unit(images).unbind(1)
@@ -63,7 +63,7 @@ def _hue(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
         torch.where(value == green, 2 + (blue - red) / divisor, 4 + (red - green) / divisor),
     )
     turn = (turn / 6 + amount.reshape(-1, 1, 1)).remainder(1.0) * 6
-    # A channel is at the value for a third of the circle, falls, is down for a third, rises.
+    # A channel stays at its maximum for a third of the circle, falls, stays at its minimum for a third, and rises.
     channels = []
     for start in (5.0, 3.0, 1.0):
         place = (turn + start).remainder(6.0)
@@ -72,7 +72,7 @@ def _hue(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
 
 
 def _sharpness(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
-    """Away from, or towards, the mean of nine pixels in which the middle one counts five times; edges stay."""
+    """Move each pixel towards or away from the mean of nine pixels, the middle one counted five times; edges stay."""
     height, width = images.shape[2:]
     if height <= 2 or width <= 2:
         return images
@@ -91,7 +91,7 @@ def _sharpness(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
 
 
 def _posterize(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
-    """Only the highest ``amount`` bits."""
+    """Keep only the highest ``amount`` bits."""
     if images.is_floating_point():
         levels = torch.exp2(_each(amount.to(images.dtype)))
         kept = torch.minimum((images * levels).floor(), levels - 1) / levels
@@ -101,7 +101,7 @@ def _posterize(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
 
 
 def _solarize(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
-    """Inverted from ``amount``, a share of white, upwards."""
+    """Invert values of at least ``amount``, a fraction of white."""
     white = _white(images)
     return torch.where(images.to(torch.float32) >= _each(amount) * white, white - images.to(torch.float32), images).to(
         images.dtype
@@ -109,7 +109,7 @@ def _solarize(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
 
 
 def _autocontrast(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
-    """Each channel stretched from black to white; one of a single value stays."""
+    """Stretch each channel from black to white; a channel of a single value stays."""
     values, white = images.to(torch.float32), _white(images)
     low, high = values.amin((2, 3), keepdim=True), values.amax((2, 3), keepdim=True)
     span = torch.where(high == low, white, high - low)
@@ -117,7 +117,7 @@ def _autocontrast(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
 
 
 def _equalize(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
-    """Each channel's histogram made flat, by Pillow's integer arithmetic."""
+    """Flatten each channel's histogram, with Pillow's integer arithmetic."""
     levels = _from_unit(_unit(images), torch.empty(0, dtype=torch.uint8)).flatten(2).flatten(0, 1).to(torch.int64)
     count = torch.zeros((len(levels), 256), dtype=torch.int64, device=images.device)
     count.scatter_add_(1, levels, torch.ones_like(levels))
@@ -151,23 +151,23 @@ def _white(images: torch.Tensor) -> float:
 
 
 def _as(values: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
-    """Values as pixels of the kind of ``images``, within black and white."""
+    """Return the values in the dtype of ``images``, clamped between black and white."""
     return values.clamp(0, _white(images)).to(images.dtype)
 
 
 def _unit(images: torch.Tensor) -> torch.Tensor:
-    """From 0 to 1."""
+    """Scale to the range 0 to 1."""
     values = images.to(torch.float32)
     return values if images.is_floating_point() else values / 255
 
 
 def _from_unit(values: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
-    """Back from 0 to 1; for uint8 each level gets an equal share of it."""
+    """Scale back from 0 to 1; for uint8, each level gets an equal share."""
     return values.to(images.dtype) if images.is_floating_point() else (values * (256 - 1e-3)).to(images.dtype)
 
 
 def _luma(images: torch.Tensor) -> torch.Tensor:
-    """One channel, float32; whole numbers for uint8."""
+    """Return luma in one float32 channel; whole numbers for uint8."""
     values = images.to(torch.float32)
     if images.shape[1] == 3:
         red, green, blue = (values[:, channel : channel + 1] * weight for channel, weight in enumerate(_LUMA))
@@ -176,5 +176,5 @@ def _luma(images: torch.Tensor) -> torch.Tensor:
 
 
 def _blend(images: torch.Tensor, other: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
-    """``amount`` of the pictures, and the rest of ``other``."""
+    """Blend: ``amount`` of the pictures, the rest of ``other``."""
     return _as(images.to(torch.float32) * _each(amount) + other * (1 - _each(amount)), images)

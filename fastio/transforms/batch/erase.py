@@ -1,4 +1,4 @@
-"""RandomErasing: a rectangle of each picture painted over."""
+"""RandomErasing: paints over a rectangle of each picture."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TRIES = 10
 @dataclass(frozen=True)
 class RandomErasing:
     """
-    With probability ``p``, a rectangle of random area, proportions and place becomes ``value``.
+    Paint a rectangle of random area, proportions and position with ``value``, with probability ``p``.
 
-    ``scale`` is the range of its area as a share of the picture's, ``ratio`` that of height by width, drawn uniformly
-    in its logarithm; what is not smaller than the picture is drawn anew, ten times in all, and then nothing is erased.
-    ``value`` is one number, or one for each channel, as pixels are at this place of the recipe. Draws: whether, top,
-    left, then area and proportions of each try.
+    ``scale`` is the range of the area as a fraction of the picture's, ``ratio`` the range of height by width, drawn
+    uniformly in its logarithm. A rectangle that does not fit is drawn again, ten times in all; then nothing is
+    erased. ``value`` is one number or one per channel, on the scale that pixels have at this step of the recipe.
+    Draws: whether to erase, top, left, then area and proportions of each try.
     """
 
     p: float = 0.5
@@ -41,21 +41,21 @@ class RandomErasing:
             least = 0.0 if name == "scale" else 1e-6
             if len(limits) != 2 or not least <= limits[0] <= limits[1] <= most:
                 raise ValueError(
-                    f"{name}={limits!r}: expected two numbers from {least} to {most}, the smaller one first"
+                    f"{name}={limits!r}: expected two numbers between {least} and {most}, the smaller one first"
                 )
             object.__setattr__(self, name, (float(limits[0]), float(limits[1])))
         if isinstance(self.value, str):
-            raise ValueError(f"value={self.value!r}: expected a number, or one for each channel; noise is not offered")
+            raise ValueError(f"value={self.value!r}: expected a number, or one per channel; noise is not supported")
         values = (self.value,) if isinstance(self.value, (int, float)) else tuple(self.value)
         object.__setattr__(self, "value", values)
 
     @property
     def draws(self) -> int:
-        """Whether, a place, and two for each try."""
+        """Whether to erase, two for the position, and two for each try."""
         return 3 + 2 * _TRIES
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
-        """As BatchTransform.parameters: top, left, bottom and right, (4, n); all 0 where nothing is erased."""
+        """Return top, left, bottom and right, (4, n); all 0 if nothing is erased."""
         tall, wide = size
         height, width = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
         still = np.flatnonzero(numbers[:, 0] < self.p)
@@ -73,11 +73,10 @@ class RandomErasing:
         return {"box": torch.from_numpy(np.stack([top, left, top + height, left + width]))}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        """As BatchTransform.run."""
         images = pictures.images
         assert isinstance(self.value, tuple)
         if len(self.value) not in (1, images.shape[1]):
-            raise SchemaError(f"{self}: one value or {images.shape[1]} are needed, for that many channels")
+            raise SchemaError(f"{self}: needs one value, or {images.shape[1]} (one per channel)")
         top, left, bottom, right = (side[:, None] for side in parameters["box"])
         y, x = (torch.arange(side, device=images.device) for side in images.shape[2:])
         inside = ((y >= top) & (y < bottom))[:, :, None] & ((x >= left) & (x < right))[:, None, :]

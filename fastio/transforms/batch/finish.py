@@ -1,4 +1,4 @@
-"""The end of a recipe: normalise, dtype and layout, as one multiplication and one addition for each channel."""
+"""The end of a recipe: normalise, dtype and memory format, as one multiplication and one addition per channel."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _FLOATING = (torch.float16, torch.bfloat16, torch.float32)
 @dataclass(frozen=True)
 class Finish:
     """
-    ``images * scale + bias`` for each channel, computed in float32 and rounded once, to ``dtype``.
+    ``images * scale + bias`` per channel, computed in float32 and rounded once, to ``dtype``.
 
-    One number stands for all channels. ``channels_last`` asks for that layout; otherwise it stays what it is.
+    A single number applies to all channels. ``channels_last`` asks for that memory format; without it, the format
+    stays.
     """
 
     dtype: torch.dtype
@@ -33,16 +34,16 @@ class Finish:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the numbers stay as they are, but for their dtype."""
+        """Whether values stay the same, apart from their dtype."""
         return self.scale == (1.0,) and self.bias == (0.0,)
 
     def check(self, channels: int) -> None:
-        """SchemaError where there are numbers for another count of channels."""
+        """Raise SchemaError if the numbers are for a different count of channels."""
         if len(self.scale) not in (1, channels):
             raise SchemaError(f"Normalize has numbers for {len(self.scale)} channels, but pictures have {channels}")
 
     def run(self, images: torch.Tensor) -> torch.Tensor:
-        """By torch's own operations."""
+        """Finish the images with torch's own operations."""
         self.check(images.shape[1])
         layout = torch.channels_last if self.channels_last else torch.preserve_format
         if self.is_plain:
@@ -53,34 +54,31 @@ class Finish:
 
 @runtime_checkable
 class Finishing(Protocol):
-    """A transform that only changes the numbers of a Finish."""
+    """A transform that only changes a Finish."""
 
     def after(self, finish: Finish) -> Finish:
-        """What ``finish`` and then this are together."""
+        """Return one Finish that does ``finish`` and then this transform."""
         ...
 
 
 class _Finisher:
-    """What the transforms of this file are as BatchTransforms: nothing random, one Finish."""
+    """Makes a BatchTransform of a Finishing: nothing random, one Finish."""
 
     @property
     def draws(self) -> int:
-        """Nothing is random."""
         return 0
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
-        """Nothing differs between samples."""
         return {}
 
     def run(self: Finishing, pictures: Pictures, parameters: Parameters) -> Pictures:
-        """As BatchTransform.run."""
         images = pictures.images
         return Pictures(self.after(Finish(images.dtype)).run(images), pictures.labels)
 
 
 @dataclass(frozen=True)
 class ToDtype(_Finisher):
-    """To float16, bfloat16 or float32; with ``scale``, uint8 from 0..255 to 0..1."""
+    """Convert to float16, bfloat16 or float32; with ``scale``, uint8 values are divided by 255."""
 
     dtype: torch.dtype
     scale: bool = False
@@ -90,7 +88,6 @@ class ToDtype(_Finisher):
             raise ValueError(f"dtype={self.dtype!r}: expected one of {', '.join(map(str, _FLOATING))}")
 
     def after(self, finish: Finish) -> Finish:
-        """As Finishing.after."""
         divisor = 255.0 if self.scale and not finish.dtype.is_floating_point else 1.0
         return replace(
             finish,
@@ -103,10 +100,9 @@ class ToDtype(_Finisher):
 @dataclass(frozen=True)
 class Normalize(_Finisher):
     """
-    ``(value - mean) / std`` for each channel, of values from 0 to 1.
+    ``(value - mean) / std`` per channel, for values from 0 to 1.
 
-    uint8 pictures are taken as ``value / 255`` and become float32, so that no ToDtype is needed before (which
-    torchvision asks for).
+    uint8 pictures are divided by 255 and become float32, so no ToDtype is needed before (torchvision requires one).
     """
 
     mean: Sequence[float]
@@ -116,12 +112,11 @@ class Normalize(_Finisher):
         for name in ("mean", "std"):
             object.__setattr__(self, name, tuple(float(value) for value in getattr(self, name)))
         if not self.mean or len(self.mean) != len(self.std):
-            raise ValueError(f"mean={self.mean!r}, std={self.std!r}: expected a number of each for every channel")
+            raise ValueError(f"mean={self.mean!r}, std={self.std!r}: expected one number of each per channel")
         if not all(value > 0 for value in self.std):
             raise ValueError(f"std={self.std!r}: expected numbers above 0")
 
     def after(self, finish: Finish) -> Finish:
-        """As Finishing.after."""
         if not finish.dtype.is_floating_point:
             finish = ToDtype(torch.float32, scale=True).after(finish)
         channels = max(len(finish.scale), len(self.mean))
@@ -138,34 +133,31 @@ class Normalize(_Finisher):
 
 @dataclass(frozen=True)
 class ChannelsLast(_Finisher):
-    """(B, C, H, W) in channels_last memory, for Tensor Cores."""
+    """Put (B, C, H, W) into channels_last memory format, for Tensor Cores."""
 
     def after(self, finish: Finish) -> Finish:
-        """As Finishing.after."""
         return replace(finish, channels_last=True)
 
 
 @dataclass(frozen=True)
 class Contiguous:
-    """(B, C, H, W) in memory too, whatever the transforms before have left; no copy where it is so already."""
+    """Make (B, C, H, W) contiguous, whatever earlier transforms left; no copy if it already is."""
 
     draws: ClassVar[int] = 0
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
-        """Nothing is to be known."""
         return {}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        """The same values."""
         return Pictures(pictures.images.contiguous(), pictures.labels)
 
 
 class NormalizeLayer(torch.nn.Module):
     """
-    Normalize as the first layer of a network: uint8 pictures in, what the network computes with out.
+    Normalize as the first layer of a network: takes uint8 pictures, returns what the network computes with.
 
-    It computes in float32 whatever the network's dtype, which its output has: ``network.half()`` changes the
-    output alone. It has no parameters and nothing in ``state_dict``.
+    It computes in float32 whatever the network's dtype; only its output has that dtype, so ``network.half()`` changes
+    the output alone. It has no parameters and nothing in ``state_dict``.
     """
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
@@ -174,22 +166,22 @@ class NormalizeLayer(torch.nn.Module):
         self._dtype = torch.float32
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Pictures (B, C, H, W), uint8 or floating from 0 to 1."""
+        """Normalise pictures (B, C, H, W), uint8 or floating from 0 to 1."""
         return replace(self.normalize.after(Finish(images.dtype)), dtype=self._dtype).run(images)
 
     def extra_repr(self) -> str:
-        """As torch prints layers."""
         return f"mean={self.normalize.mean}, std={self.normalize.std}"
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
-        # How torch tells modules of half(), to() and their like: there is no tensor here to see it by.
+        # torch tells modules about half(), to() and the like through _apply; there is no tensor here that would show
+        # it.
         self._dtype = fn(torch.empty(0, dtype=self._dtype, device="cpu")).dtype
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # torch's
         return self
 
 
 def _column(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
-    """(1, C, 1, 1) in float32, without a copy from pageable memory, which would wait for the stream."""
+    """Return (1, C, 1, 1) in float32, without a copy from pageable memory, which would wait for the stream."""
     column = torch.empty(len(values), dtype=torch.float32, device=device)
     for place, value in enumerate(values):
         column[place].fill_(value)

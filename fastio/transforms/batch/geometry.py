@@ -1,4 +1,4 @@
-"""Plans executed by torch: the crops, resamplings, edges and flips of a whole batch at once."""
+"""Executes plans in torch: the crops, resamplings, edges and flips of a whole batch at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["RenderTarget", "gather", "grey", "resample"]
 
 @dataclass(frozen=True, slots=True)
 class RenderTarget:
-    """Height and width of what a plan makes, the colour of its edges, and its filter (None: nothing is resampled)."""
+    """Height and width of a plan's result, the colour of its edges, and its filter (None: nothing is resampled)."""
 
     height: int
     width: int
@@ -39,9 +39,9 @@ class _Axis(NamedTuple):
 
 def gather(images: torch.Tensor, rows: torch.Tensor, target: RenderTarget) -> torch.Tensor:
     """
-    Pixels (B, C, H, W) by plans that resample nothing, ``rows`` (B, 13) of integers; (B, C, height, width) comes out.
+    Execute plans that do not resample on pixels (B, C, H, W).
 
-    The result is channels_last in memory.
+    ``rows`` is (B, 13) of integers. Returns (B, C, height, width), channels_last in memory.
     """
     x, inside_x = _positions(_axis(rows, "x"), target.width, _flip(rows))
     y, inside_y = _positions(_axis(rows, "y"), target.height)
@@ -54,11 +54,12 @@ def gather(images: torch.Tensor, rows: torch.Tensor, target: RenderTarget) -> to
 
 def resample(images: torch.Tensor, rows: torch.Tensor, target: RenderTarget) -> torch.Tensor:
     """
-    As ``gather``, by plans that resample.
+    Like ``gather``, for plans that resample.
 
     Both passes are products with matrices of weights, (B, height, H) and (B, W, width), in float32; uint8 is rounded
-    once, at the end (Pillow rounds between the passes too, which makes a difference of a level or two, and of more
-    where bicubic and Lanczos overshoot). "nearest" takes the pixel at the exact place; Pillow's adds up rounded steps.
+    once, at the end. Pillow also rounds between the passes, which makes a difference of a level or two, and of more
+    where bicubic and Lanczos overshoot. "nearest" takes the pixel at the exact position; Pillow adds up rounded
+    steps.
     """
     assert target.kernel is not None
     axis_x, axis_y = _axis(rows, "x"), _axis(rows, "y")
@@ -74,7 +75,7 @@ def resample(images: torch.Tensor, rows: torch.Tensor, target: RenderTarget) -> 
 
 
 def grey(images: torch.Tensor, channels: int) -> torch.Tensor:
-    """Luma as Pillow's "L", in 1 channel or in 3 equal ones."""
+    """Return luma as in Pillow's "L", in 1 channel or in 3 equal ones."""
     if images.shape[1] == 1:
         luma = images
     elif images.is_floating_point():
@@ -103,7 +104,10 @@ def _flip(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _positions(axis: _Axis, size: int, flip: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where each of ``size`` places of the result lies in the virtual picture, (B, size), and whether it shows it."""
+    """
+    Return where each of ``size`` pixels of the result lies in the virtual picture, (B, size), and whether it is
+    inside.
+    """
     place = torch.arange(size, device=axis.place.device)
     if flip is not None:
         place = torch.where(flip, size - 1 - place, place)
@@ -112,7 +116,7 @@ def _positions(axis: _Axis, size: int, flip: torch.Tensor | None = None) -> tupl
 
 
 def _on_fill(pixels: torch.Tensor, inside: torch.Tensor, target: RenderTarget) -> torch.Tensor:
-    """``pixels`` where ``inside``, (B, height, width), says so, and the colour of edges elsewhere."""
+    """Return ``pixels`` where ``inside`` (B, height, width) is set, and the colour of edges elsewhere."""
     for channel, value in enumerate(colour_of(target.fill, pixels.shape[1])):
         pixels[:, channel].masked_fill_(~inside, value)
     return pixels
@@ -120,9 +124,10 @@ def _on_fill(pixels: torch.Tensor, inside: torch.Tensor, target: RenderTarget) -
 
 def _weights(axis: _Axis, positions: torch.Tensor, size: int, kernel: str) -> torch.Tensor:
     """
-    How much each of ``size`` pixels gives to each place, (B, places, size) float32: Pillow's antialiased filters.
+    Return the weight of each of ``size`` pixels for each position, (B, positions, size) float32: Pillow's antialiased
+    filters.
 
-    A filter is as wide as a pixel of the result is in the picture, is cut at the box, and its weights add up to 1.
+    A filter is as wide as one pixel of the result is in the picture, is cut at the box, and its weights add up to 1.
     """
     scale = axis.box_size.to(torch.float64) / axis.virtual.clamp(min=1)
     shape, support = _FILTERS[kernel]
@@ -134,9 +139,9 @@ def _weights(axis: _Axis, positions: torch.Tensor, size: int, kernel: str) -> to
     else:
         first = (centre - support * stretch + 0.5).floor().clamp(min=0)
         last = torch.minimum((centre + support * stretch + 0.5).floor(), axis.box_size)
-    pixel = (torch.arange(size, device=positions.device) - axis.box)[:, None, :]  # counted from the box
+    pixel = (torch.arange(size, device=positions.device) - axis.box)[:, None, :]  # relative to the box
     whole = centre.floor()
-    # What is as large as the matrix is float32: hence whole numbers and fractions apart.
+    # Arrays as large as the matrix are float32: so whole numbers and fractions are kept apart.
     offset = (0.5 - (centre - whole)).to(torch.float32)[:, :, None]
     distance = ((pixel - whole.to(torch.int64)[:, :, None]).to(torch.float32) + offset) / stretch[:, :, None].float()
     inside = (pixel >= first.to(torch.int64)[:, :, None]) & (pixel < last.to(torch.int64)[:, :, None])
@@ -168,7 +173,7 @@ def _lanczos(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0.0)
 
 
-# Each filter's kernel and half of its width, in pixels of the result where it shrinks.
+# Each filter's kernel and half its width, in pixels of the result when it shrinks.
 _FILTERS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
     "bilinear": (_bilinear, 1.0),
     "bicubic": (_bicubic, 2.0),

@@ -1,4 +1,4 @@
-"""ColorJitter: brightness, contrast, saturation and hue, at random and in random order."""
+"""ColorJitter: random brightness, contrast, saturation and hue, in random order."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _NAMES = ("brightness", "contrast", "saturation", "hue")
 @dataclass(frozen=True)
 class ColorJitter:
     """
-    A factor for brightness, contrast and saturation, a turn of the hue, and their order, for each sample.
+    Change brightness, contrast, saturation and hue of each picture by random amounts, in random order.
 
-    A number v means a factor from ``max(0, 1 - v)`` to ``1 + v``, and for hue a turn from ``-v`` to ``v`` (0.5 at
-    most); a pair is the range itself; 0 leaves it out. Draws: the order of the four, then their amounts.
-    torchvision draws once for a batch; here each sample has its own.
+    A number v means a factor from ``max(0, 1 - v)`` to ``1 + v``; for hue it means a turn from ``-v`` to ``v`` (at
+    most 0.5). A pair is the range itself; 0 leaves that change out. Each sample draws its own numbers (torchvision
+    draws once per batch): the order of the four changes, then their amounts.
     """
 
     brightness: float | Sequence[float] = 0
@@ -41,16 +41,18 @@ class ColorJitter:
             limits = (max(middle - value, least), middle + value) if isinstance(value, (int, float)) else tuple(value)
             is_negative = isinstance(value, (int, float)) and value < 0
             if is_negative or len(limits) != 2 or not least <= limits[0] <= limits[1] <= most:
-                raise ValueError(f"{name}={value!r}: expected a number from 0, or two within {least} and {most}")
+                raise ValueError(
+                    f"{name}={value!r}: expected a number of at least 0, or two between {least} and {most}"
+                )
             object.__setattr__(self, name, (float(limits[0]), float(limits[1])))
 
     @property
     def draws(self) -> int:
-        """The order, the amounts."""
+        """One for the order, one for each amount."""
         return 2 * len(_NAMES)
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
-        """As BatchTransform.parameters: for each step in turn, which samples are changed in what by how much."""
+        """Return for each step in turn which samples to change, how, and by how much."""
         order = np.argsort(numbers[:, : len(_NAMES)], axis=1, kind="stable")
         steps: list[dict[str, Any]] = []
         for step in range(len(_NAMES)):
@@ -65,7 +67,6 @@ class ColorJitter:
         return {"steps": steps}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        """As BatchTransform.run."""
         images = pictures.images
         check_colours(images, self)
         for groups in parameters["steps"]:

@@ -1,4 +1,4 @@
-"""MixUp and CutMix: pictures and labels of a batch mixed with those of the batch's next sample."""
+"""MixUp and CutMix: mix each picture and label of a batch with those of the next sample."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["CutMix", "MixUp"]
 @dataclass(frozen=True)
 class MixUp:
     """
-    Each picture and its label blended with those of its neighbour: ``share`` of its own, the rest of the neighbour's.
+    Blend each picture and label with the next sample's: ``share`` of its own, the rest of the neighbour's.
 
-    ``share`` is drawn once for a batch, from Beta(alpha, alpha), by the numbers of the batch's first sample. Labels
-    (B,) become (B, ``num_classes``) float32; labels that are (B, classes) already are mixed as they are.
+    ``share`` is drawn once per batch from Beta(alpha, alpha), with the numbers of the batch's first sample. Labels
+    (B,) become (B, ``num_classes``) float32; labels that already are (B, classes) are mixed directly.
     """
 
     alpha: float = 1.0
@@ -31,15 +31,13 @@ class MixUp:
 
     @property
     def draws(self) -> int:
-        """The share."""
+        """One number: the share."""
         return 1
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
-        """As BatchTransform.parameters."""
         return {"share": torch.tensor(_beta(numbers, self.alpha), dtype=torch.float32, device="cpu")}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        """As BatchTransform.run."""
         images, share = pictures.images, parameters["share"]
         values = images.to(torch.float32)
         mixed = values * share + values.roll(1, 0) * (1 - share)
@@ -51,10 +49,10 @@ class MixUp:
 @dataclass(frozen=True)
 class CutMix:
     """
-    A rectangle of each picture replaced by that of its neighbour, labels mixed by area.
+    Replace a rectangle of each picture by the next sample's, and mix the labels by area.
 
-    Where and how large is drawn once for a batch, by the numbers of its first sample: the share that stays from
-    Beta(alpha, alpha), then the middle. Labels as in MixUp.
+    Position and size are drawn once per batch with the numbers of its first sample: the share that stays, from
+    Beta(alpha, alpha), then the centre. Labels as in MixUp.
     """
 
     alpha: float = 1.0
@@ -65,11 +63,10 @@ class CutMix:
 
     @property
     def draws(self) -> int:
-        """The share, the middle."""
+        """Three numbers: the share, and the centre."""
         return 3
 
     def parameters(self, numbers: NDArray[np.float64], size: tuple[int, int]) -> Parameters:
-        """As BatchTransform.parameters."""
         height, width = size
         side = 0.5 * np.sqrt(1 - _beta(numbers, self.alpha))
         x, y = (int(number * length) for number, length in zip(numbers[:1, 1:].flat, (width, height), strict=False))
@@ -80,7 +77,6 @@ class CutMix:
         return {"box": (top, bottom, left, right), "share": torch.tensor(share, dtype=torch.float32, device="cpu")}
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures:
-        """As BatchTransform.run."""
         images = pictures.images
         top, bottom, left, right = parameters["box"]
         mixed = images.clone()
@@ -92,14 +88,16 @@ def _check(alpha: float, num_classes: int | None) -> None:
     if not alpha > 0:
         raise ValueError(f"alpha={alpha!r}: expected a number above 0")
     if num_classes is not None and num_classes < 1:
-        raise ValueError(f"num_classes={num_classes!r}: expected a number from 1, or None for labels (B, classes)")
+        raise ValueError(
+            f"num_classes={num_classes!r}: expected a number of at least 1, or None for labels (B, classes)"
+        )
 
 
 def _beta(numbers: NDArray[np.float64], alpha: float) -> float:
-    """A number from Beta(alpha, alpha); 1 for an empty batch, which mixes nothing."""
+    """Draw from Beta(alpha, alpha); returns 1 for an empty batch, which mixes nothing."""
     if len(numbers) == 0:
         return 1.0
-    # Not numpy's newer generators: the numbers of this one are promised never to change.
+    # Not NumPy's newer generators: only this one promises never to change its numbers.
     return float(np.random.RandomState(int(numbers[0, 0] * (1 << 32))).beta(alpha, alpha))
 
 
@@ -109,7 +107,7 @@ def _mixed_labels(mix: MixUp | CutMix, pictures: Pictures, share: torch.Tensor) 
         raise SchemaError(f"{mix}: the batch has no labels: expected integers (B,), or floating numbers (B, classes)")
     if labels.ndim == 1:
         if mix.num_classes is None:
-            raise SchemaError(f"{mix}: num_classes is needed for labels that are class numbers")
+            raise SchemaError(f"{mix}: labels are class numbers: pass num_classes")
         classes = torch.arange(mix.num_classes, device=labels.device)
         labels = (labels[:, None] == classes).to(torch.float32)
     return labels * share + labels.roll(1, 0) * (1 - share)

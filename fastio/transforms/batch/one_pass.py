@@ -1,4 +1,4 @@
-"""Crop, flip, normalise, dtype and layout in one pass: by a Triton kernel on a GPU, by torch's operations elsewhere."""
+"""Crop, flip, normalise, dtype and memory format in one pass: a Triton kernel on a GPU, elsewhere torch operations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def one_pass(
     images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: RenderTarget | None = None
 ) -> torch.Tensor:
     """
-    ``finish`` of pictures (B, C, H, W), or of what plans ``rows`` (B, 13) that resample nothing make of them.
+    Apply ``finish`` to pictures (B, C, H, W), or to what plans ``rows`` (B, 13) that do not resample make of them.
 
-    With plans the result is channels_last. Triton's and torch's results may differ by the last rounding, where one of
-    them multiplies and adds at once.
+    With plans, the result is channels_last. Triton and torch may differ in the last rounding, where one of them
+    multiplies and adds in a single step.
     """
     finish.check(images.shape[1])
     if images.is_cuda and images.shape[1] <= 4 and images.numel() and _has_triton():
@@ -33,7 +33,7 @@ def one_pass(
 def plain_pass(
     images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: RenderTarget | None = None
 ) -> torch.Tensor:
-    """As ``one_pass``, by torch's operations."""
+    """``one_pass`` with torch's operations."""
     if rows is not None:
         assert target is not None
         images = gather(images, rows, target)
@@ -42,5 +42,5 @@ def plain_pass(
 
 @cache
 def _has_triton() -> bool:
-    """Torch for CUDA brings Triton along, but for some platforms."""
+    """Return whether Triton is installed; torch for CUDA includes it on most platforms."""
     return find_spec("triton") is not None

@@ -1,4 +1,4 @@
-"""A recipe: transforms of batches in order, what they draw for each sample, and which of them are done together."""
+"""A recipe: transforms of batches in order, what they draw for each sample, and which of them run together."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ AnyTransform = Transform | BatchTransform | Callable[[Any], Any]
 
 class Recipe:
     """
-    Transforms for the pictures of a batch, and after them the user's own callables for the whole batch.
+    Transforms for the pictures of a batch, followed by the user's own callables for the whole batch.
 
-    The first four-dimensional tensor of a batch is its pictures; its labels are the first tensor of integers (B,) or of
-    floating numbers (B, classes). Crops, resizes and flips next to each other become one plan, as in the native core;
-    Normalize, ToDtype and ChannelsLast next to each other become one pass, into which a plan before them is taken
-    where it resamples nothing. ``seed``, epoch and a sample's index are what its random numbers depend on, and its
-    place in the recipe.
+    The pictures are the first four-dimensional tensor of a batch; the labels are the first tensor of integers (B,) or
+    of floating numbers (B, classes). Adjacent crops, resizes and flips become one plan, as in the native core.
+    Adjacent Normalize, ToDtype and ChannelsLast become one pass, together with a plan just before them if it does not
+    resample. Random numbers depend on ``seed``, epoch, the sample's index and the transform's position in the recipe.
     """
 
     def __init__(self, transforms: Sequence[AnyTransform], *, seed: int) -> None:
@@ -44,12 +43,10 @@ class Recipe:
         count = ours.index(False) if False in ours else len(ours)
         if any(ours[count:]):
             late = transforms[count + ours[count:].index(True)]
-            raise TypeError(
-                f"{late!r} behind {transforms[count]!r}: put callables of your own last, they get the batch"
-            )
+            raise TypeError(f"{late!r} behind {transforms[count]!r}: put your own callables last: they get the batch")
         for each in transforms[:count]:
             if isinstance(each, Compiled):
-                raise TypeError(f"{each!r} is for the native threads: put it before the first transform of batches")
+                raise TypeError(f"{each!r} runs in the native threads: put it before the first transform of batches")
         for each in transforms[count:]:
             if not callable(each):
                 raise TypeError(f"{each!r}: expected one of fastio.transforms, or a callable from batch to batch")
@@ -62,9 +59,9 @@ class Recipe:
 
     def draw(self, parts: Sequence[torch.Tensor], indices: NDArray[np.int64], epoch: int) -> list[Parameters]:
         """
-        What each stage is to do with these samples, for the tensors of their batch, ``parts``.
+        Decide what each stage does with these samples; ``parts`` are the tensors of their batch.
 
-        Tensors in it are on the host.
+        All tensors in the result are on the host.
         """
         if not self._stages:
             return []
@@ -81,7 +78,9 @@ class Recipe:
         return drawn
 
     def _check_labels(self, parts: Sequence[torch.Tensor]) -> None:
-        """SchemaError for a class that is none: on the device it would become a label of zeros without a word."""
+        """
+        Raise SchemaError for a label outside the classes: on the device, it would silently become a label of zeros.
+        """
         place = _labels(parts)
         for stage in self._stages:
             mix = stage.transform if isinstance(stage, _Single) else None
@@ -95,9 +94,9 @@ class Recipe:
 
     def run(self, parts: Sequence[torch.Tensor], drawn: Sequence[Parameters]) -> list[torch.Tensor]:
         """
-        The tensors of a batch after all stages; ``drawn`` is on their device.
+        Return the tensors of a batch after all stages; ``drawn`` is on their device.
 
-        A loop that asks for its batches under autocast gets the same pixels: these products are not its network's.
+        Runs outside autocast: these products do not belong to the network, and the pixels must not depend on it.
         """
         done = list(parts)
         if self._stages:
@@ -113,14 +112,14 @@ class Recipe:
         return done
 
     def finish(self, batch: Any) -> Any:
-        """What the user's own callables make of the batch."""
+        """Apply the user's own callables to the batch."""
         for each in self._own:
             batch = each(batch)
         return batch
 
 
 def as_list(transforms: Sequence[AnyTransform] | AnyTransform | None) -> list[AnyTransform]:
-    """Several, one or none."""
+    """Return a list of transforms from several, one or none."""
     if transforms is None:
         return []
     return list(transforms) if isinstance(transforms, Sequence) else [transforms]
@@ -130,9 +129,10 @@ def split(
     transforms: Sequence[AnyTransform], *, on_device: bool, resident: bool
 ) -> tuple[list[Any], list[AnyTransform]]:
     """
-    What the native decoders are to do, and what is done with batches on a device.
+    Split transforms into those of the native decoders and those for batches on a device.
 
-    Where there is one, the first is all up to the first transform of batches, or nothing where samples lie there.
+    If there is a device, decoders get all transforms before the first transform of batches, or none if samples are
+    stored on the device.
     """
     if not on_device:
         return list(transforms), []
@@ -143,7 +143,7 @@ def split(
 
 
 class _Stage(Protocol):
-    """What is done in one go."""
+    """Transforms that run in one go."""
 
     @property
     def draws(self) -> int: ...
@@ -151,7 +151,7 @@ class _Stage(Protocol):
     def draw(
         self, numbers: NDArray[np.float64], channels: int, size: tuple[int, int]
     ) -> tuple[Parameters, int, tuple[int, int]]:
-        """Parameters for samples with these numbers, and the channels and size that come out."""
+        """Return the parameters for samples with these numbers, and the resulting channels and size."""
         ...
 
     def run(self, pictures: Pictures, parameters: Parameters) -> Pictures: ...
@@ -159,7 +159,7 @@ class _Stage(Protocol):
 
 @dataclass(frozen=True)
 class _Single:
-    """One transform of batches."""
+    """A single transform of batches."""
 
     transform: BatchTransform
 
@@ -178,7 +178,7 @@ class _Single:
 
 @dataclass(frozen=True)
 class _Pass:
-    """Crops and flips by one plan, then Normalize, ToDtype and ChannelsLast; either may be missing."""
+    """Crops and flips as one plan, then Normalize, ToDtype and ChannelsLast; either part may be missing."""
 
     compose: Compose
     finishing: tuple[Finishing, ...]
@@ -196,10 +196,10 @@ class _Pass:
         self.compose.run(plan, numbers)
         if plan.is_grey_first and channels > 1:
             raise SchemaError(
-                "Grayscale before resampling cannot be done in one pass; put it last, where it costs less"
+                "Grayscale before resampling cannot be done in one pass; put it last, which is also faster"
             )
         if (plan.height != plan.height[0]).any() or (plan.width != plan.width[0]).any():
-            raise SchemaError(f"{self.compose}: makes pictures of different sizes, which are no batch")
+            raise SchemaError(f"{self.compose}: makes pictures of different sizes, which cannot form a batch")
         target = RenderTarget(int(plan.height[0]), int(plan.width[0]), plan.fill or (0,), plan.kernel)
         rows = torch.from_numpy(plan.rows(len(numbers)))
         parameters = {"rows": rows, "target": target, "channels": plan.channels}
@@ -220,7 +220,7 @@ class _Pass:
 
 
 def _stages(transforms: Sequence[Any]) -> list[_Stage]:
-    """Neighbours that are done together."""
+    """Group neighbours that run together."""
     stages: list[_Stage] = []
     place = 0
     while place < len(transforms):
@@ -236,13 +236,15 @@ def _stages(transforms: Sequence[Any]) -> list[_Stage]:
 
 
 def _run_of(kind: Any, transforms: Sequence[Any]) -> list[Any]:
-    """The transforms of this kind at the beginning."""
+    """Return the leading transforms of this kind."""
     count = next((place for place, each in enumerate(transforms) if not isinstance(each, kind)), len(transforms))
     return list(transforms[:count])
 
 
 def _stage_seed(seed: int, place: int) -> int:
-    """A key of its own for each stage: its numbers are not those of the native transforms, or of another stage."""
+    """
+    Return a seed of its own for each stage, so that no stage shares numbers with another or with native transforms.
+    """
     return (seed + (place + 1) * 0x9E3779B97F4A7C15) % (1 << 64)
 
 

@@ -1,10 +1,10 @@
 """``one_pass`` as two Triton kernels: each pixel is read once and written once.
 
-Imported only where there is a CUDA device and Triton, which torch for CUDA brings along.
+Imported only if there is a CUDA device and Triton, which torch for CUDA includes.
 
-A card that copies as fast as it can has time for some ten instructions a value. Hence nothing is divided for one value:
-what a run of neighbours, a row or a column has in common is worked out once for it. Threads write 16 bytes at once and
-exchange nothing.
+A card that copies at full speed has time for about ten instructions per value. So nothing is divided per value: what
+a run of neighbours, a row or a column has in common is computed once for it. Each thread writes 16 bytes at a time
+and exchanges nothing with others.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from fastio.transforms.plan import COLUMNS
 
 __all__ = ["triton_pass"]
 
-_CHANNELS = 4  # that the kernels have numbers for
-_WRITE = 16  # bytes that a thread writes at once
+_CHANNELS = 4  # channels that the kernels have numbers for
+_WRITE = 16  # bytes that a thread writes at a time
 _FLAT_BLOCK, _FLAT_WARPS = 4096, 8
-_TILE, _TILE_WIDTH = 8192, 256  # values of a tile, and of its rows at most
-_TILE_WARP = 1024  # values for each warp of a tile
+_TILE, _TILE_WIDTH = 8192, 256  # values of a tile, and the most in one of its rows
+_TILE_WARP = 1024  # values per warp of a tile
 
 
 def triton_pass(
     images: torch.Tensor, finish: Finish, rows: torch.Tensor | None = None, target: RenderTarget | None = None
 ) -> torch.Tensor:
-    """As ``one_pass``, for at most four channels and at least one pixel."""
+    """``one_pass`` for at most four channels and at least one pixel."""
     is_last = images.is_contiguous(memory_format=torch.channels_last)
     if rows is None and (is_last or (images.is_contiguous() and not finish.channels_last)):
         return _in_order(images, finish, 1 if is_last else images.shape[2] * images.shape[3])
@@ -40,12 +40,12 @@ def triton_pass(
 
 
 def _in_order(images: torch.Tensor, finish: Finish, inner: int) -> torch.Tensor:
-    """The pass over memory as it lies: every ``inner`` values the next channel begins."""
+    """Run the pass over memory in its own order; a new channel begins every ``inner`` values."""
     channels, count = images.shape[1], images.numel()
     out = torch.empty_like(images, dtype=finish.dtype)
     run = _WRITE // out.element_size()
     if inner > 1 and inner % run:
-        run = 1  # a run would lie in two channels
+        run = 1  # a run would span two channels
     _flat[(triton.cdiv(count, _FLAT_BLOCK),)](
         images,
         out,
@@ -63,14 +63,14 @@ def _in_order(images: torch.Tensor, finish: Finish, inner: int) -> torch.Tensor:
 
 
 def _by_place(images: torch.Tensor, finish: Finish, rows: torch.Tensor | None, target: RenderTarget) -> torch.Tensor:
-    """The pass in tiles of the result, each value fetched from its place."""
+    """Run the pass in tiles of the result, fetching each value from its position in the source."""
     count, channels, height, width = images.shape
     shape = (count, channels, target.height, target.width)
     out = torch.empty(shape, dtype=finish.dtype, device=images.device, memory_format=torch.channels_last)
     wide = min(_TILE_WIDTH, triton.next_power_of_2(channels * target.width))
     tall = min(_TILE // wide, triton.next_power_of_2(target.height))
     tiles = triton.cdiv(channels * target.width, wide) * triton.cdiv(target.height, tall)
-    # One dimension: CUDA's second one ends at 65,535, and a batch of small pictures may have more.
+    # One dimension only: CUDA's second one ends at 65,535, and a batch of small pictures may need more.
     _placed[(tiles * count,)](
         images,
         out,
@@ -94,14 +94,14 @@ def _by_place(images: torch.Tensor, finish: Finish, rows: torch.Tensor | None, t
 
 
 def _four(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
-    """One number for each channel, and zeros for those that are not there."""
+    """Return one number per channel, filled up with zeros to four."""
     every = values * channels if len(values) == 1 else values
     return every + (0.0,) * (_CHANNELS - len(every))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _pick(channel, a, b, c, d, channels: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The channel's own of the first ``channels`` numbers."""
+    """Return the number of this channel out of the first ``channels`` numbers."""
     picked = a
     if channels == 2:
         picked = tl.where(channel == 0, a, b)
@@ -115,10 +115,10 @@ def _pick(channel, a, b, c, d, channels: tl.constexpr):  # type: ignore[no-untyp
 @triton.jit  # type: ignore[untyped-decorator]
 def _pick_in_run(first, step, a, b, c, d, channels: tl.constexpr):  # type: ignore[no-untyped-def]
     """
-    The numbers of runs (runs, 1) that begin with channel ``first``, for each ``step`` (1, values) of them.
+    Return the numbers of runs (runs, 1) that begin with channel ``first``, for each ``step`` (1, values) of them.
 
-    Three numbers are turned once a run; which of the turned ones a step takes is known to the compiler. The other
-    counts of channels divide a run, and each begins with channel 0.
+    With three channels, the numbers are rotated once per run, and the compiler knows which of them a step takes.
+    Other counts of channels divide a run, so each run begins with channel 0.
     """
     if channels == 3:
         begun = _pick(first, a, b, c, d, 3)
@@ -135,7 +135,7 @@ def _flat(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - Triton pas
     bias_0, bias_1, bias_2, bias_3,
     channels: tl.constexpr, inner: tl.constexpr, run: tl.constexpr, has_whole_runs: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """Memory from front to back, in runs of ``run`` values (runs, run)."""
+    """Process memory from front to back, in runs of ``run`` values (runs, run)."""
     start = tl.program_id(0).to(tl.int64) * block
     begin = tl.arange(0, block // run)[:, None] * run
     step = tl.arange(0, run)[None, :]
@@ -167,7 +167,7 @@ def _placed(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - as above
     out_height: tl.constexpr, out_width: tl.constexpr,
     columns: tl.constexpr, has_plans: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
-    """A tile of one picture as it lies in channels_last memory, ``tall`` rows of ``wide`` values."""
+    """Process a tile of one picture in channels_last memory: ``tall`` rows of ``wide`` values."""
     line: tl.constexpr = channels * out_width
     across: tl.constexpr = (line + wide - 1) // wide
     tiles: tl.constexpr = across * ((out_height + tall - 1) // tall)

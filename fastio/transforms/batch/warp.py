@@ -1,4 +1,4 @@
-"""Shears, shifts and rotations: each picture read by its own matrix, the nearest pixel taken."""
+"""Shears, shifts and rotations: each picture is read through its own matrix, nearest pixel."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ __all__ = ["matrices", "warp"]
 
 def matrices(kind: str, amount: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.float64]:
     """
-    (n, 2, 3): from where (x, y, 1) of the result is read, pixel (i, j) having its middle at (j + 0.5, i + 0.5).
+    Return matrices (n, 2, 3) that map (x, y, 1) of the result to where it is read.
 
-    ``amount`` (n,) is the tangent for "shear_x" and "shear_y", pixels for "translate_x" and "translate_y", degrees
-    against the clock for "rotate", about the middle; shears leave the top row, or the left column, where it is.
+    The centre of pixel (i, j) is (j + 0.5, i + 0.5). ``amount`` (n,) is the tangent for "shear_x" and "shear_y",
+    pixels for "translate_x" and "translate_y", and degrees counter-clockwise about the centre for "rotate". Shears
+    keep the top row or the left column in place.
     """
     height, width = size
     out = np.tile(np.array([[1.0, 0, 0], [0, 1, 0]]), (len(amount), 1, 1))
@@ -35,7 +36,7 @@ def matrices(kind: str, amount: NDArray[np.float64], size: tuple[int, int]) -> N
 
 
 def warp(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
-    """Pictures (n, C, H, W) by matrices (n, 2, 3); 0 where nothing is read."""
+    """Read pictures (n, C, H, W) through matrices (n, 2, 3); 0 outside the picture."""
     count, _, height, width = images.shape
     y, x = (torch.arange(side, device=images.device, dtype=torch.float32) + 0.5 for side in (height, width))
     rows, columns = y[None, :, None], x[None, None, :]

@@ -220,5 +220,5 @@ def test_channels() -> None:
     """Colours of pictures with alpha are not defined."""
     with pytest.raises(SchemaError, match="1 or 3 channels, got 4"):
         ColorJitter(0.1).run(Pictures(pictures(4)), {"steps": []})
-    with pytest.raises(SchemaError, match="one value or 1"):
+    with pytest.raises(SchemaError, match="one value, or 1 "):
         RandomErasing(value=(1, 2, 3)).run(Pictures(pictures(1)), {"box": torch.zeros((4, COUNT))})

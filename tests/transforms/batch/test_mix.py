@@ -78,7 +78,7 @@ def test_labels_that_do_not_fit() -> None:
     """A class that is none, labels that are missing and classes that are not counted are said."""
     with pytest.raises(SchemaError, match="labels from 0 to 3"):
         run(MixUp(num_classes=3), pictures())
-    with pytest.raises(SchemaError, match="num_classes is needed"):
+    with pytest.raises(SchemaError, match="pass num_classes"):
         run(CutMix(), pictures())
     recipe = Recipe([CutMix()], seed=0)
     drawn = recipe.draw([pictures()], np.arange(COUNT), 0)
