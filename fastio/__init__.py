@@ -1,7 +1,7 @@
 """fastio packs training data into one open container and reads it back faster than the GPU asks for it.
 
-The names below are the public face. They are imported when they are first used: `fastio --help` needs no
-torch, and packing none either.
+The names below are the public interface. Each is imported on first use: neither `fastio --help` nor packing needs
+torch.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""The one exception tree of fastio.
+"""All exceptions of fastio, as one tree.
 
     FastioError
     ├── SchemaError(ValueError)        fields, dtypes or shapes do not fit the data
-    ├── SourceError(ValueError)        what is to be packed is not what it should be; names the file
+    ├── SourceError(ValueError)        a file to be packed is not as expected; the message names it
     ├── StoreError
     │   ├── StoreNotFound(FileNotFoundError)
     │   ├── StoreIncomplete            the writer never reached close()
     │   └── StoreCorrupt               bytes on disk contradict the index
     └── SampleError(ValueError)        one sample cannot be decoded; carries path, index, key, field
 
-A message says what, where, expected, got, and what to do. Errors of other libraries
-(h5py, OSError, native status) are turned into this tree in the one file that talks to them.
+A message says what, where, expected, got, and what to do. Errors of other libraries (h5py, OSError, native status)
+are turned into this tree in the one file that calls them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class FastioError(Exception):
-    """Base of everything that fastio raises on purpose."""
+    """Base of all exceptions that fastio raises on purpose."""
 
 
 class SchemaError(FastioError, ValueError):
@@ -36,7 +36,7 @@ class SchemaError(FastioError, ValueError):
 
 
 class SourceError(FastioError, ValueError):
-    """What is to be packed is not what it should be; the message names the file."""
+    """A file to be packed is not as expected; the message names it."""
 
 
 class StoreError(FastioError):
@@ -59,9 +59,9 @@ class SampleError(FastioError, ValueError):
     """
     One sample cannot be decoded.
 
-    ``path`` is the shard, ``index`` the sample's position in the store, ``key`` its
-    name in the source, ``field`` the value that is bad. Out of a DataLoader worker come the type
-    and the message, which says it all; torch does not carry the attributes, and they have these defaults.
+    ``path`` is the shard, ``index`` the sample's position in the store, ``key`` its name in the source, ``field`` the
+    bad value. From a DataLoader worker, only type and message arrive: torch does not pass on the attributes, which
+    then have their defaults; the message contains everything.
     """
 
     def __init__(self, message: str, *, path: str = "", index: int = -1, key: str = "", field: str = "") -> None:
@@ -72,7 +72,7 @@ class SampleError(FastioError, ValueError):
         self.field = field
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Survive pickling, attributes and all."""
+        """Keep the attributes when pickled."""
         return _rebuild, (str(self), self.path, self.index, self.key, self.field)
 
 

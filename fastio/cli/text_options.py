@@ -71,7 +71,7 @@ class TextArguments:
 
     @property
     def given(self) -> list[str]:
-        """Return the options that were given, as the user writes them."""
+        """The options that were given, as the user writes them."""
         return [f"--{name.replace('_', '-')}" for name in self.__slots__ if getattr(self, name)]
 
     def options(self) -> TextOptions:

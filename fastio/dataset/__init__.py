@@ -1,1 +1,1 @@
-"""FastDataset, and how one sample of a store becomes a picture, an array or tokens."""
+"""FastDataset, and how one sample of a store becomes a picture, an array, tokens or text."""

@@ -34,29 +34,30 @@ from fastio.types.verification import check_verify
 __all__ = ["FastDataset"]
 
 _LABEL = "label"
-_EAGER_PIXELS = 64 * 64  # pictures up to here are decoded a batch at a time: waiting would cost more than it saves
-_LAZY = ("labels", "lengths", "targets", "keys", "extensions", "classes")  # made when they are first asked for
-_MAX_POSITION = 65_535  # labels without names up to here are taken for positions in a list of classes
+# Pixels; smaller pictures are decoded a batch at a time: putting that off would cost more than it saves.
+_EAGER_PIXELS = 64 * 64
+_LAZY = ("labels", "lengths", "targets", "keys", "extensions", "classes")  # made on first use
+_MAX_POSITION = 65_535  # labels without names, up to this value, are positions in a list of classes
 
 
 class FastDataset(Dataset[Any]):
     """
-    What ``torchvision.datasets.ImageFolder`` or a hand-written dataset of PNG files is replaced by.
+    A packed store as a map-style dataset; replaces ``torchvision.datasets.ImageFolder`` or a hand-written dataset.
 
         train = ImageFolder("data/train", transform)         # before
         train = FastDataset("data/train.lmdb", transform)    # after; the rest of the script stays
 
-    ``dataset[i]`` is ``(picture, label)``: a PIL image in ``mode`` (or what ``transform`` makes of it) and an
-    int (or what ``target_transform`` makes of it). A store without labels gives the picture alone, a raw
-    field that is not a picture a numpy array, token ids an int64 tensor, text a ``str``, a field of bytes
-    ``bytes``. Order, classes and pixels are those of the files. Pictures larger than 64 x 64 wait: they decode no more
-    than is needed, when something asks for their pixels (see ``picture.LazyPicture``). Works in any
-    ``torch.utils.data.DataLoader``, under fork and spawn: it holds no threads, and is pickled by path.
+    ``dataset[i]`` is ``(picture, label)``: a PIL image in ``mode`` (or what ``transform`` makes of it) and an int (or
+    what ``target_transform`` makes of it). Without labels in the store, it is the picture alone. A raw field that is
+    not a picture yields a NumPy array, token ids an int64 tensor, text a ``str``, and a field of bytes ``bytes``.
+    Order, classes and pixels are those of the files. Pictures larger than 64 x 64 are lazy: they decode only what is
+    needed, when something asks for their pixels (see ``picture.LazyPicture``). A FastDataset works in any
+    ``torch.utils.data.DataLoader``, with fork and spawn: it holds no threads, and is pickled by path.
 
-    ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"); raw pixels are always left so. ``verify`` compares
-    every sample with its checksum, a waiting picture's with its first pixels. A bad sample raises SampleError there;
-    FastLoader can skip it. ``read``: "map" reads mapped files, "pread" reads into memory and holds the index there,
-    "auto" does so on network file systems (see ``reading``).
+    ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"); raw pixels always stay so. ``verify`` compares
+    every sample with its checksum, that of a lazy picture when its pixels are first used. A bad sample then raises
+    SampleError; FastLoader can skip it. ``read="map"`` reads mapped files, ``"pread"`` reads into memory and holds
+    the index there too, ``"auto"`` uses "pread" on network file systems (see ``reading``).
     """
 
     def __init__(
@@ -87,21 +88,21 @@ class FastDataset(Dataset[Any]):
     @property
     def makes_samples(self) -> bool:
         """
-        Whether this is a subclass with a ``__getitem__`` or ``__getitems__`` of its own.
+        Whether a subclass has a ``__getitem__`` or ``__getitems__`` of its own.
 
-        Then a sample is what these return, and nobody may read past them from the store.
+        Its samples are then what these return, and nothing may read past them from the store.
         """
         kind = type(self)
         return kind.__getitem__ is not FastDataset.__getitem__ or kind.__getitems__ is not FastDataset.__getitems__
 
     @property
     def makes_blanks(self) -> bool:
-        """Whether this is a subclass that says itself, by ``blank``, what stands for a bad sample."""
+        """Whether a subclass has a ``blank`` of its own, which makes the replacement for a bad sample."""
         return type(self).blank is not FastDataset.blank
 
     @property
     def is_as_stored(self) -> bool:
-        """Whether samples are the store's values as they decode: no transform and no subclass changes them."""
+        """Whether samples are the store's decoded values: no transform and no subclass changes them."""
         return self.transform is None and not self.makes_samples
 
     def __len__(self) -> int:
@@ -111,9 +112,10 @@ class FastDataset(Dataset[Any]):
         return self._read([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """The samples at these indices, decoded by one native call for each group of equal shape."""
+        """Return the samples at these indices, decoded by one native call per group of equal shape."""
         if type(self).__getitem__ is not FastDataset.__getitem__:
-            # torch's DataLoader prefers this method: a subclass that changes the other one must not be passed over.
+            # torch's DataLoader prefers this method: a subclass that overrides only __getitem__ must not be passed
+            # over.
             return [self[index] for index in indices]
         return self._read(indices)
 
@@ -128,7 +130,7 @@ class FastDataset(Dataset[Any]):
 
     def _checked(self, indices: Sequence[int]) -> NDArray[np.int64]:
         chosen = np.array([operator.index(index) for index in indices], np.int64)
-        # What a subclass asks its parent for are samples of the store, whatever length it has itself.
+        # A subclass that calls its parent gets samples of the store, whatever its own length.
         count = len(self.store) if self.makes_samples else len(self)
         chosen[chosen < 0] += count
         outside = (chosen < 0) | (chosen >= count)
@@ -137,7 +139,7 @@ class FastDataset(Dataset[Any]):
         return chosen
 
     def _values(self, indices: NDArray[np.int64]) -> list[Any]:
-        """PIL images, arrays or bytes, as stored, before any transform."""
+        """Return PIL images, arrays or bytes as stored, before any transform."""
         reader = self.reader
         spans, status = self._spans(indices)
         if status is not None:
@@ -155,7 +157,7 @@ class FastDataset(Dataset[Any]):
         return list(reader.read(indices, spans, reader.shapes(indices, spans), verify=self.verify))
 
     def _pictures(self, indices: NDArray[np.int64], spans: Spans) -> list[Image.Image]:
-        """Pictures that wait, but for small ones, which are decoded here by one native call for each size."""
+        """Return lazy pictures; small ones are decoded here, with one native call per size."""
         reader, verify = self.reader, self.verify
         shapes = reader.shapes(indices, spans)
         sources = [
@@ -165,7 +167,8 @@ class FastDataset(Dataset[Any]):
         if is_uniform(shapes) and sources[0].pixel_count <= _EAGER_PIXELS:
             return list(map(small_picture, sources, reader.read(indices, spans, shapes, verify=verify)))
         pictures: list[Image.Image] = [LazyPicture.of(source) for source in sources]
-        chosen = np.flatnonzero(shapes[:, 0] * shapes[:, 1] <= _EAGER_PIXELS)  # bad headers have no pixels at all
+        # Pictures with bad headers have no pixels at all.
+        chosen = np.flatnonzero(shapes[:, 0] * shapes[:, 1] <= _EAGER_PIXELS)
         for group in _groups(shapes[chosen]):
             positions = chosen[group]
             rows = reader.read(indices[positions], spans.at(positions), shapes[positions], verify=verify)
@@ -174,7 +177,9 @@ class FastDataset(Dataset[Any]):
         return pictures
 
     def _place(self, spans: Spans, position: int) -> tuple[Spans, int]:
-        """One value as StoredPicture wants it: where it lies mapped, or copied from what was read with it."""
+        """
+        Return the location of one value for a StoredPicture: in the mapping, or copied from what was read with it.
+        """
         if self.files is None:
             return spans, position
         one = spans.part(position, position + 1)
@@ -182,7 +187,7 @@ class FastDataset(Dataset[Any]):
         return Spans(memory, one.shard, np.zeros(1, np.int64), one.sizes, one.checksums, one.intervals), 0
 
     def _spans(self, indices: NDArray[np.int64]) -> tuple[Spans, NDArray[np.int32] | None]:
-        """Where the values lie, and the status of each where some cannot be read."""
+        """Return the spans of the values, and a status for each if some cannot be read."""
         spans = self.store.spans(self.reader.field.name, indices)
         return (spans, None) if self.files is None else self.files.fetch(spans, pool=None, ring=None).wait()
 
@@ -194,16 +199,17 @@ class FastDataset(Dataset[Any]):
                 return value
             return value, label if self.target_transform is None else self.target_transform(label)
         except Exception as exc:
-            # The transform is the user's: the exception stays as it is, and learns which sample it was.
-            if not (isinstance(exc, SampleError) and exc.index == index):  # which says so itself
+            # The transform is the user's: its exception stays as it is, with a note that names the sample.
+            if not (isinstance(exc, SampleError) and exc.index == index):  # whose message says so itself
                 exc.add_note(f"in the transform of {self.store.path}[{index}] ({self.store.keys([index])[0]!r})")
             raise
 
     def blank(self, index: int) -> Any:
         """
-        The sample with a black picture (zeros), no tokens or no text in the place of one that cannot be decoded.
+        Return the sample with a black picture (zeros), no tokens or empty text, in place of one that cannot be
+        decoded.
 
-        SampleError where its size is not known, because its header is bad too.
+        Raises SampleError if the size is unknown because the header is bad too.
         """
         chosen = self._checked([index])
         label = None if self.labels is None else one_by_one(self.labels[chosen])[0]
@@ -218,33 +224,39 @@ class FastDataset(Dataset[Any]):
         return _picture(value) if self.reader.is_picture else value
 
     def iterable(self, *, rank: int | None = None, world_size: int | None = None) -> SequentialDataset:
-        """This dataset from first to last, split over ranks (see ``rank_and_world``) and DataLoader workers."""
+        """
+        Return an iterable over all samples in order, split over ranks (see ``rank_and_world``) and DataLoader
+        workers.
+        """
         return SequentialDataset(self, Share.of(rank, world_size))
 
     @cached_property
     def labels(self) -> NDArray[Any] | None:
-        """The label of every sample, int64 or float64 (or an array each); None without a label column."""
+        """The label of every sample, int64 or float64 (or one array each); None without a label column."""
         if _LABEL not in self.store.schema:
             return None
         return label_values(self.store.column(_LABEL), where=f"{self.store.path}: column {_LABEL!r}")
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """The length of every sample, from the index alone: tokens, or, of anything else, bytes as stored."""
+        """The length of every sample from the index alone: tokens, or for other fields, bytes as stored."""
         return stored_lengths(self.store, self.reader.field.name)
 
     def column(self, name: str) -> NDArray[Any]:
-        """A column of the store, one value a sample; "length" is ``lengths`` where the store has no such column."""
+        """
+        Return a column of the store, one value per sample; "length" means ``lengths`` if the store has no such
+        column.
+        """
         return self.lengths if name == "length" and name not in self.store.schema else self.store.column(name)
 
     @property
     def pad_id(self) -> int:
-        """The id that pads token ids: the tokenizer's, or 0 where it names none or the samples are no tokens."""
+        """The id that pads token ids: the tokenizer's, or 0 if it has none or the samples are not tokens."""
         return 0 if self.token_reader is None else self.token_reader.pad_id
 
     @cached_property
     def targets(self) -> list[Any]:
-        """The label of every sample as a list of Python numbers, as torchvision's datasets have it."""
+        """The label of every sample as a list of Python numbers, as in torchvision's datasets."""
         return [] if self.labels is None else list(self.labels.tolist())
 
     @cached_property
@@ -255,11 +267,11 @@ class FastDataset(Dataset[Any]):
     @property
     def samples(self) -> list[tuple[str, Any]]:
         """
-        Pairs of key and label, as ImageFolder has them; made anew at each call.
+        Pairs of key and label, as in ImageFolder; built anew at each call.
 
-        Assigning such a list (shorter, in another order, with other labels) makes it what the dataset holds: its
-        length, ``targets``, ``keys`` and samples follow, also in a FastLoader that is built afterwards. SchemaError for
-        keys that the store does not have.
+        Assign such a list (shorter, in another order, with other labels) to change what the dataset holds: its
+        length, ``targets``, ``keys`` and samples follow, also in a FastLoader that is built afterwards. Raises
+        SchemaError for keys that the store does not have.
         """
         return list(zip(self.keys, self.targets, strict=True)) if self.targets else [(key, None) for key in self.keys]
 
@@ -271,7 +283,7 @@ class FastDataset(Dataset[Any]):
 
     @property
     def imgs(self) -> list[tuple[str, Any]]:
-        """As ``samples``, under ImageFolder's other name."""
+        """Same as ``samples``, under ImageFolder's other name."""
         return self.samples
 
     @imgs.setter
@@ -280,16 +292,16 @@ class FastDataset(Dataset[Any]):
 
     @property
     def root(self) -> str:
-        """The store's path; keys are paths below what was packed."""
+        """The store's path; keys are paths relative to what was packed."""
         return self.store.path
 
     @cached_property
     def extensions(self) -> tuple[str, ...]:
-        """The extensions that the keys have, in lower case, sorted."""
+        """The extensions of the keys, in lower case, sorted."""
         return tuple(sorted({PurePosixPath(key).suffix.lower() for key in self.keys} - {""}))
 
     def loader(self, key: str) -> Any:
-        """What ``transform`` gets of the sample with this key: ``dataset.loader(dataset.samples[i][0])``."""
+        """Return what ``transform`` gets for the sample with this key: ``dataset.loader(dataset.samples[i][0])``."""
         return self._values(np.array([find_key(self.store, key)]))[0]
 
     @property
@@ -302,10 +314,10 @@ class FastDataset(Dataset[Any]):
     @cached_property
     def classes(self) -> list[str]:
         """
-        Class names by label; where the source had none, the numbers from 0 to the largest label as text.
+        Class names by label; without names in the source, the numbers from 0 to the largest label as text.
 
-        ``len(classes)`` is what the last layer of a classifier needs. Labels that no layer could have as
-        positions (negative, or above 65,535) are listed as they occur, sorted: number them before training.
+        ``len(classes)`` is the size that the last layer of a classifier needs. Labels that cannot be positions in a
+        layer (negative, or above 65,535) are listed as they occur, sorted: number them before training.
         """
         names = self.store.metadata.get("classes")
         if names is not None:
@@ -318,13 +330,13 @@ class FastDataset(Dataset[Any]):
 
     @property
     def class_to_idx(self) -> dict[str, int]:
-        """Label by class name."""
+        """The label of each class name."""
         if self.store.metadata.get("classes") is None:
             return {name: int(name) for name in self.classes}
         return {name: label for label, name in enumerate(self.classes)}
 
     def close(self) -> None:
-        """Release the store's mapping; twice does no harm. Samples handed out stay valid."""
+        """Release the store's mapping; calling it twice is harmless. Samples handed out stay valid."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -336,7 +348,7 @@ class FastDataset(Dataset[Any]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a DataLoader worker needs; the lists made on demand stay at home."""
+        """Return what a DataLoader worker needs, without the lists that are made on demand."""
         return {name: value for name, value in self.__dict__.items() if name not in _LAZY}
 
     def __repr__(self) -> str:
@@ -344,7 +356,7 @@ class FastDataset(Dataset[Any]):
 
 
 def _payload_field(store: SampleStore) -> str:
-    """The field that makes a sample: the first picture, otherwise the first payload field."""
+    """Return the field that samples are made of: the first picture, otherwise the first payload field."""
     payload = store.schema.payload
     if not payload:
         raise SchemaError(f"{store.path}: no payload field among {[field.name for field in store.schema.fields]}")
@@ -352,7 +364,7 @@ def _payload_field(store: SampleStore) -> str:
 
 
 def _groups(shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Positions of equal shape."""
+    """Group positions of equal shape."""
     if (shapes == shapes[:1]).all():
         return [np.arange(len(shapes))] if len(shapes) else []
     distinct, group_of = np.unique(shapes, axis=0, return_inverse=True)

@@ -1,4 +1,4 @@
-"""A dataset from its first sample to its last, split over ranks and DataLoader workers."""
+"""Iterates over a dataset from first to last, split over ranks and DataLoader workers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fastio.samplers.share import Share
 
 __all__ = ["SequentialDataset"]
 
-# Samples decoded by one native call: enough to make the call cheap, few enough to keep memory small.
+# Samples per native call: enough to make the call cheap, few enough to keep memory small.
 _CHUNK = 64
 
 
 class BatchReadable(Protocol):
-    """A map-style dataset that hands out several samples a call."""
+    """A map-style dataset that returns several samples per call."""
 
     def __len__(self) -> int: ...
 
@@ -25,12 +25,12 @@ class BatchReadable(Protocol):
 
 class SequentialDataset(IterableDataset[Any]):
     """
-    Yields what ``dataset[i]`` yields, in storage order.
+    Yields what ``dataset[i]`` returns, in storage order.
 
-    Every rank, and every DataLoader worker within it, takes one contiguous piece: together exactly all
-    samples, none twice. Pieces differ by one sample at most, so ranks may differ by a batch; training in
-    step needs the equal batches of FastLoader. There is no ``len``: torch would compare it with
-    the batches of all workers, each of which may end with a short one.
+    Every rank, and every DataLoader worker within it, takes one contiguous piece; together they yield every sample
+    exactly once. Pieces differ by one sample at most, so ranks may differ by a batch; training in step needs the
+    equal batches of FastLoader. There is no ``len``: torch would compare it with the batches of all workers, each of
+    which may end with a short one.
     """
 
     def __init__(self, dataset: BatchReadable, share: Share) -> None:
@@ -50,7 +50,7 @@ class SequentialDataset(IterableDataset[Any]):
             yield from self.dataset.__getitems__(list(range(first, min(first + _CHUNK, stop))))
 
     def __getstate__(self) -> dict[str, Any]:
-        """All of it; a spawned worker could not see any more who shares it out."""
+        """Return everything, including the rank: a spawned worker could no longer detect it."""
         self._check_share()
         return self.__dict__
 

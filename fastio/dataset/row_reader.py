@@ -1,4 +1,4 @@
-"""Rows of a batch: the encoded values of a store into one array, and what went wrong with each of them."""
+"""RowReader: decodes encoded values of a store into rows of an array, and says what is wrong with each."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _MODES = {channels: mode for mode, channels in _CHANNELS.items()}
 
 Shape = tuple[int, ...]
 
-# What an index or a header says beyond these is not believed: memory for it would be asked for.
+# Larger values in an index or header are not believed: memory for them would be requested.
 _MOST_CHANNELS = 4
 _MOST_SIDE = 1 << 20  # pixels; the native core plans no larger picture
 
 
 class PixelsToRow(Protocol):
-    """From the pixels that Pillow decoded to the rows of a batch with transforms."""
+    """Turns the pixels that Pillow decoded into rows of a batch with transforms."""
 
     def channels(self, position: int) -> int:
-        """Those that the picture is to be decoded with."""
+        """Return the channels to decode the picture with."""
         ...
 
     def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
         """
-        Its row, from pixels ``(H, W, C)``; None where they have not the size that was planned with.
+        Return the row from pixels ``(H, W, C)``; None if their size is not the one that was planned for.
 
-        ValueError, in one line, where a function of the user's fails.
+        Raises ValueError, with a message of one line, if a user's function fails.
         """
         ...
 
@@ -52,9 +52,9 @@ class RowReader:
     """
     Decodes one payload field of a store into the rows of an array.
 
-    A row is a picture ``(H, W, C)`` uint8, with the channels of ``mode`` ("L", "RGB", "RGBA", or None:
-    as stored), or a raw array of the field's dtype and shape. Raw arrays come as stored whatever the
-    mode; a 2-D one of bytes is a picture of one channel. Holds no memory and no threads of its own.
+    A row is a picture ``(H, W, C)`` uint8 with the channels of ``mode`` ("L", "RGB", "RGBA", or None: as stored), or
+    a raw array of the field's dtype and shape. Raw arrays come as stored whatever the mode; a 2-D one of bytes is a
+    picture of one channel. Holds no memory and no threads of its own.
     """
 
     def __init__(self, store: SampleStore, field: str, *, mode: str | None) -> None:
@@ -64,12 +64,12 @@ class RowReader:
         self.field = store.schema[field]
         if self.field.codec not in CODECS:
             raise SchemaError(
-                f"{store.path}: field {field!r} has the codec {self.field.codec!r}, this fastio knows "
+                f"{store.path}: field {field!r} has the codec {self.field.codec!r}, but this fastio only knows "
                 f"{', '.join(map(repr, CODECS))}: upgrade fastio"
             )
         self.codec = CODECS[self.field.codec]
         self.mode = mode
-        self.has_rows = self.field.codec not in (BYTES, TOKENS, TEXT)  # those have a size of their own each
+        self.has_rows = self.field.codec not in (BYTES, TOKENS, TEXT)  # each of those has its own size
         self.dtype = np.dtype(np.uint8) if self.field.codec == IMAGE else np.dtype(self.field.dtype)
         self.is_picture = self.field.codec == IMAGE or self.field.is_raw_picture
         self.row_shape = _raw_shape(self.field) if self.field.codec == RAW else None  # None: differs between samples
@@ -77,7 +77,7 @@ class RowReader:
         self._said = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the sizes that the store, pickled by path, hands out again; those that were probed travel."""
+        """Return everything but the sizes that the pickled store provides again; probed sizes are included."""
         can_be_had = self._shapes is not None and not self._shapes.flags.writeable
         return {name: value for name, value in self.__dict__.items() if name != "_shapes" or not can_be_had}
 
@@ -88,14 +88,15 @@ class RowReader:
 
     def shapes(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[np.int64]:
         """
-        The shape of each row, ``(n, ndim)``; a picture whose header is bad, or that is too large, has zeros.
+        Return the shape of each row, ``(n, ndim)``; zeros for a picture that is too large or has a bad header.
 
-        Pictures of a store without sizes (foreign tar shards), or with sizes that cannot be, are probed once, and
-        remembered. Sizes above half the limit bring Pillow's DecompressionBombWarning (see ``codec.pixel_limit``).
+        If a store has no sizes (foreign tar shards) or impossible ones, its pictures are probed once and the sizes
+        remembered. Sizes above half the limit cause Pillow's DecompressionBombWarning (see ``codec.pixel_limit``).
         """
         if self._shapes is None:
             row = np.array(self.row_shape, np.int64)
-            return np.broadcast_to(row, (len(indices), len(row)))  # read-only, and of one row: see is_uniform
+            # Read-only, and broadcast from one row: see is_uniform.
+            return np.broadcast_to(row, (len(indices), len(row)))
         shapes = self._shapes[indices]
         limit = pixel_limit()
         if not _are_possible(shapes, limit):
@@ -116,7 +117,8 @@ class RowReader:
         missing = np.flatnonzero(~_possible(shapes))
         shapes[missing] = 0
         probed = self.codec.probe(spans.at(missing))
-        probed[:, 3] = probed[:, 3].clip(1, _MOST_CHANNELS)  # a TIFF may have more: of the three modes, RGBA keeps most
+        # A TIFF may have more channels: of the three modes, RGBA keeps most.
+        probed[:, 3] = probed[:, 3].clip(1, _MOST_CHANNELS)
         readable = np.isin(probed[:, 0], (_native.OK, _native.UNSUPPORTED))
         readable &= _possible(probed[:, 1:4])
         shapes[missing[readable]] = probed[readable, 1:4]
@@ -126,7 +128,7 @@ class RowReader:
         return shapes
 
     def _as_mode(self, shapes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The shapes with the channels that rows will have: those of the mode, or 1, 3 or 4 as stored."""
+        """Return the shapes with the channels of the rows: those of the mode, or 1, 3 or 4 as stored."""
         rows = shapes.astype(np.int64)
         if self.mode is not None:
             rows[:, 2] = _CHANNELS[self.mode]
@@ -136,9 +138,9 @@ class RowReader:
 
     def common_shape(self, indices: NDArray[np.int64], shapes: NDArray[np.int64]) -> Shape:
         """
-        The one shape of a batch's rows; SchemaError that names two samples where there are several.
+        Return the common shape of a batch's rows. Raises SchemaError that names two samples if shapes differ.
 
-        Samples with a bad header take the shape of the others: decoding says what is wrong with them.
+        Samples with a bad header take the shape of the others: decoding reports what is wrong with them.
         """
         known = np.flatnonzero(shapes[:, :2].all(axis=1)) if self.field.codec == IMAGE else np.arange(len(shapes))
         if len(known) == 0:
@@ -150,14 +152,15 @@ class RowReader:
         keys = self.store.keys(indices[[known[0], other[0]]])
         sizes = ["x".join(map(str, shapes[position].tolist())) for position in (known[0], other[0])]
         raise SchemaError(
-            f"{self.store.path}: pictures of different sizes in one batch: {keys[0]!r} is {sizes[0]}, {keys[1]!r} is "
-            f"{sizes[1]} (height x width x channels); pass transforms that make them equal (--crop), or pack equal ones"
+            f"{self.store.path}: pictures of different sizes in one batch: {keys[0]!r} is {sizes[0]}, "
+            f"{keys[1]!r} is {sizes[1]} (height x width x channels); pass transforms that make them equal "
+            "(--crop), or pack pictures of one size"
         )
 
     def read(
         self, indices: NDArray[np.int64], spans: Spans, shapes: NDArray[np.int64], *, verify: bool
     ) -> NDArray[Any]:
-        """Rows of equal shape, decoded here and now; SampleError for the first that is bad."""
+        """Decode rows of equal shape at once. Raises SampleError for the first bad one."""
         shape = self.common_shape(indices, shapes)
         rows = np.empty((len(indices), *shape), self.dtype)
         status = np.empty(len(indices), np.int32)
@@ -167,14 +170,19 @@ class RowReader:
         return rows
 
     def blank(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[Any]:
-        """One row of zeros of the sample's own shape; SampleError where nobody knows that."""
+        """Return one row of zeros of the sample's own shape. Raises SampleError if the shape is unknown."""
         shape = self.shapes(indices, spans)[0]
         if not self.has_rows or (self.field.codec == IMAGE and not shape[:2].all()):
-            raise self.error(indices, spans, 0, "cannot be a black picture: its size is not known; use on_error='skip'")
+            raise self.error(
+                indices,
+                spans,
+                0,
+                "cannot be replaced by a black picture because its size is unknown: use on_error='skip'",
+            )
         return np.zeros(tuple(shape.tolist()), self.dtype)
 
     def encoded(self, indices: NDArray[np.int64], spans: Spans, position: int, *, verify: bool) -> bytes:
-        """One value's bytes as stored, of a field that has no rows."""
+        """Return the bytes of one value as stored, for a field that has no rows."""
         value = spans.view(position)
         if verify and spans.checksums is not None and _native.crc32(value) != int(spans.checksums[position]):
             raise self.error(indices, spans, position, describe_status(_native.BAD_CHECKSUM))
@@ -190,7 +198,7 @@ class RowReader:
         verify: bool,
         geometry: Geometry | None = None,
     ) -> _native.Job:
-        """As ``Codec.decode``, into rows of the common shape and of ``dtype``."""
+        """Like ``Codec.decode``, into rows of the common shape and of ``dtype``."""
         if self.field.codec == RAW and geometry is None:
             rows = rows.reshape(len(rows), -1).view(np.uint8)
         return self.codec.decode(spans, rows, status, pool=pool, verify=verify, geometry=geometry)
@@ -204,9 +212,7 @@ class RowReader:
         *,
         finish: PixelsToRow | None = None,
     ) -> dict[int, SampleError]:
-        """
-        Let Pillow decode what the native decoders left to it; the rows that are bad, by position in the batch.
-        """
+        """Let Pillow decode what the native decoders left to it; returns the bad rows by position in the batch."""
         bad = {}
         for position in np.flatnonzero(status).tolist():
             code, words = int(status[position]), self._refusal(spans, position, int(status[position]))
@@ -217,7 +223,7 @@ class RowReader:
         return bad
 
     def _refusal(self, spans: Spans, position: int, status: int) -> str | None:
-        """Why a picture is not decoded for its size, where that is what its status means."""
+        """Return why a picture is not decoded because of its size, if that is what its status means."""
         if self.field.codec != IMAGE or status not in (_native.BAD_SHAPE, _native.TOO_LARGE, _native.UNSUPPORTED):
             return None
         size = self.codec.probe(spans.part(position, position + 1))[:, 1:3]
@@ -228,7 +234,7 @@ class RowReader:
     ) -> tuple[int, str | None]:
         if not self._said:
             self._said = True
-            log.info("%s: some pictures are of a kind that is decoded by Pillow, slower", self.store.path)
+            log.info("%s: some pictures are of a kind that only Pillow decodes, which is slower", self.store.path)
         try:
             channels = rows.shape[3] if finish is None else finish.channels(position)
             pixels = decode_with_pillow(spans.view(position), _MODES[channels])
@@ -241,7 +247,7 @@ class RowReader:
         return _native.OK, None
 
     def unreadable(self, indices: NDArray[np.int64], spans: Spans, status: NDArray[np.int32]) -> SampleError:
-        """What is wrong with the first of these samples whose status is not OK."""
+        """Return what is wrong with the first of these samples whose status is not OK."""
         position = int(np.flatnonzero(status)[0])
         return self.error(indices, spans, position, describe_status(int(status[position])))
 
@@ -259,7 +265,7 @@ class RowReader:
 
 
 def _are_possible(shapes: NDArray[np.int32], limit: int | None) -> bool:
-    """Whether all shapes can surely be pictures', at the cost of two passes."""
+    """Return whether all shapes are surely possible for pictures; takes two passes."""
     if len(shapes) == 0:
         return True
     height, width, channels = shapes.max(axis=0).tolist()
@@ -268,31 +274,31 @@ def _are_possible(shapes: NDArray[np.int32], limit: int | None) -> bool:
 
 
 def _possible(shapes: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which of the shapes can be a picture's; zeros say that nobody knows."""
+    """Return which shapes are possible for pictures; zeros mean unknown."""
     is_small = (shapes[:, :2] <= _MOST_SIDE).all(axis=1) & (shapes[:, 2] <= _MOST_CHANNELS)
     possible: NDArray[np.bool_] = (shapes > 0).all(axis=1) & is_small & ~is_refused(shapes)
     return possible
 
 
 def _raw_shape(field: Field) -> Shape:
-    """The shape of a raw row: the field's, and one channel for a grey picture."""
-    shape = tuple(size for size in field.shape if size is not None)  # a raw field's sizes are all fixed
+    """Return the shape of a raw row: the field's, with one channel added for a grey picture."""
+    shape = tuple(size for size in field.shape if size is not None)  # all sizes of a raw field are fixed
     return (*shape, 1) if field.is_raw_picture and len(shape) == 2 else shape
 
 
 def is_uniform(shapes: NDArray[np.int64]) -> bool:
-    """Whether there are rows and all are equal; rows made by broadcasting are not looked at."""
+    """Return whether there are rows and all are equal; rows made by broadcasting are not compared."""
     return len(shapes) > 0 and (shapes.strides[0] == 0 or bool((shapes == shapes[0]).all()))
 
 
 def label_values(column: NDArray[Any], *, where: str) -> NDArray[Any]:
-    """A column of labels with the dtype that torch's default collate gives Python numbers: int64 or float64."""
+    """Convert a column of labels to the dtype that torch's default collate gives Python numbers: int64 or float64."""
     if column.dtype.kind not in "biuf":
-        raise SchemaError(f"{where}: expected numbers as labels, got {column.dtype}; pack class numbers instead")
+        raise SchemaError(f"{where}: expected numbers as labels, got {column.dtype}: pack class numbers instead")
     if column.dtype == np.uint64 and column.size and column.max() > np.iinfo(np.int64).max:
         raise SchemaError(
-            f"{where}: a label is {column.max()}, but labels are int64, below 2**63; pack numbers that fit, or pack "
-            f"the bits as '<i8'"
+            f"{where}: a label is {column.max()}, but labels are int64, below 2**63: pack numbers that fit, or "
+            "pack the bits as '<i8'"
         )
     if column.ndim > 1:
         return column
@@ -300,5 +306,5 @@ def label_values(column: NDArray[Any], *, where: str) -> NDArray[Any]:
 
 
 def one_by_one(labels: NDArray[Any]) -> list[Any]:
-    """Each sample's label: a Python number, or an array, which default_collate stacks as a list it would not."""
+    """Return each sample's label: a Python number, or an array, because default_collate stacks arrays but not lists."""
     return list(labels) if labels.ndim > 1 else list(labels.tolist())

@@ -17,7 +17,7 @@ class StandardTransform:
     target_transform: Callable[[Any], Any] | None
 
     def __call__(self, picture: Any, target: Any) -> tuple[Any, Any]:
-        """Both, transformed."""
+        """Return picture and target, each transformed."""
         if self.transform is not None:
             picture = self.transform(picture)
         return picture, target if self.target_transform is None else self.target_transform(target)
@@ -32,5 +32,5 @@ class StandardTransform:
 
 
 def _indented(title: str, part: object) -> str:
-    """``Transform: Compose(``, and the lines that follow below its first one."""
+    """Return ``Transform: Compose(`` and the following lines, indented below it."""
     return f"{title}: " + f"\n{' ' * (len(title) + 2)}".join(repr(part).splitlines())

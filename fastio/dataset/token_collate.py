@@ -1,4 +1,4 @@
-"""Batches of token ids: padded to one length, packed one behind the other, or cut into rows of one length."""
+"""Batches of token ids: padded to one length, packed one after the other, or cut into rows of one length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch._C import _from_dlpack as from_dlpack  # that of torch.utils.dlpack takes twice the time around it
+from torch._C import _from_dlpack as from_dlpack  # torch.utils.dlpack's wrapper takes twice the time
 from torch.utils.data import default_collate
 
 from fastio import _native
@@ -29,7 +29,7 @@ __all__ = [
 Batch = dict[str, Any]
 Side = Literal["right", "left"]
 
-_MOST_TOKENS = (1 << 31) - 1  # of a packed batch: variable-length attention takes places as int32
+_MOST_TOKENS = (1 << 31) - 1  # tokens of a packed batch: variable-length attention takes positions as int32
 _MULTIPLES = {
     torch.float16: 8,
     torch.bfloat16: 8,
@@ -42,11 +42,12 @@ _MULTIPLES = {
 
 def tensor_core_multiple(dtype: torch.dtype) -> int:
     """
-    The least length that Tensor Cores work on without waste: 16 bytes of the type that a model computes in.
+    Return the smallest length that Tensor Cores process without waste: 16 bytes of the dtype that a model computes
+    in.
 
-    8 for float16 and bfloat16, 16 for int8, 4 for float32 (as TF32), 2 for float64, as NVIDIA's guide to matrix
-    multiplication has them. An A100 is at its best at eight times that for the first two (64, 128, 32, 16): pass
-    such a number itself.
+    8 for float16 and bfloat16, 16 for int8, 4 for float32 (as TF32), 2 for float64, according to NVIDIA's guide to
+    matrix multiplication. An A100 is fastest at eight times that (64, 128, 32, 16); to get it, pass the number
+    itself.
     """
     if dtype not in _MULTIPLES:
         raise ValueError(f"pad_to_multiple={dtype}: expected a number, or one of {', '.join(map(str, _MULTIPLES))}")
@@ -56,9 +57,9 @@ def tensor_core_multiple(dtype: torch.dtype) -> int:
 @dataclass(frozen=True, slots=True)
 class TokenSlots:
     """
-    Where the tokens of some batches go in one flat buffer, batch behind batch.
+    Where the tokens of several batches go in one flat buffer, batch after batch.
 
-    Sample i has the slot ``starts[i]`` to ``starts[i + 1]``; batch k the elements ``cuts[k]`` to ``cuts[k + 1]``.
+    Sample i has the slot ``slots[i]`` to ``slots[i + 1]``; batch k has the elements ``cuts[k]`` to ``cuts[k + 1]``.
     """
 
     starts: NDArray[np.int64]
@@ -67,12 +68,15 @@ class TokenSlots:
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """The filled buffer of some batches: token ids, whether each is one (bool), and its place in its sample."""
+    """
+    The filled buffer of several batches: token ids, whether each element is a token (bool), and its position in its
+    sample.
+    """
 
     ids: torch.Tensor
     mask: torch.Tensor | None
     positions: torch.Tensor | None
-    is_pinned: bool = False  # torch's own answer asks the driver, which a forked child must not
+    is_pinned: bool = False  # torch's own check asks the driver, which a forked child must not do
 
 
 @runtime_checkable
@@ -80,9 +84,9 @@ class TokenCollate(Protocol):
     """
     How samples become a batch.
 
-    ``__call__`` is a plain ``collate_fn`` for torch's DataLoader: samples are tensors of ids, or pairs of those and a
-    label. FastLoader asks for the ``slots`` of several batches, lets native threads fill it, and takes ``batches``:
-    one by one, for a batch made before it is asked for only keeps Python's garbage collector busy.
+    ``__call__`` is an ordinary ``collate_fn`` for torch's DataLoader: samples are tensors of ids, or pairs of ids and
+    a label. FastLoader asks for the ``layout`` of several batches, lets native threads fill it, and takes ``batches``
+    one by one: a batch that exists before it is needed only keeps Python's garbage collector busy.
     """
 
     @property
@@ -112,14 +116,14 @@ class TokenCollate(Protocol):
 @dataclass(frozen=True, slots=True)
 class PadCollate:
     """
-    Samples as rows of the batch's longest: a dict with
+    Pads samples to the length of the batch's longest. A batch is a dict with
 
-    * ``input_ids`` int64 ``(B, L)``, ``pad_id`` where a sample has no more tokens
+    * ``input_ids`` int64 ``(B, L)``, filled up with ``pad_id``
     * ``attention_mask`` bool ``(B, L)``, True for tokens, as ``scaled_dot_product_attention`` takes it
-    * ``lengths`` int64 ``(B,)``; ``labels`` ``(B,)`` where there are any
+    * ``lengths`` int64 ``(B,)``; ``labels`` ``(B,)`` if there are any
 
-    L is rounded up to ``pad_to_multiple``: a number, or a dtype for its ``tensor_core_multiple``. ``side`` says
-    where the padding is: "left" for generation.
+    L is rounded up to a multiple of ``pad_to_multiple``: a number, or a dtype for its ``tensor_core_multiple``.
+    ``side`` is the side that is padded: "left" is for generation.
     """
 
     has_mask: ClassVar[bool] = True
@@ -146,13 +150,13 @@ class PadCollate:
         ids = lengths.new_full((len(tokens), width), self.pad_id)
         mask = torch.zeros_like(ids, dtype=torch.bool)
         for row, each in enumerate(tokens):
-            place = slice(width - len(each), width) if self.pads_before else slice(len(each))
-            ids[row, place] = each
-            mask[row, place] = True
+            columns = slice(width - len(each), width) if self.pads_before else slice(len(each))
+            ids[row, columns] = each
+            mask[row, columns] = True
         return {"input_ids": ids, "attention_mask": mask, "lengths": lengths, **labels}
 
     def slots(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> TokenSlots:
-        """A slot is a row."""
+        """Make each slot a row."""
         multiple = _checked_multiple(self.pad_to_multiple)
         widths = np.maximum.reduceat(lengths, cuts[:-1])
         if multiple > 1:
@@ -163,7 +167,7 @@ class PadCollate:
     def batches(
         self, flat: Flat, slots: TokenSlots, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
     ) -> Iterator[Batch]:
-        """Views of the filled buffer."""
+        """Yield batches as views of the filled buffer."""
         assert flat.mask is not None
         counts, sizes = cuts[1:] - cuts[:-1], slots.cuts[1:] - slots.cuts[:-1]
         shapes = np.stack((counts, sizes // counts), axis=1)
@@ -180,15 +184,16 @@ class PadCollate:
 @dataclass(frozen=True, slots=True)
 class PackCollate:
     """
-    Samples one behind the other, nothing between them, for attention of variable length: a dict with
+    Packs samples one after the other, without padding, for variable-length attention. A batch is a dict with
 
-    * ``input_ids`` int64 ``(T,)``; T is ``tokens``, or, without that, the sum of the lengths
+    * ``input_ids`` int64 ``(T,)``; T is ``tokens``, or without that, the sum of the lengths
     * ``position_ids`` int64 ``(T,)``, from 0 in every sample
     * ``cu_seqlens`` int32 ``(B + 1,)``: sample i is ``input_ids[cu_seqlens[i]:cu_seqlens[i + 1]]``
-    * ``lengths`` int64 ``(B,)``; ``labels`` ``(B,)`` where there are any
+    * ``lengths`` int64 ``(B,)``; ``labels`` ``(B,)`` if there are any
 
-    With ``tokens`` all batches have one shape; what is left behind the last sample is ``pad_id`` and in no sequence.
-    ``PackSampler(lengths, max_tokens=tokens)`` leaves little.
+    With ``tokens``, all batches have one shape; the space after the last sample is filled with ``pad_id`` and belongs
+    to no sequence. ``PackSampler(lengths, max_tokens=tokens)`` leaves little of it. Raises ValueError for a batch
+    that does not fit.
     """
 
     pads_before: ClassVar[bool] = False
@@ -211,12 +216,12 @@ class PackCollate:
         tail = (self.tokens or total) - total
         ids = torch.cat([*tokens, lengths.new_full((tail,), self.pad_id)])
         counted = [torch.arange(len(each), device=each.device) for each in tokens]
-        places = torch.cat([*counted, lengths.new_zeros(tail)])
+        positions = torch.cat([*counted, lengths.new_zeros(tail)])
         ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
-        return {"input_ids": ids, "position_ids": places, "cu_seqlens": ends, "lengths": lengths, **labels}
+        return {"input_ids": ids, "position_ids": positions, "cu_seqlens": ends, "lengths": lengths, **labels}
 
     def slots(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> TokenSlots:
-        """A slot is as long as its sample, and the last of a batch goes to the batch's end."""
+        """Make each slot as long as its sample; the last one of a batch extends to the batch's end."""
         totals = np.add.reduceat(lengths, cuts[:-1])
         self._check(int(totals.max()))
         if self.tokens is None:
@@ -228,7 +233,7 @@ class PackCollate:
     def batches(
         self, flat: Flat, slots: TokenSlots, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
     ) -> Iterator[Batch]:
-        """Views of the filled buffer."""
+        """Yield batches as views of the filled buffer."""
         assert flat.positions is not None
         counts, sizes = (cuts[1:] - cuts[:-1])[:, None], (slots.cuts[1:] - slots.cuts[:-1])[:, None]
         ends = torch.from_numpy(_sequences(lengths, cuts))
@@ -244,10 +249,10 @@ class PackCollate:
 
     def _check(self, total: int) -> None:
         if total > _MOST_TOKENS:
-            raise ValueError(f"a batch of {total} tokens: cu_seqlens is int32, and holds up to {_MOST_TOKENS}")
+            raise ValueError(f"a batch of {total} tokens: cu_seqlens is int32 and holds at most {_MOST_TOKENS}")
         if self.tokens is not None and total > self.tokens:
             raise ValueError(
-                f"a batch of {total} tokens does not fit into tokens={self.tokens}: plan batches by "
+                f"a batch of {total} tokens does not fit into tokens={self.tokens}: plan batches with "
                 f"PackSampler(lengths, max_tokens={self.tokens})"
             )
 
@@ -255,13 +260,13 @@ class PackCollate:
 @dataclass(frozen=True, slots=True)
 class ChunkCollate:
     """
-    Samples one behind the other, cut into rows of ``tokens``, for language-model pre-training: a dict with
+    Joins samples and cuts them into rows of ``tokens``, for pre-training language models. A batch is a dict with
 
-    * ``input_ids`` int64 ``(R, tokens)``: as many rows as are needed; a sample may go on in the next row
-    * ``attention_mask`` bool ``(R, tokens)``: False only behind the last token of the batch
+    * ``input_ids`` int64 ``(R, tokens)``: as many rows as needed; a sample may continue in the next row
+    * ``attention_mask`` bool ``(R, tokens)``: False only after the last token of the batch
 
-    Put an end mark behind each text when packing (``fastio pack --eos``). Labels of samples are left out, for a row
-    has many. ``PackSampler(lengths, max_tokens=rows * tokens)`` gives nearly full batches of ``rows`` rows.
+    Add an end mark to each text when packing (``fastio pack --eos``). Labels are left out, because a row has several
+    samples. ``PackSampler(lengths, max_tokens=rows * tokens)`` gives nearly full batches of ``rows`` rows.
     """
 
     pads_before: ClassVar[bool] = False
@@ -285,7 +290,7 @@ class ChunkCollate:
         return {"input_ids": ids.view(-1, self.tokens), "attention_mask": mask.view(-1, self.tokens)}
 
     def slots(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> TokenSlots:
-        """A slot is as long as its sample, and the last of a batch goes to the end of the batch's last row."""
+        """Make each slot as long as its sample; the last one of a batch extends to the end of the batch's last row."""
         totals = np.add.reduceat(lengths, cuts[:-1])
         wholes = -(-totals // self.tokens) * self.tokens
         widths = lengths.copy()
@@ -295,7 +300,7 @@ class ChunkCollate:
     def batches(
         self, flat: Flat, slots: TokenSlots, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
     ) -> Iterator[Batch]:
-        """Views of the filled buffer."""
+        """Yield batches as views of the filled buffer."""
         assert flat.mask is not None
         rows = (slots.cuts[1:] - slots.cuts[:-1]) // self.tokens
         shapes = np.stack((rows, np.full_like(rows, self.tokens)), axis=1)
@@ -308,7 +313,7 @@ class ChunkCollate:
 
 
 def count_tokens(batch: Batch) -> tuple[int, int]:
-    """The tokens of a batch, and its slots for them."""
+    """Return the tokens of a batch, and its slots for tokens."""
     filled = batch["lengths"] if "lengths" in batch else batch["attention_mask"]
     return int(filled.sum()), batch["input_ids"].numel()
 
@@ -326,7 +331,7 @@ def _rounded(number: int, multiple: int) -> int:
 
 
 def _sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0 and the sums of the first 1, 2, ... values."""
+    """Return 0 and the sums of the first 1, 2, ... values."""
     sums = np.zeros(len(values) + 1, np.int64)
     np.cumsum(values, out=sums[1:])
     return sums
@@ -336,10 +341,10 @@ def _views(
     flat: torch.Tensor, cuts: NDArray[np.int64], shapes: NDArray[np.int64], *, is_pinned: bool = False
 ) -> Iterator[torch.Tensor]:
     """
-    Views of the elements between two cuts in these shapes.
+    Return views of the elements between two cuts in these shapes.
 
-    By DLPack: that takes less time than as_strided, and each view has a storage of its own, so that saving it does
-    not save its neighbours. Pinned memory stays torch's, whose allocator has to know it again behind a copy.
+    Made by DLPack: that is faster than as_strided, and each view has its own storage, so that saving it does not save
+    its neighbours. Pinned memory stays torch's: its allocator has to recognise it again after a copy.
     """
     if is_pinned:
         parts = torch.split_with_sizes(flat, (cuts[1:] - cuts[:-1]).tolist())
@@ -348,7 +353,10 @@ def _views(
 
 
 def _sequences(lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Where the samples of each batch begin within it, and the last ends: one number more than samples a batch."""
+    """
+    Return where the samples of each batch begin within it and the last one ends: one number more than samples per
+    batch.
+    """
     counts = cuts[1:] - cuts[:-1]
     numbers = np.repeat(np.arange(len(counts)), counts)
     sequences = np.zeros(len(lengths) + len(counts), np.int32)
@@ -358,12 +366,12 @@ def _sequences(lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[n
 
 
 def _lengths(tokens: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Tokens of each sample, where the tokens are."""
+    """Return the number of tokens of each sample, on the device of the tokens."""
     return torch.tensor([len(each) for each in tokens], dtype=torch.int64, device=tokens[0].device)
 
 
 def _apart(samples: Sequence[Any]) -> tuple[list[torch.Tensor], Batch]:
-    """The ids of samples, and their labels where they have any."""
+    """Return the ids of samples, and their labels if they have any."""
     if isinstance(samples[0], tuple):
         return [ids for ids, _ in samples], {"labels": default_collate([label for _, label in samples])}
     return list(samples), {}

@@ -1,4 +1,4 @@
-"""Token ids of a store: how many each sample has, and the ids themselves as int64."""
+"""TokenReader: the token ids of a store as int64, and how many each sample has."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["TokenReader", "read_text", "stored_lengths"]
 
 def stored_lengths(store: SampleStore, field: str) -> NDArray[np.int64]:
     """
-    The length of every sample from the index alone, int64: token ids, or, of any other field, bytes as stored.
+    Return the length of every sample from the index alone, int64: token ids, or for any other field, bytes as stored.
 
-    Of text these are bytes of UTF-8, not characters.
+    The length of text is in bytes of UTF-8, not characters.
     """
     spans = store.spans(field, np.arange(len(store), dtype=np.int64))
     known = store.schema[field]
@@ -32,7 +32,7 @@ def stored_lengths(store: SampleStore, field: str) -> NDArray[np.int64]:
 
 
 class TokenReader:
-    """Reads a field of token ids. ``rows`` names samples in errors."""
+    """Reads a field of token ids; ``rows`` gives the names of samples for errors."""
 
     def __init__(self, rows: RowReader) -> None:
         self.rows = rows
@@ -42,28 +42,30 @@ class TokenReader:
 
     @cached_property
     def tokenizer(self) -> dict[str, Any]:
-        """What the store says of its tokenizer: "kind", "name", "vocab_size", "special" and more; empty without one."""
-        said = self.store.metadata.get("tokenizer")
-        return said if isinstance(said, dict) else {}
+        """
+        What the store says about its tokenizer: "kind", "name", "vocab_size", "special" and more; empty without one.
+        """
+        stored = self.store.metadata.get("tokenizer")
+        return stored if isinstance(stored, dict) else {}
 
     @property
     def pad_id(self) -> int:
-        """The tokenizer's id for padding, 0 where it has none: padding is told by mask and lengths, not by its id."""
-        found = (self.tokenizer.get("special") or {}).get("pad")
-        return found if isinstance(found, int) else 0
+        """The tokenizer's id for padding, 0 if it has none: mask and lengths mark padding, not its id."""
+        pad = (self.tokenizer.get("special") or {}).get("pad")
+        return pad if isinstance(pad, int) else 0
 
     @property
     def vocabulary(self) -> int:
-        """The number of ids that there are, 0 where nobody knows; a sample with another id is bad."""
-        found = self.tokenizer.get("vocab_size")
-        return found if isinstance(found, int) and found > 0 else 0
+        """The size of the vocabulary, 0 if unknown; a sample with an id beyond it is bad."""
+        size = self.tokenizer.get("vocab_size")
+        return size if isinstance(size, int) and size > 0 else 0
 
     def lengths(self, spans: Spans) -> NDArray[np.int64]:
-        """Ids of each span; bytes that make no whole id are found when it is read."""
+        """Return the number of ids in each span; incomplete ids are reported when the sample is read."""
         return spans.sizes >> (self.item_bytes >> 1)
 
     def values(self, indices: NDArray[np.int64], spans: Spans, *, verify: bool) -> list[torch.Tensor]:
-        """The ids of each sample, int64; SampleError for the first that is bad."""
+        """Return the ids of each sample, int64. Raises SampleError for the first bad one."""
         lengths = self.lengths(spans)
         slots = np.concatenate(([0], np.cumsum(lengths)))
         ids, status = np.empty(int(slots[-1]), np.int64), np.empty(len(indices), np.int32)
@@ -81,7 +83,7 @@ class TokenReader:
         return list(torch.split_with_sizes(torch.from_numpy(ids), lengths.tolist()))
 
     def errors(self, indices: NDArray[np.int64], spans: Spans, status: NDArray[np.int32]) -> dict[int, SampleError]:
-        """What is wrong with the samples whose status is not OK, by position."""
+        """Return what is wrong with the samples whose status is not OK, by position."""
         return {
             position: self.rows.error(indices, spans, position, self._words(spans, position, int(status[position])))
             for position in np.flatnonzero(status).tolist()
@@ -90,16 +92,16 @@ class TokenReader:
     def _words(self, spans: Spans, position: int, status: int) -> str:
         size = int(spans.sizes[position])
         if status == _native.BAD_SHAPE:
-            return f"{size} bytes are no whole number of ids of {self.item_bytes} bytes; pack again"
+            return f"{size} bytes are not a multiple of the {self.item_bytes} bytes of an id: pack again"
         if status != _native.CORRUPT:
             return describe_status(status)
         ids = np.frombuffer(spans.view(position).tobytes(), self.field.dtype)
         at = int((ids >= self.vocabulary).argmax())
-        return f"token {at} is {ids[at]}, the vocabulary has the ids 0 to {self.vocabulary - 1}; pack again"
+        return f"token {at} is {ids[at]}, but the vocabulary has ids 0 to {self.vocabulary - 1}: pack again"
 
 
 def read_text(rows: RowReader, indices: NDArray[np.int64], spans: Spans, *, verify: bool) -> list[str]:
-    """The text of each sample; SampleError for the first that is no UTF-8."""
+    """Return the text of each sample. Raises SampleError for the first that is not UTF-8."""
     assert rows.field.codec == TEXT
     texts = []
     for position in range(len(indices)):
@@ -107,6 +109,6 @@ def read_text(rows: RowReader, indices: NDArray[np.int64], spans: Spans, *, veri
         try:
             texts.append(data.decode())
         except UnicodeDecodeError as exc:
-            words = f"byte {exc.start} (0x{data[exc.start]:02x}) is no UTF-8: {exc.reason}"
+            words = f"byte {exc.start} (0x{data[exc.start]:02x}) is not UTF-8: {exc.reason}"
             raise rows.error(indices, spans, position, words) from exc
     return texts

@@ -106,14 +106,14 @@ class _NumberedBatches(Dataset[Any]):
         """Return the number of samples of all ranks together: trainers compute epochs and remainders from it."""
         return len(self._loader.dataset)
 
-    def __getitems__(self, places: list[Place]) -> list[Any]:
-        (place,) = places
-        if place != self._next:
-            _go_to(self._loader, place)
+    def __getitems__(self, positions: list[Place]) -> list[Any]:
+        (position,) = positions
+        if position != self._next:
+            _go_to(self._loader, position)
             self._running = iter(self._loader)
         self._next = None
         batch = next(self._running)
-        self._next = place[0], place[1] + 1
+        self._next = position[0], position[1] + 1
         return [batch]
 
 
@@ -127,8 +127,8 @@ class _Form:
         return self._form(batches[0])
 
 
-def _go_to(loader: FastLoader, place: Place) -> None:
-    loader.load_state_dict({**loader.state_dict(), "epoch": place[0], "batch": place[1]})
+def _go_to(loader: FastLoader, position: Place) -> None:
+    loader.load_state_dict({**loader.state_dict(), "epoch": position[0], "batch": position[1]})
 
 
 def _new_in_last_step(loader: FastLoader) -> int:

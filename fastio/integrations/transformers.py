@@ -109,9 +109,9 @@ class ResumedEpoch(TrainerCallback, ExportableState):  # type: ignore[misc] # se
 
 def _check_same(loader: FastLoader, saved: Mapping[str, Any], accumulated: int, *, step: int) -> None:
     """Raise ValueError if a number of steps does not mean the same samples as in the checkpoint."""
-    steps, place = saved.get("gradient_accumulation_steps"), loader.state_dict()
+    steps, position = saved.get("gradient_accumulation_steps"), loader.state_dict()
     try:
-        loader.load_state_dict({**saved, "epoch": place["epoch"], "batch": place["batch"]})
+        loader.load_state_dict({**saved, "epoch": position["epoch"], "batch": position["batch"]})
         if steps != accumulated:
             raise ValueError(f"gradient_accumulation_steps is {steps} in the state and {accumulated} here")
     except ValueError as exc:

@@ -37,6 +37,6 @@ def _cgroups(root: Path, controller: str) -> list[tuple[Path, str]]:
         if not controllers:  # version 2 has one line, "0::/path"
             groups.append((mounts, group.lstrip("/")))
         elif controller in controllers.split(","):
-            # The folder bears the name of all controllers of the line or, by a link, of each one.
+            # The folder is named after all controllers of the line, or a link after each of them.
             groups += [(mounts / name, group.lstrip("/")) for name in {controller, controllers}]
     return groups

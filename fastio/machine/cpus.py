@@ -14,10 +14,10 @@ __all__ = ["available_cpus"]
 
 def available_cpus(*, root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> int:
     """
-    CPUs this process may really use: the least of affinity, cgroup quota and SLURM's allotment.
+    Return how many CPUs this process may really use: the least of affinity, cgroup quota and SLURM's allotment.
 
-    ``os.cpu_count()`` names the CPUs of the machine, and a pool of that size inside a container or
-    a SLURM step is throttled. A quota of 1.5 CPUs counts as 2. Never less than 1.
+    ``os.cpu_count()`` counts the CPUs of the machine; a pool of that size is throttled inside a container or a SLURM
+    step. A quota of 1.5 CPUs counts as 2. Never less than 1.
     """
     limits = [len(os.sched_getaffinity(0))]
     quota = _cgroup_cpus(root)
@@ -30,13 +30,13 @@ def available_cpus(*, root: Path = ROOT, environ: Mapping[str, str] = os.environ
 
 
 def _cgroup_cpus(root: Path) -> float | None:
-    """The tightest CPU quota between this process's cgroup and the topmost one, or None."""
+    """Return the tightest CPU quota between this process's cgroup and the topmost one, or None."""
     quotas = [_quota(folder) for folder in cgroup_folders(root, "cpu")]
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def _quota(folder: Path) -> float | None:
-    """CPUs by ``cpu.max`` ("150000 100000" or "max 100000") or by ``cpu.cfs_quota_us`` (-1: unlimited)."""
+    """Return the CPUs of ``cpu.max`` ("150000 100000" or "max 100000") or ``cpu.cfs_quota_us`` (-1: unlimited)."""
     words = read_text(folder / "cpu.max").split()
     if not words:
         words = [read_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]

@@ -11,9 +11,10 @@ __all__ = ["available_memory", "usable_memory"]
 
 def available_memory(*, root: Path = ROOT) -> int:
     """
-    Bytes that this process may still take: the least of what the machine has free and what its cgroups leave.
+    Return how many bytes this process may still take: the least of what the machine has free and its cgroups leave.
 
-    Page cache counts as free, in the machine's figure as in the cgroups'. 0 where ``/proc/meminfo`` does not say.
+    Page cache counts as free, in the machine's figure and in the cgroups'. Returns 0 if ``/proc/meminfo`` does not
+    tell.
     """
     limits = [_meminfo(root, "MemAvailable")]
     for folder in cgroup_folders(root, "memory"):
@@ -23,9 +24,10 @@ def available_memory(*, root: Path = ROOT) -> int:
 
 def usable_memory(*, root: Path = ROOT) -> int:
     """
-    Bytes that this process may use at most, free or not: the least of the machine's memory and its cgroups' limits.
+    Return the most bytes this process may use, free or not: the least of the machine's memory and its cgroups'
+    limits.
 
-    The same whatever else runs. 0 where ``/proc/meminfo`` does not say.
+    The number does not depend on what else runs. Returns 0 if ``/proc/meminfo`` does not tell.
     """
     limits = [_meminfo(root, "MemTotal")]
     for folder in cgroup_folders(root, "memory"):
@@ -36,13 +38,16 @@ def usable_memory(*, root: Path = ROOT) -> int:
 
 
 def _meminfo(root: Path, name: str) -> int:
-    """Bytes of a line of ``/proc/meminfo``; 0 where there is none."""
+    """Return the bytes in a line of ``/proc/meminfo``; 0 if there is no such line."""
     words = dict(line.split(":", 1) for line in read_text(root / "proc/meminfo").splitlines() if ":" in line)
     return int(words.get(name, "0 kB").split()[0]) * 1024
 
 
 def _memory_left(folder: Path) -> list[int]:
-    """Bytes below the folder's limit, if it has one; file pages that can be dropped are not counted as used."""
+    """
+    Return the bytes left below the folder's limit, if it has one; file pages that can be dropped do not count as
+    used.
+    """
     names = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
     for limit_name, used_name in names:
         limit, used = read_text(folder / limit_name).strip(), read_text(folder / used_name).strip()

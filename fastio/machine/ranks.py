@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 __all__ = ["process_group_ranks", "rank_and_world"]
 
-# Where each launcher says who we are: torchrun, then SLURM's srun. A batch script has SLURM_PROCID=0 and SLURM_NTASKS
-# too, although it runs alone: only srun's steps have a number of their own tasks.
+# The variables of each launcher: torchrun, then SLURM's srun. A batch script has SLURM_PROCID=0 and SLURM_NTASKS too,
+# although it runs alone: only steps of srun have SLURM_STEP_NUM_TASKS.
 _LAUNCHERS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"))
 
 
@@ -17,11 +17,11 @@ def rank_and_world(
     rank: int | None = None, world_size: int | None = None, *, environ: Mapping[str, str] = os.environ
 ) -> tuple[int, int]:
     """
-    This process's rank and the number of ranks.
+    Return this process's rank and the number of ranks.
 
-    What is passed wins; then ``torch.distributed`` where the program has initialised it; then RANK
-    and WORLD_SIZE (torchrun); then SLURM_PROCID and SLURM_STEP_NUM_TASKS (srun); otherwise 0 of 1. ValueError where
-    the two do not make sense together.
+    Taken from the arguments; else from ``torch.distributed``, if the program has initialised it; else from RANK and
+    WORLD_SIZE (torchrun); else from SLURM_PROCID and SLURM_STEP_NUM_TASKS (srun); else 0 of 1. Raises ValueError if
+    the two contradict each other.
     """
     if rank is not None or world_size is not None:
         return _checked(rank, world_size, "rank= and world_size=")
@@ -36,8 +36,8 @@ def rank_and_world(
 
 
 def process_group_ranks() -> tuple[int, int] | None:
-    """Rank and number of ranks by ``torch.distributed``; None where the program has not initialised it."""
-    # Importing torch.distributed here would cost what a program without it does not need.
+    """Return rank and number of ranks from ``torch.distributed``; None if the program has not initialised it."""
+    # Not imported here: programs that do not use torch.distributed should not pay for it.
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -49,7 +49,7 @@ def _number(text: str, where: str) -> int:
         return int(text)
     except ValueError as exc:
         raise ValueError(
-            f"environment {where}: expected whole numbers; correct them or pass rank= and world_size="
+            f"environment {where}: expected whole numbers: correct them, or pass rank= and world_size="
         ) from exc
 
 

@@ -53,17 +53,17 @@ class Choice:
         return {"kind": self.kind, **(self.lanes.to_json() if self.lanes else {})}
 
     @classmethod
-    def from_json(cls, said: object, *, samples: int) -> Self:
+    def from_json(cls, saved: object, *, samples: int) -> Self:
         """Restore a choice from a state. Raises ValueError if the state does not fit ``samples``."""
-        if isinstance(said, Mapping):
-            if said.get("kind") == "lanes":
-                return cls("lanes", Lanes.from_json(said, samples=samples))
-            if said.get("kind") == "full":
+        if isinstance(saved, Mapping):
+            if saved.get("kind") == "lanes":
+                return cls("lanes", Lanes.from_json(saved, samples=samples))
+            if saved.get("kind") == "full":
                 return cls("full")
-            if said.get("kind") == "blocks":
+            if saved.get("kind") == "blocks":
                 return cls("blocks")
         raise ValueError(
-            f"order={said!r} in the state: expected one of the kinds full, lanes, blocks: the state is damaged"
+            f"order={saved!r} in the state: expected one of the kinds full, lanes, blocks: the state is damaged"
         )
 
 
@@ -84,8 +84,8 @@ def choose(
     total = int(sizes.sum())
     if total <= memory:
         return Choice("full", mixing=1.0, reason="memory")
-    found = labels()
-    classes = None if found is None else Classes.of(found)
+    values = labels()
+    classes = None if values is None else Classes.of(values)
     reached: list[float] = []
     for lanes in _candidates(total, division, memory):
         if classes is None:
@@ -99,16 +99,16 @@ def choose(
 
 
 def _candidates(total: int, division: Division, memory: int) -> list[Lanes]:
-    """Yield the lanes to try, cheapest first."""
+    """Return the lanes to try, cheapest first."""
     first = next((count for count in _LANES if _block_bytes(count, memory) >= _GOOD_BLOCK_BYTES), _LANES[-1])
-    found = []
+    candidates = []
     for times in _MORE:
         lanes = _aligned(times * first, division)
         block = min(_MOST_BLOCK_BYTES, _block_bytes(lanes, memory))
         rounds = -(-total // max(1, block * lanes))
         if block >= _LEAST_BLOCK_BYTES and lanes * rounds * _LEAST_BLOCK_SAMPLES <= division.count:
-            found.append(Lanes(lanes, rounds))
-    return found
+            candidates.append(Lanes(lanes, rounds))
+    return candidates
 
 
 def _block_bytes(lanes: int, memory: int) -> int:
@@ -121,7 +121,7 @@ def _aligned(wanted: int, division: Division) -> int:
     if world == 1:
         return wanted
     most = max(1, wanted // world)
-    return world * next((each for each in range(most, most // 2, -1) if batch % each == 0), most)
+    return world * next((count for count in range(most, most // 2, -1) if batch % count == 0), most)
 
 
 def _judged(order: LaneOrder, classes: Classes, division: Division) -> tuple[float, float]:

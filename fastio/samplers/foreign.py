@@ -191,14 +191,14 @@ class ForeignBatchSampler:
         indices.
         """
         name = self._epochs.name
-        lists = [list(each) if isinstance(each, Iterable) else each for each in items]
-        for number, each in enumerate(lists):
-            if not isinstance(each, list):
-                raise TypeError(f"{name}: yields {each!r}: expected lists of indices; pass single indices as sampler=")
-            if not each:
+        lists = [list(batch) if isinstance(batch, Iterable) else batch for batch in items]
+        for number, batch in enumerate(lists):
+            if not isinstance(batch, list):
+                raise TypeError(f"{name}: yields {batch!r}: expected lists of indices; pass single indices as sampler=")
+            if not batch:
                 raise ValueError(f"{name}: batch {number} of epoch {epoch} is empty: leave it out")
-        flat = self._epochs.indices([index for each in lists for index in each], self._samples)
-        return flat, np.array([len(each) for each in lists], np.int64)
+        flat = self._epochs.indices([index for batch in lists for index in batch], self._samples)
+        return flat, np.array([len(batch) for batch in lists], np.int64)
 
     def _uneven_samples(self, sizes: NDArray[np.int64], division: Division) -> tuple[int, int]:
         """Return how many samples, over all ranks, are in batches that come twice, and in batches that do not come."""

@@ -19,12 +19,12 @@ Generator = torch.Generator | np.random.Generator | np.random.RandomState | rand
 
 def own_generators(sampler: object) -> list[Generator]:
     """Return the generators that a sampler and the samplers within it keep as attributes, each once."""
-    found: dict[int, Generator] = {}
+    generators: dict[int, Generator] = {}
     for part in parts_of(sampler):
         for value in getattr(part, "__dict__", {}).values():
             if isinstance(value, Generator):
-                found[id(value)] = value
-    return list(found.values())
+                generators[id(value)] = value
+    return list(generators.values())
 
 
 def parts_of(sampler: object) -> list[object]:
@@ -39,20 +39,20 @@ def parts_of(sampler: object) -> list[object]:
 
 def snapshot(generators: list[Generator]) -> list[Any]:
     """Return the state of each generator."""
-    return [_state(each) for each in generators]
+    return [_state(generator) for generator in generators]
 
 
 def restore(generators: list[Generator], states: list[Any]) -> None:
     """Restore the state of each generator."""
-    for each, state in zip(generators, states, strict=True):
-        if isinstance(each, torch.Generator):
-            each.set_state(state)
-        elif isinstance(each, np.random.Generator):
-            each.bit_generator.state = state
-        elif isinstance(each, np.random.RandomState):
-            each.set_state(state)
+    for generator, state in zip(generators, states, strict=True):
+        if isinstance(generator, torch.Generator):
+            generator.set_state(state)
+        elif isinstance(generator, np.random.Generator):
+            generator.bit_generator.state = state
+        elif isinstance(generator, np.random.RandomState):
+            generator.set_state(state)
         else:
-            each.setstate(state)
+            generator.setstate(state)
 
 
 def _state(generator: Generator) -> Any:

@@ -44,12 +44,12 @@ class Lanes:
     window: int = WINDOW_BLOCKS
 
     @classmethod
-    def from_json(cls, said: Mapping[str, Any], *, samples: int) -> Self:
+    def from_json(cls, saved: Mapping[str, Any], *, samples: int) -> Self:
         """Restore lanes from a saved state. Raises ValueError if they do not fit ``samples``."""
         expected = f"1 or more, and at most one block per sample of {samples}, in the state"
-        lanes = whole("lanes", said.get("lanes"), expected, least=1, below=samples + 1)
-        rounds = whole("rounds", said.get("rounds"), expected, least=1, below=samples // lanes + 1)
-        return cls(lanes, rounds, whole("window", said.get("window"), expected, least=1, below=rounds + samples + 1))
+        lanes = whole("lanes", saved.get("lanes"), expected, least=1, below=samples + 1)
+        rounds = whole("rounds", saved.get("rounds"), expected, least=1, below=samples // lanes + 1)
+        return cls(lanes, rounds, whole("window", saved.get("window"), expected, least=1, below=rounds + samples + 1))
 
     def to_json(self) -> dict[str, int]:
         """Return the values for a state."""
@@ -133,9 +133,9 @@ class LaneOrder:
         window = window[used]
         return Windows(starts[used], stops[used], first[window], last[window])
 
-    def _lane(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _lane(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the lane of each position in ``sequence``."""
-        return ((places + 1) * self.lanes.lanes - 1) // self.count
+        return ((slots + 1) * self.lanes.lanes - 1) // self.count
 
     def runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """

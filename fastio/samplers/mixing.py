@@ -67,7 +67,7 @@ class Classes:
 
     @property
     def allowed_drift(self) -> float:
-        """Return the drift that chance causes in a full shuffle, and a little more."""
+        """The drift that chance causes in a full shuffle, and a little more."""
         count = max(1, len(self.numbers))
         share = min(0.5, float(self.members.max(initial=0)) / count)
         return _MOST_DRIFT + _CHANCE * sqrt(share * (1 - share) * _STRETCHES / count)

@@ -42,11 +42,11 @@ def page_cache(world_size: int, *, environ: Mapping[str, str] = os.environ) -> P
 
     Raises ValueError if the variable is not a size.
     """
-    said = environ.get(VARIABLE)
-    own = usable_memory() // 2 if said is None else _size(said)
+    setting = environ.get(VARIABLE)
+    own = usable_memory() // 2 if setting is None else _size(setting)
     if process_group_ranks() is not None:
         return PageCache(_agreed(own))
-    if said is None and world_size > 1:
+    if setting is None and world_size > 1:
         return PageCache(_UNKNOWN_MACHINES, is_final=False)
     return PageCache(own)
 
@@ -59,7 +59,7 @@ def _agreed(own: int) -> int:
 
 
 def _size(text: str) -> int:
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
-    if found is None or found[2] not in _UNITS:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
+    if match is None or match[2] not in _UNITS:
         raise ValueError(f"environment {VARIABLE}={text!r}: expected a size such as 2GB, 512MiB or 1000000000")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])

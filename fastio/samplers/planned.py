@@ -121,7 +121,7 @@ class PlannedSampler(ABC):
 
     def configuration(self) -> dict[str, Any]:
         """Return what must be equal for a batch's number to mean the same samples."""
-        found = {
+        values = {
             "sampler": type(self).__name__,
             "samples": len(self._lengths),
             "lengths_crc32": self._checksum,
@@ -129,7 +129,7 @@ class PlannedSampler(ABC):
             "world_size": self.world_size,
             **self._rules(),
         }
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
     def _shuffled(self, count: int, epoch: int) -> NDArray[np.int64]:
         """Return the numbers below ``count`` in the random order of an epoch."""

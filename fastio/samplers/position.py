@@ -18,12 +18,12 @@ def whole(name: str, number: int | None, expected: str, *, least: int, below: in
     ``below``.
     """
     try:
-        found = least - 1 if number is None else operator.index(number)
+        value = least - 1 if number is None else operator.index(number)
     except TypeError:
-        found = least - 1
-    if not least <= found < below:
+        value = least - 1
+    if not least <= value < below:
         raise ValueError(f"{name}={number!r}: expected {expected}")
-    return found
+    return value
 
 
 def whole_epoch(epoch: int) -> int:

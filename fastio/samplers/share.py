@@ -94,7 +94,7 @@ def _reader_of(owner: object) -> tuple[Any, list[object]]:
 
 
 def _parts(loader: Any) -> Iterator[object]:
-    """Return a DataLoader's samplers and datasets, from the outermost inwards."""
+    """Yield a DataLoader's samplers and datasets, from the outermost inwards."""
     for names in (("batch_sampler", "sampler"), ("dataset",)):
         part = loader
         for _ in range(_DEEPEST):

@@ -32,9 +32,9 @@ class Windows:
         part = slice(*np.searchsorted(self.needed, (first, stop)).tolist())
         return Windows(self.starts[part], self.stops[part], self.needed[part], self.last[part], self.members)
 
-    def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the samples of the store at these positions, int64."""
-        return places if self.members is None else self.members[places]
+        return positions if self.members is None else self.members[positions]
 
     def samples(self) -> NDArray[np.int64]:
         """Return all samples of all runs, int64."""

@@ -23,26 +23,27 @@ class Compose(Transform):
 
     def __init__(self, transforms: Iterable[Transform]) -> None:
         object.__setattr__(self, "transforms", tuple(transforms))
-        for each in self.transforms:
-            if isinstance(each, BatchTransform):
+        for transform in self.transforms:
+            if isinstance(transform, BatchTransform):
                 raise TypeError(
-                    f"{each!r} works on batches: pass it to FastLoader(..., transforms=[...]) or to a DevicePrefetcher"
+                    f"{transform!r} works on batches: "
+                    "pass it to FastLoader(..., transforms=[...]) or to a DevicePrefetcher"
                 )
-            if not isinstance(each, Transform):
+            if not isinstance(transform, Transform):
                 raise TypeError(
-                    f"{each!r} is not from fastio.transforms, which run natively: pass other callables to "
+                    f"{transform!r} is not from fastio.transforms, which run natively: pass other callables to "
                     "FastDataset(transform=...)"
                 )
 
     @property
     def draws(self) -> int:
         """The sum over all transforms."""
-        return sum(each.draws for each in self.transforms)
+        return sum(transform.draws for transform in self.transforms)
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
         """Run the transforms one after the other, each with its own columns of numbers."""
         first = 0
-        for each in self.transforms:
-            canvas.doing = each
-            each.run(canvas, numbers[:, first : first + each.draws])
-            first += each.draws
+        for transform in self.transforms:
+            canvas.doing = transform
+            transform.run(canvas, numbers[:, first : first + transform.draws])
+            first += transform.draws

@@ -1,1 +1,1 @@
-"""The types that every layer shares: schemas, spans, counters, units."""
+"""The types that all layers share: schemas, spans, counters, units."""

@@ -1,4 +1,4 @@
-"""What a loader counts: batches, samples, seconds waited, a histogram of stalls, bytes of buffers."""
+"""LoaderStats: what a loader counts, from samples and seconds waited to a histogram of stalls and bytes of buffers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from fastio.types.units import counted, size
 
 __all__ = ["LoaderStats", "ShuffleReport"]
 
-# Bucket k counts waits below 2**k microseconds (and not below 2**(k-1)); the last takes the rest.
+# Bucket k counts waits from 2**(k-1) up to 2**k microseconds; the last one takes all longer waits.
 _BUCKETS = 26
 
 _REASONS = {
     "badly mixed": ", because blocks mix these labels badly",
-    "little memory": ", because memory is too small for blocks",
+    "little memory": ", because there is too little memory for blocks",
     "as in the state": ", as in the loaded state",
 }
 
@@ -21,15 +21,17 @@ _REASONS = {
 @dataclass(frozen=True, slots=True)
 class ShuffleReport:
     """
-    What ``shuffle=True`` is for a store, and what that costs; ``str`` of it is one line.
+    What ``shuffle=True`` means for a store, and what it costs; ``str`` gives one line.
 
     * ``kind``: "full", "lanes", or "blocks" (from the state of an older fastio). ``reason``: "memory" (it holds the
       store), "well mixed", "badly mixed", "no labels", "little memory" or "as in the state".
-    * ``store_bytes`` of samples; ``memory_bytes`` is what the page cache is expected to hold.
-    * ``mixing``: distinct classes in a batch, relative to a full shuffle, 1.0 for that itself; ``drift``: how far a
-      class's share goes from the mean within an epoch, 0 to 1. None where nothing was judged.
-    * ``reads``: contiguous pieces that all ranks together read in an epoch if nothing is in memory; ``read_ratio``:
-      their bytes, relative to those of the samples. ``lanes`` and ``block_bytes`` are 0 without lanes.
+    * ``store_bytes``: bytes of the samples; ``memory_bytes``: what the page cache is expected to hold.
+    * ``mixing``: distinct classes in a batch, relative to a full shuffle, which has 1.0; ``drift``: how far a class's
+      share
+      deviates from the mean within an epoch, 0 to 1. None if nothing was judged.
+    * ``reads``: contiguous pieces that all ranks together read per epoch if nothing is in memory; ``read_ratio``:
+      their
+      bytes, relative to those of the samples. ``lanes`` and ``block_bytes`` are 0 without lanes.
     """
 
     kind: str
@@ -47,7 +49,7 @@ class ShuffleReport:
         held, memory = size(self.store_bytes), size(self.memory_bytes)
         if self.reason == "memory":
             return f"shuffle=True: a full shuffle ({held} fit into memory, {memory})"
-        kind = "a full shuffle" if self.kind == "full" else "blocks, as older versions shuffled"
+        kind = "a full shuffle" if self.kind == "full" else "blocks, as in older versions"
         if self.kind == "lanes":
             kind = f"{self.lanes} lanes of {size(self.block_bytes)} blocks"
         line = (
@@ -55,24 +57,24 @@ class ShuffleReport:
             f"{self.read_ratio:.2f} times the samples' bytes in {counted(self.reads, 'piece')}"
         )
         if self.reason == "badly mixed":
-            line += "; pack with --shuffle SEED for larger ones"
+            line += "; pack with --shuffle SEED for larger blocks"
         if self.kind == "lanes" and self.mixing is not None:
-            line += f"; a batch has {self.mixing:.2f} of the distinct classes that a full shuffle gives"
+            line += f"; a batch has {self.mixing:.2f} times the distinct classes of a full shuffle"
         return f"shuffle=True: {line}"
 
 
 @dataclass(slots=True)
 class LoaderStats:
     """
-    Counters of one loader since it was made; ``loader.stats`` hands out the live object.
+    Counters of one loader since it was built; ``loader.stats`` is the live object.
 
-    ``loading_s`` is the time the training loop stood waiting in ``next()``. ``first_batch_s`` is the
-    wait for the first batch of the latest epoch, when nothing could have been prepared yet; it is part
-    of ``loading_s`` but not of ``stalls``. ``batch_bytes`` is the largest batch so far, ``buffer_bytes`` the
-    memory of batch buffers now (under way, handed out and free), ``estimated_bytes`` what they take where the
-    loop keeps one batch. ``threads`` decode now (see ``thread_tuner``). Of token ids, ``tokens`` and the ``slots`` of
-    the batches that hold them are counted. With ``decode="device"`` a GPU decoded ``decoded_on_device`` of the
-    samples, and the CPU the others. ``shuffle`` says what order ``shuffle=True`` is, and its price; None otherwise.
+    ``loading_s`` is the time that the training loop waited in ``next()``. ``first_batch_s`` is the wait for the first
+    batch of the latest epoch, when nothing could have been prepared yet; it is part of ``loading_s`` but not of
+    ``stalls``. ``batch_bytes`` is the size of the largest batch so far, ``buffer_bytes`` the memory of batch buffers
+    now (in progress, handed out and free), ``estimated_bytes`` what they take if the loop keeps one batch.
+    ``threads`` is the number that decode now (see ``thread_tuner``). For token ids, ``tokens`` and the ``slots`` of
+    batches that hold them are counted. With ``decode="device"``, a GPU decoded ``decoded_on_device`` of the samples
+    and the CPU the others. ``shuffle`` describes the order of ``shuffle=True`` and its price; None otherwise.
     """
 
     batches: int = 0
@@ -90,7 +92,7 @@ class LoaderStats:
     _waits: list[int] = field(default_factory=lambda: [0] * _BUCKETS, repr=False)
 
     def count(self, samples: int, nbytes: int, *, waited_s: float, first: bool) -> None:
-        """One batch handed to the training loop after ``waited_s`` seconds."""
+        """Count one batch handed to the training loop after ``waited_s`` seconds."""
         self.batches += 1
         self.samples += samples
         self.batch_bytes = max(self.batch_bytes, nbytes)
@@ -101,14 +103,14 @@ class LoaderStats:
             self._waits[min(int(waited_s * 1e6).bit_length(), _BUCKETS - 1)] += 1
 
     def count_tokens(self, tokens: int, slots: int) -> None:
-        """The token ids of a batch, and its places for them."""
+        """Count the token ids of a batch, and its slots for them."""
         self.tokens += tokens
         self.slots += slots
 
     @property
     def padding(self) -> float:
         """
-        The share of the slots that hold no token: 0.25 where a quarter of the work is for nothing, 0 without tokens.
+        The share of slots that hold no token: at 0.25, a quarter of the work is wasted; 0 without tokens.
 
         >>> LoaderStats(tokens=96, slots=128).padding
         0.25
@@ -118,7 +120,7 @@ class LoaderStats:
     @property
     def stalls(self) -> dict[float, int]:
         """
-        How often the loop waited how long: upper bound in seconds (a power of two of microseconds) to count.
+        Histogram of waits: how often the loop waited, by upper bound in seconds (a power of two of microseconds).
 
         >>> stats = LoaderStats()
         >>> stats.count(256, 786432, waited_s=0.000003, first=False)

@@ -1,4 +1,4 @@
-"""What a sample consists of: named, typed fields, to and from JSON."""
+"""Field and Schema: what a sample consists of, to and from JSON."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fastio.errors import SchemaError
 
 __all__ = ["BYTES", "COLUMN", "IMAGE", "RAW", "TEXT", "TOKENS", "Field", "Schema"]
 
-# Codec names, as they stand in a store. The decoders are in fastio.codec.CODECS; the stores need only to know
-# how a field is kept: a column is one array for all samples, everything else is a run of bytes per sample.
-IMAGE = "image"  # an encoded picture, kept as it came (JPEG, PNG, ...); each sample is recognised by its first bytes
+# Codec names, as stored. The decoders are in fastio.codec.CODECS; stores only need to know how a field is kept: a
+# column is one array for all samples, everything else is a run of bytes per sample.
+IMAGE = "image"  # an encoded picture, unchanged (JPEG, PNG, ...); each sample's kind is recognised by its first bytes
 RAW = "raw"  # the bytes of an array of fixed dtype and shape, C order, little endian
-TOKENS = "tokens"  # token ids, little endian uint16 or uint32, as many as the sample has; shape (None,)
+TOKENS = "tokens"  # token ids, little endian uint16 or uint32, any number per sample; shape (None,)
 TEXT = "text"  # UTF-8, without an end mark or byte order mark; shape (None,)
-BYTES = "bytes"  # anything else, handed over as it is
-COLUMN = "column"  # a number (or small array) of fixed size, kept in one array for all samples
+BYTES = "bytes"  # anything else, returned unchanged
+COLUMN = "column"  # a number (or small array) of fixed size, all samples in one array
 
 VERSION = 1
 
@@ -35,8 +35,8 @@ class Field:
     """
     One named value of a sample.
 
-    ``dtype`` is a numpy type string (``"|u1"``, ``"<i8"``). ``shape`` is that of the *decoded*
-    value, with None for a size that differs between samples; ``()`` is a scalar.
+    ``dtype`` is a NumPy type string (``"|u1"``, ``"<i8"``). ``shape`` is that of the *decoded* value, with None for a
+    size that differs between samples; ``()`` is a scalar.
     """
 
     name: str
@@ -46,15 +46,19 @@ class Field:
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
-            raise SchemaError(f"field name {self.name!r}: expected lower-case letters, digits and _, a letter first")
+            raise SchemaError(
+                f"field name {self.name!r}: expected lower-case letters, digits and _, starting with a letter"
+            )
         try:
             dtype = np.dtype(self.dtype)
         except (TypeError, ValueError, SyntaxError) as exc:  # SyntaxError: "(,)f4" is parsed as Python
             raise SchemaError(f"field {self.name!r}: {self.dtype!r} is not a dtype") from exc
         if dtype.kind not in "biufcSU" or not dtype.itemsize or dtype.str != self.dtype or dtype.str.startswith(">"):
-            raise SchemaError(f"field {self.name!r}: expected a plain little-endian dtype as '<i8', got {self.dtype!r}")
+            raise SchemaError(
+                f"field {self.name!r}: expected a plain little-endian dtype such as '<i8', got {self.dtype!r}"
+            )
         if any(size is not None and size < 0 for size in self.shape):
-            raise SchemaError(f"field {self.name!r}: expected sizes from 0 in shape, got {self.shape}")
+            raise SchemaError(f"field {self.name!r}: expected sizes of at least 0 in shape, got {self.shape}")
         if self.codec in (RAW, COLUMN) and None in self.shape:
             raise SchemaError(f"field {self.name!r}: codec {self.codec!r} needs a fixed shape, got {self.shape}")
         dtypes = _VARIABLE.get(self.codec)
@@ -66,30 +70,30 @@ class Field:
 
     def __str__(self) -> str:
         """
-        What the values are and how the field is called.
+        Return what the values are, and the field's name.
 
         >>> str(Field("image", IMAGE, "|u1", (None, None, None))), str(Field("pixels", RAW, "|u1", (32, 32, 3)))
         ("encoded pictures in 'image'", "raw |u1 of 32x32x3 in 'pixels'")
         """
         shape = f" of {'x'.join(map(str, self.shape))}" if self.shape else ""
-        kinds = {RAW: f"raw {self.dtype}{shape}", COLUMN: f"one {self.dtype}{shape} a sample"}
+        kinds = {RAW: f"raw {self.dtype}{shape}", COLUMN: f"one {self.dtype}{shape} per sample"}
         return f"{_KINDS.get(self.codec) or kinds.get(self.codec, self.codec)} in {self.name!r}"
 
     @property
     def is_column(self) -> bool:
-        """Whether all samples' values are one array (and not a run of bytes each)."""
+        """Whether the values of all samples form one array (instead of a run of bytes each)."""
         return self.codec == COLUMN
 
     @property
     def is_raw_picture(self) -> bool:
-        """Whether raw bytes are a picture that PIL can show: grey (H, W), or (H, W, C) with C 1, 3 or 4."""
+        """Whether raw bytes form a picture that PIL can show: grey (H, W), or (H, W, C) with C 1, 3 or 4."""
         shape = self.shape
         is_picture = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))
         return self.codec == RAW and self.dtype == "|u1" and is_picture
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one decoded value; raises SchemaError where the shape is not fixed."""
+        """Bytes of one decoded value. Raises SchemaError if the shape is not fixed."""
         count = 1
         for size in self.shape:
             if size is None:
@@ -100,7 +104,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The fields of a sample, in order, and the version of the rules they are written by."""
+    """The fields of a sample, in order, and the version of the rules by which they are written."""
 
     fields: tuple[Field, ...]
     version: int = VERSION
@@ -108,7 +112,7 @@ class Schema:
     def __post_init__(self) -> None:
         names = [f.name for f in self.fields]
         if len(set(names)) != len(names):
-            raise SchemaError(f"field names must differ, got {names}")
+            raise SchemaError(f"field names must be unique, got {names}")
 
     def __getitem__(self, name: str) -> Field:
         for field in self.fields:
@@ -121,17 +125,17 @@ class Schema:
 
     @property
     def payload(self) -> tuple[Field, ...]:
-        """The fields that are a run of bytes per sample."""
+        """The fields with a run of bytes per sample."""
         return tuple(f for f in self.fields if not f.is_column)
 
     @property
     def columns(self) -> tuple[Field, ...]:
-        """The fields that are one array for all samples."""
+        """The fields with one array for all samples."""
         return tuple(f for f in self.fields if f.is_column)
 
     @property
     def flat(self) -> Field | None:
-        """The field of token ids, where it is the only payload: such a store keeps it as one flat array."""
+        """The field of token ids if it is the only payload: such a store keeps it as one flat array."""
         payload = self.payload
         return payload[0] if len(payload) == 1 and payload[0].codec == TOKENS else None
 
@@ -141,13 +145,13 @@ class Schema:
         return [f.codec for f in self.payload] == [TEXT]
 
     def to_json(self) -> dict[str, Any]:
-        """A plain structure for ``json.dumps``."""
+        """Return a plain structure for ``json.dumps``."""
         fields = [{"name": f.name, "codec": f.codec, "dtype": f.dtype, "shape": list(f.shape)} for f in self.fields]
         return {"version": self.version, "fields": fields}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
-        """The inverse of ``to_json``; a newer version or a malformed structure raises SchemaError."""
+        """Read what ``to_json`` wrote. Raises SchemaError for a newer version or a malformed structure."""
         try:
             version = int(data["version"])
             if version > VERSION:

@@ -1,4 +1,4 @@
-"""Where encoded values lie: the only type that passes between stores and codecs."""
+"""Spans: where encoded values lie; the only type that passes between stores and codecs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ class Spans:
     """
     One run of bytes per sample: ``sizes[i]`` bytes from ``starts[i]`` of buffer ``shard[i]``.
 
-    ``shard`` is int32, ``starts`` and ``sizes`` are int64, ``checksums`` (CRC-32, as zlib's)
-    is uint32 or None where the store has none; all 1-D of the same length, C contiguous.
-    ``buffers`` keeps the mapped files alive. ``intervals`` says where in a JPEG restart intervals begin, for
-    decoders that jump: spans of little-endian uint32, empty ones where nothing is known. It need not be true.
+    ``shard`` is int32, ``starts`` and ``sizes`` are int64, ``checksums`` (CRC-32, as in zlib) is uint32, or None if
+    the store has none; all are 1-D, of the same length, C contiguous. ``buffers`` keeps the mapped files alive.
+    ``intervals`` says where restart intervals begin in a JPEG, for decoders that jump: spans of little-endian uint32,
+    empty if nothing is known. They are hints and may be wrong.
 
-    Native functions take it as it is; they check that no span leaves its buffer before they begin.
+    >>> data = np.frombuffer(b"abcdef", np.uint8)
+    >>> spans = Spans(Buffers([data]), np.zeros(2, np.int32), np.array([0, 4]), np.array([3, 2]))
+    >>> spans.view(1).tobytes()
+    b'ef'
     """
 
     buffers: Buffers
@@ -55,20 +58,21 @@ class Spans:
         return len(self.starts)
 
     def view(self, position: int) -> NDArray[np.uint8]:
-        """The encoded bytes of one value, without a copy; IndexError where they would leave their buffer."""
+        """Return the encoded bytes of one value, without a copy. Raises IndexError if they would leave their buffer."""
         return self.buffers.view(int(self.shard[position]), int(self.starts[position]), int(self.sizes[position]))
 
     def views(self) -> list[NDArray[np.uint8]]:
-        """All values, as ``view`` gives them."""
+        """Return ``view`` of each value."""
         view = self.buffers.view
         places = zip(self.shard.tolist(), self.starts.tolist(), self.sizes.tolist(), strict=True)
         return [view(shard, start, size) for shard, start, size in places]
 
     def runs(self) -> Spans:
         """
-        Values that lie side by side merged into one, so that they are written at once; without checksums.
+        Merge neighbouring values into one span, so that they are written at once; without checksums.
 
-        >>> spans = Spans.of(np.arange(9, dtype=np.uint8), np.array([1, 3]), np.array([2, 4]))
+        >>> buffers = Buffers([np.arange(9, dtype=np.uint8)])
+        >>> spans = Spans(buffers, np.zeros(2, np.int32), np.array([1, 3]), np.array([2, 4]))
         >>> spans.runs().sizes.tolist()
         [6]
         """
@@ -80,11 +84,11 @@ class Spans:
         return Spans(self.buffers, self.shard[first], self.starts[first], stops[last] - self.starts[first])
 
     def part(self, start: int, stop: int) -> Spans:
-        """The spans of the positions from ``start`` up to ``stop``."""
+        """Return the spans of the positions from ``start`` up to ``stop``."""
         return self if (start, stop) == (0, len(self)) else self.at(slice(start, stop))
 
     def at(self, positions: NDArray[np.int64] | slice) -> Spans:
-        """The spans at these positions."""
+        """Return the spans at these positions."""
         return Spans(
             self.buffers,
             self.shard[positions],

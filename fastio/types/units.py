@@ -1,4 +1,4 @@
-"""Numbers for people: bytes, times and counts as the terminal and the report show them."""
+"""Formats numbers for people: bytes, times and counts as the terminal and the report show them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ __all__ = ["counted", "duration", "gain", "number", "per_second", "quantity", "s
 
 def size(count: float) -> str:
     """
-    Bytes for people.
+    Format a number of bytes.
 
     >>> size(999), size(31_662_782)
     ('999 B', '31.7 MB')
@@ -23,7 +23,7 @@ def size(count: float) -> str:
 
 def duration(seconds: float) -> str:
     """
-    A time for people, in the largest unit that leaves at least 1 of it.
+    Format a time in the largest unit of which it has at least one.
 
     >>> duration(0.0042), duration(33_333), duration(1_166_400)
     ('4.2 ms', '9.3 h', '13.5 d')
@@ -34,13 +34,13 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """A count with separators, a fraction with one digit."""
+    """Format a count with separators, a fraction with one digit."""
     return f"{value:,.0f}" if float(value).is_integer() or value >= 100 else f"{value:.1f}"
 
 
 def per_second(rate: float) -> str:
     """
-    So many of something in a second: whole from 100 on, three digits below.
+    Format a rate per second: a whole number from 100 on, three digits below.
 
     >>> per_second(48_123.4), per_second(2.8409), per_second(0.3), per_second(0)
     ('48,123', '2.84', '0.3', '0')
@@ -50,7 +50,7 @@ def per_second(rate: float) -> str:
 
 def counted(count: int, noun: str, plural: str = "") -> str:
     """
-    A count with its noun; the plural ends in s unless it is given.
+    Format a count with its noun; the plural ends in s unless it is given.
 
     >>> counted(1, "file"), counted(2000, "file")
     ('1 file', '2,000 files')
@@ -60,7 +60,7 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 def quantity(value: float, unit: str) -> str:
     """
-    A figure in its unit: seconds and bytes in the largest that fits, others as they are.
+    Format a figure in its unit: seconds and bytes in the largest that fits, others unchanged.
 
     >>> quantity(0.0042, "s"), quantity(2e6, "bytes/s"), quantity(3, "%")
     ('4.2 ms', '2.0 MB/s', '3 %')
@@ -74,11 +74,11 @@ def quantity(value: float, unit: str) -> str:
 
 def gain(times: float | None, *, is_bound: bool) -> str:
     """
-    What a change gives, as a multiple of the rate.
+    Format the gain of a change as a multiple of the rate.
 
     >>> gain(1.84, is_bound=True), gain(None, is_bound=True)
-    ('up to 1.8 times the rate', 'gain not told by these figures')
+    ('up to 1.8 times the rate', 'gain unknown from these figures')
     """
     if times is None:
-        return "gain not told by these figures"
+        return "gain unknown from these figures"
     return f"{'up to' if is_bound else 'about'} {times:.1f} times the rate"

@@ -1,4 +1,4 @@
-"""Whether samples are compared with their checksums: the one meaning of ``verify``."""
+"""The option ``verify``: whether samples are compared with their checksums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_verify(verify: object) -> bool:
 
 def resolve_verify(verify: bool | None, *, dataset_verify: bool) -> bool:
     """
-    Decide whether a loader compares samples: as it was told, or as its dataset does if it was told nothing.
+    Decide whether a loader compares samples: as it was told, or if it was not, as its dataset does.
 
     >>> resolve_verify(None, dataset_verify=True), resolve_verify(False, dataset_verify=True)
     (True, False)

@@ -118,9 +118,9 @@ def test_a_loader_reads_the_assigned_samples(png_store: Path) -> None:
     ("samples", "words"),
     [
         ([("a/0001.png", 0), ("b.png", 1)], r"no sample has the key 'b\.png'"),
-        ([("a/0001.png", "cat")], "labels of samples are numbers"),
-        ([("a/0001.png", 1), ("a/0002.png", None)], "labels of samples are numbers"),
-        (["a/0001.png"], "samples are pairs of key and label"),
+        ([("a/0001.png", "cat")], "expected a number as the label of each sample"),
+        ([("a/0001.png", 1), ("a/0002.png", None)], "expected a number as the label of each sample"),
+        (["a/0001.png"], "expected samples as pairs of key and label"),
     ],
 )
 def test_what_is_no_list_of_samples_is_refused(png_store: Path, samples: Any, words: str) -> None:

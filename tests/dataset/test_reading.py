@@ -138,7 +138,7 @@ def test_another_file_under_the_name(tmp_path: Path) -> None:
     path = write_store(tmp_path / "x.h5", [encode(pictures(1)[0])] * 3)
     dataset = FastDataset(path, read="pread")
     path.unlink()
-    with pytest.raises(StoreError, match=r"cannot be read any more \(No such file or directory\)"):
+    with pytest.raises(StoreError, match=r"can no longer be read \(No such file or directory\)"):
         dataset[0]
     write_store(path, [encode(pictures(1)[0])] * 4)
     with pytest.raises(StoreError, match="was replaced or changed since it was opened"):

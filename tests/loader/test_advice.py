@@ -136,7 +136,7 @@ CASES = {
     "zeros of no size": Case(
         "bad",
         {"on_error": "zero"},
-        "its size is not known; use on_error='skip'",
+        "because its size is unknown: use on_error='skip'",
         ({"on_error": "skip"},),
         {"transform": to_tensor},
     ),

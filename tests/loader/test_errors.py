@@ -132,7 +132,7 @@ def test_zero_in_a_native_batch_needs_no_header(dataset: FastDataset) -> None:
         if dataset.transform is None:
             assert [len(images) for images, _ in loader] == [5, 5]
         else:
-            with pytest.raises(SampleError, match="its size is not known"):
+            with pytest.raises(SampleError, match="its size is unknown"):
                 list(loader)
 
 

@@ -284,7 +284,7 @@ def test_a_forked_child_goes_on(one: FastDataset) -> None:
 @pytest.mark.parametrize("collate", ["pad", "pack"])
 def test_bad_samples(tmp_path: Path, collate: Any) -> None:
     """A sample with an id beyond the vocabulary is named; it is raised, left out, or has no tokens."""
-    words = "token 1 is 60000, the vocabulary has the ids 0 to 59999"
+    words = "token 1 is 60000, but the vocabulary has ids 0 to 59999"
     values = [np.array(ids).astype("<u2").tobytes() for ids in samples_of(20)]
     values[13] = np.array([1, VOCABULARY, 2], "<u2").tobytes()
     field, said = Field("tokens", TOKENS, "<u2", (None,)), {"tokenizer": {"vocab_size": VOCABULARY}}
@@ -333,7 +333,7 @@ def test_labels_by_target_transform(one: FastDataset) -> None:
 
 
 def test_text_is_strings(tmp_path: Path) -> None:
-    """A store of UTF-8 gives str and lengths in bytes; what is no UTF-8 is named by its byte."""
+    """A store of UTF-8 gives str and lengths in bytes; what is not UTF-8 is named by its byte."""
     values = ["zoë".encode(), b"", "漢字\n".encode()]
     path = write_store(tmp_path / "a.lmdb", values, np.arange(3), field=Field("text", TEXT, "|u1", (None,)))
     dataset = FastDataset(path)
@@ -343,7 +343,7 @@ def test_text_is_strings(tmp_path: Path) -> None:
     with FastLoader(dataset, 2, threads=1) as loader:
         assert [text for texts, _ in loader for text in texts] == ["zoë", "", "漢字\n"]
     bad = write_store(tmp_path / "b.lmdb", [b"ab\xffc"], field=Field("text", TEXT, "|u1", (None,)))
-    with pytest.raises(SampleError, match=r"byte 2 \(0xff\) is no UTF-8"):
+    with pytest.raises(SampleError, match=r"byte 2 \(0xff\) is not UTF-8"):
         _ = FastDataset(bad)[0]
 
 

@@ -1,4 +1,4 @@
-"""Pictures that wait: PIL images that decode, crop and resize in one native call, when pixels are asked for."""
+"""Lazy pictures: PIL images that decode, crop and resize in one native call when pixels are asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small pictures, decoded with their batch: waiting would cost more than it saves."""
+"""Small pictures, decoded with their batch: putting that off would cost more than it saves."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ __all__ = ["EagerPicture", "small_picture"]
 
 def small_picture(stored: StoredPicture, pixels: Pixels) -> Image.Image:
     """
-    A picture of decoded pixels ``(H, W, C)``, which are copied: they may be a row of a batch.
+    Return a picture with a copy of the decoded pixels ``(H, W, C)``, which may be a row of a batch.
 
-    Pillow's own where the file surely says nothing in ``info``; otherwise one that looks there when asked.
+    It is Pillow's own class if the file surely has nothing for ``info``; otherwise, a class that looks there on
+    demand.
     """
     if not stored.can_read or is_plain_png(stored.value):
         return EagerPicture.of(stored, pixels)
@@ -32,9 +33,9 @@ class EagerPicture(Image.Image):
 
     @classmethod
     def of(cls, stored: StoredPicture, pixels: Pixels) -> EagerPicture:
-        """The picture with these pixels ``(H, W, C)``, which are copied, and with an empty ``info``."""
+        """Return a picture with a copy of these pixels ``(H, W, C)`` and an empty ``info``."""
         picture = Image.frombytes(stored.mode, stored.size, pixels.data)
-        picture.__class__ = cls  # a copy into a picture of our own would take longer than decoding
+        picture.__class__ = cls  # copying into a picture of our own would take longer than decoding
         picture._origin = stored  # type: ignore[attr-defined]
         return picture  # type: ignore[return-value]
 

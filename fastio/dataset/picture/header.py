@@ -1,4 +1,4 @@
-"""What a picture file says beside its pixels: Pillow's ``info`` and ``format``, without decoding where possible."""
+"""Reads what a picture file says besides its pixels: Pillow's ``info`` and ``format``, without decoding if possible."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["PictureHeader", "is_plain_png", "read_header"]
 Info = dict[str | tuple[int, int], Any]
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-_FIRST_CHUNK = 33  # where the first chunk behind a PNG's header lies
-_FRAME = 12  # a chunk's length, name and CRC
-_MARKER, _JFIF, _SCAN = 0xFF, 0xE0, 0xDA  # of a JPEG
+_FIRST_CHUNK = 33  # the position of the first chunk after a PNG's header
+_FRAME = 12  # bytes of a chunk's length, name and CRC
+_MARKER, _JFIF, _SCAN = 0xFF, 0xE0, 0xDA  # JPEG markers
 _FRAMES, _TABLES = (0xC0, 0xC1, 0xC2), (0xC4, 0xDB, 0xDD)
-_MOST_TABLES = 4096  # bytes that are looked at
-_INTERLACE = 28  # where the header says whether the picture is interlaced
+_MOST_TABLES = 4096  # how many bytes are examined
+_INTERLACE = 28  # the byte of the header that says whether the picture is interlaced
 
 
 class PictureHeader(NamedTuple):
-    """As the attributes of an opened picture; ``info`` as ``convert`` leaves it."""
+    """The attributes of an opened picture; ``info`` as ``convert`` leaves it."""
 
     format: str | None
     info: Info
@@ -33,9 +33,9 @@ class PictureHeader(NamedTuple):
 
 def read_header(data: NDArray[np.uint8], mode: str) -> PictureHeader:
     """
-    The header of an encoded picture that is converted to ``mode``.
+    Return the header of an encoded picture that is converted to ``mode``.
 
-    Raises what Pillow raises for bytes that it does not take for a picture.
+    Raises what Pillow raises for bytes that it does not recognise as a picture.
     """
     if is_plain_png(data):
         return PictureHeader("PNG", {})
@@ -48,14 +48,15 @@ def read_header(data: NDArray[np.uint8], mode: str) -> PictureHeader:
         is_complete = picture.format == "JPEG" or (chunks is not None and not _is_text_behind_pixels(chunks))
         if is_complete and "transparency" not in picture.info:
             return PictureHeader(picture.format, picture.info)
-        return PictureHeader(picture.format, picture.convert(mode).info)  # decoding and converting add to it
+        return PictureHeader(picture.format, picture.convert(mode).info)  # decoding and converting add to ``info``
 
 
 def _plain_jpeg(data: NDArray[np.uint8]) -> bytes | None:
     """
-    A JPEG's segments that ``info`` depends on, as a file of their own; None if there are others than the usual ones.
+    Return the segments of a JPEG that ``info`` depends on, as a file of their own, or None if there are unusual
+    segments.
 
-    The usual ones are JFIF, tables and one frame: what Pillow says of it is in JFIF and in the kind of frame.
+    The usual ones are JFIF, tables and one frame; what Pillow says depends only on JFIF and the kind of frame.
     """
     head = data[:_MOST_TABLES].tobytes()
     if not head.startswith(b"\xff\xd8\xff"):
@@ -75,16 +76,16 @@ def _plain_jpeg(data: NDArray[np.uint8]) -> bytes | None:
 
 @lru_cache(maxsize=256)
 def _of_plain_jpeg(segments: bytes) -> PictureHeader:
-    """What Pillow says; photos of one camera or program share it."""
+    """Return what Pillow says; photos of one camera or program share it."""
     with Image.open(io.BytesIO(segments)) as picture:
         return PictureHeader(picture.format, picture.info)
 
 
 def is_plain_png(data: NDArray[np.uint8]) -> bool:
     """
-    Whether this is a PNG of three chunks, not interlaced: Pillow finds nothing to say about it.
+    Return whether this is a PNG of three chunks, not interlaced: Pillow then has nothing to say about it.
 
-    Most small PNGs are; to ask Pillow would take longer than to decode them.
+    Most small PNGs are; asking Pillow would take longer than decoding them.
     """
     head = data[: _FIRST_CHUNK + 8].tobytes()
     if not head.startswith(_PNG) or head[_FIRST_CHUNK + 4 :] != b"IDAT" or head[_INTERLACE]:
@@ -93,7 +94,7 @@ def is_plain_png(data: NDArray[np.uint8]) -> bool:
 
 
 def _chunks(data: NDArray[np.uint8]) -> list[bytes] | None:
-    """The names of a PNG's chunks; None for another format."""
+    """Return the names of a PNG's chunks; None for another format."""
     if data[: len(_PNG)].tobytes() != _PNG:
         return None
     view, offset, chunks = data.data, len(_PNG), []
@@ -105,6 +106,6 @@ def _chunks(data: NDArray[np.uint8]) -> list[bytes] | None:
 
 
 def _is_text_behind_pixels(chunks: list[bytes]) -> bool:
-    """Whether there are chunks that Pillow reads only when it decodes: text or EXIF behind the pixels."""
+    """Return whether there are chunks that Pillow reads only when it decodes: text or EXIF after the pixels."""
     last = len(chunks) - 1 - chunks[::-1].index(b"IDAT") if b"IDAT" in chunks else 0
     return any(name != b"IEND" for name in chunks[last + 1 :])

@@ -19,20 +19,20 @@ __all__ = ["LazyPicture"]
 
 class LazyPicture(Image.Image):
     """
-    A picture of a store, as a ``PIL.Image.Image``.
+    A picture of a store, as a ``PIL.Image.Image`` that is decoded on demand.
 
-    ``crop``, ``resize``, ``transpose``, ``convert``, ``thumbnail`` and ``copy`` only note what is to be done; the first
-    look at pixels (``np.asarray``, ``load``, ``getpixel``, ``save``, any other method) has the native core do all of it
-    in one pass, and decode no more than that needs. The pixels are Pillow's to the bit. What the native core
-    cannot do that way (float boxes, ``reducing_gap``, rotations, filters, ...) Pillow does, with the pixels that stand
-    so far, and returns an ordinary picture.
+    ``crop``, ``resize``, ``transpose``, ``convert``, ``thumbnail`` and ``copy`` only record what to do. The first
+    access to pixels (``np.asarray``, ``load``, ``getpixel``, ``save``, any other method) lets the native core do all
+    of it in one pass, decoding no more than needed. The pixels equal Pillow's to the bit. What the native core cannot
+    do this way (float boxes, ``reducing_gap``, rotations, filters, ...) is done by Pillow on the pixels so far, and
+    returns an ordinary picture.
 
-    SampleError, with key and field, is raised where pixels of a bad sample are first asked for. ``np.asarray`` gives
-    the decoded pixels themselves, read-only as Pillow's; ``np.array`` a copy. ``filename`` is the sample's
-    key. Pickled it is an ordinary, decoded picture. It keeps its encoded bytes alive, but no other sample's.
+    A bad sample raises SampleError, with key and field, when its pixels are first accessed. ``np.asarray`` returns
+    the decoded pixels themselves, read-only as with Pillow; ``np.array`` a copy. ``filename`` is the sample's key.
+    Pickling makes an ordinary, decoded picture. A LazyPicture keeps its encoded bytes alive, but no other sample's.
     """
 
-    # Exactly one of these makes the pixels: Pillow's memory, or else the pending steps on the source.
+    # Exactly one of these holds the pixels: Pillow's memory, or the pending steps on the source.
     _core: Any
     _source: PixelSource
     _pending: Pending
@@ -49,7 +49,7 @@ class LazyPicture(Image.Image):
 
     @classmethod
     def of(cls, stored: StoredPicture, pixels: Pixels | None = None) -> LazyPicture:
-        """The whole picture; ``pixels`` ``(H, W, C)`` if it is decoded already (and belongs to nobody else)."""
+        """Return the whole picture; ``pixels`` ``(H, W, C)`` if it is already decoded (and nobody else owns them)."""
         pending = Pending.nothing(*stored.size, stored.mode)
         source = stored if pixels is None else StagedPixels(stored, pending, pixels)
         return cls(source, pending, is_opened=True)
@@ -58,23 +58,23 @@ class LazyPicture(Image.Image):
 
     @property
     def _im(self) -> Any:
-        """Pillow's memory, filled when it is first asked for; whoever has it may write into it."""
+        """Pillow's memory, filled on first use; whoever has it may write to it."""
         if self._core is None:
             pixels = self._decoded()
             self._core = Image.frombytes(self._pending.mode, self._pending.size, pixels.data).im
-            self._source = self._source.origin  # for info; the array is of no use any more
+            self._source = self._source.origin  # for info; the array is no longer needed
         return self._core
 
     @_im.setter
     def _im(self, core: Any) -> None:
         self._core = core
 
-    if not hasattr(Image.Image, "im"):  # Pillow before 11, where it is the attribute
+    if not hasattr(Image.Image, "im"):  # Pillow before 11, where this is an attribute
         im = _im
 
     @property
     def info(self) -> dict[str | tuple[int, int], Any]:
-        """As Pillow's, read from the file's header when it is first asked for; SampleError where that is bad."""
+        """Pillow's ``info``, read from the file's header on first use. Raises SampleError if the header is bad."""
         if self._own_info is None:
             header = self._source.origin.header
             self._own_info = dict(header.info)
@@ -86,7 +86,7 @@ class LazyPicture(Image.Image):
 
     @cached_property
     def format(self) -> str | None:  # type: ignore[override] # Pillow's is an attribute
-        """The file's format ("JPEG", "PNG", ...); None, as in Pillow, for what was made from a picture."""
+        """The file's format ("JPEG", "PNG", ...); None, as in Pillow, for pictures derived from others."""
         return self._source.origin.header.format if self._is_opened else None
 
     @cached_property
@@ -103,7 +103,6 @@ class LazyPicture(Image.Image):
         return {"version": 3, "shape": shape, "typestr": "|u1", "data": pixels}
 
     def tobytes(self, encoder_name: str = "raw", *args: Any) -> bytes:
-        """As Pillow's."""
         if self._core is None and encoder_name == "raw" and not args:
             return self._decoded().tobytes()
         return super().tobytes(encoder_name, *args)
@@ -111,11 +110,10 @@ class LazyPicture(Image.Image):
     # What waits ----------------------------------------------------------------------------------------------------
 
     def copy(self) -> Image.Image:
-        """As Pillow's."""
         return super().copy() if self._core is not None else self._derived(self._pending)
 
     def crop(self, box: tuple[float, float, float, float] | None = None) -> Image.Image:
-        """As Pillow's; waits if the box lies inside."""
+        """As in Pillow; put off if the box lies inside."""
         if self._core is None:
             if box is None:
                 return self.copy()
@@ -132,25 +130,27 @@ class LazyPicture(Image.Image):
         box: tuple[float, float, float, float] | None = None,
         reducing_gap: float | None = None,
     ) -> Image.Image:
-        """As Pillow's; waits, but for Pillow 13's new filters, a ``box``, and blocks averaged for ``reducing_gap``."""
+        """
+        As in Pillow; put off, except for Pillow 13's new filters, a ``box``, and the averaged blocks of
+        ``reducing_gap``.
+        """
         target = plain_size(size)
         if self._core is None and target is not None and (box is None or tuple(box) == (0, 0, *self._size)):
             kernel = native_filter(resample, self._size, target)
             if kernel is not None and target == self._size:
                 return self.copy()
             gap = None if resample == Image.Resampling.NEAREST else reducing_gap
-            # Beside a transparent colour Pillow compares bytes that only its own resize leaves in its memory.
+            # With a transparent colour, Pillow compares bytes that only its own resize leaves in its memory.
             if kernel is not None and not reduces_first(self._size, target, gap) and not self._has_transparency():
                 return self._resized(target, kernel)
         return super().resize(size, resample, box, reducing_gap)
 
     def transpose(self, method: Image.Transpose) -> Image.Image:
-        """As Pillow's."""
         turned = self._pending.turned(method) if self._core is None else None
         return super().transpose(method) if turned is None else self._derived(turned)
 
     def convert(self, mode: str | None = None, matrix: Any = None, *args: Any, **kwargs: Any) -> Image.Image:
-        """As Pillow's; waits for the modes "L" of colours and "RGB" of pictures with alpha."""
+        """As in Pillow; put off for "L" from colours and "RGB" from pictures with alpha."""
         if self._core is None and not matrix:
             if mode is None or mode == self._mode:
                 return self.copy()
@@ -165,7 +165,6 @@ class LazyPicture(Image.Image):
         resample: Image.Resampling = Image.Resampling.BICUBIC,
         reducing_gap: float | None = 2.0,
     ) -> None:
-        """As Pillow's, in place."""
         if self._core is not None:
             super().thumbnail(size, resample, reducing_gap)
             return
@@ -181,8 +180,7 @@ class LazyPicture(Image.Image):
         self._size = resized.size
 
     def putpalette(self, data: Any, rawmode: str = "RGB") -> None:
-        """As Pillow's, in place."""
-        self.load()  # before the mode is another one
+        self.load()  # before the mode changes
         super().putpalette(data, rawmode)
 
     # Copies and comparisons ----------------------------------------------------------------------------------------
@@ -213,11 +211,11 @@ class LazyPicture(Image.Image):
     # The machinery -------------------------------------------------------------------------------------------------
 
     def _decoded(self) -> Pixels:
-        """The pixels ``(H, W, C)``, read-only."""
+        """Return the pixels ``(H, W, C)``, read-only."""
         return self._staged().pixels
 
     def _staged(self) -> StagedPixels:
-        """All that is pending as a stage of its own: what comes next begins with its result."""
+        """Return the pending steps as a stage of its own; what comes next starts from its result."""
         source = self._source
         if not isinstance(source, StagedPixels) or self._pending != source.nothing:
             source = self._source = StagedPixels(source, self._pending)
@@ -225,7 +223,7 @@ class LazyPicture(Image.Image):
         return source
 
     def _derived(self, pending: Pending) -> LazyPicture:
-        """A new picture from the same source; like Pillow's, it starts with this one's ``info``."""
+        """Return a new picture from the same source; as in Pillow, it starts with this one's ``info``."""
         picture = LazyPicture(self._source, pending)
         if self._own_info is not None:
             picture._own_info = self._copy_info() if hasattr(self, "_copy_info") else self._own_info.copy()
@@ -235,22 +233,22 @@ class LazyPicture(Image.Image):
         pending = self._pending.resized(size, kernel)
         if pending is None:
             pending = self._staged().nothing.resized(size, kernel)
-            assert pending is not None, "a source as it is can be resampled"
+            assert pending is not None, "an unchanged source can be resampled"
         return self._derived(pending)
 
     def _has_transparency(self) -> bool:
-        """Whether ``info`` names a transparent colour, which Pillow converts too."""
+        """Return whether ``info`` names a transparent colour, which Pillow converts too."""
         if self._own_info is not None:
             return "transparency" in self._own_info
         return self._source.origin.may_have_transparency
 
 
-# What Pillow sets up in a new picture, without what is a property here. To copy that takes a third of the time.
+# What Pillow sets up in a new picture, except what is a property here. Copying that takes a third of the time.
 _NEW = {name: value for name, value in vars(Image.Image()).items() if not hasattr(LazyPicture, name)}
 
 
 class _Wish(Image.Image):
-    """A stand-in for a picture of some size: learns how ``Image.thumbnail`` would resize it."""
+    """A stand-in for a picture of some size that learns how ``Image.thumbnail`` would resize it."""
 
     def __init__(self, size: tuple[int, int], mode: str) -> None:
         super().__init__()
@@ -259,15 +257,15 @@ class _Wish(Image.Image):
         self.arguments: tuple[Any, ...] | None = None
 
     def load(self) -> None:
-        """Nothing is there; Pillow before 11 asks."""
+        """Do nothing: there are no pixels, but Pillow before 11 calls this."""
 
     def resize(self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Image.Image:
-        """Note the arguments."""
+        """Record the arguments."""
         self.arguments = (size, resample, box, reducing_gap)
         return Image.new(self._mode, (1, 1))
 
 
 def _is_no_bomb(width: int, height: int) -> bool:
-    """Whether Pillow would crop that without a warning."""
+    """Return whether Pillow would crop this size without a warning."""
     most = Image.MAX_IMAGE_PIXELS
     return most is None or width * height <= most

@@ -1,14 +1,14 @@
-"""What is still to be done to a picture, as a value, and the algebra that composes it.
+"""The pending steps of a picture as a value, and the algebra that composes them.
 
     pixels of the source, read in mode `read`
       -> the part `box`
       -> resampled to `scaled` by the filter `kernel`         (not at all if `scaled` is None)
       -> the part `window` of that
-      -> luma, where `mode` is "L" and `read` is "RGB"
+      -> luma, if `mode` is "L" and `read` is "RGB"
       -> turned
 
-Every crop, flip, turn and the conversions named in ``converted`` keep this form. A resize does once, before any turn;
-after that ``resized`` returns None, and the caller begins anew with the pixels that come out here.
+Every crop, flip, turn and the conversions named in ``converted`` keep this form. So does one resize before any turn;
+otherwise ``resized`` returns None, and the caller starts over with the pixels that come out here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["CHANNELS", "Pending"]
 
 CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
 
-# Conversions of pixels that give the same whether the file is read in the one mode or in the other and then converted.
+# Conversions whose result is the same whether the file is read in one mode or read in the other and converted.
 _READ_AS = {("RGB", "L"), ("RGBA", "L"), ("RGBA", "RGB")}
 
 
@@ -40,7 +40,7 @@ class Pending(NamedTuple):
     @staticmethod
     @lru_cache
     def nothing(width: int, height: int, mode: str) -> Pending:
-        """The whole source as it is."""
+        """Return the plan for the whole source, unchanged."""
         whole = (0, 0, width, height)
         return Pending(whole, None, 0, whole, UPRIGHT, mode, mode)
 
@@ -52,32 +52,32 @@ class Pending(NamedTuple):
 
     @property
     def is_grey(self) -> bool:
-        """Whether the luma of resampled colours is taken at the end."""
+        """Whether luma of resampled colours is taken at the end."""
         return self.mode != self.read
 
     def cropped(self, box: Box) -> Pending:
-        """A part of the result, which must lie inside."""
+        """Crop the result to a box, which must lie inside."""
         x, y, w, h = self.turn.undone(box, *self.size)
         if self.scaled is None:
             return self._replace(box=(self.box[0] + x, self.box[1] + y, w, h), window=(0, 0, w, h))
         return self._replace(window=(self.window[0] + x, self.window[1] + y, w, h))
 
     def resized(self, size: tuple[int, int], kernel: int) -> Pending | None:
-        """The result resampled to ``size`` (width, height), or None if that is not a plan of one resampling."""
+        """Resample the result to ``size`` (width, height); None if one resampling cannot do it."""
         if self.scaled is not None or self.turn != UPRIGHT or self.is_grey:
             return None
         return self._replace(scaled=size, kernel=kernel, window=(0, 0, *size))
 
     def turned(self, method: int) -> Pending | None:
-        """The result after ``Image.transpose(method)``, or None if there is no such method."""
+        """Turn the result as ``Image.transpose(method)`` does; None if there is no such method."""
         turn = self.turn.then(method)
         return None if turn is None else self._replace(turn=turn)
 
     def converted(self, mode: str, *, can_read: bool) -> Pending | None:
         """
-        The result in another mode, or None if Pillow has to convert it.
+        Convert the result to another mode; None if Pillow has to do it.
 
-        ``can_read``: the source can be read in modes other than its own.
+        ``can_read`` says whether the source can be read in modes other than its own.
         """
         if can_read and self.scaled is None and (self.mode, mode) in _READ_AS:
             return self._replace(read=mode, mode=mode)

@@ -1,4 +1,4 @@
-"""Pending steps carried out: by the native core, from encoded or decoded pixels, or by Pillow, one after the other."""
+"""Carries out pending steps: by the native core, from encoded or decoded pixels, or step by step by Pillow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ZERO64: Final = np.zeros(1, np.int64)
 
 
 def geometry(pending: Pending, stored: tuple[int, int] | None) -> Geometry:
-    """The native core's plan for all but what ``turned`` does; ``stored``: height and width of raw pixels."""
+    """Return the native core's plan for everything except ``turned``; ``stored`` is height and width of raw pixels."""
     virtual = pending.scaled or pending.box[2:]
     plan = np.array([(*pending.box, *virtual, *pending.window, 0, 0, _flips_natively(pending.turn))], np.int32)
     fill = bytes(CHANNELS[pending.mode])
@@ -33,20 +33,20 @@ def geometry(pending: Pending, stored: tuple[int, int] | None) -> Geometry:
 
 
 def empty_row(pending: Pending) -> Pixels:
-    """Memory for the native core's result, ``(1, H, W, C)``."""
+    """Return memory for the native core's result, ``(1, H, W, C)``."""
     _, _, width, height = pending.window
     return np.empty((1, height, width, CHANNELS[pending.mode]), np.uint8)
 
 
 def turned(pixels: Pixels, pending: Pending) -> Pixels:
-    """The native core's result with what is left of the turn."""
+    """Apply what is left of the turn to the native core's result."""
     if pending.turn.transposed:
         return np.ascontiguousarray(pending.turn.apply(pixels))
     return np.ascontiguousarray(pixels[::-1]) if pending.turn.flip_y else pixels
 
 
 def from_array(pixels: Pixels, mode: str, pending: Pending) -> Pixels:
-    """The result from decoded pixels of this mode; memory of its own."""
+    """Return the result from decoded pixels of this mode, in new memory."""
     if pending.read != mode or (pending.is_grey and pending.scaled is None):
         return turned(by_pillow(pixels, mode, pending), pending)
     if pending.scaled is None:
@@ -63,7 +63,7 @@ def from_array(pixels: Pixels, mode: str, pending: Pending) -> Pixels:
 
 
 def by_pillow(pixels: Pixels, mode: str, pending: Pending) -> Pixels:
-    """What the native core would make of decoded pixels of this mode, step by step."""
+    """Do with Pillow, step by step, what the native core would do to decoded pixels of this mode."""
     picture = Image.fromarray(pixels[:, :, 0] if mode == "L" else pixels)
     if mode != pending.read:
         picture = picture.convert(pending.read)
@@ -77,7 +77,7 @@ def by_pillow(pixels: Pixels, mode: str, pending: Pending) -> Pixels:
 
 
 def frozen(pixels: Pixels) -> Pixels:
-    """The same array, read-only from now on: pictures share it."""
+    """Return the array, read-only from now on: pictures share it."""
     pixels.flags.writeable = False
     return pixels
 

@@ -1,4 +1,4 @@
-"""Which of Pillow's resizes the native core can do to the bit."""
+"""Decides which of Pillow's resizes the native core can do to the bit."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["native_filter", "plain_size", "reduces_first"]
 
 _NUMBERS: Final = {int(resampling): number for number, resampling in enumerate(FILTERS)}
 _TRIED: Final = {False: ((13, 60), (90, 120)), True: ((20, 11), (60, 30))}  # sizes that 41 x 97 pixels become
-_LONGEST_SIDE: Final = 1 << 20  # of the native core
+_LONGEST_SIDE: Final = 1 << 20  # a number of the native core
 
 
 def native_filter(resample: int | None, old: tuple[int, int], new: tuple[int, int]) -> int | None:
     """
-    The native core's number for one of Pillow's filters (None: its default), or None if Pillow has to do it.
+    Return the native core's number for one of Pillow's filters (None: its default), or None if Pillow has to do it.
 
-    ``old`` and ``new`` are sizes, width and height, before and after.
+    ``old`` and ``new`` are sizes (width, height) before and after.
     """
     number = _NUMBERS.get(int(Image.Resampling.BICUBIC) if resample is None else resample)
     return number if number is not None and _equals_pillow(number, _is_vertical_first(old, new)) else None
 
 
 def plain_size(size: Iterable[Any]) -> tuple[int, int] | None:
-    """Width and height as Python numbers, or None for what Pillow may refuse."""
+    """Return width and height as Python numbers, or None for values that Pillow may refuse."""
     sides = tuple(size)
     if len(sides) != 2 or not all(isinstance(side, (int, np.integer)) for side in sides):
         return None
@@ -40,23 +40,25 @@ def plain_size(size: Iterable[Any]) -> tuple[int, int] | None:
 
 
 def reduces_first(old: tuple[int, int], new: tuple[int, int], gap: float | None) -> bool:
-    """Whether ``reducing_gap`` has an effect (or is wrong): Pillow then averages whole blocks before it resamples."""
+    """
+    Return whether ``reducing_gap`` has an effect (or is wrong): Pillow then averages whole blocks before resampling.
+    """
     if gap is None:
         return False
     return not gap >= 1.0 or any(int(before / after / gap) > 1 for before, after in zip(old, new, strict=True))
 
 
 def _is_vertical_first(old: tuple[int, int], new: tuple[int, int]) -> bool:
-    """Whether the native core, as Pillow since 13, resamples columns before rows."""
+    """Return whether the native core, like Pillow since 13, resamples columns before rows."""
     return old[1] > new[1] and old[1] - new[1] > 2 * (old[0] - new[0])
 
 
 @cache
 def _equals_pillow(number: int, is_vertical_first: bool) -> bool:
     """
-    Whether this process's Pillow resamples as the native core does, tried on a small picture.
+    Return whether this process's Pillow resamples like the native core, tested on a small picture.
 
-    Pillow before 13 always begins with the rows, and Pillow-SIMD computes other weights.
+    Pillow before 13 always starts with the rows, and Pillow-SIMD computes other weights.
     """
     pixels = np.random.default_rng(0).integers(0, 256, (97, 41, 3), np.uint8)
     for size in _TRIED[is_vertical_first]:

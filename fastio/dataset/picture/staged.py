@@ -1,4 +1,4 @@
-"""A stage of a picture's making as a source of pixels: what had to be done before a new plan could begin."""
+"""Staged: a finished stage of a picture, from which a new plan starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["PixelSource", "StagedPixels"]
 
 
 class PixelSource(Protocol):
-    """What a plan of pending steps begins with."""
+    """What a plan of pending steps starts from."""
 
     @property
     def origin(self) -> StoredPicture:
@@ -21,19 +21,19 @@ class PixelSource(Protocol):
 
     @property
     def can_read(self) -> bool:
-        """Whether it can be read in other modes than its own."""
+        """Whether it can be read in modes other than its own."""
         ...
 
     def render(self, pending: Pending) -> Pixels:
-        """The pixels ``(H, W, C)`` after these steps; SampleError for a bad sample."""
+        """Return the pixels ``(H, W, C)`` after these steps. Raises SampleError for a bad sample."""
         ...
 
 
 class StagedPixels:
     """
-    The result of ``pending`` on ``source``, made when it is first asked for and then kept, read-only.
+    The result of ``pending`` on ``source``, computed on first use and then kept, read-only.
 
-    ``pixels`` are its pixels if they are known already; ``nothing`` is the plan that leaves them as they are.
+    ``pixels`` are its pixels if they are already known; ``nothing`` is the plan that leaves them unchanged.
     """
 
     __slots__ = ("_pending", "_pixels", "_source", "can_read", "nothing", "origin")
@@ -48,7 +48,7 @@ class StagedPixels:
 
     @property
     def pixels(self) -> Pixels:
-        """All of them."""
+        """All pixels."""
         source, pixels = self._source, self._pixels
         if pixels is None:
             assert source is not None
@@ -57,5 +57,5 @@ class StagedPixels:
         return pixels
 
     def render(self, pending: Pending) -> Pixels:
-        """As PixelSource.render; the kept array itself where nothing is to be done."""
+        """As PixelSource.render; returns the kept array itself if there is nothing to do."""
         return self.pixels if pending == self.nothing else from_array(self.pixels, self._pending.mode, pending)

@@ -1,4 +1,4 @@
-"""A picture of a store as a source of pixels: checked once, decoded as far as it is needed."""
+"""StoredPicture: a picture of a store as a source of pixels, verified once and decoded as far as needed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
 
 class StoredPicture:
     """
-    Where the pixels of sample ``index`` come from: ``place`` is spans and a position in them.
+    The source of the pixels of sample ``index``; ``place`` is spans and a position in them.
 
-    ``shape`` is height, width and channels as the dataset's mode has them. The checksum is compared with ``verify``,
-    the first time pixels are made. The first result is decoded as far as it needs; whoever asks again (several
-    crops of one picture) gets it from the whole picture, decoded once.
+    ``shape`` is height, width and channels in the dataset's mode. With ``verify``, the checksum is compared when
+    pixels are first made. The first result is decoded only as far as it needs; if there are more (several crops of
+    one picture), they come from the whole picture, decoded once.
     """
 
     __slots__ = ("_header", "_index", "_is_asked_again", "_place", "_reader", "_shape", "_verify", "_whole", "mode")
@@ -41,11 +41,10 @@ class StoredPicture:
         self._header: PictureHeader | None = None
         self._is_asked_again = False
         self._whole: Pixels | None = None
-        self.mode = _MODES.get(shape[2], "")  # a bad header names no channels, and nothing is made of it
+        self.mode = _MODES.get(shape[2], "")  # a bad header names no channels, and no pixels are made from it
 
     @property
     def origin(self) -> StoredPicture:
-        """As PixelSource.origin."""
         return self
 
     @property
@@ -60,17 +59,17 @@ class StoredPicture:
 
     @property
     def can_read(self) -> bool:
-        """Whether decoders can read it in other modes than ``mode``: not from raw pixels."""
+        """Whether decoders can read it in modes other than ``mode``; not possible for raw pixels."""
         return self._reader.field.codec == IMAGE
 
     @property
     def key(self) -> str:
-        """Its path in the source of the store."""
+        """The sample's path in the source of the store."""
         return self._reader.store.keys([self._index])[0]
 
     @property
     def header(self) -> PictureHeader:
-        """What the file says beside its pixels; SampleError where Pillow cannot read it."""
+        """What the file says besides its pixels. Raises SampleError if Pillow cannot read it."""
         if self._header is None:
             self._header = self._read_header()
         return self._header
@@ -88,11 +87,11 @@ class StoredPicture:
 
     @property
     def may_have_transparency(self) -> bool:
-        """False only where ``info`` surely names no transparent colour; JPEGs are not looked into for that."""
+        """Whether ``info`` names a transparent colour; False for JPEGs, which have none and are not examined."""
         return self.can_read and self.value[:2].tobytes() != b"\xff\xd8" and "transparency" in self.header.info
 
     def render(self, pending: Pending) -> Pixels:
-        """The pixels ``(H, W, C)``, in memory of their own; SampleError for a bad sample."""
+        """Return the pixels ``(H, W, C)`` in new memory. Raises SampleError for a bad sample."""
         if self._whole is None and not self._is_asked_again:
             pixels = self._decode(pending)
             self._is_asked_again = True
@@ -113,7 +112,11 @@ class StoredPicture:
     def _settled(
         self, pending: Pending, spans: Spans, rows: Pixels, status: NDArray[np.int32]
     ) -> NDArray[np.uint8] | None:
-        """Let Pillow fill the row where it is Pillow's: the whole picture's pixels; SampleError otherwise."""
+        """
+        Let Pillow fill the row if the native decoders leave the picture to it, and return the whole picture's pixels.
+
+        Raises SampleError if the sample is bad.
+        """
         plain = _Plain(self, pending)
         for error in self._reader.settle(np.array([self._index]), spans, rows, status, finish=plain).values():
             raise error
@@ -140,11 +143,11 @@ class _Plain:
         self.pixels: NDArray[np.uint8] | None = None
 
     def channels(self, position: int) -> int:
-        """As PixelsToRow.channels: those of the dataset's mode."""
+        """As PixelsToRow.channels: the channels of the dataset's mode."""
         return self._source._shape[2]
 
     def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
-        """As PixelsToRow.row: all but what ``turned`` does afterwards."""
+        """As PixelsToRow.row: everything except ``turned``, which follows later."""
         if list(pixels.shape) != self._source._shape:
             return None
         self.pixels = pixels

@@ -1,4 +1,4 @@
-"""Flips and turns by 90 degrees: the eight ways to lay a picture down, and how they compose."""
+"""Flips and turns by 90 degrees: the eight orientations of a picture, and how they compose."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Turn(NamedTuple):
         return Turn(self.transposed ^ step.transposed, flips[0] ^ step.flip_x, flips[1] ^ step.flip_y)
 
     def undone(self, box: Box, width: int, height: int) -> Box:
-        """Where a box of the turned picture, which is ``width`` x ``height``, lies in the picture before the turn."""
+        """Return where a box of the turned picture (``width`` x ``height``) lies in the picture before the turn."""
         x, y, w, h = box
         if self.flip_x:
             x = width - x - w
@@ -38,7 +38,7 @@ class Turn(NamedTuple):
         return (y, x, h, w) if self.transposed else (x, y, w, h)
 
     def apply(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """A view of pixels ``(H, W, C)``, turned."""
+        """Return a turned view of pixels ``(H, W, C)``."""
         if self.transposed:
             pixels = pixels.swapaxes(0, 1)
         if self.flip_x:

@@ -67,11 +67,11 @@ def _read(rows: NDArray[np.int32], *, is_resampled: bool) -> tuple[NDArray[np.in
 
 
 def _groups(height: NDArray[np.int64], width: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Return neighbours that share a canvas: as many as its limit allows, at least one."""
+    """Yield neighbours that share a canvas: as many as its limit allows, at least one."""
     start, tall, wide = 0, 0, 0
-    for place in range(len(height)):
-        tall, wide = max(tall, int(height[place])), max(wide, int(width[place]))
-        if place > start and (place + 1 - start) * tall * wide > _MOST_PIXELS:
-            yield start, place
-            start, tall, wide = place, int(height[place]), int(width[place])
+    for stop in range(len(height)):
+        tall, wide = max(tall, int(height[stop])), max(wide, int(width[stop]))
+        if stop > start and (stop + 1 - start) * tall * wide > _MOST_PIXELS:
+            yield start, stop
+            start, tall, wide = stop, int(height[stop]), int(width[stop])
     yield start, len(height)

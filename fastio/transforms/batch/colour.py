@@ -66,8 +66,8 @@ def _hue(images: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
     # A channel stays at its maximum for a third of the circle, falls, stays at its minimum for a third, and rises.
     channels = []
     for start in (5.0, 3.0, 1.0):
-        place = (turn + start).remainder(6.0)
-        channels.append(value - chroma * torch.minimum(place, 4 - place).clamp(0, 1))
+        phase = (turn + start).remainder(6.0)
+        channels.append(value - chroma * torch.minimum(phase, 4 - phase).clamp(0, 1))
     return _from_unit(torch.stack(channels, 1), images)
 
 

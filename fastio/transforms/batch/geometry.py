@@ -108,10 +108,10 @@ def _positions(axis: _Axis, size: int, flip: torch.Tensor | None = None) -> tupl
     Return where each of ``size`` pixels of the result lies in the virtual picture, (B, size), and whether it is
     inside.
     """
-    place = torch.arange(size, device=axis.place.device)
+    position = torch.arange(size, device=axis.place.device)
     if flip is not None:
-        place = torch.where(flip, size - 1 - place, place)
-    in_window = place - axis.place
+        position = torch.where(flip, size - 1 - position, position)
+    in_window = position - axis.place
     return axis.window + in_window, (in_window >= 0) & (in_window < axis.window_size)
 
 

@@ -39,17 +39,19 @@ class Recipe:
     """
 
     def __init__(self, transforms: Sequence[AnyTransform], *, seed: int) -> None:
-        ours = [isinstance(each, (Transform, BatchTransform)) for each in transforms]
+        ours = [isinstance(transform, (Transform, BatchTransform)) for transform in transforms]
         count = ours.index(False) if False in ours else len(ours)
         if any(ours[count:]):
             late = transforms[count + ours[count:].index(True)]
             raise TypeError(f"{late!r} behind {transforms[count]!r}: put your own callables last: they get the batch")
-        for each in transforms[:count]:
-            if isinstance(each, Compiled):
-                raise TypeError(f"{each!r} runs in the native threads: put it before the first transform of batches")
-        for each in transforms[count:]:
-            if not callable(each):
-                raise TypeError(f"{each!r}: expected one of fastio.transforms, or a callable from batch to batch")
+        for transform in transforms[:count]:
+            if isinstance(transform, Compiled):
+                raise TypeError(
+                    f"{transform!r} runs in the native threads: put it before the first transform of batches"
+                )
+        for transform in transforms[count:]:
+            if not callable(transform):
+                raise TypeError(f"{transform!r}: expected one of fastio.transforms, or a callable from batch to batch")
         self._stages = _stages(transforms[:count])
         self._own: Sequence[Any] = transforms[count:]
         self._seed = seed
@@ -71,8 +73,8 @@ class Recipe:
         channels, size = shape[1], (shape[2], shape[3])
         self._check_labels(parts)
         drawn = []
-        for place, stage in enumerate(self._stages):
-            numbers = uniform(indices, stage.draws, seed=_stage_seed(self._seed, place), epoch=epoch)
+        for number, stage in enumerate(self._stages):
+            numbers = uniform(indices, stage.draws, seed=_stage_seed(self._seed, number), epoch=epoch)
             parameters, channels, size = stage.draw(numbers, channels, size)
             drawn.append(parameters)
         return drawn
@@ -81,12 +83,12 @@ class Recipe:
         """
         Raise SchemaError for a label outside the classes: on the device, it would silently become a label of zeros.
         """
-        place = _labels(parts)
+        position = _labels(parts)
         for stage in self._stages:
             mix = stage.transform if isinstance(stage, _Single) else None
-            if not isinstance(mix, (MixUp, CutMix)) or mix.num_classes is None or place is None:
+            if not isinstance(mix, (MixUp, CutMix)) or mix.num_classes is None or position is None:
                 continue
-            labels = parts[place]
+            labels = parts[position]
             if labels.ndim == 1 and labels.device.type == "cpu" and len(labels):
                 least, most = int(labels.min()), int(labels.max())
                 if least < 0 or most >= mix.num_classes:
@@ -100,12 +102,12 @@ class Recipe:
         """
         done = list(parts)
         if self._stages:
-            place, labels = _pictures(parts), _labels(parts)
-            pictures = Pictures(parts[place], None if labels is None else parts[labels])
+            position, labels = _pictures(parts), _labels(parts)
+            pictures = Pictures(parts[position], None if labels is None else parts[labels])
             with torch.autocast(pictures.images.device.type, enabled=False):
                 for stage, parameters in zip(self._stages, drawn, strict=True):
                     pictures = stage.run(pictures, parameters)
-            done[place] = pictures.images
+            done[position] = pictures.images
             if labels is not None:
                 assert pictures.labels is not None
                 done[labels] = pictures.labels
@@ -113,8 +115,8 @@ class Recipe:
 
     def finish(self, batch: Any) -> Any:
         """Apply the user's own callables to the batch."""
-        for each in self._own:
-            batch = each(batch)
+        for function in self._own:
+            batch = function(batch)
         return batch
 
 
@@ -138,7 +140,9 @@ def split(
         return list(transforms), []
     if resident:
         return [], list(transforms)
-    count = next((place for place, each in enumerate(transforms) if not isinstance(each, Transform)), len(transforms))
+    count = next(
+        (index for index, transform in enumerate(transforms) if not isinstance(transform, Transform)), len(transforms)
+    )
     return list(transforms[:count]), list(transforms[count:])
 
 
@@ -222,30 +226,32 @@ class _Pass:
 def _stages(transforms: Sequence[Any]) -> list[_Stage]:
     """Group neighbours that run together."""
     stages: list[_Stage] = []
-    place = 0
-    while place < len(transforms):
-        geometry = _run_of(Transform, transforms[place:])
-        finishing = _run_of(Finishing, transforms[place + len(geometry) :])
+    start = 0
+    while start < len(transforms):
+        geometry = _run_of(Transform, transforms[start:])
+        finishing = _run_of(Finishing, transforms[start + len(geometry) :])
         if geometry or finishing:
             stages.append(_Pass(Compose(geometry), tuple(finishing)))
-            place += len(geometry) + len(finishing)
+            start += len(geometry) + len(finishing)
         else:
-            stages.append(_Single(transforms[place]))
-            place += 1
+            stages.append(_Single(transforms[start]))
+            start += 1
     return stages
 
 
 def _run_of(kind: Any, transforms: Sequence[Any]) -> list[Any]:
     """Return the leading transforms of this kind."""
-    count = next((place for place, each in enumerate(transforms) if not isinstance(each, kind)), len(transforms))
+    count = next(
+        (index for index, transform in enumerate(transforms) if not isinstance(transform, kind)), len(transforms)
+    )
     return list(transforms[:count])
 
 
-def _stage_seed(seed: int, place: int) -> int:
+def _stage_seed(seed: int, number: int) -> int:
     """
     Return a seed of its own for each stage, so that no stage shares numbers with another or with native transforms.
     """
-    return (seed + (place + 1) * 0x9E3779B97F4A7C15) % (1 << 64)
+    return (seed + (number + 1) * 0x9E3779B97F4A7C15) % (1 << 64)
 
 
 def _pictures(parts: Sequence[torch.Tensor]) -> int:
