@@ -41,6 +41,11 @@ def test_a_readme_stays_short(page: Path) -> None:
     assert len(page.read_text().splitlines()) < 150
 
 
+def test_the_first_page_is_one_screen_and_three_snippets() -> None:
+    """The README has fewer than 1,100 words: what is more belongs into a guide."""
+    assert len((TOP / "README.md").read_text().split()) < 1100
+
+
 def is_named(path: str, names: set[str]) -> bool:
     """Whether a file is named by its path, or is one of a folder that stands for all that is in it."""
     return path in names or any(name.endswith("/") and path.startswith(name) for name in names - rooms_listed(names))
