@@ -15,7 +15,6 @@ from fastio.converters.checksum import damaged
 from fastio.converters.source import Problem
 from fastio.errors import FastioError
 from fastio.store import SampleStore
-from fastio.types.schema import IMAGE
 
 __all__ = ["ShownSample", "contact_sheet", "shown_samples"]
 
@@ -43,7 +42,7 @@ def shown_samples(store: SampleStore, *, count: int, size: int, seed: int | None
     chance; with one they are drawn at random. A sample whose bytes differ from their checksum, or that cannot be
     decoded, comes with the reason.
     """
-    field = next((f.name for f in store.schema.payload if f.codec == IMAGE), None)
+    field = next((f.name for f in store.schema.payload if f.traits.is_picture), None)
     if field is None or len(store) == 0:
         raise FastioError(f"{store.path}: has no images to show")
     indices = _chosen(len(store), count, seed)

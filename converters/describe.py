@@ -14,7 +14,7 @@ from fastio.converters.lengths import length_histogram
 from fastio.converters.packing import packing_lines, shuffling_of
 from fastio.converters.probe import KIND_NAMES, probe
 from fastio.store import FORMATS, SampleStore
-from fastio.types.schema import IMAGE, TEXT, TOKENS, Field
+from fastio.types.schema import Field
 
 __all__ = [
     "class_counts",
@@ -124,11 +124,11 @@ def _name(names: list[str] | None, label: int) -> str | None:
 def _payload(store: SampleStore, field: Field, sizes: NDArray[np.int64]) -> Mapping[str, Any]:
     """Statistics of one payload field."""
     said: dict[str, Any] = {"size_bytes": _statistics(sizes)}
-    if field.codec in (TEXT, TOKENS):
-        lengths = sizes // np.dtype(field.dtype).itemsize
+    if field.traits.is_sequence:
+        lengths = sizes // field.unit_bytes
         said |= {"length": _statistics(lengths), "histogram": length_histogram(lengths)}
-        said["unit"] = "tokens" if field.codec == TOKENS else "bytes"
-    if field.codec != IMAGE:
+        said["unit"] = "tokens" if field.traits.is_tokens else "bytes"
+    if not field.traits.is_picture:
         return said
     shapes = store.shapes(field.name)
     known = shapes[shapes.any(axis=1)]

@@ -19,7 +19,7 @@ from fastio.converters.scan import image_kind
 from fastio.converters.source import Chunk, Problem
 from fastio.samplers.order import full_order
 from fastio.store.sample_store import SampleBatch
-from fastio.types.schema import IMAGE, Schema
+from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
 __all__ = ["Indices", "ListedSource", "Read", "Values", "names_at", "read_spans"]
@@ -123,7 +123,7 @@ class ListedSource:
         problems, misnamed = dict(values.problems), dict[int, str]()
         shapes: dict[str, NDArray[np.int32]] = {}
         for number, each in enumerate(self.schema.payload):
-            if each.codec != IMAGE:
+            if not each.traits.is_picture:
                 continue
             good = _without(len(keys), values.problems)
             headers = probe(values.spans[each.name].at(good), verify=True)

@@ -19,7 +19,6 @@ from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import SampleWriter, check_target, create_store, open_store
-from fastio.types.schema import IMAGE
 
 __all__ = ["PackReport", "pack"]
 
@@ -182,7 +181,7 @@ def _sorted(problems: Sequence[Problem]) -> list[Problem]:
 
 def _check_pictures(source: Source) -> None:
     """SourceError where there is nothing that could be decoded or written anew: it would be on record as done."""
-    if not any(field.codec == IMAGE for field in source.schema.payload):
+    if not any(field.traits.is_picture for field in source.schema.payload):
         raise SourceError(
             f"{shown(source.path)}: holds no encoded pictures, but {', '.join(map(str, source.schema.payload))}; leave "
             f"out the options that change pictures (--restart, --short-side, --max-side, --resize, --raw)"

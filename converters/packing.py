@@ -15,7 +15,6 @@ from fastio.samplers.batches import OrderSampler
 from fastio.samplers.order import Division
 from fastio.store import SampleStore
 from fastio.types.metrics import ShuffleReport
-from fastio.types.schema import IMAGE
 
 __all__ = ["advice", "is_lossless", "packing_lines", "recorded", "shuffling_of"]
 
@@ -148,7 +147,7 @@ def advice(store: SampleStore) -> list[str]:
     """What packing this store otherwise would gain, in one line each."""
     said = []
     for field in store.schema.payload:
-        shapes = store.shapes(field.name) if field.codec == IMAGE else np.zeros((0, 3), np.int32)
+        shapes = store.shapes(field.name) if field.traits.is_picture else np.zeros((0, 3), np.int32)
         if len(shapes) and shapes.all() and (shapes == shapes[0]).all() and shapes[0, :2].max() <= _SMALL_SIDE:
             height, width, channels = shapes[0].tolist()
             said.append(

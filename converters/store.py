@@ -20,7 +20,6 @@ from fastio.errors import SourceError, StoreIncomplete
 from fastio.store import holds_shards, open_store
 from fastio.store.formats import named, suffixes
 from fastio.store.index import SealedStore
-from fastio.types.schema import TEXT, TOKENS
 
 __all__ = ["KIND", "names_store", "open_stored"]
 
@@ -98,7 +97,7 @@ def _metadata(name: str, store: SealedStore, *, is_sealed: bool) -> dict[str, An
     if known.get("packing"):
         kept["packing_before"] = [*known.get("packing_before", ()), known["packing"]]
     origin = origin_of(known)
-    if any(field.codec in (TEXT, TOKENS) for field in store.schema.payload):
+    if any(field.traits.is_sequence for field in store.schema.payload):
         kept["text_source"] = origin
     elif origin:
         kept["origin"] = origin

@@ -17,7 +17,7 @@ from fastio.converters.scan import image_kind
 from fastio.converters.source import Chunk, Problem
 from fastio.errors import SourceError
 from fastio.store.sample_store import SampleBatch
-from fastio.types.schema import IMAGE, Schema
+from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
 __all__ = ["KEPT", "Subsampling", "Transcode", "TranscodeStage", "check_size"]
@@ -158,7 +158,7 @@ class TranscodeStage:
 
     def begin(self, chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
         """Begin to write the pictures of one chunk anew."""
-        names = [each.name for each in schema.payload if each.codec == IMAGE]
+        names = [each.name for each in schema.payload if each.traits.is_picture]
         batch = chunk.batch
         if not batch.keys or not names:
             return lambda: chunk

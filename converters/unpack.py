@@ -16,7 +16,7 @@ from typing import IO
 
 import numpy as np
 
-from fastio.codec import CODECS
+from fastio.codec.image import ImageCodec
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
 from fastio.converters.label_file import format_labels
@@ -32,7 +32,7 @@ from fastio.store import SampleStore
 from fastio.store.atomic import PartialFile
 from fastio.store.publish import publish_file
 from fastio.store.stale import remove_stale
-from fastio.types.schema import IMAGE, Field
+from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
 __all__ = ["UnpackReport", "check_key", "unpack"]
@@ -157,10 +157,10 @@ def _write_all(
             for i, key in enumerate(keys):
                 data = spans.view(i)
                 name = check_key(key if position == 0 else f"{key}.{field.name}")
-                if position == 0 and field.codec == IMAGE and not image_kind(key):
+                if position == 0 and field.traits.is_picture and not image_kind(key):
                     name += _extension(spans, i)
                 elif field.is_raw_picture and field.nbytes:
-                    data = np.frombuffer(CODECS[IMAGE].encode(data.reshape(_sizes(field))), np.uint8)
+                    data = np.frombuffer(ImageCodec().encode(data.reshape(_sizes(field))), np.uint8)
                     name += "" if name.lower().endswith(".png") else ".png"
                 parent = name.rpartition("/")[0]
                 if parent not in made:

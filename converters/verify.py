@@ -24,7 +24,6 @@ from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import SampleStore, open_store
 from fastio.store.verify import Damage, verify_store
-from fastio.types.schema import IMAGE
 from fastio.types.spans import Spans
 
 __all__ = ["VerifyReport", "verify"]
@@ -76,7 +75,7 @@ def verify(
             progress(len(store), store_bytes(store))
         decoded = 0
         for field in store.schema.payload:
-            if decode and field.codec == IMAGE:
+            if decode and field.traits.is_picture:
                 problems += _decode_all(store, field.name, jobs, progress)
                 decoded += len(store)
         result = Comparison()

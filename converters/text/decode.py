@@ -16,7 +16,7 @@ from fastio.converters.text.huggingface import HuggingFaceTokenizer
 from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
 from fastio.errors import FastioError, SourceError, StoreCorrupt
 from fastio.store import SampleStore
-from fastio.types.schema import TEXT, TOKENS, Field, Schema
+from fastio.types.schema import Field, Schema
 
 __all__ = ["Document", "StoredText", "text_field", "tokenizer_of"]
 
@@ -27,7 +27,7 @@ _PIECE = re.compile(r"(.*)#(\d+)\Z", re.DOTALL)
 def text_field(schema: Schema) -> Field | None:
     """The field of tokens or text, where it is a store's only payload."""
     payload = schema.payload
-    return payload[0] if len(payload) == 1 and payload[0].codec in (TEXT, TOKENS) else None
+    return payload[0] if len(payload) == 1 and payload[0].traits.is_sequence else None
 
 
 def tokenizer_of(metadata: Mapping[str, Any]) -> Tokenizer | None:
@@ -93,7 +93,7 @@ class StoredText:
 
     def preview(self, value: NDArray[np.uint8], size: int) -> str:
         """The beginning of one sample, as people read it."""
-        if self.field.codec == TEXT:
+        if self.field.traits.is_text:
             return value[: 4 * size].tobytes().decode("utf-8", "replace")[:size]
         ids = value.view(self.field.dtype)[:size]
         if self.tokenizer is None:
@@ -114,7 +114,7 @@ class StoredText:
 
     def _document(self, key: str, pieces: list[NDArray[Any]], sample: int) -> Document:
         values = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
-        if self.field.codec == TEXT:
+        if self.field.traits.is_text:
             return Document(key, values.tobytes(), None, sample)
         if self.tokenizer is None:
             return Document(key, None, values, sample)

@@ -82,9 +82,8 @@ def _pictures(store: SampleStore) -> PictureGrid | None:
     """Return sample pictures of a store for the report."""
     from fastio.converters.contact_sheet import shown_samples
     from fastio.report.page import Picture, PictureGrid
-    from fastio.types.schema import IMAGE
 
-    if len(store) == 0 or all(field.codec != IMAGE for field in store.schema.payload):
+    if len(store) == 0 or not any(field.traits.is_picture for field in store.schema.payload):
         return None
     samples = shown_samples(store, count=_PICTURES, size=_PICTURE_SIZE)
     shown = [

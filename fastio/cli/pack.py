@@ -111,10 +111,9 @@ def pack(
 def _found(source: Source) -> str:
     """Return one line that says how the source was understood."""
     from fastio.converters import SOURCES
-    from fastio.types.schema import IMAGE
 
     kind, payload = SOURCES[source.kind], source.schema.payload
-    is_pictures = len(payload) == 1 and payload[0].codec == IMAGE
+    is_pictures = len(payload) == 1 and payload[0].traits.is_picture
     what = kind.what if is_pictures else f"{kind.what}, {', '.join(map(str, payload))}"
     if "label" in source.schema:
         labels = _labels(source)

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Final
 
 from fastio import _native
 from fastio.codec.codec import Codec
-from fastio.codec.image import ImageCodec
-from fastio.codec.raw import RawCodec
-from fastio.codec.text import TextCodec
-from fastio.codec.tokens import TokensCodec
-from fastio.types.schema import BYTES, IMAGE, RAW, TEXT, TOKENS
+from fastio.types.traits import TRAITS
 
-__all__ = ["CODECS", "Codec", "ImageCodec", "RawCodec", "TextCodec", "TokensCodec", "describe_status"]
+__all__ = ["CODECS", "Codec", "describe_status"]
 
-# A newcomer adds a file and a line here; tests/codec/conformance.py then runs on it.
-CODECS: Final[dict[str, Codec]] = {
-    IMAGE: ImageCodec(),
-    RAW: RawCodec(),
-    TOKENS: TokensCodec(),
-    TEXT: TextCodec(),
-    BYTES: RawCodec(BYTES),
-}
+
+class _Codecs(Mapping[str, Codec]):
+    """The codecs of all rows of ``TRAITS``, each imported when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Codec:
+        path = TRAITS[name].codec
+        if path is None:
+            raise KeyError(name)
+        return _codec(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, traits in TRAITS.items() if traits.codec is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@cache
+def _codec(path: str) -> Codec:
+    module, name = path.split(":")
+    codec: Codec = getattr(import_module(module), name)()
+    return codec
+
+
+CODECS: Final[Mapping[str, Codec]] = _Codecs()
 
 _WORDS: Final[dict[int, str]] = {
     _native.OK: "no error",

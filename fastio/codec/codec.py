@@ -56,8 +56,6 @@ class Codec(Protocol):
     a thread and never a silent garbage row.
     """
 
-    name: str  # as in Field.codec
-
     def encode(self, value: NDArray[Any]) -> bytes:
         """One value's bytes."""
         ...
@@ -69,7 +67,7 @@ class Codec(Protocol):
     def decode(
         self,
         spans: Spans,
-        out: NDArray[np.uint8],
+        out: NDArray[Any],
         status: NDArray[np.int32],
         *,
         pool: ThreadPool | None = None,

@@ -14,7 +14,6 @@ from fastio._native import Job, ThreadPool
 from fastio.codec.codec import Geometry
 from fastio.codec.pixel_limit import pixel_limit
 from fastio.errors import SchemaError
-from fastio.types.schema import IMAGE
 from fastio.types.spans import Spans
 
 __all__ = ["ImageCodec"]
@@ -28,8 +27,6 @@ class ImageCodec:
     "RGBA" gives them, to the bit for PNG and for JPEG by the same libjpeg-turbo arithmetic. What
     the native decoders do not handle is UNSUPPORTED: see ``fastio.codec.pillow``.
     """
-
-    name = IMAGE
 
     def encode(self, value: NDArray[Any]) -> bytes:
         """A PNG of a uint8 array ``(H, W)`` or ``(H, W, C)`` with C 1 to 4."""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import Job, ThreadPool
 from fastio.codec.codec import Geometry
-from fastio.types.schema import RAW
 from fastio.types.spans import Spans
 
 __all__ = ["RawCodec"]
@@ -19,9 +18,6 @@ __all__ = ["RawCodec"]
 
 class RawCodec:
     """Bytes gathered into rows; also for plain ``bytes`` fields, as far as they fill a row exactly."""
-
-    def __init__(self, name: str = RAW) -> None:
-        self.name = name
 
     def encode(self, value: NDArray[Any]) -> bytes:
         """The array's bytes in C order, little endian."""
@@ -41,12 +37,12 @@ class RawCodec:
         verify: bool = True,
         geometry: Geometry | None = None,
     ) -> Job:
-        """Copy value i into ``out[i]``; one of another size than the row is BAD_SHAPE."""
+        """Copy value i into ``out[i]``, of any dtype; one of another size than the row is BAD_SHAPE."""
         if not out.flags.c_contiguous:
             raise ValueError(f"out must be C contiguous, got strides {out.strides} for shape {out.shape}")
         if geometry is not None:
             return self._transform(spans, out, status, pool=pool, verify=verify, geometry=geometry)
-        rows = out.reshape(len(out), math.prod(out.shape[1:]))
+        rows = out.reshape(len(out), math.prod(out.shape[1:])).view(np.uint8)
         return _native.gather(spans, rows, status, pool, verify=verify)
 
     def _transform(

@@ -11,7 +11,6 @@ from fastio import _native
 from fastio._native import Job, ThreadPool
 from fastio.codec.codec import Geometry
 from fastio.errors import SchemaError
-from fastio.types.schema import TEXT
 from fastio.types.spans import Spans
 
 __all__ = ["TextCodec"]
@@ -19,8 +18,6 @@ __all__ = ["TextCodec"]
 
 class TextCodec:
     """UTF-8 bytes copied as they are, for samples of one length in bytes."""
-
-    name = TEXT
 
     def encode(self, value: NDArray[Any]) -> bytes:
         """The bytes themselves; SchemaError where they are no UTF-8."""

@@ -11,7 +11,6 @@ from fastio import _native
 from fastio._native import Job, ThreadPool
 from fastio.codec.codec import Geometry
 from fastio.errors import SchemaError
-from fastio.types.schema import TOKENS
 from fastio.types.spans import Spans
 
 __all__ = ["TokensCodec"]
@@ -19,8 +18,6 @@ __all__ = ["TokensCodec"]
 
 class TokensCodec:
     """Ids copied as they are stored, for samples of one length; batches of many lengths are laid out otherwise."""
-
-    name = TOKENS
 
     def encode(self, value: NDArray[Any]) -> bytes:
         """The ids' bytes, little endian, in the width that they have."""

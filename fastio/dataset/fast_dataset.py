@@ -27,7 +27,6 @@ from fastio.errors import SampleError, SchemaError
 from fastio.samplers.share import Share
 from fastio.store import open_store
 from fastio.store.sample_store import SampleStore
-from fastio.types.schema import IMAGE, TEXT, TOKENS
 from fastio.types.spans import Spans
 from fastio.types.verification import check_verify
 
@@ -83,7 +82,7 @@ class FastDataset(Dataset[Any]):
     def _read_from(self, store: SampleStore, mode: str | None) -> None:
         self.store = store
         self.reader = RowReader(store, _payload_field(store), mode=mode)
-        self.token_reader = TokenReader(self.reader) if self.reader.field.codec == TOKENS else None
+        self.token_reader = TokenReader(self.reader) if self.reader.field.traits.is_tokens else None
 
     @property
     def makes_samples(self) -> bool:
@@ -146,7 +145,7 @@ class FastDataset(Dataset[Any]):
             raise reader.unreadable(indices, spans, status)
         if self.token_reader is not None:
             return list(self.token_reader.values(indices, spans, verify=self.verify))
-        if reader.field.codec == TEXT:
+        if reader.field.traits.is_text:
             return list(read_text(reader, indices, spans, verify=self.verify))
         if not reader.has_rows:
             return [reader.encoded(indices, spans, position, verify=self.verify) for position in range(len(indices))]
@@ -218,7 +217,7 @@ class FastDataset(Dataset[Any]):
     def _blank(self, chosen: NDArray[np.int64]) -> Any:
         if self.token_reader is not None:
             return torch.empty(0, dtype=torch.int64, device="cpu")
-        if self.reader.field.codec == TEXT:
+        if self.reader.field.traits.is_text:
             return ""
         value = self.reader.blank(chosen, self._spans(chosen)[0])
         return _picture(value) if self.reader.is_picture else value
@@ -360,7 +359,7 @@ def _payload_field(store: SampleStore) -> str:
     payload = store.schema.payload
     if not payload:
         raise SchemaError(f"{store.path}: no payload field among {[field.name for field in store.schema.fields]}")
-    return next((field for field in payload if field.codec == IMAGE), payload[0]).name
+    return next((field for field in payload if field.traits.is_picture), payload[0]).name
 
 
 def _groups(shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:

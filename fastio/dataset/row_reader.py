@@ -15,7 +15,7 @@ from fastio.codec.pillow import decode_with_pillow
 from fastio.codec.pixel_limit import is_refused, pixel_limit, refusal, warn_of_large
 from fastio.errors import SampleError, SchemaError
 from fastio.store.sample_store import SampleStore
-from fastio.types.schema import BYTES, IMAGE, RAW, TEXT, TOKENS, Field
+from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
 __all__ = ["PixelsToRow", "RowReader", "Shape", "is_uniform", "label_values", "one_by_one"]
@@ -69,11 +69,12 @@ class RowReader:
             )
         self.codec = CODECS[self.field.codec]
         self.mode = mode
-        self.has_rows = self.field.codec not in (BYTES, TOKENS, TEXT)  # each of those has its own size
-        self.dtype = np.dtype(np.uint8) if self.field.codec == IMAGE else np.dtype(self.field.dtype)
-        self.is_picture = self.field.codec == IMAGE or self.field.is_raw_picture
-        self.row_shape = _raw_shape(self.field) if self.field.codec == RAW else None  # None: differs between samples
-        self._shapes = store.shapes(field) if self.field.codec == IMAGE else None
+        self.has_rows = self.field.traits.has_rows
+        self.dtype = np.dtype(np.uint8) if self.field.traits.is_picture else np.dtype(self.field.dtype)
+        self.is_picture = self.field.traits.is_picture or self.field.is_raw_picture
+        # None: differs between samples
+        self.row_shape = _fixed_shape(self.field) if self.field.traits.has_fixed_shape else None
+        self._shapes = store.shapes(field) if self.field.traits.is_picture else None
         self._said = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -142,7 +143,7 @@ class RowReader:
 
         Samples with a bad header take the shape of the others: decoding reports what is wrong with them.
         """
-        known = np.flatnonzero(shapes[:, :2].all(axis=1)) if self.field.codec == IMAGE else np.arange(len(shapes))
+        known = np.flatnonzero(shapes[:, :2].all(axis=1)) if self.field.traits.is_picture else np.arange(len(shapes))
         if len(known) == 0:
             return (1, 1, int(shapes[0, 2]) or 3)
         first = shapes[known[0]]
@@ -172,7 +173,7 @@ class RowReader:
     def blank(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[Any]:
         """Return one row of zeros of the sample's own shape. Raises SampleError if the shape is unknown."""
         shape = self.shapes(indices, spans)[0]
-        if not self.has_rows or (self.field.codec == IMAGE and not shape[:2].all()):
+        if not self.has_rows or (self.field.traits.is_picture and not shape[:2].all()):
             raise self.error(
                 indices,
                 spans,
@@ -199,8 +200,6 @@ class RowReader:
         geometry: Geometry | None = None,
     ) -> _native.Job:
         """Like ``Codec.decode``, into rows of the common shape and of ``dtype``."""
-        if self.field.codec == RAW and geometry is None:
-            rows = rows.reshape(len(rows), -1).view(np.uint8)
         return self.codec.decode(spans, rows, status, pool=pool, verify=verify, geometry=geometry)
 
     def settle(
@@ -224,7 +223,8 @@ class RowReader:
 
     def _refusal(self, spans: Spans, position: int, status: int) -> str | None:
         """Return why a picture is not decoded because of its size, if that is what its status means."""
-        if self.field.codec != IMAGE or status not in (_native.BAD_SHAPE, _native.TOO_LARGE, _native.UNSUPPORTED):
+        may_be_large = status in (_native.BAD_SHAPE, _native.TOO_LARGE, _native.UNSUPPORTED)
+        if not (self.field.traits.is_picture and may_be_large):
             return None
         size = self.codec.probe(spans.part(position, position + 1))[:, 1:3]
         return f"it {refusal(*size[0].tolist())}" if is_refused(size)[0] else None
@@ -280,9 +280,9 @@ def _possible(shapes: NDArray[np.int32]) -> NDArray[np.bool_]:
     return possible
 
 
-def _raw_shape(field: Field) -> Shape:
-    """Return the shape of a raw row: the field's, with one channel added for a grey picture."""
-    shape = tuple(size for size in field.shape if size is not None)  # all sizes of a raw field are fixed
+def _fixed_shape(field: Field) -> Shape:
+    """Return the shape that all rows have: the field's, with one channel added for a grey picture."""
+    shape = tuple(size for size in field.shape if size is not None)
     return (*shape, 1) if field.is_raw_picture and len(shape) == 2 else shape
 
 

@@ -14,7 +14,6 @@ from fastio.codec import describe_status
 from fastio.dataset.row_reader import RowReader
 from fastio.errors import SampleError
 from fastio.store.sample_store import SampleStore
-from fastio.types.schema import TEXT, TOKENS
 from fastio.types.spans import Spans
 
 __all__ = ["TokenReader", "read_text", "stored_lengths"]
@@ -26,9 +25,9 @@ def stored_lengths(store: SampleStore, field: str) -> NDArray[np.int64]:
 
     The length of text is in bytes of UTF-8, not characters.
     """
-    spans = store.spans(field, np.arange(len(store), dtype=np.int64))
-    known = store.schema[field]
-    return spans.sizes // np.dtype(known.dtype).itemsize if known.codec == TOKENS else spans.sizes
+    sizes = store.spans(field, np.arange(len(store), dtype=np.int64)).sizes
+    unit_bytes = store.schema[field].unit_bytes
+    return sizes if unit_bytes == 1 else sizes // unit_bytes
 
 
 class TokenReader:
@@ -102,7 +101,7 @@ class TokenReader:
 
 def read_text(rows: RowReader, indices: NDArray[np.int64], spans: Spans, *, verify: bool) -> list[str]:
     """Return the text of each sample. Raises SampleError for the first that is not UTF-8."""
-    assert rows.field.codec == TEXT
+    assert rows.field.traits.is_text
     texts = []
     for position in range(len(indices)):
         data = rows.encoded(indices, spans, position, verify=verify)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
-from fastio.types.schema import IMAGE, Field, Schema
+from fastio.types.schema import Field, Schema
 
 __all__ = ["IndexHeader", "Place", "byte_view", "check_names", "expected_arrays", "split_keys", "unit_bytes"]
 
@@ -82,7 +82,7 @@ def expected_arrays(schema: Schema, count: int) -> tuple[dict[str, Expected], di
         required[f"{field.name}_starts"] = ("<i8", (count,))
         required[f"{field.name}_sizes"] = ("<i8", (count,))
         optional[f"{field.name}_checksums"] = ("<u4", (count,))
-        if field.codec == IMAGE:
+        if field.traits.is_picture:
             optional[f"{field.name}_shapes"] = ("<i4", (count, 3))
             optional[f"{field.name}_interval_counts"] = ("<u4", (count,))
             optional[f"{field.name}_intervals"] = ("<u4", (None,))

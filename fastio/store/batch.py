@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastio._native import checksum
 from fastio.errors import SampleError, SchemaError
 from fastio.store.sample_store import SampleBatch
-from fastio.types.schema import IMAGE, RAW, TOKENS, Field, Schema
+from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = ["CheckedBatch", "check_batch"]
@@ -40,7 +40,7 @@ def check_batch(schema: Schema, batch: SampleBatch, *, path: str) -> CheckedBatc
     joined, key_sizes = _check_keys(batch.keys)
     _same_names("payload", {f.name for f in schema.payload}, set(batch.spans))
     _same_names("columns", {f.name for f in schema.columns}, set(batch.columns))
-    images = {f.name for f in schema.payload if f.codec == IMAGE}
+    images = {f.name for f in schema.payload if f.traits.is_picture}
     if not set(batch.shapes) <= images:
         raise SchemaError(f"shapes given for {sorted(set(batch.shapes) - images)}, image fields are {sorted(images)}")
     arrays: dict[str, NDArray[Any]] = {}
@@ -49,7 +49,7 @@ def check_batch(schema: Schema, batch: SampleBatch, *, path: str) -> CheckedBatc
         _check_sizes(field, spans, batch.keys)
         arrays[f"{field.name}_sizes"] = np.array(spans.sizes, np.int64)
         arrays[f"{field.name}_checksums"] = _checksums(field, spans, batch.keys, path=path)
-        if field.codec == IMAGE:
+        if field.traits.is_picture:
             shapes = batch.shapes.get(field.name, np.zeros((count, 3), np.int32))
             arrays[f"{field.name}_interval_counts"] = _interval_counts(field, spans)
             arrays[f"{field.name}_shapes"] = _exact(f"{field.name} (shapes)", shapes, dtype="<i4", shape=(count, 3))
@@ -94,18 +94,13 @@ def _same_names(what: str, expected: set[str], got: set[str]) -> None:
 def _check_sizes(field: Field, spans: Spans, keys: Sequence[str]) -> None:
     if not len(keys) == len(spans) == len(spans.sizes) == len(spans.shard):
         raise SchemaError(f"field {field.name!r}: expected {len(keys)} values, one per key, got {len(spans)}")
-    if field.codec == RAW and len(keys) and not (spans.sizes == field.nbytes).all():
-        bad = int(np.flatnonzero(spans.sizes != field.nbytes)[0])
-        raise SchemaError(
-            f"field {field.name!r} of {keys[bad]!r}: expected {field.nbytes} bytes "
-            f"({field.dtype} {field.shape}), got {spans.sizes[bad]}"
-        )
-    width = np.dtype(field.dtype).itemsize
-    if field.codec == TOKENS and (spans.sizes % width).any():
-        bad = int(np.flatnonzero(spans.sizes % width)[0])
-        raise SchemaError(
-            f"field {field.name!r} of {keys[bad]!r}: expected whole ids of {width} bytes, got {spans.sizes[bad]} bytes"
-        )
+    fits = field.fits(spans.sizes)
+    if not fits.all():
+        bad = int(fits.argmin())
+        expected = f"whole ids of {field.unit_bytes} bytes"
+        if not field.traits.is_sequence:
+            expected = f"{field.nbytes} bytes ({field.dtype} {field.shape})"
+        raise SchemaError(f"field {field.name!r} of {keys[bad]!r}: expected {expected}, got {spans.sizes[bad]} bytes")
 
 
 def _checksums(field: Field, spans: Spans, keys: Sequence[str], *, path: str) -> NDArray[np.uint32]:

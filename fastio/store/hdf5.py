@@ -55,7 +55,7 @@ from fastio.store.arrays import Place, byte_view
 from fastio.store.atomic import PartialFile, pwrite_all
 from fastio.store.format import Columns, Ending, Format, Values
 from fastio.store.seal import SEAL_SIZE, always_at, unsealed_regions
-from fastio.types.schema import RAW, Schema
+from fastio.types.schema import Schema
 
 if TYPE_CHECKING:  # h5py is imported by those who write: a reader does without
     import h5py
@@ -75,7 +75,7 @@ class Hdf5Layout:
 
     def __init__(self, file: PartialFile, schema: Schema) -> None:
         payload = schema.payload
-        raw = payload[0] if len(payload) == 1 and payload[0].codec == RAW else None
+        raw = payload[0] if len(payload) == 1 and payload[0].traits.is_array else None
         typed = raw or schema.flat
         self._file = file
         self._name = typed.name if typed else "data"
@@ -315,7 +315,7 @@ def _plain_reader(schema: Schema) -> str:
         lines += [spans, f'samples = [f["{field.name}"][start : start + size] for start, size in spans]']
     elif schema.is_text:
         lines += [spans, f"samples = [{data}.decode() for start, size in spans]"]
-    elif len(schema.payload) == 1 and field.codec == RAW:
+    elif len(schema.payload) == 1 and field.traits.is_array:
         lines.append(f'images = f["{field.name}"][:]')
     else:
         lines += [spans, f"images = [{data} for start, size in spans]"]

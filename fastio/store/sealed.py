@@ -14,7 +14,7 @@ from fastio.errors import StoreCorrupt
 from fastio.store.arrays import Expected, IndexHeader, Place, expected_arrays, split_keys, unit_bytes
 from fastio.store.mapping import map_file
 from fastio.store.seal import Seal, SealAt, find_seal, unsealed_regions
-from fastio.types.schema import RAW, TOKENS, Schema
+from fastio.types.schema import Schema
 
 __all__ = ["Intervals", "Shard", "in_memory", "open_shard", "read_shard"]
 
@@ -227,10 +227,7 @@ def _check_spans(shard: Shard) -> None:
     for field_ in shard.schema.payload:
         starts, sizes = shard.starts[field_.name], shard.sizes[field_.name]
         bad = (starts < 0) | (starts > end) | (sizes < 0) | (sizes > end - starts)
-        if field_.codec == TOKENS:
-            bad |= sizes % np.dtype(field_.dtype).itemsize != 0
-        if field_.codec == RAW:
-            bad |= sizes != field_.nbytes
+        bad |= ~field_.fits(sizes)
         if bad.any():
             index = int(np.flatnonzero(bad)[0])
             raise StoreCorrupt(

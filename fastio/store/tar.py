@@ -66,7 +66,7 @@ from fastio.store.foreign_tar import check_foreign_set, open_foreign
 from fastio.store.format import Columns, Ending, ForeignFiles, Format, Sizes, Values
 from fastio.store.seal import SEAL_SIZE, always_at
 from fastio.store.tar_names import INDEX_FOLDER, MemberNames
-from fastio.types.schema import IMAGE, RAW, TEXT, TOKENS, Field, Schema
+from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = ["FORMAT", "TarLayout", "sample_bytes"]
@@ -84,6 +84,7 @@ _PICTURES = ("jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm")  
 _BEFORE_SIZE = b"0000644\0" + b"0000000\0" * 2
 _AFTER_SIZE = b"\0" + b"00000000000\0"
 _AFTER_SUM = b"\0 0" + bytes(100) + b"ustar\00000" + bytes(64) + b"0000000\0" * 2 + bytes(167)
+_NPY = "npy"  # the extension of fields whose values stand behind the header of an npy file
 _CONSTANT_SUM = sum(_BEFORE_SIZE + _AFTER_SIZE + _AFTER_SUM) + 7 * ord(" ")  # the checksum counts as 8 blanks
 
 
@@ -96,7 +97,7 @@ class TarLayout:
         self._file = file
         self._payload = schema.payload
         self._columns = [(f.name, _column_suffix(f)) for f in schema.columns]
-        self._image = next((f.name for f in schema.payload if f.codec == IMAGE), None)
+        self._image = next((f.name for f in schema.payload if f.traits.is_picture), None)
         self._suffixes = {f.name: _suffix(f) for f in schema.payload}
         taken = [*self._suffixes.values(), *(suffix for _, suffix in self._columns)]
         if len(set(taken)) < len(taken):
@@ -199,16 +200,15 @@ def sample_bytes(schema: Schema, sizes: Sizes, count: int) -> NDArray[np.int64]:
 
 
 def _suffix(field: Field) -> str:
-    if field.codec in (RAW, TOKENS):
-        return f"{field.name}.npy"
-    if field.codec == TEXT:
-        return "txt" if field.name == "text" else f"{field.name}.txt"
-    return field.name
+    extension = field.traits.extension
+    if field.traits.is_text and field.name == "text":
+        return extension
+    return f"{field.name}.{extension}" if extension else field.name
 
 
 def _prefixes(field: Field, sizes: NDArray[np.int64]) -> Spans:
     """What stands before values of these sizes."""
-    if field.codec not in (RAW, TOKENS):
+    if field.traits.extension != _NPY:
         return _joined([b""] * len(sizes))
     kinds, which = np.unique(sizes, return_inverse=True)
     of_kinds = _joined([_prefix(field, size) for size in kinds.tolist()])
@@ -233,11 +233,9 @@ def _pieces(contents: Sequence[tuple[Spans, Spans]]) -> list[tuple[int, int]]:
 
 def _prefix(field: Field, size: int) -> bytes:
     """What stands before a value of ``size`` bytes in its member: the header of an npy file."""
-    if field.codec == RAW:
-        return _npy_header(field.dtype, field.shape)
-    if field.codec == TOKENS:
-        return _npy_header(field.dtype, (size // np.dtype(field.dtype).itemsize,))
-    return b""
+    if field.traits.extension != _NPY:
+        return b""
+    return _npy_header(field.dtype, (size // field.unit_bytes,) if field.traits.is_sequence else field.shape)
 
 
 def _column_suffix(field: Field) -> str:
@@ -299,10 +297,10 @@ def _plain_reader(schema: Schema) -> str:
     dataset = "webdataset.WebDataset(path, shardshuffle=False, empty_check=False)"
     lines = [f"dataset = {dataset}"] if is_sequence else [f"samples = list({dataset})"]
     value = f'sample["{_suffix(field)}"]'
-    if field.codec == IMAGE:
+    if field.traits.is_picture:
         lines.append(f"kinds = {_PICTURES!r}".replace("'", '"'))
         value = "next(sample[kind] for kind in kinds if kind in sample)"
-    elif field.codec in (RAW, TOKENS):
+    elif field.traits.extension == _NPY:
         modules += ["io", "numpy as np"]
         value = f"np.load(io.BytesIO({value}))"
     elif schema.is_text:

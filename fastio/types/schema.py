@@ -8,25 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
+from fastio.types.traits import BYTES, COLUMN, IMAGE, RAW, TEXT, TOKENS, Traits, traits_of
 
 __all__ = ["BYTES", "COLUMN", "IMAGE", "RAW", "TEXT", "TOKENS", "Field", "Schema"]
 
-# Codec names, as stored. The decoders are in fastio.codec.CODECS; stores only need to know how a field is kept: a
-# column is one array for all samples, everything else is a run of bytes per sample.
-IMAGE = "image"  # an encoded picture, unchanged (JPEG, PNG, ...); each sample's kind is recognised by its first bytes
-RAW = "raw"  # the bytes of an array of fixed dtype and shape, C order, little endian
-TOKENS = "tokens"  # token ids, little endian uint16 or uint32, any number per sample; shape (None,)
-TEXT = "text"  # UTF-8, without an end mark or byte order mark; shape (None,)
-BYTES = "bytes"  # anything else, returned unchanged
-COLUMN = "column"  # a number (or small array) of fixed size, all samples in one array
-
 VERSION = 1
 
-_VARIABLE = {TOKENS: ("<u2", "<u4"), TEXT: ("|u1",)}  # codec -> dtypes of its elements; the shape is (None,)
-
-_KINDS = {IMAGE: "encoded pictures", TOKENS: "token ids", TEXT: "text"}
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
@@ -35,8 +25,9 @@ class Field:
     """
     One named value of a sample.
 
-    ``dtype`` is a NumPy type string (``"|u1"``, ``"<i8"``). ``shape`` is that of the *decoded* value, with None for a
-    size that differs between samples; ``()`` is a scalar.
+    ``codec`` names a row of ``fastio.types.traits``, or was written by a later fastio. ``dtype`` is a NumPy type string
+    (``"|u1"``, ``"<i8"``). ``shape`` is that of the *decoded* value, with None for a size that differs between
+    samples; ``()`` is a scalar.
     """
 
     name: str
@@ -59,13 +50,13 @@ class Field:
             )
         if any(size is not None and size < 0 for size in self.shape):
             raise SchemaError(f"field {self.name!r}: expected sizes of at least 0 in shape, got {self.shape}")
-        if self.codec in (RAW, COLUMN) and None in self.shape:
+        traits = self.traits
+        if traits.has_fixed_shape and None in self.shape:
             raise SchemaError(f"field {self.name!r}: codec {self.codec!r} needs a fixed shape, got {self.shape}")
-        dtypes = _VARIABLE.get(self.codec)
-        if dtypes is not None and (self.dtype not in dtypes or self.shape != (None,)):
+        if traits.is_sequence and (self.dtype not in traits.dtypes or self.shape != (None,)):
             raise SchemaError(
-                f"field {self.name!r}: codec {self.codec!r} needs {' or '.join(map(repr, dtypes))} and the shape "
-                f"(None,), got {self.dtype!r} and {self.shape}"
+                f"field {self.name!r}: codec {self.codec!r} needs {' or '.join(map(repr, traits.dtypes))} and the "
+                f"shape (None,), got {self.dtype!r} and {self.shape}"
             )
 
     def __str__(self) -> str:
@@ -76,20 +67,37 @@ class Field:
         ("encoded pictures in 'image'", "raw |u1 of 32x32x3 in 'pixels'")
         """
         shape = f" of {'x'.join(map(str, self.shape))}" if self.shape else ""
-        kinds = {RAW: f"raw {self.dtype}{shape}", COLUMN: f"one {self.dtype}{shape} per sample"}
-        return f"{_KINDS.get(self.codec) or kinds.get(self.codec, self.codec)} in {self.name!r}"
+        return f"{self.traits.title.replace('{array}', self.dtype + shape)} in {self.name!r}"
+
+    @property
+    def traits(self) -> Traits:
+        """What is true of the values of its codec."""
+        return traits_of(self.codec)
 
     @property
     def is_column(self) -> bool:
         """Whether the values of all samples form one array (instead of a run of bytes each)."""
-        return self.codec == COLUMN
+        return self.traits.is_column
 
     @property
     def is_raw_picture(self) -> bool:
         """Whether raw bytes form a picture that PIL can show: grey (H, W), or (H, W, C) with C 1, 3 or 4."""
         shape = self.shape
         is_picture = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))
-        return self.codec == RAW and self.dtype == "|u1" and is_picture
+        return self.traits.is_array and self.dtype == "|u1" and is_picture
+
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes of what the length of a value is counted in: a token id, or a byte."""
+        return np.dtype(self.dtype).itemsize if self.traits.is_sequence else 1
+
+    def fits(self, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these sizes, in bytes, a stored value may have."""
+        if self.traits.is_array:
+            return np.equal(sizes, self.nbytes)
+        if self.unit_bytes == 1:
+            return np.broadcast_to(np.True_, sizes.shape)  # takes no pass over an index of millions
+        return np.equal(sizes % self.unit_bytes, 0)
 
     @property
     def nbytes(self) -> int:
@@ -137,12 +145,12 @@ class Schema:
     def flat(self) -> Field | None:
         """The field of token ids if it is the only payload: such a store keeps it as one flat array."""
         payload = self.payload
-        return payload[0] if len(payload) == 1 and payload[0].codec == TOKENS else None
+        return payload[0] if len(payload) == 1 and payload[0].traits.is_tokens else None
 
     @property
     def is_text(self) -> bool:
         """Whether text is the only payload."""
-        return [f.codec for f in self.payload] == [TEXT]
+        return [f.traits.is_text for f in self.payload] == [True]
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain structure for ``json.dumps``."""

@@ -77,11 +77,6 @@ def test_what_is_no_text_is_not_encoded(value: NDArray[Any]) -> None:
         CODECS["text"].encode(value)
 
 
-def test_names_of_the_table() -> None:
-    """A codec's name is its key."""
-    assert list(CODECS) == [codec.name for codec in CODECS.values()]
-
-
 def test_every_status_has_words() -> None:
     """Each status is described by words of its own."""
     statuses = [getattr(_native, name) for name in dir(_native) if name.isupper()]

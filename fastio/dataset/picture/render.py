@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio import _native
-from fastio.codec import CODECS
 from fastio.codec.codec import FILTERS, Geometry
+from fastio.codec.raw import RawCodec
 from fastio.dataset.picture.pending import CHANNELS, Pending
 from fastio.dataset.picture.turn import Turn
-from fastio.types.schema import RAW
 from fastio.types.spans import Spans
 
 __all__ = ["by_pillow", "empty_row", "from_array", "frozen", "geometry", "turned"]
@@ -56,7 +55,7 @@ def from_array(pixels: Pixels, mode: str, pending: Pending) -> Pixels:
     spans = Spans(_native.Buffers([flat]), _ZERO32, _ZERO64, np.array([flat.size], np.int64))
     rows, status = empty_row(pending), np.zeros(1, np.int32)
     height, width, _ = pixels.shape
-    CODECS[RAW].decode(spans, rows, status, verify=False, geometry=geometry(pending, (height, width))).wait()
+    RawCodec().decode(spans, rows, status, verify=False, geometry=geometry(pending, (height, width))).wait()
     if status[0] != _native.OK:  # no memory for it: Pillow finds some, or says so
         rows[0] = by_pillow(pixels, mode, pending)
     return turned(rows[0], pending)

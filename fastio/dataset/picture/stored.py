@@ -13,7 +13,6 @@ from fastio.dataset.picture.header import PictureHeader, read_header
 from fastio.dataset.picture.pending import Pending
 from fastio.dataset.picture.render import Pixels, by_pillow, empty_row, from_array, geometry, turned
 from fastio.dataset.row_reader import RowReader
-from fastio.types.schema import IMAGE
 from fastio.types.spans import Spans
 
 __all__ = ["StoredPicture"]
@@ -60,7 +59,7 @@ class StoredPicture:
     @property
     def can_read(self) -> bool:
         """Whether decoders can read it in modes other than ``mode``; not possible for raw pixels."""
-        return self._reader.field.codec == IMAGE
+        return self._reader.field.traits.is_picture
 
     @property
     def key(self) -> str:

@@ -20,7 +20,6 @@ from fastio.samplers.batches import BatchSampler
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.samplers.pack import PackSampler
 from fastio.transforms.fused import Fused
-from fastio.types.schema import RAW
 
 __all__ = [
     "CollateName",
@@ -95,8 +94,8 @@ def fused_of(
         )
     if not reader.is_picture:
         raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")
-    is_raw = reader.field.codec == RAW
-    mode = reader.mode if reader.row_shape is None else {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]]
+    is_raw = reader.row_shape is not None
+    mode = {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
     return Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
 
 

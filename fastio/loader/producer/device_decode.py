@@ -26,7 +26,6 @@ from fastio.samplers.batches import Batches
 from fastio.transforms.batch.canvas import run_plans, to_device
 from fastio.transforms.batch.geometry import grey
 from fastio.transforms.fused import Fused, Planned
-from fastio.types.schema import IMAGE
 from fastio.types.spans import Spans
 
 __all__ = ["DeviceDecodeProducer"]
@@ -236,7 +235,7 @@ class DeviceDecodeProducer:
 def _check(dataset: FastDataset, fused: Fused | None) -> None:
     """ValueError or SchemaError for samples that a GPU's decoder has nothing to do with."""
     path, reader = dataset.store.path, dataset.reader
-    if reader.field.codec != IMAGE or reader.mode != "RGB":
+    if not reader.field.traits.is_picture or reader.mode != "RGB":
         raise SchemaError(
             f"{path}: decode='device' is for encoded pictures in mode='RGB', but the samples are {reader.field} and "
             f"mode={reader.mode!r}"

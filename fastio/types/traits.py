@@ -1,0 +1,111 @@
+"""What is true of each codec's values, in one row per codec. All layers ask this table; none compares codec names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["BYTES", "COLUMN", "IMAGE", "RAW", "TEXT", "TOKENS", "TRAITS", "Traits", "traits_of"]
+
+# Codec names, as stored. Only code that makes fields uses them: everything else asks a field for its traits.
+IMAGE: Final = "image"
+RAW: Final = "raw"
+TOKENS: Final = "tokens"
+TEXT: Final = "text"
+BYTES: Final = "bytes"
+COLUMN: Final = "column"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """
+    What is true of all values of one codec.
+
+    * ``title``: what a field holds, in words; ``{array}`` in it becomes dtype and shape.
+    * ``codec``: the class that encodes and decodes, as ``module:class``. It is imported when it is first used: a store
+      of tokens needs no Pillow. None if there is nothing to decode.
+    * ``is_column``: the values of all samples are one array, and not a run of bytes each.
+    * ``is_picture``: an encoded picture, whose header tells height, width and channels. The index keeps these, and
+      where restart intervals begin.
+    * ``is_tokens``: token ids, which native code widens to int64 on their way into a batch.
+    * ``is_text``: UTF-8, handed over as ``str``.
+    * ``is_plain``: the stored bytes are the elements of the array, C order, little endian: dtype and shape tell their
+      size, and containers with types of their own (HDF5, npy files) may name them.
+    * ``has_fixed_shape``: all values of a field have the field's shape.
+    * ``dtypes``: those that a sequence of any length may have, whose shape is ``(None,)``; empty: any dtype.
+    * ``extension``: of files that hold one value, for readers who never heard of fastio; "": the field's name.
+    """
+
+    title: str
+    codec: str | None = None
+    is_column: bool = False
+    is_picture: bool = False
+    is_tokens: bool = False
+    is_text: bool = False
+    is_plain: bool = False
+    has_fixed_shape: bool = False
+    dtypes: tuple[str, ...] = ()
+    extension: str = ""
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether values are sequences whose lengths differ: tokens, text."""
+        return bool(self.dtypes)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether equal values of a batch become rows of one array; other values are handed over one by one."""
+        return self.is_picture or (self.has_fixed_shape and not self.is_column)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether each stored value is, byte for byte, an array of the field's dtype and shape."""
+        return self.is_plain and self.has_rows
+
+
+# A new codec adds a file to fastio/codec/ and a row here; tests/types/test_traits.py does so with a toy.
+TRAITS: Final[dict[str, Traits]] = {
+    IMAGE: Traits(  # kept as it came (JPEG, PNG, ...); each sample is recognised by its first bytes
+        title="encoded pictures",
+        codec="fastio.codec.image:ImageCodec",
+        is_picture=True,
+    ),
+    RAW: Traits(
+        title="raw {array}",
+        codec="fastio.codec.raw:RawCodec",
+        is_plain=True,
+        has_fixed_shape=True,
+        extension="npy",
+    ),
+    TOKENS: Traits(
+        title="token ids",
+        codec="fastio.codec.tokens:TokensCodec",
+        is_tokens=True,
+        is_plain=True,
+        dtypes=("<u2", "<u4"),
+        extension="npy",
+    ),
+    TEXT: Traits(  # without an end mark or byte order mark
+        title="text",
+        codec="fastio.codec.text:TextCodec",
+        is_text=True,
+        is_plain=True,
+        dtypes=("|u1",),
+        extension="txt",
+    ),
+    BYTES: Traits(  # anything else, handed over as it is
+        title="bytes",
+        codec="fastio.codec.raw:RawCodec",
+    ),
+    COLUMN: Traits(  # a number, or a small array
+        title="one {array} per sample",
+        is_column=True,
+        is_plain=True,
+        has_fixed_shape=True,
+    ),
+}
+
+
+def traits_of(codec: str) -> Traits:
+    """The row of a codec; of one that a later fastio wrote nothing is known but its name."""
+    return TRAITS.get(codec) or Traits(title=codec)
