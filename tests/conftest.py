@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio._native import Buffers
-from fastio.store import SampleBatch, create_store
+from fastio.store import FORMATS, SampleBatch, create_store
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from fastio.types.spans import Spans
 
-SUFFIXES = ("lmdb", "h5", "tar")
+SUFFIXES = tuple(each.suffixes[0].removeprefix(".") for each in FORMATS.values())
 
 # Property tests take the same examples in every run, so that a failure is the change's; `make test-more` draws fresh
 # ones, from a seed that it prints. No deadlines: a busy machine is no failure.

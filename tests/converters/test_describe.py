@@ -15,12 +15,14 @@ from tests.conftest import write_store
 from tests.converters.trees import class_folders, flat, foreign_tar, pickled, picture
 from tests.store.build import LABELLED
 
+SUFFIXES = [each.suffixes[0] for each in FORMATS.values()]
 
-@pytest.fixture(params=["lmdb", "h5", "tar"])
+
+@pytest.fixture(params=SUFFIXES)
 def packed(request, tmp_path):
     """Class folders and their store."""
     class_folders(tmp_path / "c")
-    path = tmp_path / f"out.{request.param}"
+    path = tmp_path / f"out{request.param}"
     pack(open_source(tmp_path / "c"), path)
     return path
 
@@ -98,12 +100,12 @@ COLUMNS = {
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("labels", COLUMNS)
 @pytest.mark.parametrize("codec", [RAW, BYTES])
-@pytest.mark.parametrize("suffix", ["lmdb", "h5", "tar"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_lines_for_other_fields_than_image(tmp_path, suffix, codec, labels):
     """What is printed for a store runs on that store, whatever its field is called and however it is kept."""
     values = [row.tobytes() for row in PIXELS]
     field = Field("pixels", codec, "|u1", PIXELS.shape[1:] if codec == RAW else (None,))
-    path = write_store(tmp_path / f"s.{suffix}", values, COLUMNS[labels], field=field)
+    path = write_store(tmp_path / f"s{suffix}", values, COLUMNS[labels], field=field)
     with open_store(path) as store:
         snippet = FORMATS[store.format].plain_reader(store.schema)
         printed = describe(store)["read_without_fastio"]

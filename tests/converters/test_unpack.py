@@ -21,12 +21,12 @@ from fastio.converters.unpack import check_key, unpack
 from fastio.errors import StoreCorrupt, StoreError
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.types.schema import BYTES, COLUMN, IMAGE, Field, Schema
-from tests.conftest import as_spans
+from tests.conftest import SUFFIXES, as_spans
 from tests.converters.trees import class_folders, files_below, flat, foreign_tar, pickled, picture
 from tests.store.build import hidden, names
 
 
-@pytest.fixture(params=["lmdb", "h5", "tar"])
+@pytest.fixture(params=SUFFIXES)
 def packed(request, tmp_path):
     """Class folders and their store."""
     class_folders(tmp_path / "c")
@@ -61,7 +61,7 @@ def test_names_that_are_hard(tmp_path):
     ]
     for i, name in enumerate(names):
         (tmp_path / "f" / name).write_bytes(picture(i))
-    for suffix in ("lmdb", "h5", "tar"):
+    for suffix in SUFFIXES:
         pack(open_source(tmp_path / "f"), tmp_path / f"out.{suffix}")
         with open_store(tmp_path / f"out.{suffix}") as store:
             unpack(store, tmp_path / suffix)

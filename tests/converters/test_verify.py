@@ -10,11 +10,11 @@ from PIL import Image
 from fastio.converters import open_source, pack
 from fastio.converters.verify import verify
 from fastio.store import open_store
-from tests.conftest import write_store
+from tests.conftest import SUFFIXES, write_store
 from tests.converters.trees import class_folders, flat, foreign_tar, pickled, picture
 
 
-@pytest.fixture(params=["lmdb", "h5", "tar"])
+@pytest.fixture(params=SUFFIXES)
 def packed(request, tmp_path):
     """Class folders and their store."""
     class_folders(tmp_path / "c")

@@ -19,13 +19,17 @@ from fastio.store.publish import publish_file
 from fastio.store.stale import remove_stale
 from fastio.store.target import Target
 from fastio.store.verify import verify_store
+from tests.conftest import SUFFIXES
 from tests.store.build import LABELLED, hidden, in_fork, make_batch, make_samples, names, read_all, visible, write
 from tests.store.faults import fault, kill
 
 SAMPLES = make_samples(20)
 
 
-@pytest.mark.parametrize("name", ["out.lmdb", "out.h5", "out.tar"])
+FILES = [f"out.{suffix}" for suffix in SUFFIXES]
+
+
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("old", [False, True])
 def test_killed_packer_leaves_nothing_half(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, old: bool
@@ -56,7 +60,7 @@ def test_killed_packer_leaves_nothing_half(
     assert at > 6
 
 
-@pytest.mark.parametrize("name", ["out.lmdb", "out.h5", "out.tar"])
+@pytest.mark.parametrize("name", FILES)
 def test_two_packers_at_once(tmp_path: Path, name: str) -> None:
     """A second packer of the same target leaves the living one's file alone; the last to close stays."""
     first = create_store(tmp_path / name, LABELLED, overwrite=True)
@@ -113,7 +117,7 @@ def test_write_and_publish(tmp_path: Path) -> None:
     assert atomic.crc32(b"abc" + b"d" * (3 << 20)) == file.crc
 
 
-@pytest.mark.parametrize("name", ["out.lmdb", "out.h5", "out.tar"])
+@pytest.mark.parametrize("name", FILES)
 def test_a_disk_that_takes_a_little_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A system that writes less than it was given is asked again; one that writes nothing at all is an error."""
     real, real_at = os.write, os.pwrite
@@ -132,7 +136,7 @@ def test_a_disk_that_takes_a_little_at_a_time(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("name", ["out.lmdb", "out.h5", "out.tar", "out-%06d.tar"])
+@pytest.mark.parametrize("name", [*FILES, "out-%06d.tar"])
 def test_synced_then_renamed_then_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, overwrite: bool
 ) -> None:

@@ -15,6 +15,7 @@ from fastio.errors import SchemaError, StoreError
 from fastio.store import create_store, key_ledger, open_store, spool
 from fastio.store.key_ledger import KeyLedger, KeyRange, fixed_keys
 from fastio.store.spool import Spool
+from tests.conftest import SUFFIXES
 from tests.store.build import LABELLED, make_batch
 
 KEYS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
@@ -90,7 +91,7 @@ def test_keys_beside_a_set(batches: list[list[str]]) -> None:
     ledger.close()
 
 
-@pytest.mark.parametrize("suffix", ["lmdb", "h5", "tar"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("order", ["rising", "numbers", "falling"])
 def test_stores_whose_index_was_spooled(suffix: str, order: str, tmp_path: Path, small: None) -> None:
     """The same bytes as from memory, for keys in any order."""

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.store import SampleBatch, create_store, open_store
+from fastio.store import FORMATS, SampleBatch, create_store, open_store
 from fastio.store.flat_pieces import PIECE_BYTES
 from fastio.store.verify import verify_store
 from fastio.types.schema import COLUMN, TEXT, TOKENS, Field, Schema
 from tests.store.build import IMAGE_FIELD, make_spans, read_all
 
-SUFFIXES = (".lmdb", ".h5", ".tar")
+SUFFIXES = [each.suffixes[0] for each in FORMATS.values()]
 DTYPES = ("<u2", "<u4")
 LABEL = Field("label", COLUMN, "<i8", ())
 

@@ -11,9 +11,9 @@ import numpy as np
 from fastio.converters.text import BytesTokenizer, Encoder, Sequences, TextOptions, TextReport, open_text, pack_text
 from fastio.converters.text.documents import Limits
 from fastio.converters.text.tokenizer import Tokenizer
-from fastio.store import open_store
+from fastio.store import FORMATS, open_store
 
-SUFFIXES = (".lmdb", ".h5", ".tar")
+SUFFIXES = tuple(each.suffixes[0] for each in FORMATS.values())
 BYTES = BytesTokenizer()
 
 
