@@ -37,13 +37,11 @@ def container_of_others(path: str) -> str:
         return ""
     if path.endswith(_COMPRESSED):
         return "a compressed file: decompress it first, then pack the .tar or the folder in it"
-    content, form = content_of(path), named(path)
-    if content is not None:
+    known, content, form = _BY_SUFFIX.get(Path(path).suffix.lower(), ""), content_of(path), named(path)
+    if not known and content is not None:
         known = content.file
-    elif form is not None:
+    elif not known and form is not None:
         known = f"a file with the name of {form.file} that is none"
-    else:
-        known = _BY_SUFFIX.get(Path(path).suffix.lower(), "")
     return f"{known}, which fastio did not pack: {_INSTEAD}" if known else ""
 
 

@@ -95,6 +95,18 @@ def plain_reader(format_name: str, field: Field) -> str:
     return FORMATS[format_name].plain_reader(Schema((field, LABEL)))
 
 
+def test_guide_lists_every_format() -> None:
+    """The table of the packing guide is that of FORMATS, and the README names each of them."""
+    rows = [
+        f"| {', '.join(f'`{name}`' for name in each.names)} | {each.file} | {each.good_for} |"
+        for each in FORMATS.values()
+    ]
+    shown = re.findall(r"(?m)^\| `x\..*$", (GUIDE / "packing.md").read_text())
+
+    assert rows == shown
+    assert all(name in (TOP / "README.md").read_text().lower() for name in FORMATS)
+
+
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_readme_shows_the_snippet(format_name: str) -> None:
     """The guide of formats holds exactly the lines that `fastio info` prints."""
@@ -115,7 +127,7 @@ def test_plain_library_reads_what_was_packed(format_name: str, files: dict[str, 
 
     assert [Path(path).read_bytes() for path in files] == [bytes(image) for image in found["images"]]
     assert list(files.values()) == list(found["labels"])
-    assert "fastio" not in plain_reader(format_name, IMAGE)
+    assert "import fastio" not in plain_reader(format_name, IMAGE)
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

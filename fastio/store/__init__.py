@@ -1,4 +1,4 @@
-"""Packed containers: the table of formats, and the two functions that open and create a store."""
+"""Packed containers: the two functions that open and create a store."""
 
 from __future__ import annotations
 

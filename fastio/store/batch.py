@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,10 @@ def check_batch(schema: Schema, batch: SampleBatch, *, path: str) -> CheckedBatc
     for field in schema.columns:
         shape = (count, *field.shape)
         arrays[field.name] = _exact(field.name, batch.columns[field.name], dtype=field.dtype, shape=shape)
-    values = {field.name: batch.spans[field.name] for field in schema.payload}
+    values = {
+        field.name: replace(batch.spans[field.name], checksums=arrays[f"{field.name}_checksums"])
+        for field in schema.payload
+    }
     return CheckedBatch(batch.keys, joined, key_sizes, values, arrays)
 
 

@@ -1,4 +1,4 @@
-"""Token ids in an LMDB file: one flat array, in pieces on overflow pages of their own."""
+"""Token ids as one flat array, in pieces that a container keeps as a value each."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class FlatPieces:
     Gathers samples into pieces and has each written when the next sample does not fit.
 
     ``write(value, size)`` writes one piece and says on which page; its bytes begin ``header`` behind that page's begin.
-    ``nodes`` are the pieces by key: page and size. What is written depends on the samples alone, not on how they came
-    in batches.
+    ``nodes`` are the pieces by key: page and size; ``first`` is the number of the first sample of the next one. What is
+    written depends on the samples alone, not on how they came in batches.
     """
 
     def __init__(self, name: str, write: Callable[[bytearray, int], int], *, page: int, header: int) -> None:
@@ -31,7 +31,7 @@ class FlatPieces:
         self._pending = bytearray()
         self._offsets: list[NDArray[np.int64]] = []  # of the samples in ``_pending``, from its begin
         self._starts: list[NDArray[np.int64]] = []
-        self._first = self._count = 0
+        self.first = self._count = 0
 
     def append(self, spans: Spans) -> None:
         """Take the samples of a batch; nothing of it is kept but copies."""
@@ -41,7 +41,7 @@ class FlatPieces:
         while start < len(spans):
             room = PIECE_BYTES - len(self._pending)
             stop = int(np.searchsorted(ends, done + room, side="right"))
-            if stop == start and self._count == self._first:
+            if stop == start and self._count == self.first:
                 stop += 1  # longer than a piece by itself
             if stop > start:
                 end = int(ends[stop - 1])
@@ -59,12 +59,12 @@ class FlatPieces:
 
     def finish(self) -> None:
         """Write the last piece."""
-        if self._count > self._first:
+        if self._count > self.first:
             self._flush()
 
     def _flush(self) -> None:
         size = len(self._pending)
         page = self._write(self._pending, size)
-        self.nodes[b"%s/%010d" % (self.name.encode("ascii"), self._first)] = page, size
+        self.nodes[b"%s/%010d" % (self.name.encode("ascii"), self.first)] = page, size
         self._starts += [offsets + (page * self._page + self._header) for offsets in self._offsets]
-        self._pending, self._offsets, self._first = bytearray(), [], self._count
+        self._pending, self._offsets, self.first = bytearray(), [], self._count

@@ -20,7 +20,7 @@ __all__ = ["HEAD_BYTES", "Columns", "Ending", "ForeignFiles", "Format", "Layout"
 
 HEAD_BYTES = 8192  # of a file, in which the marks of every format lie
 
-Values = Mapping[str, Spans]  # per payload field, one value per sample
+Values = Mapping[str, Spans]  # per payload field, one value per sample, with checksums
 Columns = Mapping[str, NDArray[Any]]
 Sizes = Mapping[str, NDArray[np.int64]]  # bytes of every sample's value, per payload field
 

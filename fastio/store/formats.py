@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastio.errors import StoreError, StoreNotFound
-from fastio.store import hdf5, lmdb, tar
+from fastio.store import hdf5, lmdb, tar, zip_archive
 from fastio.store.format import HEAD_BYTES, Format
 from fastio.store.listing import shard_names
 
 __all__ = ["FORMATS", "content_of", "holds_shards", "named", "of_folder", "shard_suffixes", "suffixes"]
 
-FORMATS: dict[str, Format] = {each.name: each for each in (lmdb.FORMAT, hdf5.FORMAT, tar.FORMAT)}
+FORMATS: dict[str, Format] = {each.name: each for each in (lmdb.FORMAT, hdf5.FORMAT, tar.FORMAT, zip_archive.FORMAT)}
 
 
 def named(path: str) -> Format | None:

@@ -45,13 +45,11 @@ A shard of two samples with labels 0 and 1, "a.png" with the bytes "first" and "
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -64,6 +62,7 @@ from fastio.store.arrays import Place, byte_view
 from fastio.store.atomic import PartialFile
 from fastio.store.foreign_tar import check_foreign_set, open_foreign
 from fastio.store.format import Columns, Ending, ForeignFiles, Format, Sizes, Values
+from fastio.store.npy import NPY, npy_header, npy_prefix
 from fastio.store.seal import SEAL_SIZE, always_at
 from fastio.store.tar_names import INDEX_FOLDER, MemberNames
 from fastio.types.schema import Field, Schema
@@ -84,7 +83,6 @@ _PICTURES = ("jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm")  
 _BEFORE_SIZE = b"0000644\0" + b"0000000\0" * 2
 _AFTER_SIZE = b"\0" + b"00000000000\0"
 _AFTER_SUM = b"\0 0" + bytes(100) + b"ustar\00000" + bytes(64) + b"0000000\0" * 2 + bytes(167)
-_NPY = "npy"  # the extension of fields whose values stand behind the header of an npy file
 _CONSTANT_SUM = sum(_BEFORE_SIZE + _AFTER_SIZE + _AFTER_SUM) + 7 * ord(" ")  # the checksum counts as 8 blanks
 
 
@@ -158,7 +156,7 @@ class TarLayout:
         """Write the index members and the end of the archive."""
         places: dict[str, Place] = {}
         for name, each in arrays.items():
-            raw, prefix = byte_view(each), _npy_header(each.dtype.str, each.shape)
+            raw, prefix = byte_view(each), npy_header(each.dtype.str, each.shape)
             start = self._member(f"{INDEX_FOLDER}{name}.npy", raw, len(raw), prefix=prefix) + len(prefix)
             places[name] = Place(start, each.dtype.str, each.shape, crc32(raw))
         encoded = header(places)
@@ -194,7 +192,7 @@ def sample_bytes(schema: Schema, sizes: Sizes, count: int) -> NDArray[np.int64]:
     """Bytes of a shard that each sample takes, PAX headers aside."""
     total = np.full(count, 2 * BLOCK * len(schema.columns), np.int64)
     for field in schema.payload:
-        prefix = len(_prefix(field, 0))
+        prefix = len(npy_prefix(field, 0))
         total += BLOCK + (sizes[field.name] + prefix + BLOCK - 1) // BLOCK * BLOCK
     return total
 
@@ -208,10 +206,10 @@ def _suffix(field: Field) -> str:
 
 def _prefixes(field: Field, sizes: NDArray[np.int64]) -> Spans:
     """What stands before values of these sizes."""
-    if field.traits.extension != _NPY:
+    if field.traits.extension != NPY:
         return _joined([b""] * len(sizes))
     kinds, which = np.unique(sizes, return_inverse=True)
-    of_kinds = _joined([_prefix(field, size) for size in kinds.tolist()])
+    of_kinds = _joined([npy_prefix(field, size) for size in kinds.tolist()])
     return of_kinds.at(which)
 
 
@@ -229,13 +227,6 @@ def _pieces(contents: Sequence[tuple[Spans, Spans]]) -> list[tuple[int, int]]:
         return []
     cuts = (np.flatnonzero(np.diff(np.cumsum(sizes) // _PIECE_BYTES)) + 1).tolist()
     return list(pairwise([0, *cuts, np.size(sizes)]))
-
-
-def _prefix(field: Field, size: int) -> bytes:
-    """What stands before a value of ``size`` bytes in its member: the header of an npy file."""
-    if field.traits.extension != _NPY:
-        return b""
-    return _npy_header(field.dtype, (size // field.unit_bytes,) if field.traits.is_sequence else field.shape)
 
 
 def _column_suffix(field: Field) -> str:
@@ -278,14 +269,6 @@ def _header(name: str, size: int) -> bytes:
     )
 
 
-@lru_cache(maxsize=4096)
-def _npy_header(dtype: str, shape: tuple[int | None, ...]) -> bytes:
-    """128 bytes for all shapes that tokens or small arrays have, so that what follows is aligned to 64."""
-    buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": dtype, "fortran_order": False, "shape": shape})
-    return buffer.getvalue()
-
-
 def _overhead(_schema: Schema) -> str:
     return "each member has a header of 512 bytes and is padded to 512"
 
@@ -300,7 +283,7 @@ def _plain_reader(schema: Schema) -> str:
     if field.traits.is_picture:
         lines.append(f"kinds = {_PICTURES!r}".replace("'", '"'))
         value = "next(sample[kind] for kind in kinds if kind in sample)"
-    elif field.traits.extension == _NPY:
+    elif field.traits.extension == NPY:
         modules += ["io", "numpy as np"]
         value = f"np.load(io.BytesIO({value}))"
     elif schema.is_text:

@@ -16,6 +16,7 @@ from PIL import Image
 from fastio.cli import cli
 from fastio.cli.screen import SIZE, printable, size
 from fastio.store import open_store
+from tests.conftest import SUFFIXES
 from tests.converters.trees import class_folders, files_below, flat, foreign_tar, pickled
 
 COMMANDS = ("pack", "info", "ls", "show", "unpack", "verify", "bench")
@@ -99,7 +100,7 @@ def test_version():
     assert f"fastio {version('fastio')}\n" == run("--version").output
 
 
-@pytest.mark.parametrize("suffix", ["lmdb", "h5", "tar"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_there_and_back(tmp_path, suffix):
     """pack, verify against the source, unpack: the same tree."""
     class_folders(tmp_path / "c")
@@ -202,7 +203,10 @@ def test_show(folder):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["s.zip"], "expected a name that ends in one of .lmdb, .h5, .hdf5, .tar; shards are named name-%06d.tar"),
+        (
+            ["s.rar"],
+            "expected a name that ends in one of .lmdb, .h5, .hdf5, .tar, .zip; shards are named name-%06d.tar",
+        ),
         (["."], "expected a name that ends in"),
         (["s.lmdb"], "s.lmdb: exists; choose another name, or --overwrite"),
         (["none/s.tar"], "the folder none does not exist"),
@@ -334,7 +338,7 @@ def test_keys_cannot_move_the_cursor(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("suffix", ["lmdb", "h5", "tar"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_signal_leaves_nothing(tmp_path, suffix, number):
     """Ctrl-C and SIGTERM in the middle: nothing of the store is left, the exit code says why, no traceback."""
     flat(tmp_path / "pngs", 30)

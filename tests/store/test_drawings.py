@@ -9,13 +9,13 @@ from types import ModuleType
 import h5py
 import pytest
 
-from fastio.store import create_store, hdf5, lmdb, tar
+from fastio.store import create_store, hdf5, lmdb, tar, zip_archive
 from tests.store.build import LABELLED, make_batch
 
 _LINE = re.compile(r"^    ([0-9a-f]{4})  ((?:[0-9a-f]{2} {1,2})*[0-9a-f]{2})(?=   |$)", re.MULTILINE)
 
 
-@pytest.mark.parametrize(("module", "lines"), [(lmdb, 25), (hdf5, 10), (tar, 15)])
+@pytest.mark.parametrize(("module", "lines"), [(lmdb, 25), (hdf5, 10), (tar, 15), (zip_archive, 20)])
 def test_hexdump(tmp_path: Path, module: ModuleType, lines: int) -> None:
     """Every line of the worked hexdump is what a store of these two samples has there."""
     if module is hdf5 and not h5py.version.hdf5_version.startswith("2.0"):

@@ -128,7 +128,9 @@ def test_messages_name_it(tmp_path: Path) -> None:
     (tmp_path / "b.toybox").write_bytes(bytes(5000))
     flat(tmp_path / "pngs", 2)
 
-    assert "one of .lmdb, .h5, .hdf5, .tar, .toybox, .toy;" in run("pack", tmp_path / "pngs", tmp_path / "s.x", code=1)
+    assert "one of .lmdb, .h5, .hdf5, .tar, .zip, .toybox, .toy;" in run(
+        "pack", tmp_path / "pngs", tmp_path / "s.x", code=1
+    )
     assert "a file with the name of a toy container" in run("pack", tmp_path / "b.toybox", tmp_path / "s.tar", code=1)
     with pytest.raises(StoreIncomplete, match="its content looks like toycontainer, and its name says lmdb"):
         open_store(tmp_path / "a.lmdb")

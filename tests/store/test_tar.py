@@ -351,7 +351,7 @@ def test_one_sample_larger_than_a_shard(tmp_path: Path) -> None:
         ("a.tar", 10, "name-%06d.tar"),
         ("a-%06d.tar", 0, "at least 1 byte"),
         ("a-%06d.lmdb", None, "one file"),
-        ("a.zip", None, r"\.lmdb, \.h5, \.hdf5, \.tar"),
+        ("a.rar", None, r"\.lmdb, \.h5, \.hdf5, \.tar"),
         ("a", None, r"ends in one of"),
     ],
 )
