@@ -243,7 +243,7 @@ def _decode_with_pillow(data: NDArray[np.uint8], out: NDArray[np.uint8], size: t
         mode = mode_of(data)
         if mode in DEEP_MODES:
             return f"has more than 8 bits a sample (Pillow's mode {mode}), and raw pixels have 8; pack without --raw"
-        pixels = decode_with_pillow(data, _PILLOW_MODES[out.shape[2]])
+        pixels = decode_with_pillow(data, _PILLOW_MODES[out.shape[2]]).pixels
     except ValueError as exc:
         return f"is damaged: {exc}"
     if size is not None:

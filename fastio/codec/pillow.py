@@ -7,14 +7,17 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-__all__ = ["PLUGIN_ERRORS", "decode_with_pillow", "mode_of"]
+__all__ = ["PLUGIN_ERRORS", "DecodedPicture", "decode_with_pillow", "mode_of"]
 
 Encoded = bytes | memoryview | NDArray[np.uint8]
+
+_USUAL_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
 
 # What Pillow's plugins are known to raise for bytes that are not what they should be.
 PLUGIN_ERRORS = (
@@ -34,15 +37,24 @@ PLUGIN_ERRORS = (
 )
 
 
-def decode_with_pillow(data: Encoded, mode: str) -> NDArray[np.uint8]:
-    """
-    The picture's first frame, converted to ``mode`` ("L", "RGB" or "RGBA"): ``(H, W, C)``.
+class DecodedPicture(NamedTuple):
+    """Pixels ``(H, W, C)`` uint8, and the kind of file that they come from in words ("WEBP", "CMYK JPEG")."""
 
-    Whatever Pillow finds wrong is a ValueError that says it in one line; what it only warns of
-    stays a warning. Safe in several threads at once (hence no ``warnings.catch_warnings``).
+    pixels: NDArray[np.uint8]
+    kind: str
+
+
+def decode_with_pillow(data: Encoded, mode: str) -> DecodedPicture:
     """
-    pixels = _decode(data, mode)
-    return pixels.reshape(*pixels.shape[:2], -1)
+    Decode the picture's first frame and convert it to ``mode`` ("L", "RGB" or "RGBA").
+
+    Raises ValueError, in one line, for whatever Pillow finds wrong; what it only warns of stays a warning. Safe in
+    several threads at once (hence no ``warnings.catch_warnings``).
+    """
+    with _opened(data) as picture:
+        kind = f"{picture.format}" if picture.mode in _USUAL_MODES else f"{picture.mode} {picture.format}"
+        pixels = np.array(picture.convert(mode))
+    return DecodedPicture(pixels.reshape(*pixels.shape[:2], -1), kind)
 
 
 def mode_of(data: Encoded) -> str:
@@ -51,13 +63,9 @@ def mode_of(data: Encoded) -> str:
         return picture.mode
 
 
-def _decode(data: Encoded, mode: str) -> NDArray[np.uint8]:
-    with _opened(data) as picture:
-        return np.array(picture.convert(mode))
-
-
 @contextmanager
 def _opened(data: Encoded) -> Iterator[Image.Image]:
+    Image.init()  # Image.open loads plugins on demand: of two threads that do so at once, one may miss a plugin
     try:
         with Image.open(io.BytesIO(data.data if isinstance(data, np.ndarray) else data)) as picture:
             yield picture

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,41 +11,22 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec import CODECS, describe_status
 from fastio.codec.codec import Geometry
-from fastio.codec.pillow import decode_with_pillow
-from fastio.codec.pixel_limit import is_refused, pixel_limit, refusal, warn_of_large
+from fastio.codec.pixel_limit import is_refused, pixel_limit, warn_of_large
+from fastio.dataset.undecoded import DecodedBatch, PixelsToRow, UndecodedRows
 from fastio.errors import SampleError, SchemaError
 from fastio.store.sample_store import SampleStore
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
-__all__ = ["PixelsToRow", "RowReader", "Shape", "is_uniform", "label_values", "one_by_one"]
-
-log = logging.getLogger(__name__)
+__all__ = ["RowReader", "Shape", "is_uniform", "label_values", "one_by_one"]
 
 _CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
-_MODES = {channels: mode for mode, channels in _CHANNELS.items()}
 
 Shape = tuple[int, ...]
 
 # Larger values in an index or header are not believed: memory for them would be requested.
 _MOST_CHANNELS = 4
 _MOST_SIDE = 1 << 20  # pixels; the native core plans no larger picture
-
-
-class PixelsToRow(Protocol):
-    """Turns the pixels that Pillow decoded into rows of a batch with transforms."""
-
-    def channels(self, position: int) -> int:
-        """Return the channels to decode the picture with."""
-        ...
-
-    def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
-        """
-        Return the row from pixels ``(H, W, C)``; None if their size is not the one that was planned for.
-
-        Raises ValueError, with a message of one line, if a user's function fails.
-        """
-        ...
 
 
 class RowReader:
@@ -75,7 +56,6 @@ class RowReader:
         # None: differs between samples
         self.row_shape = _fixed_shape(self.field) if self.field.traits.has_fixed_shape else None
         self._shapes = store.shapes(field) if self.field.traits.is_picture else None
-        self._said = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Return everything but the sizes that the pickled store provides again; probed sizes are included."""
@@ -202,6 +182,20 @@ class RowReader:
         """Like ``Codec.decode``, into rows of the common shape and of ``dtype``."""
         return self.codec.decode(spans, rows, status, pool=pool, verify=verify, geometry=geometry)
 
+    def undecoded(
+        self,
+        indices: NDArray[np.int64],
+        spans: Spans,
+        rows: NDArray[Any],
+        status: NDArray[np.int32],
+        *,
+        to_row: PixelsToRow | None = None,
+    ) -> UndecodedRows:
+        """Return the rows that native code did not fill, for threads to settle."""
+        batch = DecodedBatch(spans, rows, status)
+        probe = self.codec.probe if self.field.traits.is_picture else None
+        return UndecodedRows(batch, error=partial(self.error, indices, spans), probe=probe, to_row=to_row)
+
     def settle(
         self,
         indices: NDArray[np.int64],
@@ -209,42 +203,12 @@ class RowReader:
         rows: NDArray[Any],
         status: NDArray[np.int32],
         *,
-        finish: PixelsToRow | None = None,
+        to_row: PixelsToRow | None = None,
     ) -> dict[int, SampleError]:
-        """Let Pillow decode what the native decoders left to it; returns the bad rows by position in the batch."""
-        bad = {}
-        for position in np.flatnonzero(status).tolist():
-            code, words = int(status[position]), self._refusal(spans, position, int(status[position]))
-            if code == _native.UNSUPPORTED and words is None:
-                code, words = self._decode_with_pillow(spans, position, rows, finish)
-            if code != _native.OK:
-                bad[position] = self.error(indices, spans, position, words or describe_status(code))
-        return bad
-
-    def _refusal(self, spans: Spans, position: int, status: int) -> str | None:
-        """Return why a picture is not decoded because of its size, if that is what its status means."""
-        may_be_large = status in (_native.BAD_SHAPE, _native.TOO_LARGE, _native.UNSUPPORTED)
-        if not (self.field.traits.is_picture and may_be_large):
-            return None
-        size = self.codec.probe(spans.part(position, position + 1))[:, 1:3]
-        return f"it {refusal(*size[0].tolist())}" if is_refused(size)[0] else None
-
-    def _decode_with_pillow(
-        self, spans: Spans, position: int, rows: NDArray[Any], finish: PixelsToRow | None
-    ) -> tuple[int, str | None]:
-        if not self._said:
-            self._said = True
-            log.info("%s: some pictures are of a kind that only Pillow decodes, which is slower", self.store.path)
-        try:
-            channels = rows.shape[3] if finish is None else finish.channels(position)
-            pixels = decode_with_pillow(spans.view(position), _MODES[channels])
-            row = pixels if finish is None else finish.row(position, pixels)
-        except ValueError as exc:
-            return _native.CORRUPT, str(exc)
-        if row is None or row.shape != rows.shape[1:]:
-            return _native.BAD_SHAPE, None
-        rows[position] = row
-        return _native.OK, None
+        """Settle the rows that native code did not fill; returns the errors by position in the batch, ascending."""
+        undecoded = self.undecoded(indices, spans, rows, status, to_row=to_row)
+        undecoded.settle()
+        return undecoded.result().errors
 
     def unreadable(self, indices: NDArray[np.int64], spans: Spans, status: NDArray[np.int32]) -> SampleError:
         """Return what is wrong with the first of these samples whose status is not OK."""

@@ -27,13 +27,13 @@ def test_other_kinds(kind: str) -> None:
     """Kinds without a native decoder are UNSUPPORTED, and Pillow reads them."""
     file = written(kind)
     assert decode(file, (6, 8), 3)[0] == _native.UNSUPPORTED
-    assert decode_with_pillow(file, "RGB").shape == (6, 8, 3)
-    assert decode_with_pillow(np.frombuffer(file, np.uint8), "L").shape == (6, 8, 1)
+    assert decode_with_pillow(file, "RGB").pixels.shape == (6, 8, 3)
+    assert decode_with_pillow(np.frombuffer(file, np.uint8), "L").pixels.shape == (6, 8, 1)
 
 
 def test_pixels_come_through() -> None:
     """A lossless kind gives the pixels that were written."""
-    np.testing.assert_array_equal(PIXELS, decode_with_pillow(written("BMP"), "RGB"))
+    np.testing.assert_array_equal(PIXELS, decode_with_pillow(written("BMP"), "RGB").pixels)
 
 
 @pytest.mark.parametrize("data", [b"", b"no picture at all", written("BMP")[:60], written("TIFF")[:40]])
@@ -54,4 +54,4 @@ def test_warnings_stay_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Pillow only warns of is decoded, and the warning reaches the caller."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
     with pytest.warns(Image.DecompressionBombWarning):
-        assert decode_with_pillow(written("BMP"), "RGB").shape == (6, 8, 3)
+        assert decode_with_pillow(written("BMP"), "RGB").pixels.shape == (6, 8, 3)

@@ -117,7 +117,7 @@ class StoredPicture:
         Raises SampleError if the sample is bad.
         """
         plain = _Plain(self, pending)
-        for error in self._reader.settle(np.array([self._index]), spans, rows, status, finish=plain).values():
+        for error in self._reader.settle(np.array([self._index]), spans, rows, status, to_row=plain).values():
             raise error
         return plain.pixels
 

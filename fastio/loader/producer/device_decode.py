@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from fastio.dataset.row_reader import Shape, one_by_one
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.producer.gpu_decoder import DeviceDecoder
 from fastio.loader.producer.native import PillowFinish
+from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
 from fastio.loader.producer.producer import FinishedBatch, ProducerOptions
 from fastio.loader.ranges import DECODE, named_range
 from fastio.samplers.batches import Batches
@@ -48,6 +50,7 @@ class _Prepared:
     for_device: NDArray[np.int64]  # places in the batch
     rows: list[tuple[NDArray[np.int64], NDArray[np.uint8]]] = field(default_factory=list)  # by the CPU: places, pixels
     bad: dict[int, SampleError] = field(default_factory=dict)
+    by_pillow: Counter[str] = field(default_factory=Counter)  # pictures that Pillow decoded, by kind
 
 
 class DeviceDecodeProducer:
@@ -78,6 +81,8 @@ class DeviceDecodeProducer:
         self._is_planar = is_planar
         self._pid = os.getpid()
         self._pool = _native.ThreadPool(means.threads)
+        self._pillow = PillowThreads(means.threads)
+        self._pillow_count = PillowCount(dataset.store.path)
         self._executor = ThreadPoolExecutor(_PREPARERS, thread_name_prefix="fastio")
 
     @property
@@ -99,12 +104,15 @@ class DeviceDecodeProducer:
         if not self.is_inherited:
             self._executor.shutdown(cancel_futures=True)
             self._pool.close()
+            self._pillow.close()
+            self._pillow_count.tell()
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[_Decoding]:
         """Start one batch at each step."""
         self.check_process()
         for part in batches.slices():
-            yield _Decoding(self, self._executor.submit(self._prepare, batches.indices[part], batches.ids[part], epoch))
+            prepared = self._executor.submit(self._prepare, batches.indices[part], batches.ids[part], epoch)
+            yield _Decoding(self, prepared, is_last=part.stop == len(batches.indices))
 
     @property
     def is_inherited(self) -> bool:
@@ -151,25 +159,27 @@ class DeviceDecodeProducer:
         indices, spans = prepared.indices[places], prepared.spans.at(places)
         rows = np.empty((len(places), *prepared.shape), np.uint8)
         status = np.empty(len(places), np.int32)
-        geometry = finish = None
+        geometry = to_row = None
         if self._fused is not None and prepared.planned is not None:
             planned = prepared.planned.part(places)
             geometry = self._fused.geometry(planned, channels=prepared.shape[2], is_planar=False)
-            finish = PillowFinish(self._fused, planned, prepared.epoch, is_planar=False)
+            to_row = PillowFinish(self._fused, planned, prepared.epoch, is_planar=False)
         reader = self._reader
         reader.decode(spans, rows, status, pool=self._pool, verify=self._verify, geometry=geometry).wait()
         if prepared.unread is not None:
             unread = prepared.unread[places]
             np.copyto(status, unread, where=unread != _native.OK)
-        bad = reader.settle(indices, spans, rows, status, finish=finish)
-        rows[list(bad)] = 0
-        prepared.bad |= {int(places[place]): error for place, error in bad.items()}
+        settled = self._pillow.settle(reader.undecoded(indices, spans, rows, status, to_row=to_row)).result()
+        rows[list(settled.errors)] = 0
+        prepared.bad |= {int(places[place]): error for place, error in settled.errors.items()}
+        prepared.by_pillow += settled.kinds
         prepared.rows.append((places, rows))
 
-    def finish(self, prepared: _Prepared) -> FinishedBatch:
+    def finish(self, prepared: _Prepared, *, is_last: bool) -> FinishedBatch:
         """The batch, by the current stream of the calling thread."""
         with named_range(DECODE):
             places, images = self._on_device(prepared)
+        self._pillow_count.add(len(prepared.indices), prepared.by_pillow, is_last=is_last)
         on_device = len(places)
         for cpu_places, rows in prepared.rows:
             places = np.concatenate((places, cpu_places))
@@ -256,11 +266,12 @@ def _bounded(prepared: _Prepared) -> list[NDArray[np.int64]]:
 class _Decoding:
     """One batch that is being prepared."""
 
-    __slots__ = ("_future", "_producer")
+    __slots__ = ("_future", "_is_last", "_producer")
 
-    def __init__(self, producer: DeviceDecodeProducer, future: Future[_Prepared]) -> None:
+    def __init__(self, producer: DeviceDecodeProducer, future: Future[_Prepared], *, is_last: bool) -> None:
         self._producer = producer
         self._future = future
+        self._is_last = is_last
 
     def cancel(self) -> None:
         """Does not begin, where it has not yet."""
@@ -270,4 +281,4 @@ class _Decoding:
     def result(self) -> FinishedBatch:
         """The batch, when the device gets there."""
         self._producer.check_process()
-        return self._producer.finish(self._future.result())
+        return self._producer.finish(self._future.result(), is_last=self._is_last)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,9 @@ from fastio import _native
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.reading import Fetched
 from fastio.dataset.row_reader import Shape, is_uniform, one_by_one
-from fastio.errors import SchemaError
+from fastio.dataset.undecoded import UndecodedRows
+from fastio.errors import SampleError, SchemaError
+from fastio.loader.producer.pillow_threads import PendingRows, PillowCount, PillowThreads
 from fastio.loader.producer.producer import FinishedBatch, OnError
 from fastio.samplers.batches import Batches
 from fastio.transforms.fused import Fused, Planned
@@ -115,11 +118,13 @@ class NativeProducer:
         self._on_error = on_error
         self._pin_memory = pin_memory
         self._pinned_bytes = 0
+        self._pillow_count = PillowCount(dataset.store.path)
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
         self._pool = _native.ThreadPool(self._threads)
+        self._pillow = PillowThreads(self._threads)
         self._disk = _native.ThreadPool(1 if self._dataset.files is None else _PREAD_THREADS)
         self._ring = _native.BufferRing(self._depth + 2)
         self._staging = _native.BufferRing(2)  # by pread: the chunk ahead and the one before, as long as it is decoded
@@ -149,7 +154,9 @@ class NativeProducer:
         """Join the threads; a batch under way is finished first."""
         if self._pid == os.getpid():
             self._pool.close()
+            self._pillow.close()
             self._disk.close()
+            self._pillow_count.tell()
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[_NativeBatch]:
         """Start one batch at each step, with one chunk being read ahead."""
@@ -163,7 +170,8 @@ class NativeProducer:
             now, ahead = ahead, self._read_ahead(batches.part(first + step, first + 2 * step), is_read=is_read)
             chunk = self._look_up(now, epoch)
             for part in chunk.batches.slices():
-                yield _NativeBatch(self, chunk, part)
+                is_last = first + step >= len(batches) and part.stop == len(chunk.indices)
+                yield _NativeBatch(self, chunk, part, is_last=is_last)
 
     def _chunk_batches(self, batches: Batches) -> int:
         """Batches in a chunk, by the size of samples: those of the first batches stand for all."""
@@ -263,13 +271,16 @@ class NativeProducer:
 
 
 class _NativeBatch:
-    """One batch that native threads decode."""
+    """One batch that native threads decode, and Pillow's threads where they cannot."""
 
     __slots__ = (
         "_chunk",
         "_error",
+        "_is_cancelled",
+        "_is_last",
         "_job",
         "_part",
+        "_pending",
         "_pid",
         "_planned",
         "_producer",
@@ -277,12 +288,15 @@ class _NativeBatch:
         "_spans",
         "_status",
         "_tensor",
+        "_undecoded",
     )
 
-    def __init__(self, producer: NativeProducer, chunk: _SampleChunk, part: slice) -> None:
+    def __init__(self, producer: NativeProducer, chunk: _SampleChunk, part: slice, *, is_last: bool) -> None:
         self._producer = producer
         self._chunk = chunk
         self._part = part
+        self._is_last = is_last
+        self._is_cancelled = False
         self._begin()
 
     def _begin(self) -> None:
@@ -291,6 +305,8 @@ class _NativeBatch:
         producer._restart_after_fork()
         self._pid = producer._pid
         self._error: SchemaError | None = None
+        self._undecoded: UndecodedRows | None = None
+        self._pending: Future[PendingRows | None] | None = None
         try:
             shape, self._planned = producer.plan(chunk, part)
         except SchemaError as exc:
@@ -307,11 +323,16 @@ class _NativeBatch:
         self._job = reader.decode(
             self._spans, self._rows, self._status, pool=producer._pool, verify=producer._verify, geometry=geometry
         )
+        if producer._pillow.has_begun:  # most stores have no picture for Pillow: their batches need no other thread
+            self._pending = producer._pillow.call_later(self._settle)
 
     def cancel(self) -> None:
         """Samples not yet begun are skipped."""
         if self._error is None and self._pid == os.getpid():
+            self._is_cancelled = True  # before the job is: its status says nothing then
             self._job.cancel()
+            if self._undecoded is not None:
+                self._undecoded.cancel()
 
     def result(self) -> FinishedBatch:
         """The batch; a forked child decodes anew what its parent's threads had under way."""
@@ -319,32 +340,43 @@ class _NativeBatch:
             self._begin()
         if self._error is not None:
             raise self._error
+        pending = self._settle() if self._pending is None else self._pending.result()
+        settled = None if pending is None else pending.result()
+        kinds = None if settled is None else settled.kinds
+        self._producer._pillow_count.add(len(self._status), kinds, is_last=self._is_last)
+        labels = None if self._chunk.labels is None else self._chunk.labels[self._part]
+        if settled is not None and settled.errors:
+            return self._repaired(settled.errors, labels)
+        return FinishedBatch(self._producer._batch(self._tensor, labels), len(self._status), self._rows.nbytes)
+
+    def _settle(self) -> PendingRows | None:
+        """Wait for the native job, and begin to settle the rows that it did not fill; None if there are none."""
         self._job.wait()
+        if self._is_cancelled:
+            return None
         if self._chunk.unread is not None:
             unread = self._chunk.unread[self._part]
             np.copyto(self._status, unread, where=unread != _native.OK)
-        labels = None if self._chunk.labels is None else self._chunk.labels[self._part]
-        if self._status.any():
-            return self._repaired(labels)
-        return FinishedBatch(self._producer._batch(self._tensor, labels), len(self._status), self._rows.nbytes)
-
-    def _repaired(self, labels: NDArray[Any] | None) -> FinishedBatch:
-        """The batch after Pillow has decoded what is its part, and the policy for bad samples was applied."""
-        producer = self._producer
-        indices = self._chunk.indices[self._part]
-        finish = None
+        if not self._status.any():
+            return None
+        producer, to_row = self._producer, None
         if self._planned is not None:
             assert producer._fused is not None
-            finish = PillowFinish(producer._fused, self._planned, self._chunk.epoch, producer._is_planar)
-        bad = producer._reader.settle(indices, self._spans, self._rows, self._status, finish=finish)
-        errors = list(bad.values())
-        if errors and producer._on_error == "raise":
+            to_row = PillowFinish(producer._fused, self._planned, self._chunk.epoch, producer._is_planar)
+        indices = self._chunk.indices[self._part]
+        reader = producer._reader
+        self._undecoded = reader.undecoded(indices, self._spans, self._rows, self._status, to_row=to_row)
+        return producer._pillow.settle(self._undecoded)
+
+    def _repaired(self, bad: dict[int, SampleError], labels: NDArray[Any] | None) -> FinishedBatch:
+        """The batch after the policy for bad samples was applied."""
+        producer, tensor, errors = self._producer, self._tensor, list(bad.values())
+        if producer._on_error == "raise":
             raise errors[0]
-        tensor = self._tensor
-        if errors and producer._on_error == "zero":
+        if producer._on_error == "zero":
             self._rows[list(bad)] = 0
-        elif errors:
-            kept = np.setdiff1d(np.arange(len(indices)), list(bad))
+        else:
+            kept = np.setdiff1d(np.arange(len(self._status)), list(bad))
             tensor = torch.from_numpy(self._rows[kept])  # not by torch: see PlainProducer.start on forked children
             tensor = tensor.pin_memory() if producer._pin_memory else tensor
             labels = None if labels is None else labels[kept]

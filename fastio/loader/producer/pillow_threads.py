@@ -1,0 +1,105 @@
+"""Threads in which Pillow decodes what native code leaves to it, beside the native threads and the training loop."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from fastio.dataset.undecoded import Settled, UndecodedRows
+
+__all__ = ["PendingRows", "PillowCount", "PillowThreads"]
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+_ENOUGH = 5_000  # pictures, after which the share of those for Pillow is known well enough to be told
+
+
+class PendingRows:
+    """Rows of one batch that threads are settling."""
+
+    def __init__(self, rows: UndecodedRows, futures: list[Future[None]]) -> None:
+        self._rows = rows
+        self._futures = futures
+
+    def result(self) -> Settled:
+        """Wait for the threads. Raises what a transform raised in one of them."""
+        for future in self._futures:
+            future.result()
+        return self._rows.result()
+
+
+class PillowThreads:
+    """
+    Up to ``threads`` threads that decode, and one that waits for native jobs; none before the first picture.
+
+    Pillow releases the GIL while it decodes and resizes, so they work in parallel. Threads do not come along into a
+    forked child, which needs an object of its own.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._decoders = ThreadPoolExecutor(threads, thread_name_prefix="fastio-pillow")
+        self._waiter = ThreadPoolExecutor(1, thread_name_prefix="fastio-pillow-wait")
+        self.has_begun = False  # whether a picture was left to Pillow so far
+
+    def settle(self, rows: UndecodedRows) -> PendingRows:
+        """Begin to settle these rows, behind those of earlier calls; errors alone are no work for threads."""
+        count = min(self._threads, rows.for_pillow)
+        if count == 0:
+            rows.settle()
+        else:
+            self.has_begun = True
+        return PendingRows(rows, [self._decoders.submit(rows.settle) for _ in range(count)])
+
+    def call_later(self, begin: Callable[[], Result]) -> Future[Result]:
+        """Call ``begin``, which waits for a native job, in a thread, behind earlier calls."""
+        return self._waiter.submit(begin)
+
+    def close(self) -> None:
+        """Join the threads; what was begun is finished first. Call it when no native job is under way."""
+        self._waiter.shutdown()
+        self._decoders.shutdown()
+
+
+class PillowCount:
+    """
+    Counts the pictures that Pillow decoded, and logs one warning with that count.
+
+    The warning comes at the end of the first epoch, after 5,000 pictures, or when the loader is closed, whichever is
+    first; never if there were none.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._pictures = 0
+        self._kinds: Counter[str] = Counter()
+        self._is_told = False
+
+    def add(self, pictures: int, kinds: Counter[str] | None = None, *, is_last: bool = False) -> None:
+        """Count a batch; ``kinds`` are those that Pillow decoded, ``is_last`` says that the epoch ends with it."""
+        self._pictures += pictures
+        if kinds:
+            self._kinds.update(kinds)
+        if self._kinds and not self._is_told and (is_last or self._pictures >= _ENOUGH):
+            self.tell()
+
+    def tell(self) -> None:
+        """Log the warning, once."""
+        if self._is_told or not self._kinds:
+            return
+        self._is_told = True
+        by_count = sorted(self._kinds.items(), key=lambda pair: (-pair[1], pair[0]))
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in by_count)
+        log.warning(
+            "%s: %s of the %s pictures read so far (%s) are decoded by Pillow, in threads, which is slower than native "
+            "code; `fastio pack SOURCE STORE --resize HxW` makes them PNGs, with --raw too pixels, for native code",
+            self._path,
+            f"{self._kinds.total():,}",
+            f"{self._pictures:,}",
+            kinds,
+        )
