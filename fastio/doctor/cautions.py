@@ -1,4 +1,4 @@
-"""Warnings of what is near a limit, each a small rule with the source of its limit."""
+"""Warnings about what is near a limit: small rules, each with the source of its limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CAUTION_RULES"]
 
 _COURSE = "a course on training performance"
 _OURS = "our choice"
-_SMALL_SHM_BYTES = 64 << 20  # what Docker gives a container
+_SMALL_SHM_BYTES = 64 << 20  # what Docker gives a container by default
 _SHM_PART = 0.5
 _MEMORY_PART = 0.90
 _NETWORK_PART = 0.90
@@ -26,19 +26,19 @@ _FAULTS_PER_S = 100.0
 
 
 def small_shm(facts: Facts) -> Iterator[Caution]:
-    """Workers hand batches over in /dev/shm."""
+    """Warn if /dev/shm, through which workers pass batches, is too small."""
     machine, loader = facts.machine or MachineFacts(), facts.loader
     if loader is None or not loader.workers or machine.shm_free_bytes is None or machine.shm_total_bytes is None:
         return
     free, total = _mb(machine.shm_free_bytes), _mb(machine.shm_total_bytes)
-    cure = "start the container with --shm-size=8g or --ipc=host, or read by FastLoader, which needs none"
+    cure = "start the container with --shm-size=8g or --ipc=host, or use FastLoader, which needs no /dev/shm"
     if loader.batch_bytes is not None:
         needed = loader.workers * (loader.prefetch_factor or 2) * loader.batch_bytes
         if needed > _SHM_PART * machine.shm_free_bytes:
             batches = f"{loader.workers} workers x {loader.prefetch_factor or 2} batches of {_mb(loader.batch_bytes)}"
             yield Caution(
-                f"{free} of {total} are free in /dev/shm, and the loader may need {_mb(needed)}",
-                f"{batches} lie there; a full /dev/shm kills workers (bus error): {cure}",
+                f"{free} of {total} are free in /dev/shm, but the loader may need {_mb(needed)}",
+                f"{batches} are kept there; a full /dev/shm kills workers (bus error): {cure}",
                 "half of what is free, " + _OURS,
             )
             return
@@ -49,42 +49,43 @@ def small_shm(facts: Facts) -> Iterator[Caution]:
 
 
 def too_many_workers(facts: Facts) -> Iterator[Caution]:
-    """More processes than CPUs."""
+    """Warn if there are more workers than CPUs."""
     cpus, loader = (facts.machine or MachineFacts()).cpus, facts.loader
     if cpus is not None and loader is not None and (loader.workers or 0) > cpus:
         yield Caution(
             f"{loader.workers} workers on {cpus} CPUs",
-            f"more cost memory and start time; set num_workers={cpus} at most",
+            f"more of them only cost memory and start time: set num_workers={cpus} at most",
             "affinity, cgroup quota and SLURM_CPUS_PER_TASK of this process",
         )
 
 
 def saturated_cpus(facts: Facts) -> Iterator[Caution]:
-    """All CPUs are taken, by us or by others."""
+    """Warn if all CPUs are busy, with this training or with others."""
     machine = facts.machine or MachineFacts()
     if machine.cpu_percent is not None and machine.cpu_percent >= SATURATED_PERCENT:
-        own = "" if machine.process_cpus is None else f"; {machine.process_cpus:.1f} CPUs of it are this training's"
+        own = "" if machine.process_cpus is None else f"; this training uses {machine.process_cpus:.1f} CPUs of them"
         yield Caution(
             f"the machine's CPUs are {machine.cpu_percent:.0f} % busy{own}",
-            "more workers or threads give nothing: decode natively (pack), transform on the device, or end others",
+            "more workers or threads will not help: decode natively (pack), transform on the device, or stop "
+            "other programs",
             _COURSE + ": do not max out CPUs",
         )
 
 
 def queueing(facts: Facts) -> Iterator[Caution]:
-    """Whoever makes batches waits for a CPU."""
+    """Warn if the processes that make batches wait for CPUs."""
     making = None if facts.loader is None else facts.loader.making
     if making is not None and making.batch_s > 0 and making.queued_s > _QUEUED * making.batch_s:
         share = making.queued_s / making.batch_s
         yield Caution(
-            f"making a batch waits for a CPU for {share:.0%} of its time",
-            "others are at work on the same CPUs; figures of this run are worse than those of a quiet machine",
+            f"{share:.0%} of the time to make a batch is spent waiting for a CPU",
+            "other programs use the same CPUs; on a quiet machine the figures would be better",
             "the kernel's schedstat; a quarter, " + _OURS,
         )
 
 
 def full_memory(facts: Facts) -> Iterator[Caution]:
-    """The machine's memory."""
+    """Warn if the machine's memory is nearly full."""
     machine = facts.machine or MachineFacts()
     if machine.memory_used_bytes is None or not machine.memory_total_bytes:
         return
@@ -92,13 +93,14 @@ def full_memory(facts: Facts) -> Iterator[Caution]:
     if part >= _MEMORY_PART:
         yield Caution(
             f"{part:.0%} of {_mb(machine.memory_total_bytes)} of memory are in use",
-            "what is left for the page cache is read again in every epoch; fewer workers, smaller prefetch",
+            "data that no longer fits in the page cache is read again in every epoch: use fewer workers or "
+            "less prefetch",
             _COURSE + ": do not max out memory",
         )
 
 
 def full_network(facts: Facts) -> Iterator[Caution]:
-    """The fastest interface at its speed."""
+    """Warn if the fastest network interface is at its limit."""
     machine = facts.machine or MachineFacts()
     rate, limit = machine.network_bytes_per_s, machine.network_limit_bytes_per_s
     if rate is not None and limit and rate >= _NETWORK_PART * limit:
@@ -110,38 +112,39 @@ def full_network(facts: Facts) -> Iterator[Caution]:
 
 
 def waiting_for_disks(facts: Facts) -> Iterator[Caution]:
-    """Nothing runs because reads are awaited."""
+    """Warn if CPUs are idle because they wait for reads."""
     machine = facts.machine or MachineFacts()
     if machine.iowait_percent is not None and machine.iowait_percent >= _IOWAIT_PERCENT:
         rate = machine.disk_read_bytes_per_s
         read = "" if rate is None else f", while disks deliver {_mb(rate)}/s"
         asked = _asked_of(None if facts.loader is None else facts.loader.data_disk)
         yield Caution(
-            f"CPUs stand still for disks for {machine.iowait_percent:.0f} % of the time{read}",
+            f"CPUs are idle and wait for disks {machine.iowait_percent:.0f} % of the time{read}",
             f"{asked}: `fastio bench disk` measures yours",
             f"the kernel's iowait; {_COURSE}",
         )
 
 
 def cold_cache(facts: Facts) -> Iterator[Caution]:
-    """Pages that are read one by one as they are touched."""
+    """Warn if pages are read one by one as they are accessed."""
     making = None if facts.loader is None else facts.loader.making
     if making is not None and making.batch_s > 0 and making.major_faults / making.batch_s >= _FAULTS_PER_S:
         yield Caution(
             f"{making.major_faults:,.0f} page faults a batch are read from a disk",
-            "mapped data is not in memory yet (cold), or does not stay there; the second epoch may be faster",
+            "mapped data is not in memory yet (cold), or does not stay there; if it is only cold, the second "
+            "epoch will be faster",
             "getrusage; 100 a second, " + _OURS,
         )
 
 
 def slow_disks(facts: Facts) -> Iterator[Caution]:
-    """Sequential reads beside what the course asks for; of a disk of unknown kind, what it asks of any."""
+    """Warn if sequential reads are slower than the course expects of this kind of disk, or of any disk."""
     for disk in facts.disks:
         expected = expected_rate(disk.kind) or EXPECTED_DISK
         if disk.sequential_bytes_per_s < expected:
             yield Caution(
                 f"{disk.path}: {_mb(disk.sequential_bytes_per_s)}/s sequentially",
-                f"{_asked_of(disk.kind)}; keep the data on a faster one, or in memory",
+                f"{_asked_of(disk.kind)}; keep the data on a faster disk, or in memory",
                 _COURSE,
             )
 
@@ -153,24 +156,24 @@ def _asked_of(kind: DiskKind | None) -> str:
 
 
 def idle_gpus(facts: Facts) -> Iterator[Caution]:
-    """Utilisation below what the course asks for."""
+    """Warn if utilisation is below what the course asks for."""
     for gpu in facts.gpus:
         if gpu.utilization_percent is not None and gpu.utilization_percent < _GPU_PERCENT:
             yield Caution(
                 f"{gpu.name}: {gpu.utilization_percent:.0f} % utilisation",
-                "expected 90 % or more; by NVML, where any running kernel counts, so the real use may be lower still",
+                "expected 90 % or more; NVML counts any running kernel, so the real use may be even lower",
                 _COURSE,
             )
 
 
 def full_gpus(facts: Facts) -> Iterator[Caution]:
-    """Memory of a GPU."""
+    """Warn if a GPU's memory is nearly full."""
     for gpu in facts.gpus:
         part = _gpu_memory(gpu)
         if part is not None and part >= _GPU_MEMORY_PART:
             yield Caution(
                 f"{gpu.name}: {part:.0%} of its memory in use",
-                "one larger batch ends the run: a smaller batch, mixed precision, or activation checkpointing",
+                "one larger batch would end the run: use smaller batches, mixed precision, or activation checkpointing",
                 _COURSE + ": do not max out GPU memory",
             )
 

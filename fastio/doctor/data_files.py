@@ -1,4 +1,4 @@
-"""The files that a dataset reads, as its attributes name them: where they lie, what they are, their sizes."""
+"""Finds the files that a dataset reads from its attributes: where they are, what they are, and their sizes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fastio.converters.text import find_text
 
 __all__ = ["DataFiles", "data_files", "data_path"]
 
-_MOST_PATHS = 1000  # of a list of files that are looked at, evenly spread
-_MOST_NAMES = 500  # in folders
-_PICTURES = 16  # whose headers are read
+_MOST_PATHS = 1000  # files of a list that are examined, evenly spread
+_MOST_NAMES = 500  # files counted in folders
+_PICTURES = 16  # pictures whose headers are read
 
 
 @dataclass(frozen=True, slots=True)
 class DataFiles:
     """
-    What a dataset reads: ``path``, a folder or a file that is there, and of which ``kind`` its content is.
+    What a dataset reads: ``path``, an existing folder or file, and the ``kind`` of its content.
 
-    ``is_flat``: pictures lie in that folder itself, so that no folder says their class. ``labels`` is a file of labels
-    that the dataset names, or that lies beside them. ``is_sorted``: the dataset lists its files in the order of their
-    paths. ``sizes`` are width and height of some pictures.
+    ``is_flat`` means that pictures lie directly in that folder, so that no folder names their class. ``labels`` is a
+    file of labels that the dataset names, or that lies beside the pictures. ``is_sorted`` means that the dataset
+    lists its files in the order of their paths. ``sizes`` are width and height of some pictures.
     """
 
     path: str
@@ -42,14 +42,15 @@ class DataFiles:
 
 def data_path(dataset: Any) -> str | None:
     """
-    The folder or file that holds the dataset: an attribute that names one, or what is common to the files it lists.
+    Return the folder or file that holds the dataset: one that an attribute names, or the common path of the files it
+    lists.
 
-    None where no attribute does.
+    Returns None if no attribute tells.
     """
     store = getattr(dataset, "store", None)
     values = [getattr(store, "path", None), *_attributes(dataset)]
     named = [str(value) for value in values if _is_path(value) and os.path.exists(value)]  # noqa: PTH110 - see _is_path
-    named.sort(key=_is_table)  # which may be the data, or only the labels of what another attribute names
+    named.sort(key=_is_table)  # this may be the data, or only the labels of what another attribute names
     if named:
         return named[0]
     listed = _listed(dataset)
@@ -60,7 +61,7 @@ def data_path(dataset: Any) -> str | None:
 
 
 def data_files(dataset: Any) -> DataFiles | None:
-    """What is known of the dataset's files; None without a path."""
+    """Return what is known about the dataset's files; None without a path."""
     path = data_path(dataset)
     if path is None:
         return None
@@ -82,7 +83,7 @@ def data_files(dataset: Any) -> DataFiles | None:
 
 
 def _labels(dataset: Any, path: str) -> str | None:
-    """A file of labels that the dataset names, or else the only one in the folder of its files or above it."""
+    """Return a file of labels that the dataset names, or else the only one in the folder of its files or above it."""
     named = [str(value) for value in _attributes(dataset) if _is_path(value) and _is_table(str(value))]
     beside = [each for each in (*_names(Path(path)), *_names(Path(path).parent)) if _is_table(each)]
     found = [each for each in named if each != path and os.path.isfile(each)]  # noqa: PTH113 - see _is_path
@@ -107,12 +108,12 @@ def _is_table(path: str) -> bool:
 
 
 def _is_path(value: Any) -> bool:
-    """Whether it may name a file; a text may, which pathlib would find too long a name to look for."""
+    """Return whether the value may name a file; a text may be too long a name for pathlib."""
     return isinstance(value, (str, os.PathLike)) and bool(str(value)) and "\0" not in str(value)
 
 
 def _list(dataset: Any) -> Sequence[Any]:
-    """The first list of files among the attributes: paths, or pairs as ImageFolder has them; empty without one."""
+    """Return the first list of files among the attributes: paths, or pairs as in ImageFolder; empty without one."""
     for value in _attributes(dataset):
         if not isinstance(value, (list, tuple)) or not value:
             continue
@@ -123,7 +124,7 @@ def _list(dataset: Any) -> Sequence[Any]:
 
 
 def _listed(dataset: Any) -> list[str]:
-    """Some of the files that the dataset lists."""
+    """Return some of the files that the dataset lists."""
     value = _list(dataset)
     return [os.fspath(path) for path in _paths(value[:: max(1, len(value) // _MOST_PATHS)])]
 
@@ -134,9 +135,10 @@ def _paths(listed: Sequence[Any]) -> Iterator[Any]:
 
 def _is_sorted(paths: Iterable[Any]) -> bool:
     """
-    Whether all come in the order in which a store has them: classes, then folders, then names.
+    Return whether all paths come in the order of a store: classes, then folders, then names.
 
-    That need not be the order of the whole text ("a-b/1" < "a/1"); who lists by another of these is not believed.
+    This may differ from the order of the paths as text ("a-b/1" < "a/1"); a dataset sorted that way is not
+    recognised.
     """
     pairs = pairwise(os.fspath(path) for path in paths if _is_path(path))
     return all(
@@ -146,7 +148,7 @@ def _is_sorted(paths: Iterable[Any]) -> bool:
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    """Files in the folder and those below it, the folder's own first."""
+    """Yield the files in the folder and below it, the folder's own first."""
     if not Path(folder).is_dir():
         return
     below = []
@@ -161,7 +163,7 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def _sizes(pictures: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Of some, from their headers; a picture that Pillow cannot open is left out, as here only sizes are asked for."""
+    """Yield the sizes of some pictures from their headers; pictures that Pillow cannot open are left out."""
     for path in pictures[:: max(1, len(pictures) // _PICTURES)][:_PICTURES]:
         try:
             with Image.open(path) as image:

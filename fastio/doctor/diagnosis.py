@@ -1,4 +1,4 @@
-"""From facts to a diagnosis: the pattern's name, the figures that show it, the steps to take, and warnings."""
+"""Turns facts into a diagnosis: the pattern's name, the figures that show it, the steps to take, and warnings."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from fastio.measure.loop.verdict import Bound, Verdict, verdict
 
 __all__ = ["Diagnosis", "diagnose"]
 
-# What gives less than this is no step of its own.
+# Advice with a smaller gain than this is not listed.
 _LEAST_GAIN = 1.02
-# Of a batch: what is left over and takes less has no row of its own.
+# Share of a batch: leftovers below this get no row of their own.
 _LEAST_SHARE = 0.01
 
 _TRAINING_RULES = {"sync_bound": SYNC_RULES, "launch_bound": LAUNCH_RULES, "compute_bound": COMPUTE_RULES}
 
 _PARTS: dict[Part, str] = {
-    "slow_disk": "most of a batch is waiting for reads from a disk or a network file system",
-    "slow_wait": "most of a batch is waiting for something that is neither a CPU nor a disk",
-    "slow_decode": "most of a batch is reading and decoding on CPUs",
-    "slow_transform": "most of a batch is transforms, on CPUs",
-    "slow_collate": "most of a batch is putting its samples together",
-    "slow_handover": "workers stand idle while the loop waits: their batches are long on the way",
-    "too_few_workers": "training would take more batches than are made, and CPUs are left",
-    "too_few_cpus": "workers wait for CPUs, which others use or which there are fewer of than workers",
+    "slow_disk": "most of a batch's time is waiting for reads from a disk or a network file system",
+    "slow_wait": "most of a batch's time is waiting for something other than a CPU or a disk",
+    "slow_decode": "most of a batch's time is reading and decoding on CPUs",
+    "slow_transform": "most of a batch's time is transforms on CPUs",
+    "slow_collate": "most of a batch's time is collating its samples",
+    "slow_handover": "workers are idle while the loop waits: their batches take long to arrive",
+    "too_few_workers": "training could use more batches than are made, and there are CPUs left",
+    "too_few_cpus": "workers wait for CPUs: other programs use them, or there are more workers than CPUs",
 }
 _BOUNDS: dict[Bound, str] = {
     "io_bound": "the loop waits for data",
     "compute_bound": "training itself is the limit",
-    "launch_bound": "the CPU cannot launch work as fast as the device does it",
-    "sync_bound": "the CPU waits for the device in every step, and then the device for the CPU",
-    "balanced": "neither loading nor training stands out; a little waiting is left",
+    "launch_bound": "the CPU cannot launch work as fast as the device executes it",
+    "sync_bound": "in every step the CPU waits for the device, then the device waits for the CPU",
+    "balanced": "neither loading nor training dominates; some waiting remains",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """
-    What the figures say. ``pattern`` is None where they are not enough for a name, and ``summary`` then says so.
+    What the figures say. ``pattern`` is None if they are not enough for a name; ``summary`` then says so.
 
-    ``part`` names what is slow in loading, where loading is the limit and somebody looked inside. ``steps`` come in
-    the order of expected gain; those whose gain the figures do not tell follow, in the order of what usually helps.
+    ``part`` names what is slow in loading, if loading is the limit and has been measured inside. ``steps`` come in
+    the order of expected gain; those without a known gain follow, in the order of what usually helps.
     """
 
     pattern: Bound | None
@@ -61,7 +61,7 @@ class Diagnosis:
 
 
 def diagnose(facts: Facts) -> Diagnosis:
-    """Apply every rule. Nothing is measured here."""
+    """Apply every rule to the facts. Nothing is measured here."""
     cautions = tuple(caution for rule in CAUTION_RULES for caution in rule(facts))
     evidence = tuple(_evidence(facts))
     said = _verdict(facts)
@@ -83,7 +83,7 @@ def diagnose(facts: Facts) -> Diagnosis:
 
 
 def _what_stands_out(facts: Facts, part: Part) -> str:
-    """The line of code that waits, or the step of the transform that takes most."""
+    """Return the line of code that waits, or the slowest step of the transform, in words."""
     if facts.loader is None:
         return ""
     making = facts.loader.making
@@ -110,7 +110,7 @@ def _verdict(facts: Facts) -> Verdict | None:
 
 
 def _beyond_figures(facts: Facts, said: Verdict) -> tuple[str, ...]:
-    """What the verdict adds in words: its sentences on rates and shares come first, and are rows of evidence here."""
+    """Return what the verdict adds in words: its first sentences, on rates and shares, are rows of evidence here."""
     step, shares = facts.step or StepFacts(), facts.shares
     known = [shares.loading, shares.device, shares.cpu, shares.sync]
     figures = len(known) - known.count(None) + (step.io_rate is not None and step.train_rate is not None)
@@ -128,7 +128,7 @@ def _steps(facts: Facts, bound: Bound, part: Part | None) -> Iterator[Advice]:
 
 
 def _ordered(steps: Iterator[Advice]) -> tuple[Advice, ...]:
-    """By gain; sorting is stable, so that equals and unknowns keep the order of their rules."""
+    """Sort by gain; the sort is stable, so equal and unknown gains keep the order of their rules."""
     return tuple(sorted(steps, key=lambda advice: -1.0 if advice.gain is None else -advice.gain))
 
 
@@ -137,7 +137,7 @@ def _evidence(facts: Facts) -> Iterator[Evidence]:
     if facts.loader is not None and facts.loader.making is not None:
         yield from _of_making(facts.loader.making)
     elif facts.loader is not None and facts.loader.own_cpu is not None:
-        yield Evidence("waiting", "the loop's own thread works", 100 * facts.loader.own_cpu, "%")
+        yield Evidence("waiting", "the loop's own thread computes", 100 * facts.loader.own_cpu, "%")
     if facts.loader is not None and facts.loader.threads is not None:
         yield Evidence("waiting", "native threads", facts.loader.threads, "")
     yield from _of_trace(facts.trace or TraceFacts())
@@ -179,7 +179,7 @@ def _of_making(making: MakingFacts) -> Iterator[Evidence]:
 
 
 def _other_waits(making: MakingFacts) -> Iterator[tuple[str, float]]:
-    """Each line of code that waits for neither a CPU nor a disk, and what is left."""
+    """Yield each line of code that waits for neither a CPU nor a disk, and the rest."""
     least_s = _LEAST_SHARE * making.batch_s
     places = [wait for wait in making.waits if not wait.is_reading and wait.seconds > least_s]
     for wait in places:
@@ -190,7 +190,7 @@ def _other_waits(making: MakingFacts) -> Iterator[tuple[str, float]]:
 
 
 def _transforms(making: MakingFacts) -> Iterator[tuple[str, float]]:
-    """Each step, and what is left of the whole: its own work, and steps that could not be timed."""
+    """Yield each step, and the rest of the transform: its own work, and steps that could not be timed."""
     if making.transform_s is None:
         return
     for step in making.transforms:
@@ -223,7 +223,7 @@ def _of_machine(facts: Facts) -> Iterator[Evidence]:
     machine = facts.machine or MachineFacts()
     figures = (
         ("all CPUs", machine.cpu_percent, "%"),
-        ("CPUs stand still for disks", machine.iowait_percent, "%"),
+        ("CPUs idle, waiting for disks", machine.iowait_percent, "%"),
         ("CPUs used by this training", machine.process_cpus, f"of {machine.cpus}" if machine.cpus else ""),
         ("memory", machine.memory_used_bytes, "bytes"),
         ("disks read", machine.disk_read_bytes_per_s, "bytes/s"),

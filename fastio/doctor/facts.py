@@ -1,4 +1,4 @@
-"""What is known of a training: figures only, each with its unit, None where nobody looked."""
+"""What is known about a training: only figures, each with its unit, None if not measured."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class StepFacts:
     """
     The loop, step by step: means of ``steps`` steps, in seconds.
 
-    ``loading_s`` is waiting for the batch, ``training_s`` the rest of the step. ``epoch_start_s`` is the mean wait for
-    the first batch of an epoch, which has ``steps_per_epoch`` steps. ``io_rate`` and ``train_rate`` are samples/s of
+    ``loading_s`` is the wait for the batch, ``training_s`` the rest of the step. ``epoch_start_s`` is the mean wait
+    for the first batch of an epoch of ``steps_per_epoch`` steps. ``io_rate`` and ``train_rate`` are samples/s of
     loading alone and of training alone, which only `fastio bench both` measures.
     """
 
@@ -56,9 +56,9 @@ class StepFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFacts:
     """
-    A profiled step: parts of it from 0 to 1, as in StepShares, and what ran on the device.
+    A profiled step: its parts from 0 to 1, as in StepShares, and what ran on the device.
 
-    ``memcpy`` is the part in which the device copies and does nothing else. ``kernel_s`` is a kernel's mean length.
+    ``memcpy`` is the part in which the device only copies. ``kernel_s`` is the mean length of a kernel.
     """
 
     loading: float | None = None
@@ -74,10 +74,10 @@ class TraceFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitFacts:
     """
-    Where in the code a batch waits, ``seconds`` of each: the innermost line of the dataset's own code.
+    Where in the code a batch waits, and for how many ``seconds``: the innermost line of the dataset's own code.
 
-    ``source`` is that line's text. ``call`` is the library's function that this line waits in, None where it waits
-    itself. ``is_reading``: for a disk or a network file system.
+    ``source`` is the text of that line. ``call`` is the library function that the line waits in, None if it waits
+    itself. ``is_reading`` means that it waits for a disk or a network file system.
     """
 
     file: str
@@ -90,13 +90,13 @@ class WaitFacts:
 
     @property
     def place(self) -> str:
-        """As people read it: ``train.py:31 in Photos.__getitem__``."""
+        """The position in words: ``train.py:31 in Photos.__getitem__``."""
         return f"{Path(self.file).name}:{self.line} in {self.function}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformFacts:
-    """One step of the dataset's transform: its name, and CPU seconds of a batch, decoding left out."""
+    """One step of the dataset's transform: its name, and its CPU seconds per batch, without decoding."""
 
     name: str
     seconds: float
@@ -105,13 +105,13 @@ class TransformFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakingFacts:
     """
-    How one batch is made where it is made, in a worker or in the loop: means of ``batches`` batches, in seconds.
+    How one batch is made, in a worker or in the loop: means of ``batches`` batches, in seconds.
 
-    ``samples_s`` is getting all its samples, of which ``cpu_s`` is work on a CPU, ``queued_s`` waiting for a CPU, and
-    the rest waiting for something else: ``reading_s`` of it for reads, None where nobody could tell. ``transform_s`` is
-    the part of ``cpu_s`` in the dataset's ``transform``, None where it has none that could be timed; ``transforms`` are
-    its steps. ``waits`` are the places that wait longest. ``collate_s`` puts the samples together, without waiting for
-    a CPU. ``read_bytes`` came from disks, ``major_faults`` are pages that had to be read. ``busy`` is the part of the
+    ``samples_s`` is the time to get all samples. Of it, ``cpu_s`` is work on a CPU and ``queued_s`` is waiting for a
+    CPU; the rest is waiting for something else: ``reading_s`` of it for reads, None if unknown. ``transform_s`` is
+    the part of ``cpu_s`` in the dataset's ``transform``, None if it has none that could be timed; ``transforms`` are
+    its steps. ``waits`` are the lines that wait longest. ``collate_s`` puts the samples together, without waiting for
+    a CPU. ``read_bytes`` came from disks; ``major_faults`` are pages that had to be read. ``busy`` is the share of
     time in which workers made batches.
     """
 
@@ -131,56 +131,56 @@ class MakingFacts:
 
     @property
     def batch_s(self) -> float:
-        """All of it."""
+        """The whole time for a batch."""
         return self.samples_s + self.collate_s
 
     @property
     def unqueued_s(self) -> float:
-        """All of it without waiting for a CPU, which says who else is at work and not what a batch costs."""
+        """The time without waiting for a CPU: that wait shows who else is running, not what a batch costs."""
         return max(self.batch_s - min(self.queued_s, self.samples_s), 0.0)
 
     def share(self, seconds: float) -> float:
-        """So many seconds as a part of ``unqueued_s``, from 0 to 1."""
+        """Return these seconds as a share of ``unqueued_s``, from 0 to 1."""
         return min(1.0, seconds / self.unqueued_s) if self.unqueued_s > 0 else 0.0
 
     @property
     def blocked_s(self) -> float:
-        """Neither on a CPU nor in the queue for one."""
+        """Time neither on a CPU nor in the queue for one."""
         return max(0.0, self.samples_s - self.cpu_s - self.queued_s)
 
     @property
     def read_wait_s(self) -> float:
-        """The part of ``blocked_s`` that reads are awaited; where nobody looked, all of it if anything was read."""
+        """The part of ``blocked_s`` spent waiting for reads; if unknown, all of it if anything was read."""
         if self.reading_s is not None:
             return min(self.reading_s, self.blocked_s)
         return self.blocked_s if self.read_bytes or self.major_faults else 0.0
 
     @property
     def other_wait_s(self) -> float:
-        """The part of ``blocked_s`` that is neither a CPU nor a disk: sleep, locks, sockets, other processes."""
+        """The part of ``blocked_s`` that is not for a disk: sleep, locks, sockets, other processes."""
         return self.blocked_s - self.read_wait_s
 
     @property
     def decode_s(self) -> float:
-        """Work on a CPU for the samples, without their transform."""
+        """CPU time for the samples, without their transform."""
         return max(0.0, min(self.cpu_s, self.samples_s) - (self.transform_s or 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptFacts:
     """
-    What lines to paste into the user's script are made of; None where nobody knows.
+    What lines to paste into the user's script are made of; None if unknown.
 
-    ``loader`` is the variable of the loader. ``dataset``, ``transform`` (of the dataset, which gives it Pillow's
-    pictures), ``collate_fn``, ``sampler``, ``batch_sampler`` and ``subset`` (indices, of a Subset) are expressions,
-    None where torch's default is used or there is none; ``is_part``: the dataset is a Subset. ``arguments`` are those
-    of a FastLoader, as code.
+    ``loader`` is the variable of the loader. ``dataset``, ``transform`` (the dataset's, which gets Pillow's
+    pictures), ``collate_fn``, ``sampler``, ``batch_sampler`` and ``subset`` (the indices of a Subset) are
+    expressions, None for torch's default. ``is_part`` means that the dataset is a Subset. ``arguments`` are those of
+    a FastLoader, as code.
 
-    ``recipe`` is the dataset's transform as code of ``fastio.transforms``, None unless FastLoader with it gives batches
-    of the same type and shape from the same files. ``unknown_steps`` are those of its steps that we do not have.
+    ``recipe`` is the dataset's transform as code of ``fastio.transforms``, None unless FastLoader with it gives
+    batches of the same type and shape from the same files. ``unknown_steps`` are steps that fastio does not have.
 
-    ``data_kind`` is what the files hold. ``is_flat``: no class folders; ``labels_path`` is a file of labels beside
-    them. ``reads`` is where the dataset's ``__getitem__`` stands.
+    ``data_kind`` is what the files contain. ``is_flat`` means no class folders; ``labels_path`` is a file of labels
+    beside them. ``reads`` is the position of the dataset's ``__getitem__``.
     """
 
     loader: str | None = None
@@ -206,13 +206,13 @@ class ScriptFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderFacts:
     """
-    The loader of the loop and its settings; ``own_cpu`` is the part of the waiting in which the loop's thread worked,
-    time in the queue for a CPU left out.
+    The loader of the loop and its settings.
 
-    ``threads`` are native ones, of a FastLoader. ``waits`` are places at which the loop's thread waits within a loader
-    that is neither torch's nor ours. ``batch_size`` is that setting, None with a sampler of batches.
-    ``data_path`` is a file or folder that the dataset names, ``data_disk`` the kind of disk under it, None where it is
-    not known.
+    ``own_cpu`` is the share of the waiting in which the loop's thread computed, without queueing for a CPU.
+    ``threads`` are native threads of a FastLoader. ``waits`` are lines at which the loop's thread waits in a loader
+    that is neither torch's nor fastio's. ``batch_size`` is that setting, None with a sampler of batches.
+    ``data_path`` is a file or folder that the dataset names, ``data_disk`` the kind of disk below it, None if
+    unknown.
     """
 
     kind: Literal["DataLoader", "FastLoader", "other"]
@@ -235,7 +235,9 @@ class LoaderFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """What trains: the device and type of the parameters, and which of the usual means are in use already."""
+    """
+    What is trained: the device and dtype of the parameters, and which of the usual optimisations are already in use.
+    """
 
     device: str
     dtype: str
@@ -248,10 +250,10 @@ class ModelFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFacts:
     """
-    The machine meanwhile: means, in percent of all it has, bytes and bytes per second.
+    The machine during the run: means, in percent of the whole machine, bytes and bytes per second.
 
-    ``cpus`` are those that this process may use, ``process_cpus`` those that it and its children did use.
-    ``iowait_percent`` is CPU time in which nothing ran because reads or writes were awaited.
+    ``cpus`` are those that this process may use, ``process_cpus`` those that it and its children used.
+    ``iowait_percent`` is CPU time in which nothing ran because of pending reads or writes.
     """
 
     cpus: int | None = None
@@ -270,7 +272,7 @@ class MachineFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFacts:
-    """One GPU meanwhile: mean utilisation by NVML (any kernel running), most memory in use."""
+    """One GPU during the run: mean utilisation by NVML (any kernel running), highest memory in use."""
 
     name: str
     utilization_percent: float | None = None
@@ -280,7 +282,7 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFacts:
-    """A disk as `fastio bench disk` saw it: sequential reads with a cold cache. ``kind`` is None where nobody knows."""
+    """A disk as `fastio bench disk` measured it: sequential reads with a cold cache. ``kind`` is None if unknown."""
 
     path: str
     sequential_bytes_per_s: float
@@ -289,7 +291,7 @@ class DiskFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Everything that rules may look at; ``unknown`` says, in sentences, what could not be measured and why."""
+    """Everything that rules may use; ``unknown`` says in sentences what could not be measured, and why."""
 
     step: StepFacts | None = None
     trace: TraceFacts | None = None
@@ -303,7 +305,7 @@ class Facts:
 
     @property
     def batch_size(self) -> int | None:
-        """The loader's, or samples a step: less where an epoch's last batch is smaller."""
+        """The loader's batch size, or else samples per step: less if the last batch of an epoch is smaller."""
         if self.loader is not None and self.loader.batch_size is not None:
             return self.loader.batch_size
         samples = None if self.step is None else self.step.samples_per_step
@@ -312,9 +314,9 @@ class Facts:
     @property
     def shares(self) -> StepShares:
         """
-        The parts of a step. Waiting is the loop's own figure, without a profiler, where there is one.
+        The parts of a step. Waiting is the loop's own figure without a profiler, if there is one.
 
-        The device's part is the trace's, or else the utilisation of the busiest GPU.
+        The device's part comes from the trace, or else from the utilisation of the busiest GPU.
         """
         trace, step = self.trace or TraceFacts(), self.step or StepFacts()
         loading = trace.loading
@@ -328,7 +330,7 @@ class Facts:
 
 
 def merged(*every: Facts) -> Facts:
-    """All that is known together; of a figure that is known twice the first counts."""
+    """Merge facts; for a figure that is known twice, the first one counts."""
     found = Facts()
     for facts in every:
         found = Facts(
@@ -346,7 +348,7 @@ def merged(*every: Facts) -> Facts:
 
 
 def _filled(known: Any, more: Any) -> Any:
-    """``known``, with what it lacks from ``more``."""
+    """Return ``known``, completed from ``more``."""
     if known is None or more is None:
         return more if known is None else known
     lacking = [name for name in known.__slots__ if getattr(known, name) is None]

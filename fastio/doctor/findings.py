@@ -1,4 +1,4 @@
-"""What rules say: rows of evidence, steps to take, warnings."""
+"""What rules return: rows of evidence, steps to take, warnings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["Advice", "Caution", "Evidence", "Part"]
 
-# Which part of loading is the slow one.
+# The slow part of loading.
 Part = Literal[
     "slow_disk",
     "slow_wait",
@@ -22,7 +22,7 @@ Part = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One figure: of what, how much, in which unit; ``share`` is its part of the step or of the batch, 0 to 1."""
+    """One figure: its name, value and unit; ``share`` is its part of the step or of the batch, 0 to 1."""
 
     group: str
     name: str
@@ -34,10 +34,10 @@ class Evidence:
 @dataclass(frozen=True, slots=True)
 class Advice:
     """
-    A step to take: why, what it would give, and the line or command to paste.
+    A step to take: why, what it would gain, and the line or command to paste.
 
-    ``gain`` is the rate afterwards over the rate now, computed from measured figures, None where they do not tell.
-    ``is_bound``: the gain is at most so much; otherwise it is what the figures predict.
+    ``gain`` is the future rate over the current one, computed from measured figures, None if they do not tell. With
+    ``is_bound`` it is an upper bound; otherwise it is what the figures predict.
     """
 
     title: str
@@ -49,7 +49,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """Something that is near a limit: what it is, why that matters and what to do, and who says so."""
+    """Something near a limit: what it is, why that matters and what to do, and the source of the limit."""
 
     title: str
     reason: str

@@ -1,4 +1,4 @@
-"""From what a run has shown to facts."""
+"""Turns what a run has shown into facts."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ __all__ = ["facts_of", "trace_facts"]
 
 log = logging.getLogger(__name__)
 
-_MOST_WAITS = 5  # places that are listed
-_BATCHES_OF_WORKER = 5  # fewer do not tell how busy it is
+_MOST_WAITS = 5  # lines of code that are listed
+_BATCHES_OF_WORKER = 5  # with fewer batches, it is unknown how busy a worker is
 
 
 def facts_of(seen: Seen) -> Facts:
-    """Everything that was seen; what was not is said in ``unknown``."""
+    """Return everything that was measured; ``unknown`` says what was not."""
     model = seen.model.facts
     trace = None if seen.trace is None else trace_facts(seen.trace, has_loader=seen.watch is not None)
     surroundings = seen.surroundings
@@ -63,7 +63,7 @@ def facts_of(seen: Seen) -> Facts:
 
 
 def trace_facts(found: StepBreakdown, *, has_loader: bool = True) -> TraceFacts:
-    """The parts of a profiled step. Without a loader that marks its waits, a wait of none was seen."""
+    """Return the parts of a profiled step. Without a loader that marks its waits, no waits are known."""
     shares = found.shares
     kernels = sum(kernel.calls for kernel in found.kernels)
     has_device = shares.device is not None
@@ -83,7 +83,7 @@ def _step(seen: Seen) -> StepFacts | None:
     summary = seen.summary
     if summary is None or summary.steps < 2:
         return None
-    epochs = summary.epochs - 1 if seen.is_warm else summary.epochs  # timing begins amid an epoch
+    epochs = summary.epochs - 1 if seen.is_warm else summary.epochs  # timing begins in the middle of an epoch
     watch = seen.watch
     return StepFacts(
         steps=summary.steps,
@@ -106,7 +106,7 @@ def _loader(seen: Seen, watch: LoaderWatch) -> LoaderFacts:
     inner = (watch.inner or watch).loader
     source = inner.batches if isinstance(inner, DevicePrefetcher) else inner
     name = type(watch.loader).__name__
-    # Two clocks of the kernel, which differ a little: never more than all of it.
+    # Two clocks of the kernel differ a little: never use more than the whole.
     own_cpu = min(1.0, seen.own_cpu_s / seen.waited_s) if seen.waited_s > 0 else None
     if isinstance(source, FastLoader):
         return LoaderFacts(
@@ -149,11 +149,14 @@ def _loader(seen: Seen, watch: LoaderWatch) -> LoaderFacts:
 def _script(
     source: DataLoader[Any], of_source: LoaderWatch, watch: LoaderWatch, transform_input: str | None
 ) -> ScriptFacts | None:
-    """None where the user's dataset raises when it is looked at: a diagnosis all the same, without lines to paste."""
+    """
+    Return the script's facts; None if the user's dataset raises when examined, so there is a diagnosis without lines
+    to paste.
+    """
     try:
         return script_of(source, of_source.names or {}, of_source.form or watch.form, transform_input)
     except Exception:
-        log.exception("lines to paste: %s cannot be looked at", type(source.dataset).__name__)
+        log.exception("no lines to paste: %s cannot be examined", type(source.dataset).__name__)
         return None
 
 
@@ -162,14 +165,16 @@ def _fast_script(watch: LoaderWatch) -> ScriptFacts | None:
 
 
 def _innermost(dataset: Any) -> Any:
-    """What a Subset is of."""
+    """Return the dataset behind Subsets."""
     while hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
         dataset = dataset.dataset
     return dataset
 
 
 def _making(seen: Seen, number: int, workers: int) -> tuple[MakingFacts | None, str | None]:
-    """Means of the batches that were begun while steps were timed, of all where none was; what transforms got."""
+    """
+    Return means of the batches begun while steps were timed, or of all if there were none, and what transforms got.
+    """
     every = read_costs(seen.folder, number)
     begun, ended = seen.window or (0.0, float("inf"))
     costs = [cost for cost in every if begun <= cost.begun_s < ended] or every
@@ -200,7 +205,7 @@ def _making(seen: Seen, number: int, workers: int) -> tuple[MakingFacts | None, 
 
 
 def _transforms(costs: Sequence[BatchCost]) -> tuple[TransformFacts, ...]:
-    """Means of the steps of the transform; two steps of one name get numbers."""
+    """Return means of the steps of the transform; steps of equal name get numbers."""
     steps = [cost.steps_s for cost in costs]
     names = [name for name, _ in steps[0]]
     if any([name for name, _ in each] != names for each in steps):  # a worker with another dataset
@@ -217,9 +222,9 @@ def _transforms(costs: Sequence[BatchCost]) -> tuple[TransformFacts, ...]:
 
 def _waits(seen: Counter[Wait], blocked_s: float) -> tuple[tuple[WaitFacts, ...], float | None]:
     """
-    What ``blocked_s`` of waiting was for, by how often each place was seen in it, and how much of it was for reads.
+    Split ``blocked_s`` of waiting among lines of code, by how often each was seen, and return how much was for reads.
 
-    Nothing where it was too short to be seen.
+    Nothing is returned if the wait was too short to be seen.
     """
     looks = seen.total()
     if looks == 0:
@@ -238,9 +243,9 @@ def _waits(seen: Counter[Wait], blocked_s: float) -> tuple[tuple[WaitFacts, ...]
 
 def _busy(costs: list[BatchCost], workers: int, seen: Seen) -> float | None:
     """
-    The part of the workers' time in which they made batches; the starts of epochs are not counted as time.
+    Return the share of the workers' time in which they made batches; starts of epochs do not count as time.
 
-    None where so few batches were made that those at the edges of the time would decide.
+    None for so few batches that those at the edges of the time would decide.
     """
     summary = seen.summary
     steady_s = 0.0 if summary is None else summary.loading.total_s + summary.training.total_s
@@ -253,7 +258,7 @@ def _busy(costs: list[BatchCost], workers: int, seen: Seen) -> float | None:
 
 
 def _own(gpus: tuple[GpuFacts, ...], model: ModelFacts | None) -> tuple[GpuFacts, ...]:
-    """The GPU that is trained on, where NVML's number of it is known; all of them elsewhere."""
+    """Return the GPU that is trained on, if its NVML number is known; otherwise all GPUs."""
     if model is not None and not model.device.startswith("cuda"):
         return ()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -270,23 +275,23 @@ def _unknown(seen: Seen) -> list[str]:
     watch = seen.watch
     if watch is None:
         said.append(
-            "waiting for data: the loop takes its batches from no DataLoader or FastLoader of this thread; name a "
-            "MODULE:FUNCTION that returns your loader and step(batch)"
+            "waiting for data: the loop's batches do not come from a DataLoader or FastLoader in this thread; "
+            "name a MODULE:FUNCTION that returns your loader and step(batch)"
             if seen.optimizer_steps
-            else "any step: no optimizer worked, and no loader of this thread gave batches"
+            else "any step: no optimizer ran, and no loader of this thread gave batches"
         )
     elif not seen.optimizer_steps and not watch.is_training:
         said.append(
-            f"training: no optimizer of torch worked; the figures are of the loop over the "
-            f"{type(watch.loader).__name__}" + ("; give more --seconds if training comes later" if seen.is_warm else "")
+            "training: no torch optimizer ran; the figures are of the loop over the "
+            f"{type(watch.loader).__name__}" + ("; raise --seconds if training starts later" if seen.is_warm else "")
         )
     steps = 0 if seen.summary is None else seen.summary.steps
     if watch is not None and not seen.is_warm:
-        said.append(f"a steady loop: it ended after {steps} steps, which are those of the start")
+        said.append(f"a steady loop: it ended after {steps} steps, so the figures are those of the start")
     if seen.trace is None and seen.optimizer_steps:
-        said.append("what the step consists of: the training ended before steps were profiled")
+        said.append("the parts of a step: the training ended before any step was profiled")
     if watch is not None and not CAN_WATCH:
-        said.append("how batches are made: this torch keeps its fetchers in another place than fastio knows")
+        said.append("how batches are made: fastio does not find the fetchers of this version of torch")
     if seen.trace is not None and seen.trace.idle_us is None:
         said.append("launching and synchronising: nothing ran on a GPU")
     return said

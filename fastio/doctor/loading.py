@@ -1,4 +1,4 @@
-"""What loading costs: which part of it is the slow one, and how long a step would take if a part went away."""
+"""What loading costs: which part is slow, and how long a step would take without it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from fastio.doctor.findings import Part
 
 __all__ = ["Pace", "pace", "slow_part"]
 
-# A part that takes more than half of a batch is the one to name.
+# A part that takes more than half of a batch's time is named.
 _MOST = 0.5
-# Workers that make batches for less than half of the time, while the loop waits, are not what it waits for.
+# If the loop waits, but workers make batches less than this share of the time, the loop does not wait for them.
 _IDLE_WORKERS = 0.5
-# Native threads that compute for this part of the time are busy; the rest goes to starting and ending a batch.
+# Native threads that compute for this share of the time are busy; the rest is starting and ending a batch.
 _BUSY_THREADS = 0.6
 # Disks that deliver less than this are not what a loop waits for.
 _READS_PER_S = 1e6
-# Above this part, all CPUs of the machine are taken.
+# Above this share, all CPUs of the machine are busy.
 SATURATED_PERCENT = 95.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """A loop whose batches are made by ``workers`` processes on ``cpus``: times in seconds, for one batch and step."""
+    """A loop whose batches are made by ``workers`` processes on ``cpus``: times in seconds per batch and step."""
 
     training_s: float
     step_s: float
@@ -34,34 +34,37 @@ class Pace:
 
     @property
     def needed_workers(self) -> int:
-        """So many workers make batches as fast as training takes them; the work on CPUs and the waiting of each."""
+        """The workers needed to make batches as fast as training uses them, counting both CPU work and waiting."""
         needed = self.making.batch_s / self.training_s if self.training_s > 0 else math.inf
         return math.ceil(needed) if math.isfinite(needed) else self.cpus + 1
 
     @property
     def needed_cpus(self) -> float:
-        """So many CPUs are busy making batches at the pace of training, however many workers there are."""
+        """The CPUs needed to make batches at the pace of training, however many workers there are."""
         work_s = min(self.making.cpu_s, self.making.samples_s) + self.making.collate_s
         return work_s / self.training_s if self.training_s > 0 else math.inf
 
     def gain(self, *, batch_s: float, workers: int | None = None) -> float:
-        """The rate over that of now, if a batch took ``batch_s`` to make; waiting is not predicted below zero."""
+        """Return the gain in rate if a batch took ``batch_s`` to make; waiting is never predicted below zero."""
         step_s = self._predicted_s(batch_s, self.workers if workers is None else workers)
         return self.step_s / step_s if step_s > 0 else 1.0
 
     def gain_without(self, seconds: float) -> float:
-        """The rate over that of now, if a batch took so much less to make: of two predictions, which miss the same."""
+        """
+        Return the gain in rate if a batch took this much less to make: a ratio of two predictions with the same
+        error.
+        """
         now_s = self._predicted_s(self.making.batch_s, self.workers)
         then_s = self._predicted_s(max(0.0, self.making.batch_s - seconds), self.workers)
         return now_s / then_s if then_s > 0 else 1.0
 
     def _predicted_s(self, batch_s: float, workers: int) -> float:
-        """A step, if a batch took so long to make by so many workers."""
+        """Return the length of a step if this many workers took this long for a batch."""
         return batch_s + self.training_s if workers == 0 else max(self.training_s, batch_s / workers)
 
 
 def pace(facts: Facts) -> Pace | None:
-    """The figures that predictions are computed from, None where one is missing."""
+    """Return the figures for predictions, None if one is missing."""
     step, loader, machine = facts.step or StepFacts(), facts.loader, facts.machine or MachineFacts()
     if loader is None or loader.making is None or loader.workers is None:
         return None
@@ -72,12 +75,12 @@ def pace(facts: Facts) -> Pace | None:
 
 def slow_part(facts: Facts) -> Part | None:
     """
-    The part of loading that takes most, of a loop that waits for data. None where nobody looked inside the loader.
+    Return the slowest part of loading in a loop that waits for data; None if the loader was not measured inside.
 
-    In this order: queueing for a CPU, where batches would come fast enough without it or workers are more than CPUs;
-    workers that stand idle; what takes more than half of a batch, of collating and of waiting without a CPU (for a
-    disk, or for something else, whichever is more); more workers, where CPUs are left for them; the transform, or else
-    decoding.
+    Checked in this order: queueing for a CPU, if batches would come fast enough without it or there are more workers
+    than CPUs; idle workers; whatever takes more than half of a batch's time, of collating and of waiting without a
+    CPU (for a disk or for something else, whichever is more); more workers, if there are CPUs left for them; the
+    transform, or else decoding.
     """
     loader = facts.loader
     if loader is None:
@@ -100,7 +103,7 @@ def slow_part(facts: Facts) -> Part | None:
 
 
 def _kind_of_wait(loader: LoaderFacts, machine: MachineFacts) -> Part:
-    """By what the loop's thread was seen waiting for; where it was not seen, by whether disks read anything."""
+    """Decide by what the loop's thread was seen waiting for; if it was not seen, by whether disks read anything."""
     reading_s = sum(wait.seconds for wait in loader.waits if wait.is_reading)
     if loader.waits:
         return "slow_disk" if 2 * reading_s >= sum(wait.seconds for wait in loader.waits) else "slow_wait"
@@ -109,7 +112,7 @@ def _kind_of_wait(loader: LoaderFacts, machine: MachineFacts) -> Part:
 
 
 def _keeps_up_without_queueing(facts: Facts, loader: LoaderFacts) -> bool:
-    """Whether it is CPUs that batches lack, by the figures or by how many workers share them."""
+    """Return whether batches lack CPUs, by the figures or by how many workers share the CPUs."""
     found, cpus = pace(facts), (facts.machine or MachineFacts()).cpus
     if not loader.workers:
         return False
@@ -127,9 +130,9 @@ def _has_room_for_workers(facts: Facts) -> bool:
 
 
 def _seen_from_outside(loader: LoaderFacts, machine: MachineFacts) -> Part | None:
-    """By who works while the loop waits: its own thread, others of its process, or nobody."""
+    """Decide by who works while the loop waits: its own thread, other threads of its process, or nobody."""
     if loader.own_cpu is not None and loader.own_cpu > _MOST:
-        # Our own loader decodes in native threads: what is left for the loop's thread are transforms of batches.
+        # FastLoader decodes in native threads: only transforms of batches are left for the loop's thread.
         return "slow_transform" if loader.kind == "FastLoader" else "slow_decode"
     if machine.process_cpus is None or machine.cpus is None:
         return None
@@ -139,7 +142,8 @@ def _seen_from_outside(loader: LoaderFacts, machine: MachineFacts) -> Part | Non
         return "slow_decode"
     busy = _BUSY_THREADS * min(loader.threads, machine.cpus)
     if machine.process_cpus < busy:
-        # Where others left too few CPUs for busy threads, it is not known whether they read or waited for one.
+        # If other programs left too few CPUs for busy threads, it is unknown whether threads waited for reads or
+        # CPUs.
         left = machine.cpus * (1 - (machine.cpu_percent or 0.0) / 100)
         return "slow_disk" if machine.process_cpus + left >= busy else None
     return "too_few_workers" if loader.threads < machine.cpus else "slow_decode"

@@ -1,4 +1,4 @@
-"""Steps that make loading faster, each a small rule from figures to advice, or to None where it does not fit."""
+"""Steps that make loading faster: small rules from figures to advice, or to None if they do not apply."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["LOADING_RULES", "LoadingRule"]
 
 LoadingRule = Callable[[Facts, LoaderFacts, Part | None], Advice | None]
 
-# What the transform or the collate must take of a batch before it is worth a step of its own.
+# The share of a batch's time that a transform or collate must take to be worth a step of its own.
 _WORTH = 0.10
-# The part of an epoch that its start must take.
+# The share of an epoch that its start must take.
 _EPOCH_START = 0.05
-# The part of a step in which the device does nothing but copy.
+# The share of a step in which the device only copies.
 _COPYING = 0.05
-_BOUND = "the gain is an upper bound, that of a step without"
+_BOUND = "the gain is an upper bound: the step without"
 
 
 def pack(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Files one by one, decoded in Python: read sequentially and decode natively instead."""
+    """Advise packing files that are read one by one and decoded in Python."""
     script = loader.script or ScriptFacts()
     if loader.kind != "DataLoader" or loader.dataset == "FastDataset" or part == "slow_handover":
         return None
@@ -35,16 +35,16 @@ def pack(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
             return None
         return Advice(
             "pack the files, and let native threads decode",
-            "the dataset names no folder or file of pictures or text, so that there are no lines to paste: see `fastio "
-            "pack --help`",
+            "the dataset names no folder or file of pictures or text, so there are no lines to paste: see "
+            "`fastio pack --help`",
             "",
         )
     command = pack_command(loader, script)
     if script.data_kind == "text":
         return Advice(
             "pack the text",
-            "one file is read sequentially; with `--tokenizer FILE` tokens are made once, while packing, and not in "
-            "each epoch",
+            "one file is read in order; with `--tokenizer FILE`, tokens are made once, when packing, not in "
+            "every epoch",
             f"{command}\n{reads_packed(script, loader)}",
         )
     making = loader.making
@@ -53,28 +53,28 @@ def pack(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
     if native is not None:
         return Advice(
             "pack the files, and let native threads decode and transform",
-            f"the whole transform is known here; {_BOUND} reading, decoding and transforms, which native threads do "
-            "beside the loop",
+            f"fastio has the whole transform; {_BOUND} reading, decoding and transforms, which native threads "
+            "do alongside the loop",
             f"{command}\n{native}",
             _gain_without(facts, loader, work_s=math.inf, wait_s=read_wait_s),
         )
-    missing = f"; not known here: {', '.join(script.unknown_steps)}" if script.unknown_steps else ""
+    missing = f"; unknown to fastio: {', '.join(script.unknown_steps)}" if script.unknown_steps else ""
     return Advice(
         "pack the files, and keep your own transform",
-        f"one file is read sequentially, and pictures decode only what is looked at{missing}; {_BOUND} reading and "
-        "decoding, of which some stays",
+        f"one file is read in order, and pictures decode only what is used{missing}; {_BOUND} reading and "
+        "decoding, some of which remains",
         f"{command}\n{reads_packed(script, loader)}",
         _gain_without(facts, loader, work_s=decode_s, wait_s=read_wait_s),
     )
 
 
 def slow_line(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """A line that waits for neither a CPU nor a disk."""
+    """Advise on a line of code that waits for neither a CPU nor a disk."""
     wait = None if loader.making is None else next((w for w in loader.making.waits if not w.is_reading), None)
     if part != "slow_wait" or loader.making is None:
         return None
     if wait is None:
-        title, where = "find what the samples wait for", "it was too short to be seen in the code"
+        title, where = "find what the samples wait for", "each wait was too short to see where in the code"
     else:
         title = f"wait less in {wait.place}"
         where = f"{wait.file}:{wait.line}" + ("" if wait.source is None else f": {wait.source}")
@@ -82,15 +82,15 @@ def slow_line(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | 
     share = loader.making.share(loader.making.other_wait_s)
     return Advice(
         title,
-        f"{share:.0%} of a batch's time, queueing for CPUs aside, is a wait for neither a CPU nor a disk (sleep, a "
-        f"lock, the network, another process): {where}; {_BOUND} it",
+        f"{share:.0%} of a batch's time, not counting the queue for CPUs, is waiting for something other "
+        f"than a CPU or a disk (sleep, a lock, the network, another process): {where}; {_BOUND} it",
         "",
         _gain_without(facts, loader, wait_s=loader.making.other_wait_s if wait is None else wait.seconds),
     )
 
 
 def slow_step(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """The step of a transform that takes most, where it is none of those that FastLoader would do."""
+    """Advise on the slowest step of a transform, if FastLoader would not take it over."""
     making, script = loader.making, loader.script or ScriptFacts()
     if making is None or not making.transforms or script.recipe is not None:
         return None
@@ -99,17 +99,17 @@ def slow_step(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | 
     if share < _WORTH:
         return None
     is_own = slowest.name in script.unknown_steps
-    cure = "nothing here replaces it: make it cheaper, or do it once before packing" if is_own else "make it cheaper"
+    cure = "fastio has no replacement: make it cheaper, or do it once before packing" if is_own else "make it cheaper"
     return Advice(
         f"{slowest.name} takes {share:.0%} of a batch",
-        f"{slowest.seconds / making.samples * 1e3:.2f} ms of CPU a sample; {cure}; {_BOUND} it",
+        f"{slowest.seconds / making.samples * 1e3:.2f} ms of CPU per sample; {cure}; {_BOUND} it",
         "",
         _gain_without(facts, loader, work_s=slowest.seconds),
     )
 
 
 def more_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """As many workers as keep up with training, within the CPUs at hand; more where they only wait."""
+    """Advise as many workers as keep up with training, within the available CPUs; more if they only wait."""
     found = pace(facts)
     machine = facts.machine or MachineFacts()
     if found is None or loader.kind != "DataLoader" or part in ("slow_handover", "too_few_cpus"):
@@ -122,7 +122,9 @@ def more_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice
         return None
     batch_s = max(found.making.batch_s, found.needed_cpus * found.training_s * workers / found.cpus)
     gain = found.gain(batch_s=batch_s, workers=workers)
-    each = f"a batch takes {found.making.batch_s * 1e3:,.1f} ms to make, training {found.training_s * 1e3:,.1f} ms"
+    each = (
+        f"a batch takes {found.making.batch_s * 1e3:,.1f} ms to make, a training step {found.training_s * 1e3:,.1f} ms"
+    )
     return Advice(
         f"num_workers={workers} instead of {found.workers}",
         f"{each}; this process may use {found.cpus} CPUs",
@@ -133,32 +135,32 @@ def more_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice
 
 
 def fewer_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """More processes than CPUs stand in each other's way."""
+    """Advise fewer workers: more processes than CPUs get in each other's way."""
     cpus = (facts.machine or MachineFacts()).cpus
     if part != "too_few_cpus" or cpus is None or loader.making is None or (loader.workers or 0) <= cpus:
         return None
     share = loader.making.queued_s / loader.making.batch_s
     return Advice(
         f"num_workers={cpus} instead of {loader.workers}",
-        f"{share:.0%} of the time for a batch is waiting for one of the {cpus} CPUs that this process may use",
+        f"{share:.0%} of a batch's time is waiting for one of the {cpus} CPUs that this process may use",
         _data_loader(loader, num_workers=cpus, persistent_workers=True),
     )
 
 
 def more_threads(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Native threads for all CPUs at hand."""
+    """Advise native threads for all available CPUs."""
     cpus = (facts.machine or MachineFacts()).cpus
     if loader.kind != "FastLoader" or cpus is None or loader.threads is None or loader.threads >= cpus:
         return None
     return Advice(
-        f"all {cpus} CPUs for decoding, instead of {loader.threads}",
-        "the loop waits, and threads=0 takes as many as this process may use",
+        f"decode on all {cpus} CPUs instead of {loader.threads}",
+        "the loop waits, and threads=0 uses all CPUs that this process may use",
         _fast_loader(loader, threads="0"),
     )
 
 
 def smaller_pictures(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """A packed store whose decoding is the limit."""
+    """Advise smaller pictures for a packed store whose decoding is the limit."""
     if loader.dataset != "FastDataset" or part != "slow_decode":
         return None
     if loader.data_path is None:
@@ -170,25 +172,25 @@ def smaller_pictures(facts: Facts, loader: LoaderFacts, part: Part | None) -> Ad
     script = loader.script or ScriptFacts()
     code = fast_loader(script, "small.lmdb") if loader.kind == "FastLoader" else small_dataset(script)
     return Advice(
-        "less to decode: pack smaller pictures",
-        "decoding is the limit; larger pictures can be shrunk once, while they are packed",
+        "decode less: pack smaller pictures",
+        "decoding is the limit, and large pictures can be shrunk once, when packing",
         commands + (code or '# then "small.lmdb" in your FastLoader'),
     )
 
 
 def decoded_once(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """A packed store that is decoded anew in each epoch, or waited for."""
+    """Advise keeping samples decoded in memory, for a packed store that is decoded in every epoch, or waited for."""
     if loader.kind != "FastLoader" or part not in ("slow_decode", "slow_disk"):
         return None
     return Advice(
         "keep the samples in memory, decoded",
-        "samples that fit into memory are then read and decoded once; MemoryError says if they do not",
+        "samples are then read and decoded only once; MemoryError says so if they do not fit",
         _fast_loader(loader, cache='"ram"'),
     )
 
 
 def normalise_on_device(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Files stay, and ToTensor and Normalize are done with whole batches on the GPU."""
+    """Advise doing ToTensor and Normalize on the GPU for whole batches; files stay as they are."""
     making, script = loader.making, loader.script or ScriptFacts()
     on_gpu = facts.model is not None and facts.model.device.startswith("cuda")
     normalize = next((step for step in script.recipe or () if step.startswith("Normalize(")), None)
@@ -200,8 +202,8 @@ def normalise_on_device(facts: Facts, loader: LoaderFacts, part: Part | None) ->
     name = script.loader or "loader"
     return Advice(
         "normalise batches on the device",
-        f"ToTensor and Normalize take {spent_s / making.batch_s:.0%} of a batch on the CPU, and uint8 is a quarter of "
-        f"the bytes on the way; {_BOUND} them",
+        f"ToTensor and Normalize take {spent_s / making.batch_s:.0%} of a batch's time on the CPU, and "
+        f"uint8 takes a quarter of the bytes to copy; {_BOUND} them",
         "from fastio import DevicePrefetcher\nfrom fastio.transforms import Normalize\n"
         "from torchvision.transforms import PILToTensor\n\n"
         f"{script.transform}.transforms[-2:] = [PILToTensor()]    # before the loop: the dataset gives uint8\n"
@@ -211,22 +213,22 @@ def normalise_on_device(facts: Facts, loader: LoaderFacts, part: Part | None) ->
 
 
 def transforms_off_the_loop(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Transforms of batches that the loop's own thread does on a CPU."""
+    """Advise moving transforms of batches off the loop's own thread."""
     if loader.kind != "FastLoader" or part != "slow_transform" or loader.own_cpu is None:
         return None
     waiting = facts.shares.loading or 0.0
     return Advice(
-        "let native threads or the model transform, not the loop",
-        f"the loop's own thread works for {loader.own_cpu:.0%} of the wait: transforms of batches on a CPU run there, "
-        "while crops, resizes and flips run in native threads, and what the model does is training on any device; "
-        f"{_BOUND} that work",
+        "move transforms from the loop to native threads or the model",
+        f"the loop's own thread computes for {loader.own_cpu:.0%} of the wait: transforms of batches on a "
+        "CPU run there. Crops, resizes and flips run in native threads, and layers of the model on its "
+        f"device; {_BOUND} that work",
         "",
         1 / (1 - waiting * loader.own_cpu) if waiting * loader.own_cpu < 1 else None,
     )
 
 
 def faster_collate(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Collating should be one copy."""
+    """Advise a collate_fn that copies only once."""
     making = loader.making
     if making is None or part != "slow_collate":
         return None
@@ -234,39 +236,39 @@ def faster_collate(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advi
     share = making.share(making.collate_s)
     is_own = loader.script is not None and loader.script.collate_fn is not None
     return Advice(
-        "make the collate_fn one copy: torch.stack of tensors, no loop over values",
-        f"putting samples together takes {share:.0%} of a batch"
-        + ("; torch's own, for samples of one shape and type, copies once" if is_own else ""),
+        "make collate_fn a single copy: torch.stack of tensors, no loop over values",
+        f"collating takes {share:.0%} of a batch's time"
+        + ("; torch's default does so for samples of one shape and type" if is_own else ""),
         _data_loader(loader, collate_fn=None) if is_own else "",
         None if found is None else found.gain_without(making.collate_s),
     )
 
 
 def lighter_handover(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Workers stand idle: what they made is long on its way."""
+    """Advise on workers that are idle because their batches take long to arrive."""
     if part != "slow_handover" or loader.making is None or loader.making.busy is None:
         return None
     return Advice(
-        "hand batches over as tensors, fewer and not larger than needed",
-        f"workers make batches for {loader.making.busy:.0%} of the time only: the loop waits for batches on their way. "
-        f"Tensors travel in shared memory, everything else is pickled; uint8 is a quarter of float32: let collate_fn "
-        "return torch.stack(images) of uint8, and normalise on the device",
+        "return batches as tensors, few and no larger than needed",
+        f"workers make batches only {loader.making.busy:.0%} of the time: the loop waits while batches are "
+        "transferred. Tensors travel in shared memory, everything else is pickled, and uint8 is a quarter "
+        "of float32: let collate_fn return torch.stack(images) of uint8, and normalise on the device",
         "",
     )
 
 
 def local_disk(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Reads are the limit: measure the disk, or leave it."""
+    """Advise on reads as the limit: measure the disk, or avoid it."""
     if part != "slow_disk":
         return None
     path = "." if loader.data_path is None else shlex.quote(loader.data_path)
     making = loader.making
     if making is None:
-        reason = "the loop waits, and this process's CPUs do not work"
+        reason = "the loop waits, and this process uses no CPU"
     else:
         share = making.share(making.read_wait_s)
         reason = (
-            f"{share:.0%} of the time for a batch is waiting for reads; {size(making.read_bytes)} of a batch came from "
+            f"{share:.0%} of a batch's time is waiting for reads; {size(making.read_bytes)} per batch came from "
             "this machine's disks"
         )
     return Advice(
@@ -277,7 +279,7 @@ def local_disk(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice |
 
 
 def keep_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Workers that are started anew for each epoch."""
+    """Advise persistent workers if starting them costs time in each epoch."""
     step = facts.step or StepFacts()
     if not loader.workers or loader.persistent_workers or step.epoch_start_s is None or not step.step_s:
         return None
@@ -287,30 +289,30 @@ def keep_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice
     if step.epoch_start_s < _EPOCH_START * epoch_s:
         return None
     return Advice(
-        "keep the workers between epochs",
-        f"an epoch of {step.steps_per_epoch} steps begins with {step.epoch_start_s:.1f} s of waiting for new workers",
+        "keep workers between epochs",
+        f"an epoch of {step.steps_per_epoch} steps starts with {step.epoch_start_s:.1f} s of waiting for new workers",
         _data_loader(loader, persistent_workers=True),
         epoch_s / (epoch_s - step.epoch_start_s),
     )
 
 
 def deeper_prefetch(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Workers that keep up on average, and a loop that waits now and then."""
+    """Advise deeper prefetch if workers keep up on average, but the loop waits now and then."""
     found = pace(facts)
     if found is None or not found.workers or found.needed_workers > found.workers or part == "slow_handover":
         return None
     factor = 2 * (loader.prefetch_factor or 2)
     return Advice(
         f"prefetch_factor={factor}",
-        f"{counted(found.workers, 'worker')} would keep up on average, and the loop waits all the same: batches come "
-        "unevenly",
+        f"{counted(found.workers, 'worker')} would keep up on average, but the loop still waits: batches "
+        "arrive unevenly",
         _data_loader(loader, prefetch_factor=factor),
         found.step_s / found.training_s if found.training_s > 0 else None,
     )
 
 
 def pinned_copies(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
-    """Copies that hold the device up."""
+    """Advise pinned memory if copies hold the device up."""
     trace = facts.trace or TraceFacts()
     on_gpu = facts.model is not None and facts.model.device.startswith("cuda")
     if not on_gpu or loader.pin_memory or (trace.memcpy or 0.0) < _COPYING:
@@ -319,7 +321,7 @@ def pinned_copies(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advic
     pinned = f"{_data_loader(loader, pin_memory=True)}\n" if loader.kind == "DataLoader" else ""
     return Advice(
         "copy from pinned memory, ahead of the loop",
-        f"the device does nothing but copy for {trace.memcpy:.0%} of a step, from pageable memory",
+        f"the device only copies for {trace.memcpy:.0%} of a step, from pageable memory",
         f'from fastio import DevicePrefetcher\n{pinned}{name} = DevicePrefetcher({name}, "cuda")',
         1 / (1 - (trace.memcpy or 0.0)) if (trace.memcpy or 0.0) < 1 else None,
     )
@@ -327,9 +329,9 @@ def pinned_copies(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advic
 
 def _gain_without(facts: Facts, loader: LoaderFacts, *, work_s: float = 0.0, wait_s: float = 0.0) -> float | None:
     """
-    The most that a step can gain from a batch that takes so much less work on a CPU, and less waiting, to make.
+    Return the most that a step can gain if a batch takes this much less CPU work and waiting to make.
 
-    Who works less queues less for a CPU, in proportion.
+    Less work also means less queueing for a CPU, in proportion.
     """
     found, making = pace(facts), loader.making
     if found is None or making is None:
@@ -345,12 +347,12 @@ def _data_loader(loader: LoaderFacts, **changes: object) -> str:
 
 
 def _fast_loader(loader: LoaderFacts, **changes: str) -> str:
-    """The call with what changes; where it is not known in words, that alone."""
+    """Return the call with the changes; if the call is unknown, only the changes."""
     text = fast_loader(loader.script or ScriptFacts(), **changes)
     return text or "# in your FastLoader(...): " + ", ".join(f"{name}={value}" for name, value in changes.items())
 
 
-# In the order of what usually helps most, which counts where figures do not tell.
+# In the order of what usually helps most; it decides if figures do not tell.
 LOADING_RULES: tuple[LoadingRule, ...] = (
     faster_collate,
     lighter_handover,

@@ -1,4 +1,4 @@
-"""What a training trains, as its optimizer and torch tell without a change to it."""
+"""Finds out what a training trains, from its optimizer and torch, without changing it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ModelWatch"]
 
 
 class ModelWatch:
-    """While it is entered, notes whether autocast is used; ``look_at`` an optimizer to see its parameters."""
+    """As a context, records whether autocast is used; ``look_at`` an optimizer records its parameters."""
 
     def __init__(self) -> None:
         self._parameters: list[torch.Tensor] | None = None
@@ -22,12 +22,12 @@ class ModelWatch:
         self._patches = ExitStack()
 
     def __enter__(self) -> ModelWatch:
-        # What the end of every autocast region calls. The class itself is left alone: torch.compile looks at it.
+        # Called at the end of every autocast region. The class itself stays unpatched: torch.compile looks at it.
         original: Any = torch.clear_autocast_cache
         self._patches.callback(setattr, torch, "clear_autocast_cache", original)
 
         def clear() -> None:
-            # Still as inside the region: enabled=False is a region too.
+            # The state is still that of the region: enabled=False is a region too.
             self._is_autocast |= torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
             original()
 
@@ -39,13 +39,13 @@ class ModelWatch:
         self._parameters = None
 
     def look_at(self, optimizer: Any) -> None:
-        """Note its parameters, the first time."""
+        """Record the optimizer's parameters, the first time."""
         if self._parameters is None:
             self._parameters = [part for group in optimizer.param_groups for part in group["params"]]
 
     @property
     def facts(self) -> ModelFacts | None:
-        """None where no optimizer has worked. The type is that of most parameters."""
+        """The facts, or None if no optimizer has run. The dtype is that of most parameters."""
         if not self._parameters:
             return None
         kernels = [part for part in self._parameters if part.dim() == 4 and max(part.shape[2:]) > 1]
@@ -65,6 +65,6 @@ class ModelWatch:
 
 
 def _is_compiled() -> bool:
-    """Whether torch.compile has made anything in this process."""
+    """Return whether torch.compile has compiled anything in this process."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and dynamo.counters["stats"]["unique_graphs"] > 0

@@ -1,4 +1,4 @@
-"""Lines to paste: complete pieces of a script, every name in them imported, made there, or one that the script has."""
+"""Lines to paste: complete pieces of a script, whose names are imported, defined there, or already in the script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STORE = "train.lmdb"
 
 
 def pack_command(loader: LoaderFacts, script: ScriptFacts) -> str:
-    """The command that packs the dataset's files."""
+    """Return the command that packs the dataset's files."""
     assert loader.data_path is not None
     labels = "" if script.labels_path is None or not script.is_flat else f" --labels {shlex.quote(script.labels_path)}"
     command = f"$ fastio pack {shlex.quote(loader.data_path)} {STORE}{labels}"
@@ -23,7 +23,7 @@ def pack_command(loader: LoaderFacts, script: ScriptFacts) -> str:
 
 
 def packed_loader(facts: Facts, loader: LoaderFacts, script: ScriptFacts) -> str | None:
-    """The user's transform done by native threads; None where it is not known to be the same."""
+    """Return a loader that runs the user's transform in native threads; None unless it is known to be the same."""
     if script.recipe is None:
         return None
     arguments = {"batch_size": repr(loader.batch_size), "shuffle": "True" if script.shuffle else None}
@@ -36,7 +36,7 @@ def packed_loader(facts: Facts, loader: LoaderFacts, script: ScriptFacts) -> str
 
 
 def fast_loader(script: ScriptFacts, path: str | None = None, **changes: str) -> str | None:
-    """The FastLoader of the script with other arguments, of the store ``path``; None where its call is not known."""
+    """Return the script's FastLoader with other arguments, for the store ``path``; None if its call is unknown."""
     if script.arguments is None:
         return None
     arguments = dict(script.arguments)
@@ -47,7 +47,10 @@ def fast_loader(script: ScriptFacts, path: str | None = None, **changes: str) ->
 def data_loader(
     loader: LoaderFacts, script: ScriptFacts, changes: Mapping[str, object], *, dataset: str | None = None
 ) -> str:
-    """The DataLoader of the script with other arguments, over ``dataset`` or its own; ``None`` leaves one out."""
+    """
+    Return the script's DataLoader with other arguments, over ``dataset`` or its own; the value ``None`` drops an
+    argument.
+    """
     workers = loader.workers or 0
     arguments: dict[str, object] = {
         "batch_size": loader.batch_size,
@@ -76,7 +79,7 @@ def data_loader(
 
 
 def reads_packed(script: ScriptFacts, loader: LoaderFacts) -> str:
-    """The dataset of the script over the packed store: with its own transform, or within its own ``__getitem__``."""
+    """Return the script's dataset over the packed store: with its own transform, or within its own ``__getitem__``."""
     is_dataset = script.data_kind == "pictures" and script.transform is not None and script.gives_pairs
     if is_dataset and (not script.is_part or script.subset is not None):
         packed = f'FastDataset("{STORE}", {script.transform})'
@@ -93,7 +96,7 @@ def reads_packed(script: ScriptFacts, loader: LoaderFacts) -> str:
 
 
 def small_dataset(script: ScriptFacts) -> str:
-    """The FastDataset of the script over another store."""
+    """Return the script's FastDataset over another store."""
     transform = "" if script.transform is None else f", {script.transform}"
     return f'from fastio import FastDataset\n\ndataset = FastDataset("small.lmdb"{transform})    # for your DataLoader'
 

@@ -1,8 +1,8 @@
-"""Times how torch's DataLoader makes its batches, where it makes them: in worker processes or in the loop itself.
+"""Times how torch's DataLoader makes its batches: in worker processes, or in the loop itself.
 
-torch makes a *fetcher* in each worker, and one in the loop where there are none; its ``fetch`` gets the samples of a
-batch from the dataset and hands them to ``collate_fn``. Both are wrapped on that one object. Dataset, collate_fn and
-loader stay the user's own, and what was wrapped in a worker ends with it.
+torch creates a *fetcher* in each worker, or one in the loop if there are no workers; its ``fetch`` gets the samples
+of a batch from the dataset and passes them to ``collate_fn``. Both are wrapped on that one object. Dataset,
+collate_fn and loader stay the user's own, and what is wrapped in a worker ends with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fastio.doctor.wait_sampler import Wait, end_samplers, sampler_of_this_threa
 __all__ = ["CAN_WATCH", "BatchCost", "WorkerStart", "fetchers_write_to", "leave_process", "read_costs"]
 
 _BLOCK_BYTES = 512  # of ru_inblock
-# torch has no public name for the place where fetchers are made; it has been this one since 1.2.
+# torch has no public name for what creates fetchers; it has been this one since 1.2.
 _KIND: Any = getattr(dataloader, "_DatasetKind", None)
 _make: Any = getattr(_KIND, "create_fetcher", None)
 CAN_WATCH = _make is not None
@@ -37,11 +37,11 @@ CAN_WATCH = _make is not None
 @dataclass(frozen=True, slots=True)
 class BatchCost:
     """
-    One batch: ``loader`` that it is of, when it was begun (``perf_counter``), how long it took.
+    The cost of one batch: the number of its ``loader``, when it was begun (``perf_counter``), and how long it took.
 
-    ``transform_input`` is the type that the dataset's transform got. ``steps_s`` are the seconds of each of its steps,
-    by name. ``waits`` are the places at which getting the
-    samples was seen waiting, and how often. The rest is as in MakingFacts.
+    ``transform_input`` is the type that the dataset's transform got. ``steps_s`` are the seconds of each of its steps
+    by name. ``waits`` are the lines of code at which getting the samples was seen waiting, and how often. The rest is
+    as in MakingFacts.
     """
 
     loader: int
@@ -65,7 +65,7 @@ _NAMES = tuple(each.name for each in fields(BatchCost))
 
 @contextmanager
 def fetchers_write_to(folder: Path, loader: int) -> Iterator[None]:
-    """Fetchers that are made meanwhile in this process write what batches cost; nothing happens without CAN_WATCH."""
+    """Let fetchers created meanwhile in this process record what batches cost; does nothing without CAN_WATCH."""
     if not CAN_WATCH:
         yield
         return
@@ -79,9 +79,9 @@ def fetchers_write_to(folder: Path, loader: int) -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class WorkerStart:
     """
-    A ``worker_init_fn`` that lets a worker's fetcher write what batches cost, and then calls the user's own.
+    A ``worker_init_fn`` that lets a worker's fetcher record what batches cost, and then calls the user's own.
 
-    It can be pickled where the user's can: spawned workers get it so.
+    It can be pickled if the user's can: this is how spawned workers get it.
     """
 
     folder: Path
@@ -89,7 +89,7 @@ class WorkerStart:
     original: Callable[[int], object] | None
 
     def __call__(self, worker_id: int) -> None:
-        """In the worker, before its fetcher is made."""
+        """Run in the worker, before its fetcher is created."""
         if CAN_WATCH:
             _KIND.create_fetcher = staticmethod(_Maker(self.folder, self.loader))
         if self.original is not None:
@@ -97,7 +97,7 @@ class WorkerStart:
 
 
 def read_costs(folder: Path, loader: int) -> list[BatchCost]:
-    """What was written of this loader, by when it was begun; half a line of a killed worker is left out."""
+    """Return what was recorded for this loader, by start; an incomplete line of a killed worker is left out."""
     found = []
     for path in folder.glob(f"{loader}-*.jsonl"):
         for line in path.read_text().splitlines(keepends=True):
@@ -107,7 +107,7 @@ def read_costs(folder: Path, loader: int) -> list[BatchCost]:
 
 
 def leave_process() -> None:
-    """Take away from this process what watching has put into it."""
+    """Remove from this process everything that watching installed."""
     leave_transforms()
     end_samplers()
 
@@ -121,7 +121,7 @@ def _cost(values: list[Any]) -> BatchCost:
 
 
 class _Maker:
-    """Makes fetchers as torch does, and watches them."""
+    """Creates fetchers as torch does, and watches them."""
 
     def __init__(self, folder: Path, loader: int) -> None:
         self._folder = folder
@@ -134,7 +134,7 @@ class _Maker:
 
 
 class _FetcherWatch:
-    """Stands in the place of one fetcher's ``fetch`` and ``collate_fn``, and ends with it."""
+    """Replaces one fetcher's ``fetch`` and ``collate_fn``, and ends with it."""
 
     def __init__(self, fetcher: Any, loader: int, folder: Path) -> None:
         self._fetch, self._collate = fetcher.fetch, fetcher.collate_fn
@@ -143,7 +143,7 @@ class _FetcherWatch:
         self._out = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         finalize(self, os.close, self._out)
         self._queue = RunQueue()
-        self._gathered: tuple[_Moment, int] | None = None  # when the samples were there, and how many
+        self._gathered: tuple[_Moment, int] | None = None  # when the samples had arrived, and how many
         self._timers = TransformTimers(fetcher.dataset)
         self._waits: Counter[Wait] = Counter()
         fetcher.fetch, fetcher.collate_fn = self.fetch, self.collate
@@ -163,7 +163,7 @@ class _FetcherWatch:
             batch = self._fetch(index)
         finally:
             later = sampler.end()
-        # Some fetcher of later torch may not collate: it has samples only.
+        # A fetcher of a later torch may not collate: then only samples are timed.
         made = self._now()
         gathered, samples = self._gathered or (made, 1)
         waits = later if self._gathered is None else self._waits
@@ -196,7 +196,7 @@ class _FetcherWatch:
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What only grows: the clock, CPU time, this thread's queueing, this process's reads."""
+    """Counters that only grow: the clock, CPU time, this thread's queueing, this process's reads."""
 
     wall_s: float
     process_s: float
@@ -208,8 +208,9 @@ class _Moment:
 
 def _work_s(process_s: float, thread_s: float) -> float:
     """
-    CPU time spent on samples. That of the thread, or, where others do most of the work, of the process.
+    Return the CPU time spent on samples: the thread's, or the process's if other threads do most of the work.
 
-    In the loop's own process torch's threads spin for a while after each step; in any, a native decoder has its own.
+    In the loop's own process, torch's threads spin for a while after each step; in any process, a native decoder has
+    its own threads.
     """
     return thread_s if thread_s >= process_s / 2 else process_s

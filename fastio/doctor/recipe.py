@@ -1,4 +1,4 @@
-"""A dataset's transform as this library would do it: read from the attributes of its steps, which are not imported."""
+"""Translates a dataset's transform into fastio's, from the attributes of its steps; torchvision is not imported."""
 
 from __future__ import annotations
 
@@ -39,17 +39,18 @@ _FROM_BYTES = ToDtype(torch.float32, scale=True)  # what ToTensor does to values
 
 def recipe_of(steps: Iterable[Any]) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]]:
     """
-    The transforms of ``fastio.transforms`` that do what these steps do, and the steps that none does.
+    Return the transforms of ``fastio.transforms`` that do what these steps do, and the steps without an equivalent.
 
-    None instead of transforms where a step has no equal, or where their order is one that FastLoader refuses. Steps are
-    those of torchvision, v1 and v2, and our own. Values become float32 as ToTensor makes them; Normalize does that too.
+    Returns None instead of transforms if a step has no equivalent, or if FastLoader refuses their order. Steps are
+    those of torchvision, v1 and v2, and fastio's own. Values become float32 as ToTensor makes them; Normalize does
+    that too.
     """
     found: list[Any] = []
     unknown = []
     for step in steps:
         try:
             ours = [step] if isinstance(step, (Transform, BatchTransform)) else _equal_to(step)
-        except (AttributeError, TypeError, ValueError):  # another torchvision's attributes, or values not offered
+        except (AttributeError, TypeError, ValueError):  # attributes of another torchvision, or unsupported values
             ours = None
         if ours is None:
             unknown.append(step)
@@ -68,13 +69,13 @@ def recipe_of(steps: Iterable[Any]) -> tuple[tuple[Any, ...] | None, tuple[Any, 
 
 
 def is_torchvision(step: Any) -> bool:
-    """Whether its class is torchvision's own: a user's subclass may do anything."""
+    """Return whether its class is torchvision's own: a user's subclass may do anything."""
     return type(step).__module__.startswith(_TORCHVISION)
 
 
 def output_dtype(transforms: Sequence[Any]) -> str:
     """
-    The type of the pixels of a batch.
+    Return the dtype of the pixels of a batch.
 
     >>> output_dtype([RandomHorizontalFlip()]), output_dtype([Normalize([0.5], [0.5])])
     ('uint8', 'float32')
@@ -89,7 +90,7 @@ def output_dtype(transforms: Sequence[Any]) -> str:
 
 
 def output_sizes(transforms: Sequence[Any], sizes: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Heights and widths of what becomes of black pictures of these widths and heights."""
+    """Return heights and widths of the results for black pictures of these widths and heights."""
     compose = Compose([each for each in transforms if isinstance(each, Transform)])
     made = {compose(Image.new("RGB", size)).size for size in set(sizes)}
     return {(height, width) for width, height in made}
@@ -97,7 +98,7 @@ def output_sizes(transforms: Sequence[Any], sizes: Iterable[tuple[int, int]]) ->
 
 def code_of(value: Any) -> str:
     """
-    Python that makes the value; arguments of transforms only where they differ from the default.
+    Return Python code for the value; arguments of transforms appear only if they differ from the default.
 
     >>> code_of([RandomResizedCrop(224), RandomHorizontalFlip()])
     '[RandomResizedCrop(224), RandomHorizontalFlip()]'
@@ -123,14 +124,17 @@ def code_of(value: Any) -> str:
 
 
 def _as_written(value: Any) -> Any:
-    """A sequence as a tuple; of one number, the number: classes here keep values in one form."""
+    """
+    Return a sequence as a tuple, and a sequence of one number as the number: fastio's classes keep values in one
+    form.
+    """
     if isinstance(value, (list, tuple)):
         return tuple(value) if len(value) != 1 else value[0]
     return value
 
 
 def _equal_to(step: Any) -> list[Any] | None:
-    """Our transforms in the place of one step of torchvision; none at all for what only changes the type."""
+    """Return fastio's transforms for one step of torchvision; none for a step that only changes the type."""
     make = _EQUALS.get(type(step).__name__) if is_torchvision(step) else None
     return None if make is None else make(step)
 
@@ -147,7 +151,7 @@ def _resize(step: Any) -> list[Any]:
 
 def _check_antialias(step: Any) -> None:
     if getattr(step, "antialias", True) is False:
-        raise ValueError("antialias=False: resizing is always antialiased here")
+        raise ValueError("antialias=False: fastio always resizes with antialiasing")
 
 
 def _random_crop(step: Any) -> list[Any]:
@@ -155,7 +159,7 @@ def _random_crop(step: Any) -> list[Any]:
 
 
 def _fill(fill: Any) -> Any:
-    """Of torchvision v2, what it keeps for any kind of picture."""
+    """Return the fill that torchvision v2 keeps for any kind of picture."""
     if isinstance(fill, dict):
         fill = next(iter(fill.values())) if len(fill) == 1 else None
     return 0 if fill is None else fill
@@ -184,7 +188,7 @@ def _trivial_augment(step: Any) -> list[Any]:
 
 
 def _check_plain(step: Any) -> None:
-    """These two are here with torchvision's defaults for edges alone."""
+    """Check that interpolation and fill are torchvision's defaults, the only ones supported for these two."""
     if getattr(step.interpolation, "value", step.interpolation) not in ("nearest", 0) or _fill(step.fill) != 0:
         raise ValueError("another interpolation or fill than the default")
 
@@ -220,7 +224,7 @@ def _numbers(values: Any) -> list[float]:
 
 
 def _without_needless(transforms: Sequence[Any]) -> list[Any]:
-    """ToTensor goes behind crops, resizes and flips, which are done with bytes, and away before Normalize."""
+    """Move ToTensor after crops, resizes and flips, which work on bytes, and drop it before Normalize."""
     found: list[Any] = []
     is_pending = False
     for each in transforms:

@@ -1,4 +1,4 @@
-"""How long a thread has waited for a CPU, as the kernel counts it."""
+"""RunQueue: how long a thread has waited for a CPU, as the kernel counts it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SCHEDSTAT = Path("/proc/thread-self/schedstat")  # not on every kernel
 
 
 class RunQueue:
-    """Of the thread that makes it, whoever asks. Holds a descriptor for as long as it lives."""
+    """The waits of the thread that creates it, whichever thread asks. Holds a descriptor while it lives."""
 
     def __init__(self) -> None:
         self._file = os.open(_SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC) if _SCHEDSTAT.exists() else None
@@ -21,7 +21,7 @@ class RunQueue:
 
     @property
     def waited_s(self) -> float:
-        """Seconds since the thread began; 0.0 where the kernel does not count."""
+        """Seconds waited since the thread began; 0.0 if the kernel does not count them."""
         if self._file is None:
             return 0.0
         return int(os.pread(self._file, 64, 0).split()[1]) / 1e9  # "ran waited slices", in ns

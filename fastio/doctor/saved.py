@@ -1,4 +1,4 @@
-"""Facts from what other commands have saved: JSON of bench, profile, monitor, doctor and StepTimer, and traces."""
+"""Reads facts that other commands saved: JSON of bench, profile, monitor, doctor and StepTimer, and traces."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ _Built = TypeVar("_Built")
 
 
 def load_facts(paths: Sequence[str | Path]) -> Facts:
-    """All that these files say together; of a figure that two have, the first counts. FastioError names the file."""
+    """
+    Merge what these files say; for a figure in two files, the first counts. Raises FastioError that names the file.
+    """
     return merged(*(_of_file(Path(path)) for path in paths))
 
 
@@ -54,18 +56,18 @@ def _of_file(path: Path) -> Facts:
     try:
         facts = reader(objects)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as exc:
-        raise FastioError(f"{path}: is no complete {name} ({exc!r}); write it again with --json") from exc
+        raise FastioError(f"{path}: is not a complete {name} ({exc!r}): write it again with --json") from exc
     return dataclasses.replace(facts, sources=(f"{path}: {name}", *facts.sources))
 
 
 def _objects(path: Path) -> list[Any]:
-    """One object, or one a line."""
+    """Read one object, or one per line."""
     if path.name.endswith(".gz"):
         return [{"traceEvents": None}]
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as exc:
-        raise FastioError(f"{path}: is no text; expected what --json has written, or a trace") from exc
+        raise FastioError(f"{path}: is not text; expected output of --json, or a trace") from exc
     try:
         return [json.loads(text)]
     except ValueError:
@@ -73,7 +75,7 @@ def _objects(path: Path) -> list[Any]:
     try:
         return [json.loads(line) for line in text.splitlines() if line.strip()] or [None]
     except ValueError as exc:
-        raise FastioError(f"{path}: neither JSON nor JSON lines ({exc}); expected what --json has written") from exc
+        raise FastioError(f"{path}: neither JSON nor JSON lines ({exc}); expected output of --json") from exc
 
 
 def _both(objects: Sequence[Any]) -> Facts:
@@ -155,7 +157,7 @@ def _doctor(objects: Sequence[Any]) -> Facts:
 
 
 def _making(said: Mapping[str, Any]) -> MakingFacts:
-    """``transforms`` and ``waits`` are newer than the form."""
+    """Read the costs of making batches; old files lack ``transforms`` and ``waits``."""
     transforms = tuple(_built(TransformFacts, each) for each in said.get("transforms", ()))
     return _built(MakingFacts, {**said, "transforms": transforms, "waits": _waits(said)})
 
@@ -174,7 +176,7 @@ def _script(said: Mapping[str, Any]) -> ScriptFacts:
 
 
 def _built(kind: type[_Built], said: Mapping[str, Any]) -> _Built:
-    """The dataclass; keys that it does not know are of a later fastio, and left out."""
+    """Build the dataclass; unknown keys come from a later fastio and are left out."""
     names = {each.name for each in dataclasses.fields(kind)}  # type: ignore[arg-type] # only dataclasses are asked for
     return kind(**{name: value for name, value in said.items() if name in names})
 

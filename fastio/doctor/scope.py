@@ -1,4 +1,4 @@
-"""What things are called in the user's own code, where the loop stands that uses them."""
+"""Finds the names of objects in the user's own code, where the loop that uses them stands."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["names_of"]
 
 def names_of(values: Mapping[str, object]) -> dict[str, str]:
     """
-    The variable that holds each of these, by key, in the nearest calling frame of the user's that has one.
+    Return the variable that holds each value, by key, in the nearest calling frame of the user that has one.
 
-    What has no name there is left out; None has none.
+    Values without a name there, and None, are left out.
     """
     wanted = {id(value): key for key, value in values.items() if value is not None}
     found: dict[str, str] = {}

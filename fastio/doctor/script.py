@@ -1,4 +1,4 @@
-"""What lines to paste are made of: a loader's arguments, names in the user's script, files, transforms."""
+"""Collects what lines to paste are made of: a loader's arguments, names in the user's script, files, transforms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def names_at_loop(loader: Any) -> dict[str, str]:
-    """Names, where the loop over this DataLoader begins, of it and of what it was made of."""
+    """Return the names of this DataLoader and its parts, where the loop over it begins."""
     if not isinstance(loader, DataLoader):
         return names_of({"loader": loader})
     dataset = loader.dataset
@@ -42,7 +42,7 @@ def names_at_loop(loader: Any) -> dict[str, str]:
 
 
 def batch_form(batch: Any) -> Form | None:
-    """Type and shape of each tensor of a batch that is a tuple or list of tensors; None of any other."""
+    """Return type and shape of each tensor in a batch that is a tuple or list of tensors; None for others."""
     if not isinstance(batch, (list, tuple)) or not all(isinstance(part, torch.Tensor) for part in batch):
         return None
     return tuple((str(part.dtype).removeprefix("torch."), tuple(part.shape)) for part in batch)
@@ -52,9 +52,9 @@ def script_of(
     loader: DataLoader[Any], names: Mapping[str, str], form: Form | None, transform_input: str | None
 ) -> ScriptFacts:
     """
-    Of a DataLoader: ``names`` are those of its parts, ``form`` that of its first batch.
+    Return the script's facts for a DataLoader: ``names`` of its parts, and ``form`` of its first batch.
 
-    ``transform_input`` is what its dataset's transform was called with, as TransformTimers has it.
+    ``transform_input`` is what its dataset's transform was called with, as in TransformTimers.
     """
     dataset = _innermost(loader.dataset)
     files = data_files(dataset)
@@ -87,7 +87,7 @@ def script_of(
 
 
 def fast_loader_script(arguments: Mapping[str, Any], name: str | None) -> ScriptFacts:
-    """Of a FastLoader: ``arguments`` that it was called with, by name; ``name`` is that of its variable."""
+    """Return the script's facts for a FastLoader: the ``arguments`` of its call by name, and its variable ``name``."""
     said = []
     for key, value in arguments.items():
         is_dataset = key == "dataset" and hasattr(value, "store")
@@ -100,9 +100,10 @@ def fast_loader_script(arguments: Mapping[str, Any], name: str | None) -> Script
 
 def _is_all(loader: DataLoader[Any], recipe: Any, form: Form | None, files: DataFiles) -> bool:
     """
-    Whether FastLoader with these transforms gives what the loop got: pictures and labels of this type and shape.
+    Return whether FastLoader with these transforms gives what the loop got: pictures and labels of this type and
+    shape.
 
-    What a dataset does beside its transform, a crop for one, shows in the batch.
+    What a dataset does besides its transform, such as a crop, shows in the batch.
     """
     if recipe is None or form is None or len(form) != 2 or files.kind != "pictures" or not files.sizes:
         return False
@@ -127,14 +128,14 @@ def _is_all(loader: DataLoader[Any], recipe: Any, form: Form | None, files: Data
 
 
 def _innermost(dataset: Any) -> Any:
-    """What a Subset is of."""
+    """Return the dataset behind Subsets."""
     while hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
         dataset = dataset.dataset
     return dataset
 
 
 def _of_loader(names: Mapping[str, str], attribute: str) -> str:
-    """By way of the loader, which is called ``loader`` where nobody knows better."""
+    """Return an expression through the loader, which is called ``loader`` if its name is unknown."""
     return f"{names.get('loader', 'loader')}.{attribute}"
 
 
@@ -143,7 +144,7 @@ def _named(names: Mapping[str, str], part: str) -> str:
 
 
 def _transform(loader: DataLoader[Any], names: Mapping[str, str], holder: Any, attribute: str) -> str | None:
-    """An expression for the dataset's transform."""
+    """Return an expression for the dataset's transform."""
     if holder is None or isinstance(getattr(holder, attribute), (list, tuple)):
         return None
     if "transform" in names:
@@ -156,7 +157,7 @@ def _transform(loader: DataLoader[Any], names: Mapping[str, str], holder: Any, a
 
 
 def _subset(loader: DataLoader[Any], names: Mapping[str, str], files: DataFiles | None) -> str | None:
-    """An expression for the indices of a Subset of files that the dataset lists in the order of a store's."""
+    """Return an expression for the indices of a Subset, if the dataset lists its files in the order of a store."""
     is_one = isinstance(loader.dataset, Subset) and not isinstance(loader.dataset.dataset, Subset)
     if not is_one or files is None or not files.is_sorted:
         return None
@@ -164,7 +165,7 @@ def _subset(loader: DataLoader[Any], names: Mapping[str, str], files: DataFiles 
 
 
 def _reads(dataset: Any) -> str | None:
-    """Where the dataset's ``__getitem__`` stands."""
+    """Return the position of the dataset's ``__getitem__``."""
     method: Callable[..., Any] | None = getattr(type(dataset), "__getitem__", None)
     code = getattr(method, "__code__", None)
     if code is None or method is None:
@@ -173,7 +174,7 @@ def _reads(dataset: Any) -> str | None:
 
 
 def _literal(value: Any) -> str | None:
-    """Python for an argument; None for what only a name in the script could say."""
+    """Return Python code for an argument; None if only a name in the script could stand for it."""
     if value is None or isinstance(value, (bool, int, float)):
         return repr(value)
     if isinstance(value, (str, Path, torch.device)):
@@ -192,6 +193,6 @@ def _literals(values: Any) -> Iterator[str | None]:
 def bound_arguments(
     function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a call by name, without self."""
+    """Return the arguments of a call by name, without self."""
     bound = inspect.signature(function).bind(*arguments, **named).arguments
     return dict(list(bound.items())[1:])

@@ -1,4 +1,4 @@
-"""Runs a training until enough of it was seen: some steps as they are, then a few under torch.profiler."""
+"""Runs a training until enough of it has been measured: some steps unchanged, then a few under torch.profiler."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from fastio.measure.trace.trace import StepBreakdown, read_trace
 
 __all__ = ["ObservationPlan", "Seen", "observe"]
 
-_FEW_STEPS = 5  # steps of the start count instead where fewer could be timed after them
-_STEPS_OF_RANKS = 30  # timed in each of several processes, which must all end at the same step
+_FEW_STEPS = 5  # if fewer steps than this could be timed later, those of the start count instead
+_STEPS_OF_RANKS = 30  # steps timed in each of several processes, which must all stop at the same step
 _MOST_WARMUP = 32
-# Parts of the seconds that a loop is looked at: warm-up takes so much at least and at most, profiling what is left.
+# Shares of the time for watching a loop: the least and most for warm-up, and what profiling leaves.
 _WARMUP_PART = (0.2, 0.4)
 _TIMED_UNTIL = 0.8
-_LITTLE = 0.05  # steps that take no more are profiled in any case
-_NO_BATCHES = 20  # an optimizer's steps without a new batch: the loop has stopped asking the loader
+_LITTLE = 0.05  # seconds; steps that take no longer are always profiled
+_NO_BATCHES = 20  # an optimizer's steps without a new batch after which the loop has stopped using the loader
 
 _Told = TypeVar("_Told")
 
@@ -41,10 +41,10 @@ _Told = TypeVar("_Told")
 @dataclass(frozen=True, slots=True)
 class ObservationPlan:
     """
-    How much is looked at: ``seconds`` from the end of the loop's first step on, and the step that is under way then.
+    How much to measure: ``seconds`` from the end of the loop's first step on, and the step that is running then.
 
-    They are for a few steps to warm up, then steps that are timed, then ``profiled`` steps, fewer where time is short.
-    Of several ranks, which must all end at the same step, steps are counted instead.
+    They cover a few steps of warm-up, then timed steps, then ``profiled`` steps, fewer if time is short. Several
+    ranks must all stop at the same step, so steps are counted instead.
     """
 
     seconds: float = 10.0
@@ -54,12 +54,12 @@ class ObservationPlan:
 @dataclass(slots=True)
 class Seen:
     """
-    What a training showed until it was ended, or ended by itself.
+    What was measured of a training until it was stopped or ended.
 
-    ``watch`` is the loader that it trained from, None where none can be seen. ``summary`` and ``timeline`` are its
-    steps without profiler, seen from ``window[0]`` to ``window[1]`` (``perf_counter``); ``is_warm``: warm-up steps are
-    not among them. ``waited_s`` is all waiting in that time, but not for a CPU, and ``own_cpu_s``
-    the part of it in which the loop's thread worked.
+    ``watch`` is the loader that it trained from, None if none was seen. ``summary`` and ``timeline`` are its steps
+    without profiler, measured from ``window[0]`` to ``window[1]`` (``perf_counter``); ``is_warm`` means that they do
+    not include warm-up steps. ``waited_s`` is all waiting in that time except for a CPU, and ``own_cpu_s`` the part
+    of it in which the loop's thread computed.
     """
 
     watcher: Watcher
@@ -79,15 +79,15 @@ class Seen:
 
 
 class _ObservedEnough(BaseException):
-    """Ends the training when enough was seen; no ``except Exception`` of the user's stops it."""
+    """Stops the training when enough was measured; no ``except Exception`` of the user's catches it."""
 
 
 def observe(training: Callable[[Watcher], object], plan: ObservationPlan, tell: Callable[[Seen], _Told]) -> _Told:
     """
-    Run ``training(watcher)``, end it when enough was seen, and hand what was seen to ``tell``, whose answer is given.
+    Run ``training(watcher)``, stop it when enough was measured, and return what ``tell`` makes of the measurements.
 
-    A training that ends earlier, by itself, by an error or by Ctrl-C, is told of as far as it went. FastioError goes on
-    where there was no loop yet.
+    A training that ends earlier, by itself, by an error or by Ctrl-C, is reported as far as it went. A FastioError
+    passes through if there was no loop yet.
     """
     with tempfile.TemporaryDirectory(prefix="fastio-doctor-") as folder:
         session = _Session(plan, Path(folder))
@@ -102,7 +102,7 @@ def observe(training: Callable[[Watcher], object], plan: ObservationPlan, tell: 
                 training(seen.watcher)
             except _ObservedEnough:
                 pass
-            except BaseException as error:  # the user's: shown with its traceback and exit code
+            except BaseException as error:  # the user's error: shown with its traceback and exit code
                 if isinstance(error, FastioError) and not seen.watcher.watches:
                     raise
                 seen.failure = failure_of(error)
@@ -116,19 +116,19 @@ class _Session:
         self._plan = plan
         self.seen = Seen(Watcher(self, folder), ModelWatch(), folder)
         self._phase: Literal["warming", "timing", "profiling", "over"] = "warming"
-        self._steps = 0  # of this phase
+        self._steps = 0  # steps of this phase
         self._timed = 0  # steps
         self._loop_from: dict[int, float] = {}  # by the loader's number: when its first step ended
-        self._begun = 0.0  # when the first step of the loop to look at ended
-        self._guess: tuple[LoaderWatch, int] | None = None  # that loop and its epoch, before an optimizer has worked
+        self._begun = 0.0  # when the first step of the watched loop ended
+        self._guess: tuple[LoaderWatch, int] | None = None  # that loop and its epoch, before an optimizer has run
         self._first: Any = None  # optimizer
         self._without_batch = 0
         self._marks = (0.0, 0.0)
-        self._warm: tuple[StepSummary, Timeline] | None = None  # the steps before timing began
+        self._warm: tuple[StepSummary, Timeline] | None = None  # summary and timeline of the steps before timing
         self._profiler: Any = None
 
     def optimized(self, optimizer: Any, *_: Any) -> None:
-        """An optimizer has worked: the loop that it works in is the training."""
+        """Called after an optimizer's step: the loop it runs in is the training."""
         if self._first is None:
             self._first = optimizer
         if optimizer is not self._first:
@@ -146,7 +146,7 @@ class _Session:
             self._step_ended()
 
     def step_ended(self, watch: LoaderWatch) -> None:
-        """A step of some loader's loop; the first one with training in it is the one to look at."""
+        """Called after a step of a loader's loop; the first loop with training in it is the one to watch."""
         self._without_batch = 0
         begun = self._loop_from.setdefault(watch.number, time.perf_counter())
         if self.seen.watch is None and self._phase == "warming" and (watch.is_training or self._is_guessed(begun)):
@@ -157,15 +157,15 @@ class _Session:
 
     def _is_guessed(self, begun: float) -> bool:
         """
-        Whether a loop is looked at in which no optimizer works: one that is not torch's tells nobody of its steps.
+        Return whether a loop without an optimizer's step is watched: only torch's optimizers report their steps.
 
-        Ranks must all end at one step: not by time.
+        Ranks must all stop at one step, so that is not decided by time.
         """
         is_time = time.perf_counter() - begun >= _WARMUP_PART[0] * self._plan.seconds
         return is_time and not (self.seen.optimizer_steps or self._are_ranks())
 
     def _begin_anew(self) -> None:
-        """It was a pass over data before the training, which begins now."""
+        """Start over: the loop was a pass over data before the training, which begins now."""
         self._end_timing()
         self._stop_profiler()
         seen, self._phase, self._warm = self.seen, "warming", None
@@ -187,7 +187,7 @@ class _Session:
             self._begin_profiling()
         elif self._phase == "profiling":
             with without_kineto_lines(), warnings.catch_warnings():
-                # One cycle is recorded, so nothing that torch clears is missed.
+                # One cycle is recorded, so torch clears nothing that is needed.
                 warnings.filterwarnings("ignore", ".*Profiler clears events", UserWarning)
                 self._profiler.step()
             if self.seen.trace is not None:
@@ -195,11 +195,11 @@ class _Session:
 
     @property
     def _spent(self) -> float:
-        """The part of the seconds that is over."""
+        """The share of the time that has passed."""
         return (time.perf_counter() - self._begun) / self._plan.seconds
 
     def _warmup(self) -> int:
-        """Steps until what was made ahead of the first ones is used up."""
+        """Return the number of steps until the batches made ahead at the start are used up."""
         if self.seen.watch is None:
             return 2
         loader = (self.seen.watch.inner or self.seen.watch).loader
@@ -207,7 +207,7 @@ class _Session:
         return min(2 + ahead, _MOST_WARMUP)
 
     def _is_warm(self) -> bool:
-        """What compiles kernels, or tries them, is slow for longer than the first step."""
+        """Return whether steps are warm: compiling or trying kernels slows down more than the first step."""
         is_used_up = self._steps >= self._warmup()
         if self._are_ranks():
             return is_used_up
@@ -215,7 +215,7 @@ class _Session:
         return self._spent >= (least if is_used_up else most)
 
     def _are_ranks(self) -> bool:
-        """Several processes train together, and must all end at the same step."""
+        """Return whether several processes train together, and so must stop at the same step."""
         distributed = torch.distributed
         return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
@@ -225,18 +225,18 @@ class _Session:
         return self._spent >= (_TIMED_UNTIL if self._plan.profiled else 1.0)
 
     def _step_s(self) -> float:
-        """How long a timed step took."""
+        """Return how long a timed step took."""
         assert self.seen.window is not None
         begun, ended = self.seen.window
         return (ended - begun) / max(1, self._timed)
 
     def _is_time_for(self, steps: int) -> bool:
-        """Whether so many more steps would end in time."""
+        """Return whether this many more steps would end in time."""
         left_s = max(1 - self._spent, _LITTLE) * self._plan.seconds
         return self._are_ranks() or steps * self._step_s() <= left_s
 
     def _scheduled(self, step: int) -> ProfilerAction:
-        """What the profiler does with this step: the first one is thrown away, the last one ends the recording."""
+        """Return what the profiler does with this step: the first one is discarded, the last one ends the recording."""
         if step == 0:
             return ProfilerAction.WARMUP
         is_last = step >= self._plan.profiled or not self._is_time_for(2)
@@ -285,14 +285,14 @@ class _Session:
             self._profiler.start()
 
     def _write(self, profiler: Any) -> None:
-        if self._phase != "profiling":  # ended early: half a trace
+        if self._phase != "profiling":  # stopped early: the trace is incomplete
             return
         path = self.seen.folder / "trace.json"
         profiler.export_chrome_trace(str(path))
         self.seen.trace = read_trace(path)
 
     def close(self) -> Seen:
-        """End what runs, and take what is there; twice does no harm."""
+        """Stop what is running and keep what was measured; calling it twice is harmless."""
         seen = self.seen
         if seen.watch is None and not seen.optimizer_steps and seen.watcher.watches:
             seen.watch = max(seen.watcher.watches, key=lambda watch: watch.timer.steps)
@@ -306,6 +306,6 @@ class _Session:
         if self._profiler is None:
             return
         with without_kineto_lines(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a profiler that is stopped before its first step says so
+            warnings.simplefilter("ignore")  # a profiler that is stopped before its first step warns
             self._profiler.stop()
         self._profiler = None

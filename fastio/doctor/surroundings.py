@@ -1,4 +1,4 @@
-"""The machine while a training runs: sampled by a thread, told as means."""
+"""The machine while a training runs: sampled by a thread, reported as means."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fastio.measure.machine.monitor import Monitor, Sample
 __all__ = ["Surroundings", "gpu_facts", "machine_facts"]
 
 _INTERVAL_S = 0.5
-_SHM = Path("/dev/shm")  # noqa: S108 - workers hand batches over there, and nothing is written by us
+_SHM = Path("/dev/shm")  # noqa: S108 - workers pass batches through it, and fastio writes nothing there
 _MEGABIT = 1e6 / 8
 
 
 class Surroundings:
-    """Takes ``samples`` of the machine and of this process with its children, from ``with`` to its end."""
+    """Takes ``samples`` of the machine, this process and its children while the ``with`` block runs."""
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
@@ -62,7 +62,7 @@ class Surroundings:
 
     @property
     def machine(self) -> MachineFacts:
-        """What was seen; once it has ended."""
+        """The facts about the machine, after the block has ended."""
         shm = shutil.disk_usage(_SHM) if _SHM.is_dir() else None
         return machine_facts(
             self.samples,
@@ -77,12 +77,12 @@ class Surroundings:
 
     @property
     def gpus(self) -> tuple[GpuFacts, ...]:
-        """The same of the GPUs."""
+        """The facts about the GPUs, after the block has ended."""
         return gpu_facts(self.samples)
 
 
 def machine_facts(samples: list[Sample], known: MachineFacts | None = None) -> MachineFacts:
-    """Means over the samples, each by its length, added to what is known; the most memory in use."""
+    """Return means over the samples, weighted by length, added to what is known, and the highest memory in use."""
     known = known or MachineFacts()
     seconds = sum(sample.seconds for sample in samples)
     if seconds <= 0:
@@ -112,7 +112,10 @@ def machine_facts(samples: list[Sample], known: MachineFacts | None = None) -> M
 
 
 def gpu_facts(samples: list[Sample]) -> tuple[GpuFacts, ...]:
-    """Of each GPU in the last sample: mean utilisation, most memory. MIG slices have no utilisation of their own."""
+    """
+    Return mean utilisation and highest memory of each GPU in the last sample. MIG slices have no utilisation of their
+    own.
+    """
     found = []
     for last in samples[-1].gpus if samples else ():
         seen = [
@@ -136,6 +139,6 @@ def gpu_facts(samples: list[Sample]) -> tuple[GpuFacts, ...]:
 
 
 def _network_limit() -> float | None:
-    """The speed of the fastest interface that is up and tells it; loopback and most virtual ones do not."""
+    """Return the speed of the fastest interface that is up and reports it; loopback and most virtual ones do not."""
     speeds = [stats.speed for name, stats in psutil.net_if_stats().items() if stats.isup and stats.speed > 0]
     return max(speeds) * _MEGABIT if speeds else None

@@ -1,4 +1,4 @@
-"""The user's training: a function that trains, and how a training failed."""
+"""The user's training: a function that trains, and how it failed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fastio.measure.loop.user_code import load_function, said_by, user_traceback
 
 __all__ = ["Failure", "failure_of", "function_training"]
 
-_INTERRUPTED = 130  # what a shell makes of SIGINT
+_INTERRUPTED = 130  # the exit code that a shell reports for SIGINT
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a training ended before we had enough: its last line, its traceback without our frames, its exit code."""
+    """How a training failed: its last line, its traceback without fastio's frames, its exit code."""
 
     message: str
     text: str
@@ -25,9 +25,9 @@ class Failure:
 
 def function_training(name: str, watched: Callable[[Iterable[Any]], Iterable[Any]]) -> Callable[[], None]:
     """
-    ``module:function``, which trains, or returns a pair of loader and ``step(batch)``, trained with for ever.
+    Return the training ``module:function``, which trains, or returns a loader and ``step(batch)`` to be run for ever.
 
-    ``watched`` is what is iterated over in the place of the loader. FastioError where there is no such function.
+    ``watched`` returns what to iterate over in place of the loader. Raises FastioError if there is no such function.
     """
     function = load_function(name)
 
@@ -40,7 +40,7 @@ def function_training(name: str, watched: Callable[[Iterable[Any]], Iterable[Any
 
 
 def _epochs(loader: Iterable[Any], step: Callable[[Any], object]) -> None:
-    """The loop that the user would write; it ends with an epoch that is empty."""
+    """Run the loop that the user would write; it ends with an empty epoch."""
     is_empty = False
     while not is_empty:
         is_empty = True
@@ -50,7 +50,7 @@ def _epochs(loader: Iterable[Any], step: Callable[[Any], object]) -> None:
 
 
 def failure_of(error: BaseException) -> Failure | None:
-    """What a training that raised this says for itself; None where it ended itself as it should, by ``sys.exit(0)``."""
+    """Return the failure of a training that raised this error; None if it ended on purpose by ``sys.exit(0)``."""
     if isinstance(error, SystemExit):
         if error.code in (None, 0):
             return None

@@ -1,4 +1,4 @@
-"""Steps that make training itself faster: for a host that holds the device up, and for a device that is the limit."""
+"""Steps that make training itself faster, if the host holds the device up or the device is the limit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["COMPUTE_RULES", "LAUNCH_RULES", "SYNC_RULES", "TrainingRule"]
 
 TrainingRule = Callable[[Facts], Advice | None]
 
-# Kernel time on Tensor cores below which mixed precision has something to give.
+# Share of kernel time on Tensor cores below which mixed precision may help.
 _TENSOR_CORES = 0.5
 
 
 def no_synchronisation(facts: Facts) -> Advice | None:
-    """Let the host run ahead of the device."""
+    """Advise letting the host run ahead of the device."""
     trace = facts.trace or TraceFacts()
     gain = None
     if trace.device is not None and trace.sync is not None:
@@ -26,33 +26,33 @@ def no_synchronisation(facts: Facts) -> Advice | None:
     waits = "" if trace.sync is None else f"the host waits for the device for {trace.sync:.0%} of the step; "
     return Advice(
         "no .item(), .cpu(), print or `if` on a tensor in every step",
-        f"{waits}meanwhile it launches nothing, and the device runs dry",
+        f"{waits}meanwhile it launches nothing, and the device becomes idle",
         "if step % 50 == 0:\n    print(loss.item())    # sums up to there: running += loss.detach()",
         gain,
     )
 
 
 def asynchronous_copies(facts: Facts) -> Advice | None:
-    """A copy from pageable memory waits too."""
+    """Advise pinned memory: a copy from pageable memory makes the host wait too."""
     loader = facts.loader
     if loader is None or loader.pin_memory is not False:
         return None
     return Advice(
         "copy from pinned memory, without waiting",
-        "batches are not pinned: every copy of one to the device makes the host wait",
+        "batches are not pinned: each copy to the device makes the host wait",
         "DataLoader(..., pin_memory=True)\nimages = images.to(device, non_blocking=True)",
     )
 
 
 def cuda_graphs(facts: Facts) -> Advice | None:
-    """Launch a whole step at once."""
+    """Advise launching a whole step at once."""
     trace = facts.trace or TraceFacts()
     device = facts.shares.device
     loading = facts.shares.loading or 0.0
     gain = 1 / (device + loading) if device is not None and 0 < device + loading < 1 else None
     kernels = ""
     if trace.kernels_per_step is not None and trace.kernel_s is not None:
-        kernels = f"{trace.kernels_per_step:,.0f} kernels a step, of {trace.kernel_s * 1e6:.1f} us each; "
+        kernels = f"{trace.kernels_per_step:,.0f} kernels per step, of {trace.kernel_s * 1e6:.1f} us each; "
     if facts.model is not None and facts.model.is_compiled:
         code = 'model = torch.compile(model, mode="reduce-overhead")    # with CUDA graphs'
     else:
@@ -66,7 +66,7 @@ def cuda_graphs(facts: Facts) -> Advice | None:
 
 
 def larger_batch(facts: Facts) -> Advice | None:
-    """More work for each launch."""
+    """Advise more work per launch."""
     size = facts.batch_size
     now = "" if size is None else f" than {size} samples"
     return Advice(
@@ -77,17 +77,17 @@ def larger_batch(facts: Facts) -> Advice | None:
 
 
 def fused_optimizer(facts: Facts) -> Advice | None:
-    """One kernel for all parameters."""
+    """Advise a fused optimizer."""
     del facts
     return Advice(
         "a fused optimizer",
-        "it updates all parameters by a few kernels",
+        "it updates all parameters with a few kernels",
         "torch.optim.AdamW(model.parameters(), fused=True)",
     )
 
 
 def mixed_precision(facts: Facts) -> Advice | None:
-    """Half the bytes, and Tensor cores where there are any."""
+    """Advise mixed precision: half the bytes, and Tensor cores if there are any."""
     model, trace = facts.model, facts.trace or TraceFacts()
     if model is not None and (model.is_autocast or model.dtype != "float32"):
         return None
@@ -106,33 +106,33 @@ def mixed_precision(facts: Facts) -> Advice | None:
 
 
 def channels_last(facts: Facts) -> Advice | None:
-    """The layout that convolutions are fastest in."""
+    """Advise the memory format in which convolutions are fastest."""
     model = facts.model
     if model is None or not model.has_convolutions or model.is_channels_last:
         return None
     return Advice(
         "channels_last for model and batches",
-        "there are convolutions, and their weights lie in contiguous (NCHW) memory",
+        "the model has convolutions with weights in contiguous (NCHW) memory",
         "model = model.to(memory_format=torch.channels_last)    # and FastLoader(..., layout='channels_last')",
     )
 
 
 def compiled(facts: Facts) -> Advice | None:
-    """Fused kernels."""
+    """Advise torch.compile."""
     if facts.model is not None and facts.model.is_compiled:
         return None
     return Advice(
-        "torch.compile", "it fuses operators, which then read and write memory once", "model = torch.compile(model)"
+        "torch.compile", "it fuses operators, so they read and write memory once", "model = torch.compile(model)"
     )
 
 
 def gpu(facts: Facts) -> Advice | None:
-    """Training on the CPU."""
+    """Advise a GPU if training runs on the CPU."""
     if facts.model is None or facts.model.device != "cpu":
         return None
     return Advice(
         "train on a GPU",
-        "the model is on the CPU, where it takes CPUs from the loader as well",
+        "the model is on the CPU, where it also takes CPUs from the loader",
         'model.to("cuda")',
     )
 

@@ -1,4 +1,4 @@
-"""Times a dataset's transform and each of its steps, in the process in which the dataset is read."""
+"""Times a dataset's transform and each of its steps, in the process that reads the dataset."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from fastio.dataset.picture import LazyPicture, StoredPicture
 
 __all__ = ["WHOLE_PICTURE", "TransformTimers", "leave_transforms", "step_name", "steps_of", "transform_of"]
 
-WHOLE_PICTURE = "whole picture"  # what a transform got: a picture of Pillow as large as its file's
+WHOLE_PICTURE = "whole picture"  # input of a transform: a PIL picture as large as its file's
 _USUAL_NAMES = ("transform", "transforms")  # of a dataset's attribute
-_MOST_STEPS = 50  # a longer list of callables is no list of transforms
+_MOST_STEPS = 50  # a longer list of callables is not a list of transforms
 
 
 class TransformTimers:
     """
-    CPU seconds in the transform of one dataset, in each of its steps (a single one is its own), and in pictures that
-    decode meanwhile.
+    CPU seconds in the transform of one dataset, in each of its steps (a single transform is its own step), and in
+    decoding meanwhile.
 
-    A picture that puts decoding off (Pillow's files do, and FastDataset's pictures with crops, resizes and flips too)
-    decodes in whichever step first asks for its pixels. That time is in ``decode_s`` alone. Waiting for a CPU
-    lengthens nothing here. Falsy where there is nothing to time.
+    A picture that is decoded lazily (Pillow's files, and FastDataset's pictures with crops, resizes and flips)
+    decodes in the first step that asks for its pixels. That time counts only as ``decode_s``. Waiting for a CPU does
+    not count. Falsy if there is nothing to time.
 
-    What is wrapped: ``__call__`` of the classes of transforms, plain functions in their places in lists and
-    attributes, and ``load`` of pictures. ``leave_transforms`` puts all of it back.
+    It wraps ``__call__`` of transform classes, plain functions in lists and attributes, and ``load`` of pictures.
+    ``leave_transforms`` restores all of them.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -54,13 +54,13 @@ class TransformTimers:
         return self._whole is not None or bool(self._steps)
 
     def reset(self) -> None:
-        """Begin a batch."""
+        """Start a batch."""
         for timer in (*self._steps, *(() if self._whole is None else (self._whole,))):
             timer.seconds = timer.decode_s = 0.0
 
     @property
     def seconds(self) -> float:
-        """In the whole transform, decoding left out."""
+        """Seconds in the whole transform, without decoding."""
         return sum(self.steps_s) if self._whole is None else self._whole.own_s
 
     @property
@@ -71,20 +71,20 @@ class TransformTimers:
 
     @property
     def decode_s(self) -> float:
-        """In pictures that decoded within the transform."""
+        """Seconds of decoding within the transform."""
         return sum(timer.decode_s for timer in (self._steps if self._whole is None else [self._whole]))
 
     @property
     def steps_s(self) -> tuple[float, ...]:
-        """In each step, decoding left out, in the order of ``names``."""
+        """Seconds in each step, without decoding, in the order of ``names``."""
         return tuple(timer.own_s for timer in self._steps)
 
 
 @dataclass(slots=True, eq=False)
 class _Timer:
-    """Sums up CPU time in one transform. ``decode_s`` is the part of ``seconds`` in which a picture decoded."""
+    """Sums up CPU time in one transform. ``decode_s`` is the part of ``seconds`` that decoded a picture."""
 
-    transform: Any  # kept: its id is a key
+    transform: Any  # kept alive: its id is a key
     seconds: float = 0.0
     decode_s: float = 0.0
     is_running: bool = False
@@ -100,16 +100,16 @@ class _Patches:
     """What this process has wrapped, and how to undo it."""
 
     timers: dict[int, _Timer] = field(default_factory=dict)  # by id of the transform
-    kinds: set[Any] = field(default_factory=set)  # whose __call__ is wrapped, or pictures whose load is looked up
+    kinds: set[Any] = field(default_factory=set)  # classes whose __call__ is wrapped, or pictures whose load is timed
     undo: list[Callable[[], None]] = field(default_factory=list)
 
 
 _patches = _Patches()
-_running = threading.local()  # .timers: those of the transforms that this thread is in
+_running = threading.local()  # .timers: the timers of the transforms that this thread is running
 
 
 def leave_transforms() -> None:
-    """Put back everything that was wrapped in this process."""
+    """Restore everything that was wrapped in this process."""
     while _patches.undo:
         _patches.undo.pop()()
     _patches.timers.clear()
@@ -118,10 +118,10 @@ def leave_transforms() -> None:
 
 def transform_of(dataset: Any) -> tuple[Any, str, Any]:
     """
-    The object that has the dataset's transform, the attribute's name, and the transform; Nones without one.
+    Return the object that holds the dataset's transform, the attribute's name, and the transform; Nones without one.
 
-    ``transform`` or ``transforms``, or else the first attribute that is a list of callables or has one in its
-    ``transforms``, as Compose does. Of a Subset, that of what it is a part of.
+    It is ``transform`` or ``transforms``, or else the first attribute that is a list of callables or has one in its
+    ``transforms``, as Compose does. For a Subset, it is that of the dataset behind.
     """
     while not _has_transform(dataset) and _attribute(dataset, "dataset") is not None:
         dataset = dataset.dataset
@@ -137,7 +137,9 @@ def transform_of(dataset: Any) -> tuple[Any, str, Any]:
 
 
 def steps_of(transform: Any) -> Iterator[tuple[Any, Callable[[Any], None]]]:
-    """Each step of a list of transforms, or of a Compose, nested ones too, with a function that replaces it."""
+    """
+    Yield each step of a list of transforms or of a Compose, including nested ones, with a function that replaces it.
+    """
     held: Any = transform if isinstance(transform, (list, tuple)) else getattr(transform, "transforms", None)
     if not _is_steps(held):
         return
@@ -150,7 +152,7 @@ def steps_of(transform: Any) -> Iterator[tuple[Any, Callable[[Any], None]]]:
 
 def step_name(step: Any) -> str:
     """
-    As people name it: its class, or a function's name.
+    Return a step's name for people: its class, or a function's name.
 
     >>> step_name(len), step_name(step_name)
     ('len', 'step_name')
@@ -169,7 +171,7 @@ def _has_transform(dataset: Any) -> bool:
 
 
 def _attribute(dataset: Any, name: str) -> Any:
-    """None where there is none; a property of the user's that raises ends no training that did not ask for it."""
+    """Return an attribute or None; a user's property that raises must not end a training that did not ask for it."""
     try:
         return getattr(dataset, name, None)
     except Exception:
@@ -181,7 +183,7 @@ def _is_steps(value: Any) -> bool:
 
 
 def _timed(transform: Any, put: Callable[[Any], None]) -> _Timer | None:
-    """A timer of this transform; None where it can be neither wrapped nor replaced."""
+    """Return a timer of this transform; None if it can be neither wrapped nor replaced."""
     known = _patches.timers.get(id(transform))
     if known is not None:
         return known
@@ -197,7 +199,7 @@ def _timed(transform: Any, put: Callable[[Any], None]) -> _Timer | None:
 
 
 class _Replacement:
-    """Stands for a plain function in a list or attribute."""
+    """Replaces a plain function in a list or attribute."""
 
     def __init__(self, timer: _Timer) -> None:
         self._timer = timer
@@ -211,14 +213,14 @@ class _Replacement:
 
 
 def _wrap_calls(kind: Any) -> bool:
-    """Let calls of this class's objects that have a timer be timed. False for functions and classes written in C."""
+    """Time calls of this class's objects that have a timer. Returns False for functions and classes written in C."""
     if kind in _patches.kinds:
         return True
     original = kind.__call__
 
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
         timer = _patches.timers.get(id(self))
-        if timer is None or timer.is_running:  # of nobody here, or the method of a base that its own one calls
+        if timer is None or timer.is_running:  # an object without timer, or a base class's method called by its own
             return original(self, *arguments, **named)
         return _measured(timer, original, (self, *arguments), named)
 
@@ -245,7 +247,7 @@ def _measured(timer: _Timer, call: Callable[..., Any], arguments: tuple[Any, ...
 
 
 def _kind_of(value: Any) -> str:
-    """WHOLE_PICTURE, or the name of the type: a picture of another size than that of the file was changed before."""
+    """Return WHOLE_PICTURE, or the name of the type: a picture of another size than its file's was changed before."""
     is_ours = type(value).__module__.startswith("fastio.")
     if isinstance(value, Image.Image) and (is_ours or _running.__dict__.get("opened", value.size) == value.size):
         return WHOLE_PICTURE
@@ -253,7 +255,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _watch_opening() -> None:
-    """Note the size of the picture that Pillow has opened last."""
+    """Record the size of the picture that Pillow opened last."""
     original = Image.open
     if Image in _patches.kinds:
         return
@@ -268,7 +270,7 @@ def _watch_opening() -> None:
 
 
 def _watch_decoding(kind: type) -> None:
-    """Time what decodes pictures of this class late: ``load`` of Pillow's files, ``render`` of our waiting pictures."""
+    """Time what lazily decodes pictures of this class: ``load`` of Pillow's files, ``render`` of LazyPictures."""
     if kind in _patches.kinds:
         return
     _patches.kinds.add(kind)
@@ -276,17 +278,17 @@ def _watch_decoding(kind: type) -> None:
         _time_decoding(StoredPicture, "render")
         return
     owner = next(base for base in kind.__mro__ if "load" in vars(base))
-    if owner is not Image.Image and (owner is kind or owner not in _patches.kinds):  # Image's has nothing to decode
+    if owner is not Image.Image and (owner is kind or owner not in _patches.kinds):  # Image.load has nothing to decode
         _time_decoding(owner, "load")
 
 
 def _time_decoding(kind: type, name: str) -> None:
-    """Let this method's time within transforms be time of decoding."""
+    """Count this method's time within transforms as decoding."""
     original = vars(kind)[name]
 
     def decode(self: Any, *arguments: Any, **named: Any) -> Any:
         timers = _running.__dict__.get("timers")
-        if not timers or _running.__dict__.get("is_decoding"):  # outside of transforms, or called by another one
+        if not timers or _running.__dict__.get("is_decoding"):  # outside transforms, or called by another such method
             return original(self, *arguments, **named)
         _running.is_decoding = True
         begun = time.thread_time()
@@ -302,7 +304,7 @@ def _time_decoding(kind: type, name: str) -> None:
 
 
 def _replace(kind: Any, name: str, method: Any) -> bool:
-    """Put a method in the place of a class's own or inherited one, until ``leave_transforms``."""
+    """Replace a class's own or inherited method until ``leave_transforms``."""
     own = vars(kind).get(name)
     try:
         setattr(kind, name, method)

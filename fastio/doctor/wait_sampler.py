@@ -1,4 +1,4 @@
-"""Where a thread stands still, and for what: its stack and the kernel's word for its state, looked at regularly."""
+"""Samples where a thread waits, and for what: its stack, and the kernel's view of its state."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from fastio.measure.loop.user_code import is_users_code
 
 __all__ = ["Wait", "WaitSampler", "end_samplers", "sampler_of_this_thread"]
 
-# Every 5 ms a worker that decodes with Pillow took 1.03 to 1.05 of its CPU time, every 10 ms 1.01 (medians of 21
-# interleaved rounds on a Xeon).
+# Sampled every 5 ms, a worker that decodes with Pillow took 1.03 to 1.05 of its CPU time, every 10 ms 1.01 (medians
+# of 21 interleaved rounds on a Xeon).
 _INTERVAL_S = 0.01
-_READING = "D"  # waits that no signal interrupts: for disks and network file systems
-_SLEEPING = "S"  # everything else: sleep, locks, sockets, pipes, other processes
+_READING = "D"  # uninterruptible waits: for disks and network file systems
+_SLEEPING = "S"  # all other waits: sleep, locks, sockets, pipes, other processes
 
 
 class Wait(NamedTuple):
     """
-    A place in the code at which a thread was seen waiting. ``is_reading``: for a disk or a network file system.
+    A line of code at which a thread was seen waiting; ``is_reading`` means for a disk or a network file system.
 
-    ``file``, ``line`` and ``function`` are the innermost of the user's own code; ``call`` is the library's function
-    below it, None where there is none.
+    ``file``, ``line`` and ``function`` are the innermost of the user's own code; ``call`` is the library function
+    below it, None if there is none.
     """
 
     is_reading: bool
@@ -39,10 +39,10 @@ class Wait(NamedTuple):
 
 class WaitSampler:
     """
-    Looks at the thread that makes it from another one, between ``begin`` and ``end``.
+    Samples the thread that creates it, from another thread, between ``begin`` and ``end``.
 
-    Whether the thread waits is the kernel's word: one that waits for the GIL is runnable at the moment of the look,
-    because the look gives the GIL away. Nothing is seen where there is no /proc. ``looks`` counts them.
+    The kernel tells whether the thread waits. A thread that waits for the GIL counts as runnable, because taking a
+    sample releases the GIL. Without /proc, nothing is seen. ``looks`` counts the samples.
     """
 
     def __init__(self) -> None:
@@ -58,18 +58,18 @@ class WaitSampler:
             threading.Thread(target=self._look_on, name="fastio-doctor-waits", daemon=True).start()
 
     def begin(self, root: CodeType) -> None:
-        """Look from now on, at what is called by the innermost function with this code."""
+        """Start sampling what the innermost function with this code calls."""
         self._root = root
         self._is_wanted.set()
 
     def end(self) -> Counter[Wait]:
-        """Stop looking; how often the thread was seen waiting since ``begin``, by place."""
+        """Stop sampling; returns how often the thread was seen waiting since ``begin``, by line of code."""
         self._is_wanted.clear()
         seen, self._waits = self._waits, Counter()
         return seen
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the sampling thread."""
         self._is_over = True
         self._is_wanted.set()
 
@@ -95,7 +95,7 @@ class WaitSampler:
 
 
 def sampler_of_this_thread() -> WaitSampler:
-    """The one sampler of this thread, made when it is first asked for; a forked child makes its own."""
+    """Return the sampler of this thread, created on first use; a forked child creates its own."""
     key = os.getpid(), threading.get_ident()
     if key not in _samplers:
         _samplers[key] = WaitSampler()
@@ -103,7 +103,7 @@ def sampler_of_this_thread() -> WaitSampler:
 
 
 def end_samplers() -> None:
-    """End the samplers of this process."""
+    """Stop all samplers of this process."""
     for (pid, _), sampler in _samplers.items():
         if pid == os.getpid():
             sampler.close()
@@ -114,7 +114,7 @@ _samplers: dict[tuple[int, int], WaitSampler] = {}
 
 
 def _place(innermost: FrameType, root: CodeType | None, *, is_reading: bool) -> Wait:
-    """The innermost frame of the user's code below ``root``; the innermost of all where there is none."""
+    """Return the innermost frame of the user's code below ``root``, or the innermost of all if there is none."""
     frame: FrameType | None = innermost
     while frame is not None and frame.f_code is not root and not _is_users(frame):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Watches the loaders of a training that knows nothing of it: each wait for a batch is timed, and marks a step."""
+"""Watches the loaders of an unchanged training: each wait for a batch is timed, and marks a step."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _ITERATOR: Any = (
 @dataclass(eq=False)
 class LoaderWatch:
     """
-    One loader of the training. ``timer`` counts its steps, and may be replaced by a fresh one between two of them.
+    One loader of the training. ``timer`` counts its steps, and may be replaced between two of them.
 
-    ``is_training``: an optimizer has worked in one of its steps. ``waited_s`` are all waits so far; of these the
-    loop's own thread worked for ``own_cpu_s`` and waited for a CPU for ``queued_s``. ``batch_bytes`` is the size of its
-    first batch, ``form`` its types and shapes. ``epochs`` have begun. ``names`` are those of the loader and its parts
-    in the user's code, ``arguments`` those of a FastLoader's call. ``waits`` are places at which its iterator was seen
-    waiting, of a loader that is neither torch's nor ours. ``inner`` is the DataLoader that this one takes its
-    batches from.
+    ``is_training`` means that an optimizer ran in one of its steps. ``waited_s`` is all waiting so far, of which the
+    loop's own thread computed for ``own_cpu_s`` and waited for a CPU for ``queued_s``. ``batch_bytes`` is the size of
+    its first batch, ``form`` its types and shapes. ``epochs`` have begun. ``names`` are those of the loader and its
+    parts in the user's code, ``arguments`` those of a FastLoader's call. ``waits`` are lines of code at which its
+    iterator was seen waiting, for a loader that is neither torch's nor fastio's. ``inner`` is the DataLoader that
+    this one takes its batches from.
     """
 
     loader: Any
@@ -64,29 +64,32 @@ class LoaderWatch:
 
 
 class Listener(Protocol):
-    """Whoever wants to know."""
+    """Is told about steps of loaders."""
 
     def step_ended(self, watch: LoaderWatch) -> None:
-        """A step of the loop over this loader has ended, the next wait not begun. What it raises ends the loop."""
+        """
+        Called when a step of the loop over this loader has ended, before the next wait. An exception here ends the
+        loop.
+        """
 
 
 class Watcher:
     """
-    While it is entered, iterating over a DataLoader, a FastLoader or a DevicePrefetcher tells the listener.
+    As a context, tells the listener about iterations over a DataLoader, a FastLoader or a DevicePrefetcher.
 
-    Only in the thread that made it: what others wait for, the loop does not.
+    Only in the thread that created it: the loop does not wait for what other threads wait for.
     """
 
     def __init__(self, listener: Listener, folder: Path) -> None:
-        self.current: LoaderWatch | None = None  # whose batch the loop works with
+        self.current: LoaderWatch | None = None  # the loader whose batch the loop uses now
         self.watches: list[LoaderWatch] = []
         self._listener = listener
         self._folder = folder
         self._known: WeakKeyDictionary[Any, LoaderWatch] = WeakKeyDictionary()
         self._arguments: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
         self._of_iterator: WeakKeyDictionary[Any, LoaderWatch] = WeakKeyDictionary()
-        self._waiting: LoaderWatch | None = None  # for a batch of this one
-        self._beginning: Any = None  # a DataLoader that makes its iterator
+        self._waiting: LoaderWatch | None = None  # the loader whose batch is waited for
+        self._beginning: Any = None  # the DataLoader that is creating its iterator
         self._thread = threading.get_ident()
         self._sampler = sampler_of_this_thread()
         self._queue = RunQueue()
@@ -105,7 +108,7 @@ class Watcher:
         self._patches.close()
 
     def _watch_kinds(self) -> None:
-        """DataLoader and its subclasses, known and to come, that have an ``__iter__`` of their own."""
+        """Watch DataLoader and its subclasses, present and future, that have an ``__iter__`` of their own."""
         for kind in _and_subclasses(DataLoader):
             if "__iter__" in vars(kind):
                 self._replace(kind, "__iter__", self._iterated)
@@ -119,20 +122,20 @@ class Watcher:
         self._patches.callback(delattr, DataLoader, "__init_subclass__")
 
     def watched(self, loader: Iterable[Any]) -> Iterable[Any]:
-        """Any iterable, so that iterating over it is watched; those that are watched anyhow as they are."""
+        """Return an iterable whose iteration is watched; those that are watched anyway are returned unchanged."""
         if isinstance(loader, (DataLoader, FastLoader, DevicePrefetcher)):
             return loader
         return _Watched(self, loader)
 
     def _replace(self, kind: Any, name: str, put: Callable[[Any], Any]) -> None:
-        """Put another method in the place of a class's own, until this is left."""
+        """Replace a class's own method until the context ends."""
         original = getattr(kind, name)
         self._patches.callback(setattr, kind, name, original)
         setattr(kind, name, put(original))
 
     def _iterated(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """
-        The ``__iter__`` of a DataLoader: what its iterator does is put down to this loader.
+        Wrap ``__iter__`` of a DataLoader: what its iterator does counts for this loader.
 
         A subclass may call that of its base, which then is part of its own, or be a generator that does so later.
         """
@@ -160,7 +163,7 @@ class Watcher:
 
     @contextmanager
     def _starting(self, loader: Any, watch: LoaderWatch) -> Iterator[None]:
-        """Workers that start meanwhile are watched; the loader's own worker_init_fn comes back."""
+        """Watch workers that start meanwhile; the loader gets its own worker_init_fn back."""
         own = loader.worker_init_fn
         if loader.num_workers > 0:
             loader.worker_init_fn = WorkerStart(self._folder, watch.number, own)
@@ -170,7 +173,7 @@ class Watcher:
             loader.worker_init_fn = own
 
     def _advanced(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The __next__ of DataLoader's iterators."""
+        """Wrap __next__ of DataLoader's iterators."""
 
         def advance(iterator: Any) -> Any:
             watch = self._of_iterator.get(iterator)
@@ -181,7 +184,7 @@ class Watcher:
         return advance
 
     def _wrapped(self, original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
-        """__iter__ of our own loaders, whose iterators are generators."""
+        """Wrap __iter__ of fastio's loaders, whose iterators are generators."""
 
         def iterate(loader: Any) -> Iterator[Any]:
             watch = self.watch(loader)
@@ -192,7 +195,7 @@ class Watcher:
         return iterate
 
     def _called(self, original: Callable[..., None]) -> Callable[..., None]:
-        """__init__ of FastLoader: what it was called with is what a line to paste repeats."""
+        """Wrap __init__ of FastLoader: a line to paste repeats its arguments."""
 
         @wraps(original)
         def initialize(loader: Any, *arguments: Any, **named: Any) -> None:
@@ -202,26 +205,26 @@ class Watcher:
         return initialize
 
     def _is_outermost(self, watch: LoaderWatch) -> bool:
-        """Whether the loop itself takes batches from this one, not another loader does for it."""
+        """Return whether the loop itself takes batches from this loader, instead of another loader doing so."""
         if self._waiting is not None and threading.get_ident() == self._thread:
             self._waiting.inner = watch
         return self._waiting is None and threading.get_ident() == self._thread
 
     def watch(self, loader: Any) -> LoaderWatch:
-        """The one of this loader."""
+        """Return the watch of this loader."""
         if loader not in self._known:
             self._known[loader] = LoaderWatch(loader, len(self.watches), arguments=self._arguments.get(loader))
             self.watches.append(self._known[loader])
         return self._known[loader]
 
     def begin(self, watch: LoaderWatch) -> None:
-        """An epoch of this loader begins."""
+        """Note that an epoch of this loader begins."""
         watch.is_in_step = False
         watch.epochs += 1
         watch.timer.begin()
 
     def advance(self, watch: LoaderWatch, following: Callable[[], Any]) -> Any:
-        """The next batch: the step before it is over, and the wait for it is timed."""
+        """Get the next batch: ends the step before, and times the wait."""
         if watch.is_in_step:
             watch.is_in_step = False
             watch.timer.trained()
@@ -248,7 +251,7 @@ class Watcher:
 
 
 def _and_subclasses(kind: Any) -> Iterator[Any]:
-    """This class and all below it, each once."""
+    """Yield this class and all its subclasses, each once."""
     known = {kind}
     yield kind
     for below in kind.__subclasses__():
@@ -259,7 +262,7 @@ def _and_subclasses(kind: Any) -> Iterator[Any]:
 
 
 class _Advanced:
-    """An iterator under a watcher."""
+    """A watched iterator."""
 
     def __init__(self, watcher: Watcher, watch: LoaderWatch, iterator: Iterator[Any]) -> None:
         self._watcher = watcher
@@ -275,7 +278,7 @@ class _Advanced:
 
 
 class _Watched:
-    """Somebody's own loader under a watcher."""
+    """A watched loader of the user's own."""
 
     def __init__(self, watcher: Watcher, loader: Iterable[Any]) -> None:
         self._watcher = watcher
@@ -288,7 +291,7 @@ class _Watched:
 
 
 def _profiled(iterator: Iterator[Any], name: str) -> Iterator[Any]:
-    """Waits under the name by which profilers know those of a DataLoader."""
+    """Marks waits with the name by which profilers know those of a DataLoader."""
     while True:
         with record_function(f"{LOADER_PREFIX}{name}"):
             held = next_batch(iterator)

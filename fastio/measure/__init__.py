@@ -1,1 +1,1 @@
-"""What a machine and a training loop can do, measured."""
+"""Measures what a machine and a training loop can do."""

@@ -12,14 +12,16 @@ __all__ = ["bandwidth_page"]
 
 
 def bandwidth_page(said: Mapping[str, Any]) -> Page:
-    """From the form ``fastio.bandwidth``."""
+    """Build the page from the form ``fastio.bandwidth``."""
     links = said["links"]
     bars = [
         Bar(each["link"], each["bytes_per_s"], f"{size(each['bytes_per_s'])}/s", _ROLES[each["measured"]])
         for each in links
     ]
     is_measured = any(each["measured"] for each in links)
-    caption = "Bytes per second, as a course publishes them" + ("; in another colour, measured here" * is_measured)
+    caption = "Bytes per second, as a course publishes them" + (
+        "; another colour: measured on this machine" * is_measured
+    )
     rows = [
         (each["link"], _SOURCES[each["measured"]], f"{size(each['bytes_per_s'])}/s", duration(each["seconds"]))
         for each in links

@@ -12,8 +12,8 @@ __all__ = ["bus_page"]
 
 
 def bus_page(said: Mapping[str, Any]) -> Page:
-    """From the form ``fastio.bench.bus``."""
-    title, subject = "What the bus to the GPU carries", "copies between host memory and the CUDA device"
+    """Build the page from the form ``fastio.bench.bus``."""
+    title, subject = "How fast the bus to the GPU is", "copies between host memory and the CUDA device"
     rates = said["rates"]
     if not rates:
         return Page(title, subject, [Section("Nothing was measured", [Prose(str(said["skipped"]))])])
@@ -29,7 +29,7 @@ def bus_page(said: Mapping[str, Any]) -> Page:
 
 
 def _bars(rates: list[Mapping[str, Any]]) -> Part:
-    """Pinned beside pageable, size by size, so that both directions of one page compare."""
+    """Return pinned beside pageable memory, size by size, so that both directions compare on one page."""
     bars = [
         Bar(
             f"{each['memory']}, {size(each['size_bytes'])}",

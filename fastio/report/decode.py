@@ -12,7 +12,7 @@ __all__ = ["decode_page"]
 
 
 def decode_page(said: Mapping[str, Any]) -> Page:
-    """From the form ``fastio.bench.decode``; its first decoder is the one that others are compared with."""
+    """Build the page from the form ``fastio.bench.decode``; other decoders are compared with its first one."""
     decoders = said["decoders"]
     base = decoders[0]
     bars = Bars(
@@ -30,7 +30,7 @@ def decode_page(said: Mapping[str, Any]) -> Page:
         ReferenceLine(base["images_per_cpu_s"], base["name"]),
     )
     differences = Table(
-        ("decoder", "mean", "99 % of pixels below", "greatest"),
+        ("decoder", "mean", "99 % of pixels differ by less than", "greatest"),
         [
             (
                 each["name"],

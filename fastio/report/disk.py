@@ -17,7 +17,7 @@ _KINDS = {"nvme": "NVMe", "flash": "flash, no NVMe", "rotating": "rotating", Non
 
 
 def disk_page(said: Mapping[str, Any]) -> Page:
-    """From the form ``fastio.bench.disk``."""
+    """Build the page from the form ``fastio.bench.disk``."""
     sections = []
     for cache, title in _CACHES.items():
         rates = [each for each in said["rates"] if each["cache"] == cache]
@@ -33,11 +33,12 @@ def disk_page(said: Mapping[str, Any]) -> Page:
         ("file", size(said["size_bytes"])),
         ("small files", number(said["files"])),
     ]
-    return Page("What the disk gives", said["path"], sections, figures=figures)
+    return Page("How fast the disk is", said["path"], sections, figures=figures)
 
 
 _NEVER_COLD = (
-    "This file system keeps its pages: it lies in memory, or ignores posix_fadvise. The figures are those of memory."
+    "This file system keeps its pages in memory (tmpfs, or one that ignores posix_fadvise), so these "
+    "figures are those of memory."
 )
 
 
@@ -60,7 +61,7 @@ def _rates(rates: list[Mapping[str, Any]], kind: DiskKind | None, *, is_cold: bo
     if is_cold:
         what = "a disk" if kind is None else kind_in_words(kind)
         nvme = f", an NVMe drive {size(EXPECTED_NVME)}/s" if kind is None else ""
-        caption += f"; {what} should give the dashed line in sequence{nvme}:"
+        caption += f"; the dashed line is what to expect of {what}, read in order{nvme}:"
     titles = ("read", "reads/s", "p50 µs", "p99 µs", "longest µs")
     return [Bars(caption, bars, mark), Table(titles, latencies, range(1, 5), "Latency of one read")]
 

@@ -28,7 +28,7 @@ _ROLES: Mapping[str, Literal["loading", "training"]] = {"waiting for data": "loa
 
 
 def doctor_page(said: Mapping[str, Any]) -> Page:
-    """From the form ``fastio.doctor``."""
+    """Build the page from the form ``fastio.doctor``."""
     steps = said["steps"]
     verdict = None
     if said["pattern"] is not None:
@@ -43,7 +43,7 @@ def _figures(said: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = [] if said["part"] is None else [("slow part of loading", said["part"].replace("_", " "))]
     loading, training = step.get("loading_s"), step.get("training_s")
     if loading is not None and training:
-        found += [("waits for data", f"{loading / (loading + training):.1%}"), ("training a step", ms(training))]
+        found += [("waits for data", f"{loading / (loading + training):.1%}"), ("training per step", ms(training))]
         if step["samples_per_step"]:
             found.append(("rate", rate(step["samples_per_step"] / (loading + training))))
     return found
@@ -65,7 +65,7 @@ def _sections(said: Mapping[str, Any]) -> Iterator[Section]:
         yield Section("Utilisation", [_utilisation(said["samples"])])
     if said["cautions"]:
         rows = [(each["title"], each["reason"], each["source"]) for each in said["cautions"]]
-        yield Section("Warnings", [Table(("what", "why", "who says so"), rows)])
+        yield Section("Warnings", [Table(("what", "why", "source"), rows)])
     if said["unknown"]:
         yield Section("Not seen", [Prose(line) for line in said["unknown"]])
 
@@ -79,9 +79,9 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
 
 
 def _evidence(evidence: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
-    """Parts of a whole as divided bars, other figures as a table."""
+    """Yield parts of a whole as divided bars, other figures as a table."""
     parts: list[Part] = []
-    for group, caption in (("step", "Of a step"), ("batch", "Of the time for a batch, where it is made")):
+    for group, caption in (("step", "Of a step"), ("batch", "Of the time to make a batch")):
         shares = [each for each in evidence if each["group"] == group and each["share"] is not None]
         if shares:
             found = [
@@ -100,17 +100,17 @@ def _evidence(evidence: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
 
 
 def _utilisation(samples: Sequence[Mapping[str, Any]]) -> Plot:
-    """CPUs and GPUs, in percent, over the timed steps."""
+    """Return CPUs and GPUs, in percent, over the timed steps."""
     begun = samples[0]["time_s"] - samples[0]["seconds"]
     cpu = [sum(sample["cpu_percents"]) / len(sample["cpu_percents"]) for sample in samples]
     memory = [100 * sample["memory_used_bytes"] / sample["memory_total_bytes"] for sample in samples]
     series = [Series("all CPUs", cpu, "loading"), Series("memory", memory, "memory")]
     for place, gpu in enumerate(samples[0]["gpus"]):
-        shown = [sample["gpus"][place : place + 1] for sample in samples]  # a GPU may be lost on the way
+        shown = [sample["gpus"][place : place + 1] for sample in samples]  # a GPU may disappear meanwhile
         used = [each[0]["utilization_percent"] if each else None for each in shown]
         series.append(Series(f"GPU {gpu['index']}", used, "device"))
     return Plot(
-        "The machine while steps were timed, with everything else that it did",
+        "The whole machine while steps were timed, including other programs",
         f"{counted(len(samples), 'sample')}: all CPUs {sum(cpu) / len(cpu):.0f} % busy, memory {max(memory):.0f} %.",
         "s",
         [sample["time_s"] - begun for sample in samples],

@@ -1,4 +1,4 @@
-"""Figures that JSON has no number for."""
+"""Replaces figures that JSON cannot represent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["finite"]
 
 def finite(value: Any) -> Any:
     """
-    The same with None for what is no number or has no end, as the loss of a training that went astray.
+    Return the value with None for NaN and infinity, such as the loss of a training that diverged.
 
     >>> finite({"losses": [0.5, float("nan")], "rate": float("inf")})
     {'losses': [0.5, None], 'rate': None}

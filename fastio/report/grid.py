@@ -16,7 +16,7 @@ _OPEN_ROWS = 40  # a longer table is folded
 
 
 def grid_page(said: Mapping[str, Any]) -> Page:
-    """From the form ``fastio.bench.grid``."""
+    """Build the page from the form ``fastio.bench.grid``."""
     rows = said["rows"]
     data = list(dict.fromkeys(row["data"] for row in rows))
     best = rows[0]
@@ -37,7 +37,7 @@ def grid_page(said: Mapping[str, Any]) -> Page:
 
 
 def _heat(rows: list[Mapping[str, Any]], data: str) -> HeatMap | None:
-    """Loading time by the setting with most values, against all others that vary; None where nothing varies."""
+    """Return loading time by the setting with most values, against all others that vary; None if nothing varies."""
     values = {name: list(dict.fromkeys(row["settings"][name] for row in rows)) for name in rows[0]["settings"]}
     varied = {name: sorted(found) for name, found in values.items() if len(found) > 1}
     if not varied:
@@ -53,7 +53,7 @@ def _heat(rows: list[Mapping[str, Any]], data: str) -> HeatMap | None:
         )
         for place in places
     ]
-    caption = f"{data}: milliseconds a step that training waits, median; darker is better, the best one is framed"
+    caption = f"{data}: median milliseconds per step that training waits; darker is better, the best is framed"
     return HeatMap(caption, across, [_value(value) for value in varied[across]], lines, less_is_better=True)
 
 

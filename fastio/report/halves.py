@@ -12,10 +12,10 @@ __all__ = ["halves_page"]
 
 
 def halves_page(said: Mapping[str, Any]) -> Page:
-    """From the form ``fastio.bench.both``."""
+    """Build the page from the form ``fastio.bench.both``."""
     io, training, loop = (said[f"{name}_samples_per_s"] for name in ("io", "training", "loop"))
     bars = Bars(
-        "Samples per second; the dashed line is what training could take:",
+        "Samples per second; the dashed line is what training could use:",
         (
             Bar("loading alone", io, rate(io), "loading"),
             Bar("training alone", training, rate(training), "training"),
@@ -31,8 +31,8 @@ def halves_page(said: Mapping[str, Any]) -> Page:
     ]
     figures = (
         ("waits for data", f"{said['loop']['loading_share']:.1%}"),
-        ("loading a step", ms(said["loop"]["loading"]["mean_s"])),
-        ("training a step", ms(said["loop"]["training"]["mean_s"])),
+        ("loading per step", ms(said["loop"]["loading"]["mean_s"])),
+        ("training per step", ms(said["loop"]["training"]["mean_s"])),
         ("first batch after", ms(said["io"]["first_batch_s"])),
     )
     return Page("Loading or training?", said["data"], sections, verdict_of(said["verdict"]), figures)

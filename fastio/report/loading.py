@@ -11,11 +11,11 @@ from fastio.types.units import number, per_second
 
 __all__ = ["loading_page"]
 
-_WITHOUT_WORKERS = "CPU time, without that of workers"
+_WITHOUT_WORKERS = "CPU time, without the workers'"
 
 
 def loading_page(said: Mapping[str, Any]) -> Page:
-    """From the form ``fastio.bench.io``."""
+    """Build the page from the form ``fastio.bench.io``."""
     bars = Bars(
         "Samples per second",
         (

@@ -10,7 +10,7 @@ from fastio.types.units import duration, number, size
 
 __all__ = ["monitor_page"]
 
-_POINTS = 1000  # of a curve; of more samples, the means of neighbours
+_POINTS = 1000  # points of a curve; with more samples, the means of neighbours
 _CPUS_SHOWN = 8
 
 Unit = Literal["%", "bytes", "bytes/s", ""]
@@ -19,7 +19,7 @@ _Figure = tuple[str, Callable[[Sample], float | None]]
 
 
 def monitor_page(subject: str, samples: Sequence[Sample]) -> Page:
-    """From lines of the form ``fastio.monitor``; ``subject`` is what was watched."""
+    """Build the page from lines of the form ``fastio.monitor``; ``subject`` is what was watched."""
     if not samples:
         return Page("What the machine did", subject, [Section("No figures", [Prose(_NOTHING)])])
     last = samples[-1]
@@ -45,7 +45,7 @@ def monitor_page(subject: str, samples: Sequence[Sample]) -> Page:
     return Page("What the machine did", subject, [*gpus, *sections], figures=_summary(samples, curves.seconds))
 
 
-_NOTHING = "It ended before the first sample; a shorter --interval sees more."
+_NOTHING = "It ended before the first sample; try a shorter --interval."
 
 
 class _Curves:
@@ -59,9 +59,9 @@ class _Curves:
         self.seconds = self._times[-1]
 
     def plots(self, wanted: Sequence[tuple[str, Sequence[_Figure], Unit, float | None]]) -> list[Part]:
-        """A plot for each caption; figures that nobody knows are left out."""
+        """Return a plot for each caption; unknown figures are left out."""
         made = [self._plot(caption, figures, unit, limit) for caption, figures, unit, limit in wanted]
-        return [plot for plot in made if plot is not None] or [Prose("Nobody could tell.")]
+        return [plot for plot in made if plot is not None] or [Prose("Not available.")]
 
     def _plot(self, caption: str, figures: Sequence[_Figure], unit: Unit, limit: float | None) -> Plot | None:
         series = [Series(name, [_mean(group, figure) for group in self._groups]) for name, figure in figures]
@@ -73,7 +73,7 @@ class _Curves:
 
 
 def _named(gpu: Mapping[str, Any]) -> str:
-    """By its index, a MIG slice by that too."""
+    """Return a GPU's name by its index, and that of its MIG slice."""
     return f"GPU {gpu['index']}" + ("" if gpu["mig_index"] is None else f" slice {gpu['mig_index']}")
 
 
@@ -99,7 +99,7 @@ def _summary(samples: Sequence[Sample], seconds: float) -> list[tuple[str, str]]
         ("samples", number(len(samples))),
         ("all CPUs, mean", f"{busy:.1f}%"),
         (f"most memory used, of {size(last['memory_total_bytes'])}", size(most)),
-        ("this monitor, of one CPU", f"{sum(s['own_cpu_percent'] for s in samples) / len(samples):.1f}%"),
+        ("this monitor (100 %: one core)", f"{sum(s['own_cpu_percent'] for s in samples) / len(samples):.1f}%"),
     ]
     if last["gpu_source"] is None:
         return [*figures, ("GPUs", "none seen")]
@@ -112,7 +112,7 @@ def _summary(samples: Sequence[Sample], seconds: float) -> list[tuple[str, str]]
 
 
 def _of(*names: str) -> Callable[[Sample], float | None]:
-    """A figure by its place; None where the way there ends."""
+    """Return a function that gets a figure by its path of names; None if the path ends early."""
 
     def found(sample: Sample) -> float | None:
         value: Any = sample

@@ -31,7 +31,7 @@ __all__ = [
     "verdict_of",
 ]
 
-# A role has a colour in style.css, the same for the same thing on every page; c0 to c7 are those of shares.
+# Each role has a colour in style.css, the same on every page; c0 to c7 are those of shares.
 Role = Literal[
     "loading", "training", "both", "device", "memory", "plain", "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"
 ]
@@ -41,7 +41,7 @@ HEADLINES = {
     "compute_bound": "Training is the limit",
     "launch_bound": "The host launches too slowly",
     "sync_bound": "The host waits for the device in every step",
-    "balanced": "Neither loading nor training stands out",
+    "balanced": "Neither loading nor training dominates",
 }
 
 
@@ -71,7 +71,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under titles; columns in ``right`` are numbers. ``folded``: shown when the reader asks for it."""
+    """Rows under titles; columns in ``right`` are numbers. ``folded`` tables open on request."""
 
     titles: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -83,7 +83,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: its length is ``value``, ``text`` says it with its unit; ``spread`` has the least and the greatest."""
+    """One bar of length ``value``; ``text`` is the value with its unit, ``spread`` the least and the greatest."""
 
     name: str
     value: float
@@ -94,7 +94,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceLine:
-    """A line across all bars, as for the rate that is wanted."""
+    """A line across all bars, such as the wanted rate."""
 
     value: float
     text: str
@@ -102,7 +102,7 @@ class ReferenceLine:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars from a common zero. ``caption`` says what is measured, and in what unit."""
+    """Bars with a common zero. ``caption`` says what is measured, and in which unit."""
 
     caption: str
     bars: Sequence[Bar]
@@ -118,7 +118,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """One part of a whole; without a role it has the colour of its place."""
+    """One part of a whole; without a role, its position decides its colour."""
 
     name: str
     value: float
@@ -128,7 +128,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Parts that make up a whole, as one divided bar with a table below; ``unit`` is the title of the texts."""
+    """Parts of a whole, as one divided bar with a table below; ``unit`` is the heading of the texts."""
 
     caption: str
     unit: str
@@ -143,7 +143,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A field of a heat map: its colour is ``value`` between the least and the greatest, ``text`` says it."""
+    """A field of a heat map: ``value`` decides its colour between the least and the greatest, ``text`` shows it."""
 
     value: float
     text: str
@@ -151,7 +151,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """A table whose cells are coloured by value; None where nothing was measured. ``corner`` names rows and columns."""
+    """A table whose cells are coloured by value; None was not measured. ``corner`` names rows and columns."""
 
     caption: str
     corner: str
@@ -161,7 +161,7 @@ class HeatMap:
     kind: ClassVar[str] = "heat"
 
     def strength(self, cell: Cell) -> float:
-        """From 0 for the worst cell to 1 for the best one."""
+        """Return a strength from 0 for the worst cell to 1 for the best."""
         values = [each.value for _, cells in self.rows for each in cells if each is not None]
         low, high = min(values), max(values)
         part = (cell.value - low) / (high - low) if high > low else 1.0
@@ -170,7 +170,7 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A curve; None where nothing was measured."""
+    """A curve; None was not measured."""
 
     name: str
     values: Sequence[float | None]
@@ -180,11 +180,11 @@ class Series:
 @dataclass(frozen=True, slots=True)
 class Plot:
     """
-    Curves over ``xs``, ascending, which a reader can zoom into.
+    Curves over ascending ``xs``, which a reader can zoom.
 
-    ``look`` is ``lines``; ``held`` where a value stays until the next one; ``stack``: filled steps, each series on top
-    of those before it. ``unit`` is one of ms, s, %, bytes, bytes/s and "" for plain numbers; ``x_unit`` one of s, ms
-    and step. ``summary`` says in words what is to be seen, for those who do not see it.
+    ``look`` is ``lines``; ``held`` if a value stays until the next one; or ``stack`` for filled steps, each series on
+    top of those before it. ``unit`` is one of ms, s, %, bytes, bytes/s and "" for plain numbers; ``x_unit`` one of s,
+    ms and step. ``summary`` describes the plot in words, for those who do not see it.
     """
 
     caption: str
@@ -198,7 +198,7 @@ class Plot:
     kind: ClassVar[str] = "plot"
 
     def as_data(self) -> dict[str, Any]:
-        """What the script in the page draws."""
+        """Return the data that the script in the page draws."""
         return {
             "xUnit": self.x_unit,
             "xs": self.xs,
@@ -211,7 +211,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture as JPEG, None where it cannot be shown; its caption, and a fainter line below."""
+    """A picture as JPEG (None: it cannot be shown), its caption, and a fainter line below."""
 
     jpeg: bytes | None
     caption: str
@@ -220,7 +220,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class PictureGrid:
-    """Small pictures in as many columns as there is room for, ``size`` pixels wide at most."""
+    """Small pictures in as many columns as fit, at most ``size`` pixels wide."""
 
     pictures: Sequence[Picture]
     size: int
@@ -232,7 +232,7 @@ Part = Prose | Heading | Code | Table | Bars | Shares | HeatMap | Plot | Picture
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what stands under it."""
+    """A heading and its content."""
 
     title: str
     parts: Sequence[Part]
@@ -240,7 +240,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class PageVerdict:
-    """What dominates a page: the answer, how the command calls it, why, and what to do next."""
+    """The headline of a page: the answer, the command's name for it, the reasons, and what to do next."""
 
     headline: str
     name: str
@@ -251,7 +251,7 @@ class PageVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A report. ``subject`` is what was looked at, as a path; ``figures`` are a few pairs of name and value."""
+    """A report. ``subject`` is what was examined, such as a path; ``figures`` are a few pairs of name and value."""
 
     title: str
     subject: str
@@ -261,7 +261,7 @@ class Page:
 
 
 def verdict_of(said: Mapping[str, Any]) -> PageVerdict:
-    """The verdict that a JSON form has, in words."""
+    """Return the verdict of a JSON form, in words."""
     evidence = list(said["evidence"])
     if said["headroom"] is not None:
         evidence.insert(0, f"headroom of loading {said['headroom']:+.0%}")

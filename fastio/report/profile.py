@@ -10,12 +10,12 @@ from fastio.types.units import counted, number, size
 
 __all__ = ["profile_page"]
 
-_COLOURS: tuple[Role, ...] = ("c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7")  # as those of the mean
-_LISTED = 25  # operators, kernels and functions of each table
+_COLOURS: tuple[Role, ...] = ("c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7")  # the same colours as those of the mean
+_LISTED = 25  # operators, kernels and functions listed per table
 
 
 def profile_page(said: Mapping[str, Any]) -> Page:
-    """From the form ``fastio.profile``."""
+    """Build the page from the form ``fastio.profile``."""
     traces, cpu = said["traces"], said["cpu"]
     several = len(traces) > 1
     sections = []
@@ -46,7 +46,7 @@ def _trace(trace: Mapping[str, Any], name: str) -> list[Section]:
     parts: list[Part] = [
         Shares(
             f"The mean of {counted(trace['steps'], 'step')}; each moment belongs to one part",
-            "ms a step",
+            "ms per step",
             [Portion(row, us, f"{us / steps / 1e3:,.3f}") for row, us in trace["rows_us"].items()],
         )
     ]
@@ -97,7 +97,7 @@ def _memory(curve: Mapping[str, Any]) -> Plot:
 def _operators(found: Sequence[Mapping[str, Any]]) -> Table:
     rows = [(each["name"], number(each["calls"]), _ms(each["self_us"]), _ms(each["total_us"])) for each in found]
     caption = f"Longest own time first, {min(len(found), _LISTED)} of {len(found)}"
-    return Table(("name", "calls", "own time", "with what it calls"), rows[:_LISTED], (1, 2, 3), caption)
+    return Table(("name", "calls", "own time", "with callees"), rows[:_LISTED], (1, 2, 3), caption)
 
 
 def _cpu(cpu: Mapping[str, Any]) -> list[Section]:
@@ -115,7 +115,7 @@ def _cpu(cpu: Mapping[str, Any]) -> list[Section]:
         )
         for each in cpu["functions"][:_LISTED]
     ]
-    titles = ("function", "file", "calls", "own ms", "with calls, ms")
+    titles = ("function", "file", "calls", "own ms", "with callees, ms")
     caption = f"{cpu['tool']}, {counted(cpu['steps'], 'step')} in {cpu['seconds']:.1f} s"
     return [*sections, Section("Python's functions", [Table(titles, rows, (2, 3, 4), caption)])]
 

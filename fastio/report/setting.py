@@ -1,4 +1,4 @@
-"""Under what a report was made: the command, the machine, the versions."""
+"""What a report was made with: the command, the machine, the versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PACKAGES = ("fastio", "torch", "numpy", "pillow", "h5py")
 
 
 def machine() -> Sequence[tuple[str, str]]:
-    """Name to value: what it runs on, and when."""
+    """Return name and value of what it runs on, and when."""
     allowed, all_cpus = available_cpus(), psutil.cpu_count() or 1
     of = "" if allowed == all_cpus else f" of {all_cpus}"
     return [
@@ -33,7 +33,7 @@ def machine() -> Sequence[tuple[str, str]]:
 
 
 def versions() -> Sequence[tuple[str, str]]:
-    """Package to version; Python first."""
+    """Return packages and versions, Python first."""
     found = [("Python", platform.python_version())]
     for name in _PACKAGES:
         try:
@@ -59,7 +59,7 @@ def _system() -> str:
 
 
 def _gpus() -> Sequence[tuple[str, str]]:
-    """What torch sees, where the command has used CUDA already: asking would begin to."""
+    """Return the GPUs that torch sees, if the command has used CUDA already: asking would initialise it."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return []

@@ -1,4 +1,4 @@
-"""What pages about steps have in common: rates as bars, the timeline, the times of a summary."""
+"""Parts that pages about steps share: rates as bars, the timeline, the times of a summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARTS = ("mean_s", "p50_s", "p90_s", "p99_s", "max_s")
 
 def ms(seconds: float) -> str:
     """
-    Seconds as milliseconds.
+    Format seconds as milliseconds.
 
     >>> ms(0.01234)
     '12.34 ms'
@@ -25,12 +25,12 @@ def ms(seconds: float) -> str:
 
 
 def rate(samples_per_s: float) -> str:
-    """Whole samples a second."""
+    """Format a rate in whole samples per second."""
     return f"{per_second(samples_per_s)} samples/s"
 
 
 def timeline_plot(timeline: Mapping[str, Any]) -> Plot | None:
-    """Loading and training of each step, one upon the other; None where no step was seen."""
+    """Return loading and training of each step, stacked; None without steps."""
     loading, training = timeline["loading_s"], timeline["training_s"]
     if not loading:
         return None
@@ -40,7 +40,7 @@ def timeline_plot(timeline: Mapping[str, Any]) -> Plot | None:
     if timeline["is_first"][longest]:
         waits += ", the first one of an epoch"
     return Plot(
-        "Time of each step: waiting for the batch, and training on it upon that",
+        "Time of each step: waiting for the batch, and on top of it, training",
         f"{counted(len(loading), 'step')}: {sum(loading):.2f} s of loading, {sum(training):.2f} s of training; "
         f"{waits}.",
         "step",
@@ -55,17 +55,17 @@ def timeline_plot(timeline: Mapping[str, Any]) -> Plot | None:
 
 
 def times_table(summaries: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
-    """Loading and training of each summary, mean and percentiles."""
+    """Return loading and training of each summary: mean and percentiles."""
     rows = [
         (f"{name}, {part}".strip(", "), *(f"{summary[part][each] * 1e3:,.2f}" for each in _PARTS))
         for name, summary in summaries
         for part in ("loading", "training")
     ]
-    return Table(_TITLES, rows, range(1, 6), "Milliseconds a step, without first batches of epochs")
+    return Table(_TITLES, rows, range(1, 6), "Milliseconds per step, without first batches of epochs")
 
 
 def losses_plot(losses: Sequence[float]) -> Plot:
-    """The loss of each step."""
+    """Return a plot of the loss of each step."""
     return Plot(
         "Loss of each step",
         f"{counted(len(losses), 'step')}: from {losses[0]:.4f} to {losses[-1]:.4f}.",

@@ -1,4 +1,4 @@
-"""The page of ``info``: what is in a store."""
+"""The page of ``info``: what a store holds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fastio.types.units import number, size
 
 __all__ = ["store_page"]
 
-_BARS = 20  # classes as bars; of more, a table
+_BARS = 20  # classes shown as bars; more of them make a table
 
 
 def store_page(said: Mapping[str, Any], pictures: PictureGrid | None) -> Page:
-    """From the form that ``fastio info --json`` prints, and a few samples to look at."""
+    """Build the page from the form that ``fastio info --json`` prints, and a few sample pictures."""
     sections = [] if pictures is None else [Section("Samples", [pictures])]
     sections += [Section(f"Field {name}", _field(field)) for name, field in said["fields"].items()]
     if said["classes"]:
@@ -57,7 +57,7 @@ def _field(field: Mapping[str, Any]) -> list[Part]:
     if "kinds" in field:
         kinds = ", ".join(f"{number(count)} {kind}" for kind, count in field["kinds"].items())
         channels = ", ".join(f"{number(count)} with {name}" for name, count in field["channels"].items())
-        parts.append(Prose(f"Kinds: {kinds} (of {number(field['kinds_of'])} looked at). Channels: {channels}."))
+        parts.append(Prose(f"Kinds: {kinds} (of {number(field['kinds_of'])} examined). Channels: {channels}."))
     return parts
 
 
@@ -72,7 +72,7 @@ def _lengths(histogram: list[dict[str, int]], unit: str) -> Bars:
         )
         for each in histogram
     ]
-    return Bars(f"How many samples have so many {unit}", bars)
+    return Bars(f"How many samples have how many {unit}", bars)
 
 
 def _classes(classes: list[dict[str, Any]]) -> list[Part]:
@@ -81,12 +81,12 @@ def _classes(classes: list[dict[str, Any]]) -> list[Part]:
         return [Bars("Samples of each class", bars)]
     rows = [(str(each["label"]), each["name"] or "", number(each["samples"])) for each in classes]
     counts = sorted(each["samples"] for each in classes)
-    spread = f"From {number(counts[0])} to {number(counts[-1])} samples a class."
+    spread = f"{number(counts[0])} to {number(counts[-1])} samples per class."
     return [Prose(spread), Table(("label", "class", "samples"), rows, (0, 2), "All classes", folded=True)]
 
 
 def _labels(labels: Mapping[str, Any]) -> Table:
-    """Labels that are numbers and no classes."""
+    """Return labels that are numbers, not classes."""
     rows = [
         (str(each["title"] or f"label {i}"), *(f"{each[name]:.6g}" for name in ("min", "mean", "max")))
         for i, each in enumerate(labels["numbers"])
@@ -103,7 +103,7 @@ def _shuffling(said: Mapping[str, Any]) -> list[Part]:
     if said["mixing"] is None:
         return [text]
     bars = Bars(
-        "Distinct classes in a batch of 256, as a part of those that a full shuffle has:",
+        "Distinct classes in a batch of 256, as a share of those in a full shuffle:",
         [Bar("shuffle=True", said["mixing"], f"{said['mixing']:.2f}", "training")],
         ReferenceLine(1.0, "full shuffle"),
     )

@@ -13,7 +13,7 @@ __all__ = ["training_page"]
 
 
 def training_page(said: Mapping[str, Any]) -> Page:
-    """From the form ``fastio.bench.train``."""
+    """Build the page from the form ``fastio.bench.train``."""
     ranks = [(f"rank {i}" if len(said["ranks"]) > 1 else "", each) for i, each in enumerate(said["ranks"])]
     sections = []
     if len(ranks) > 1:
@@ -30,7 +30,7 @@ def training_page(said: Mapping[str, Any]) -> Page:
     figures = [
         ("samples/s" + (", all ranks" if len(ranks) > 1 else ""), per_second(said["samples_per_s"])),
         ("waits for data", f"{max(each['loading_share'] for _, each in ranks):.1%}"),
-        ("training a step", ms(first["training"]["mean_s"])),
+        ("training per step", ms(first["training"]["mean_s"])),
         ("parameters", number(said["parameters"])),
         ("device", said["device"]),
     ]

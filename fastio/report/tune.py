@@ -1,4 +1,4 @@
-"""The page of ``tune``: the chosen setting, and those it was chosen among."""
+"""The page of ``tune``: the chosen setting, and the others tried."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fastio.types.units import counted, per_second
 
 __all__ = ["tune_page"]
 
-_BARS = 20  # settings as bars; the table has all
+_BARS = 20  # settings shown as bars; the table has all
 
 
 def tune_page(said: Mapping[str, Any]) -> Page:
-    """From the form ``fastio.tune``."""
+    """Build the page from the form ``fastio.tune``."""
     tried = said["tried"]
     shown = sorted(tried, key=lambda each: -each["samples_per_s"])[:_BARS]
     chosen = said["settings"]
@@ -30,16 +30,16 @@ def tune_page(said: Mapping[str, Any]) -> Page:
         )
         for each in shown
     ]
-    caption = "Samples per second, median of the rounds; of settings within 3 % of the best one the cheapest is chosen"
+    caption = "Samples per second, median of the rounds; among settings within 3 % of the best, the cheapest wins"
     rows = [(_words(each["settings"]), per_second(each["samples_per_s"]), str(each["rounds"])) for each in tried]
-    table = Table(("setting", "samples/s", "rounds"), rows, (1, 2), "Those that stayed in the race longest first")
+    table = Table(("setting", "samples/s", "rounds"), rows, (1, 2), "Ordered by how long each stayed in the race")
     sections = [
         Section("Paste this", [Code(said["code"].rstrip())]),
         Section("Rates", [Bars(caption, bars)]),
         Section("All settings", [table]),
     ]
     if not said["is_complete"]:
-        line = "The time was over before the best settings had met often enough to be sure: --seconds gives more."
+        line = "Time ran out before the best settings had met often enough to be sure: raise --seconds."
         sections.insert(1, Section("Not sure yet", [Prose(line)]))
     figures = [
         ("chosen", rate(said["samples_per_s"])),

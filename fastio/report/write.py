@@ -1,4 +1,4 @@
-"""A page as one HTML file that needs nothing else: styles, scripts, figures and pictures are inside."""
+"""Writes a page as one self-contained HTML file, with styles, scripts, figures and pictures inside."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _HERE = Path(__file__).parent
 
 def html_of(page: Page, setting: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     """
-    The whole file as text; ``setting`` has pairs of name and value under each title, as of the machine.
+    Return the whole file as text; ``setting`` maps headings, such as the machine, to pairs of name and value.
 
-    Everything that is no template is escaped. The page forbids itself the network, and all scripts but its own two.
+    Everything but the templates is escaped. The page forbids itself the network, and all scripts but its own two.
     """
     files = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -44,7 +44,7 @@ def html_of(page: Page, setting: Mapping[str, Sequence[tuple[str, str]]]) -> str
 
 
 def write_page(path: str | Path, page: Page, setting: Mapping[str, Sequence[tuple[str, str]]]) -> None:
-    """Write the page beside ``path`` and give it that name when it is whole; replaces an older one. FastioError."""
+    """Write the page beside ``path`` and rename it when complete; replaces an older one. Raises FastioError."""
     target = check_target(path)
     text = html_of(page, setting)
     try:
@@ -58,18 +58,18 @@ def write_page(path: str | Path, page: Page, setting: Mapping[str, Sequence[tupl
             Path(partial).unlink()
             raise
     except OSError as exc:
-        raise FastioError(f"{path}: cannot be written ({exc.strerror or exc}); choose another place") from exc
+        raise FastioError(f"{path}: cannot be written ({exc.strerror or exc}): choose another path") from exc
 
 
 def check_target(path: str | Path) -> Path:
-    """The path, where a file may be made there; FastioError otherwise, so that nobody measures for nothing."""
+    """Return the path if a file can be created there. Raises FastioError otherwise, before anything is measured."""
     target = Path(path)
     if not target.parent.is_dir():
-        raise FastioError(f"{path}: the folder {target.parent} does not exist; make it, or choose another place")
+        raise FastioError(f"{path}: the folder {target.parent} does not exist: create it, or choose another path")
     if target.is_dir():
-        raise FastioError(f"{path}: is a folder; expected the name of a file, as report.html")
+        raise FastioError(f"{path}: is a folder; expected the name of a file, such as report.html")
     if not os.access(target.parent, os.W_OK):
-        raise FastioError(f"{path}: the folder {target.parent} cannot be written to; choose another place")
+        raise FastioError(f"{path}: the folder {target.parent} cannot be written to: choose another path")
     return target
 
 
@@ -78,12 +78,12 @@ def _read(name: str) -> str:
 
 
 def _hash(script: str) -> str:
-    """How a Content-Security-Policy names a script."""
+    """Return the hash by which a Content-Security-Policy names a script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _umask() -> int:
-    """What this process takes from new files' permissions; there is no way to only look."""
+    """Return this process's umask; the only way to read it is to set it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -12,12 +12,15 @@ from fastio.trainer.workload import Workload
 
 __all__ = ["CIFAR10CNN", "cifar10cnn"]
 
-# Mean and deviation of the channels of CIFAR-10's 50,000 training pictures, of values from 0 to 1.
+# Mean and standard deviation of the channels of CIFAR-10's 50,000 training pictures, for values from 0 to 1.
 _MEAN, _STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
 def cifar10cnn(classes: int = 10) -> nn.Sequential:
-    """Twice two convolutions and a pooling, then two fully connected layers; pictures (B, 3, 32, 32)."""
+    """
+    Return the network: twice two convolutions and a pooling, then two fully connected layers; pictures (B, 3, 32,
+    32).
+    """
     return nn.Sequential(
         *_convolution(3, 32),
         *_convolution(32, 32),

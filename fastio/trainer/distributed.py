@@ -1,4 +1,4 @@
-"""Training on several ranks: the process group of torchrun or SLURM, and what is brought together from all ranks."""
+"""Training on several ranks: the process group of torchrun or SLURM, and results collected from all ranks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from fastio.machine import rank_and_world
 
 __all__ = ["every_rank", "local_device", "mean_over_ranks", "process_group", "rendezvous"]
 
-_TIMEOUT = timedelta(minutes=5)  # of any wait for the other ranks
-_PORT = 29500  # torchrun's own
+_TIMEOUT = timedelta(minutes=5)  # the longest wait for other ranks
+_PORT = 29500  # the port that torchrun uses
 _Each = TypeVar("_Each")
 
 
 def local_device(name: str | None, *, environ: Mapping[str, str] = os.environ) -> torch.device:
     """
-    The device that a user has named; None: a GPU where there is one.
+    Return the device that the user named, or a GPU if there is one.
 
-    "cuda" is the GPU of this process on its node, by LOCAL_RANK or SLURM_LOCALID, where it may see several.
-    FastioError where there is no such device.
+    "cuda" is the GPU of this process on its node, by LOCAL_RANK or SLURM_LOCALID, if it sees several. Raises
+    FastioError if there is no such device.
     """
     chosen = name or ("cuda" if torch.cuda.is_available() else "cpu")
     if chosen == "cuda" and torch.cuda.is_available():
@@ -43,17 +43,17 @@ def _place_on_node(environ: Mapping[str, str]) -> int:
     name = "LOCAL_RANK" if "LOCAL_RANK" in environ else "SLURM_LOCALID"
     place = environ.get(name, "0")
     if not place.isdecimal():
-        raise FastioError(f"environment {name}={place!r}: expected a whole number; correct it, or name --device cuda:N")
+        raise FastioError(f"environment {name}={place!r}: expected a whole number: correct it, or pass --device cuda:N")
     return int(place)
 
 
 @contextmanager
 def process_group(device: torch.device, *, timeout: timedelta = _TIMEOUT) -> Iterator[tuple[int, int]]:
     """
-    Rank and world size, in a process group of torch.distributed where the environment names more than one rank.
+    Yield rank and world size, in a torch.distributed process group if the environment names more than one rank.
 
-    Over NCCL for a CUDA device, gloo otherwise; one that the program has begun itself is used as it is. FastioError
-    where the others do not come within ``timeout``, or a later wait for one of them is in vain.
+    Uses NCCL for a CUDA device, otherwise gloo; a group that the program has started is used as it is. Raises
+    FastioError if the others do not arrive within ``timeout``, or if a later wait for one of them fails.
     """
     try:
         rank, world_size = rank_and_world()
@@ -75,8 +75,8 @@ def process_group(device: torch.device, *, timeout: timedelta = _TIMEOUT) -> Ite
         )
     except (RuntimeError, ValueError) as exc:
         raise FastioError(
-            f"rank {rank} of {world_size}: cannot meet the others at {address} ({_first_line(exc)}); start all of them "
-            f"with torchrun or srun, or set MASTER_ADDR and MASTER_PORT"
+            f"rank {rank} of {world_size}: cannot meet the others at {address} ({_first_line(exc)}): start all "
+            "of them with torchrun or srun, or set MASTER_ADDR and MASTER_PORT"
         ) from exc
     try:
         yield rank, world_size
@@ -84,8 +84,8 @@ def process_group(device: torch.device, *, timeout: timedelta = _TIMEOUT) -> Ite
         if not (isinstance(exc, distributed.DistError) or "gloo" in str(exc)):  # gloo has no exception of its own
             raise
         raise FastioError(
-            f"rank {rank} of {world_size}: another rank has ended or does not answer ({_first_line(exc)}); look for "
-            f"its own message"
+            f"rank {rank} of {world_size}: another rank has ended or does not answer ({_first_line(exc)}): see "
+            "its own message"
         ) from exc
     finally:
         distributed.destroy_process_group()
@@ -93,10 +93,11 @@ def process_group(device: torch.device, *, timeout: timedelta = _TIMEOUT) -> Ite
 
 def rendezvous(environ: Mapping[str, str]) -> str:
     """
-    Where ranks meet, host:port: MASTER_ADDR and MASTER_PORT, else the first node of srun's step or job, else this one.
+    Return where ranks meet, host:port: MASTER_ADDR and MASTER_PORT, else the first node of srun's step or job, else
+    this one.
 
-    Jobs of SLURM that share a node get ports of their own. Of a node list like "r[1-2]n[07,9],login" the first node is
-    what stands before the first comma, with the first number of each bracket.
+    SLURM jobs that share a node get different ports. The first node of a list like "r[1-2]n[07,9],login" is what
+    precedes the first comma, with the first number of each bracket.
 
     >>> rendezvous({"SLURM_JOB_NODELIST": "gpu[007-010,12],login", "SLURM_JOB_ID": "41"})
     'gpu007:29541'
@@ -109,7 +110,7 @@ def rendezvous(environ: Mapping[str, str]) -> str:
 
 
 def mean_over_ranks(values: list[float], device: torch.device) -> list[float]:
-    """The mean of each value over all ranks; as they are where there is one."""
+    """Return the mean of each value over all ranks; unchanged with a single rank."""
     if not distributed.is_initialized():
         return values
     sums = torch.tensor(values, dtype=torch.float64, device=device)
@@ -119,7 +120,7 @@ def mean_over_ranks(values: list[float], device: torch.device) -> list[float]:
 
 
 def every_rank(value: _Each) -> list[_Each]:
-    """What each rank has brought, in their order."""
+    """Return the value of each rank, in order."""
     if not distributed.is_initialized():
         return [value]
     brought: list[_Each] = [value] * distributed.get_world_size()
@@ -128,5 +129,5 @@ def every_rank(value: _Each) -> list[_Each]:
 
 
 def _first_line(error: BaseException) -> str:
-    """The first sentence of what torch says, without the place in its sources."""
+    """Return the first sentence of torch's message, without the position in its sources."""
     return re.split(r"\n|\. ", re.sub(r"^\[[^\]]*\] ", "", str(error).strip()))[0]

@@ -1,4 +1,4 @@
-"""Batches for a workload: a store's, a folder's or a user's, brought to the device, or random ones."""
+"""Brings batches for a workload to the device: from a store, a folder, the user's loader, or random ones."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def open_training(
     name: str, workload: Workload, options: DataOptions, *, settings: StepOptions
 ) -> Iterator[tuple[Data, Workload]]:
     """
-    Data as ``open_data`` opens them, for ``feed``, or "synthetic" ones; and the workload for them.
+    Open data as ``open_data`` does, for ``feed``, or "synthetic" data; returns them with the workload for them.
 
-    FastioError where the data are nothing for the model, or an option has no effect.
+    Raises FastioError if the data do not fit the model, or if an option has no effect.
     """
     if name == SYNTHETIC:
         unfit = ("threads", "workers", "shuffle", "crop", "augment")
-        refuse_options(name, "random data are made as the model takes them", options, unfit)
+        refuse_options(name, "because random data are made to fit the model", options, unfit)
         yield synthetic(workload, options.batch_size, settings), workload
         return
     layout: Layout = "channels_last" if settings.channels_last else "contiguous"
-    # A batch of another size would be compiled anew, which takes longer than hundreds of steps.
+    # A batch of another size would be compiled again, which takes longer than hundreds of steps.
     with open_data(name, replace(options, layout=layout, drop_last=settings.compiled)) as data:
         fit = fitted(workload, data)
         feed(data, fit, settings)
@@ -53,34 +53,34 @@ def open_test(
     name: str, workload: Workload, options: DataOptions, *, settings: StepOptions, trained_on: Data
 ) -> Iterator[Data]:
     """
-    A store or a folder to count on which pictures' classes are told rightly, as ``open_training`` opens it.
+    Open a store or a folder for measuring accuracy, as ``open_training`` opens it.
 
-    FastioError where the model tells no classes, or where a number is known to be another class than in training.
+    Raises FastioError if the model does not classify, or if a number is known to mean another class than in training.
     """
     classes_of(workload)
     if name == SYNTHETIC or is_function(name):
         raise FastioError(f"--test {name}: expected a store or a folder of pictures")
     with open_training(name, workload, options, settings=settings) as (data, _):
         if data.samples == 0:
-            raise FastioError(f"--test {name}: no samples in it, of which nothing can be told rightly")
+            raise FastioError(f"--test {name}: no samples in it, so there is no accuracy")
         for number, names in enumerate(zip(_class_names(trained_on), _class_names(data), strict=False)):
             if names[0] != names[1]:
                 raise FastioError(
-                    f"--test {name}: class {number} is {names[1]!r}, in the training data {names[0]!r}; classes are "
-                    f"numbers, so both must name the same ones in the same order"
+                    f"--test {name}: class {number} is {names[1]!r}, but {names[0]!r} in the training data; both must "
+                    "have the same classes in the same order"
                 )
         yield data
 
 
 def classes_of(workload: Workload) -> Classification:
-    """The task of a workload that tells classes apart; FastioError for another."""
+    """Return the task of a workload that classifies. Raises FastioError for others."""
     if not isinstance(workload.task, Classification):
-        raise FastioError(f"{workload.name} learns no classes: there is nothing to tell rightly")
+        raise FastioError(f"{workload.name} does not classify, so there is no accuracy")
     return workload.task
 
 
 def _class_names(data: Data) -> list[str]:
-    """The classes' names in the order of their numbers; none where nobody named them."""
+    """Return the classes' names in the order of their numbers; none if they have no names."""
     loader = data.loader.batches if isinstance(data.loader, DevicePrefetcher) else data.loader
     source = getattr(loader, "dataset", None)
     if isinstance(source, FastDataset):
@@ -90,13 +90,13 @@ def _class_names(data: Data) -> list[str]:
 
 def fitted(workload: Workload, data: Data) -> Workload:
     """
-    The workload for these data: a model of text gets the vocabulary of the store.
+    Return the workload for these data: a text model gets the vocabulary of the store.
 
-    FastioError where the data are known, before anything is read, to be nothing for the model.
+    Raises FastioError, before anything is read, if the data are known not to fit the model.
     """
     source = getattr(data.loader, "dataset", None)
     if isinstance(workload.task, Classification):
-        if data.kind != "function":  # whose labels may be others than those of the dataset behind its loader
+        if data.kind != "function":  # whose labels may differ from those of the dataset behind its loader
             _check_classes(workload.task, source, f"{data.name}: {workload.name}")
         return workload
     if isinstance(workload.task, NextToken) and isinstance(source, FastDataset):
@@ -107,18 +107,19 @@ def fitted(workload: Workload, data: Data) -> Workload:
             )
         vocabulary = source.token_reader.vocabulary
         if not vocabulary:
-            raise FastioError(f"{data.name}: nothing says how many token ids there are; pack with --vocab-size")
+            raise FastioError(f"{data.name}: the number of token ids is unknown: pack with --vocab-size")
         return replace(workload, task=replace(workload.task, outputs=vocabulary))
     if isinstance(source, FolderDataset):
-        raise FastioError(f"{data.name}: {workload.name} takes token ids, the folder has pictures")
+        raise FastioError(f"{data.name}: {workload.name} takes token ids, but the folder has pictures")
     return workload
 
 
 def feed(data: Data, workload: Workload, options: StepOptions) -> None:
     """
-    Let the batches of a store or a folder come to the device ahead of the step, as the model takes them.
+    Bring the batches of a store or folder to the device ahead of the step, in the form that the model takes.
 
-    A user's loader is left as it is: it may be on the device already, or normalised. The step sees to its batches.
+    A user's loader stays as it is: its batches may already be on the device, or normalised. The step takes care of
+    them.
     """
     if data.kind != "function":
         transforms = workload.task.transforms(options.dtype, channels_last=options.channels_last)
@@ -127,7 +128,7 @@ def feed(data: Data, workload: Workload, options: StepOptions) -> None:
 
 
 def synthetic(workload: Workload, batch_size: int, options: StepOptions) -> Data:
-    """One random batch on the device, for ever: the limit of training."""
+    """Repeat one random batch on the device for ever: the limit of training."""
     batch = workload.task.random_batch(batch_size, torch.Generator().manual_seed(options.seed))
     on_device = MockLoader(batch, options.device).batch
     batches = MockLoader(workload.task.prepared(on_device, options.layout), options.device)
@@ -135,12 +136,12 @@ def synthetic(workload: Workload, batch_size: int, options: StepOptions) -> Data
 
 
 def _check_classes(task: Classification, source: object, where: str) -> None:
-    """FastioError where a store or a folder has no pictures, no classes, or more of them than the model."""
+    """Raise FastioError if a store or folder has no pictures, no classes, or more classes than the model."""
     labels = source.labels if isinstance(source, (FastDataset, FolderDataset)) else None
     if isinstance(source, FastDataset):
         if not source.reader.is_picture:
             raise FastioError(f"{where} takes pictures, the store has {source.reader.field}; choose another --model")
         if labels is None:
-            raise FastioError(f"{where} learns classes, the store has no labels; pack with --labels")
+            raise FastioError(f"{where} learns classes, but the store has no labels: pack with --labels")
     if labels is not None and labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer) and len(labels):
         task.check_labels(int(labels.min()), int(labels.max()), where)

@@ -19,9 +19,9 @@ __all__ = ["Classification"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classification:
     """
-    Batches of ``(images, labels)``: images (B, *shape), uint8 or normalised already, labels int64 (B,).
+    Batches of ``(images, labels)``: images (B, *shape), uint8 or already normalised, and labels int64 (B,).
 
-    ``mean`` and ``std`` are those of the channels. ``any_size``: the network takes pictures of other sizes too.
+    ``mean`` and ``std`` are per channel. ``any_size`` means that the network takes pictures of other sizes too.
     """
 
     shape: tuple[int, int, int]
@@ -31,55 +31,52 @@ class Classification:
     any_size: bool = False
 
     def prepared(self, batch: Any, layout: torch.memory_format) -> tuple[torch.Tensor, torch.Tensor]:
-        """uint8 pictures become float32, normalised; what is floating is taken to be so. Both lie in ``layout``."""
+        """Convert uint8 pictures to normalised float32; floating pictures count as normalised. Both get ``layout``."""
         images, labels = batch
         if images.dtype == torch.uint8:
             images = Normalize(self.mean, self.std).after(Finish(images.dtype)).run(images)
         return images.contiguous(memory_format=layout), labels
 
     def loss(self, network: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> torch.Tensor:
-        """Cross entropy."""
+        """Return the cross entropy."""
         images, labels = batch
         return functional.cross_entropy(network(images), labels)
 
     def random_batch(self, batch_size: int, generator: torch.Generator) -> list[torch.Tensor]:
-        """Noise, uint8, and random classes."""
+        """Return uint8 noise and random classes."""
         images = torch.randint(0, 256, (batch_size, *self.shape), dtype=torch.uint8, generator=generator)
         return [images, torch.randint(0, self.outputs, (batch_size,), generator=generator)]
 
     def transforms(self, dtype: torch.dtype, *, channels_last: bool) -> Sequence[BatchTransform]:
-        """Normalised in one pass, in the dtype that the network computes in."""
+        """Return what normalises in one pass, in the dtype that the network computes in."""
         return [Normalize(self.mean, self.std), ToDtype(dtype), *([ChannelsLast()] if channels_last else [])]
 
     def check(self, batch: Any, where: str) -> None:
-        """As Task.check."""
         expected = f"expected pictures (B, {', '.join(map(str, self.shape))}) and labels (B,)"
         if not (isinstance(batch, (tuple, list)) and len(batch) == 2 and all(map(torch.is_tensor, batch))):
-            raise FastioError(f"{where}: {expected}, got {_kind(batch)}; pack with labels, or choose another --model")
+            raise FastioError(f"{where}: {expected}, got {_kind(batch)}: pack with labels, or choose another --model")
         images, labels = batch
         channels, height, width = self.shape
         if images.ndim != 4 or images.shape[1] != channels:
-            raise FastioError(f"{where}: {expected}, got {tuple(images.shape)}; choose another --model")
+            raise FastioError(f"{where}: {expected}, got {tuple(images.shape)}: choose another --model")
         if not self.any_size and tuple(images.shape[2:]) != (height, width):
             size = f"{images.shape[3]}x{images.shape[2]}"
-            raise FastioError(
-                f"{where}: expected pictures of {width}x{height}, got {size}; make them so: --crop {width}"
-            )
+            raise FastioError(f"{where}: expected pictures of {width}x{height}, got {size}: add --crop {width}")
         if labels.ndim != 1 or labels.is_floating_point():
-            raise FastioError(f"{where}: {expected} of whole numbers, got {labels.dtype} {tuple(labels.shape)}")
+            raise FastioError(f"{where}: {expected} of integers, got {labels.dtype} {tuple(labels.shape)}")
         self.check_labels(int(labels.min()), int(labels.max()), where)
 
     def check_labels(self, least: int, most: int, where: str) -> None:
-        """FastioError where the network has no output for a class."""
+        """Raise FastioError if the network has no output for a class."""
         if least < 0 or most >= self.outputs:
             raise FastioError(
-                f"{where}: labels from {least} to {most}, but the model tells {self.outputs} classes apart, 0 to "
-                f"{self.outputs - 1}; choose another --model"
+                f"{where}: labels from {least} to {most}, but the model has {self.outputs} classes, 0 to "
+                f"{self.outputs - 1}: choose another --model"
             )
 
 
 def _kind(batch: Any) -> str:
-    """A batch in words."""
+    """Describe a batch in words."""
     if torch.is_tensor(batch):
         return f"a tensor {tuple(batch.shape)} alone"
     if isinstance(batch, (tuple, list)):

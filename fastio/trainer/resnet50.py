@@ -14,7 +14,7 @@ __all__ = ["RESNET50", "ResNet50"]
 
 _STAGES = ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2))  # blocks, width, stride of the first block
 _EXPANSION = 4
-# Of ImageNet's channels, of values from 0 to 1, as everybody uses them.
+# The usual ones of ImageNet's channels, for values from 0 to 1.
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -47,13 +47,13 @@ class ResNet50(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """(B, classes)."""
+        """Return scores (B, classes)."""
         scores: torch.Tensor = self.head(self.blocks(self.stem(images)))
         return scores
 
 
 class _Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions beside a way around them."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut around them."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A training of so many steps, timed: losses, rates, and what a step costs."""
+"""Trains for a number of steps and times them: losses, rates, and the cost of a step."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from fastio.trainer.step import TrainStep
 __all__ = ["TrainResult", "accuracy", "train"]
 
 _WARM_UP = 3  # steps in which torch allocates, chooses kernels and compiles
-_LOOK_EVERY = 50  # steps between looks at the loss: each waits for the device
+_LOOK_EVERY = 50  # steps between reads of the loss: each waits for the device
 
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """
-    ``losses`` are of all steps, the mean over ranks; the first ``warm_up`` steps are not in ``summary``, nor in
-    ``timeline``. Where epochs end in between, what the next one's first batch takes counts as loading.
-    ``peak_bytes`` is the most memory that torch had given out on a CUDA device, None elsewhere.
+    The result of a training.
+
+    ``losses`` are those of all steps, averaged over ranks; ``summary`` and ``timeline`` leave out the first
+    ``warm_up`` steps. If epochs end in between, the wait for the next one's first batch counts as loading.
+    ``peak_bytes`` is the most memory that torch had allocated on a CUDA device, None elsewhere.
     """
 
     losses: list[float]
@@ -55,9 +57,9 @@ class TrainResult:
 
 def train(data: Data, step: TrainStep, steps: int, *, on_step: Callable[[int, int], None] | None = None) -> TrainResult:
     """
-    Train for ``steps`` steps, over as many epochs as that takes; ``on_step`` hears how many are done, and of how many.
+    Train for ``steps`` steps, over as many epochs as that takes; ``on_step`` gets the steps done and their total.
 
-    FastioError where an epoch is empty, a loss is not finite, or a CUDA device's memory does not suffice.
+    Raises FastioError if an epoch is empty, a loss is not finite, or a CUDA device runs out of memory.
     """
     warm_up = min(_WARM_UP, steps // 2)
     log = _Losses(data.name)
@@ -75,14 +77,14 @@ def train(data: Data, step: TrainStep, steps: int, *, on_step: Callable[[int, in
                 if on_step is not None:
                     on_step(warm_up + timer.steps + 1, steps)
         except torch.cuda.OutOfMemoryError as exc:
-            raise FastioError(f"{device}: out of memory; try a smaller --batch-size, or --amp bf16") from exc
+            raise FastioError(f"{device}: out of memory: try a smaller --batch-size, or --amp bf16") from exc
     losses = mean_over_ranks(log.finished(), device)
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     return TrainResult(losses, warm_up, timer.summary(), timer.timeline(), peak)
 
 
 def accuracy(step: TrainStep, batches: Iterable[Any]) -> float:
-    """The part, 0 to 1, of all pictures of ``batches`` whose class the network tells rightly."""
+    """Return the share, 0 to 1, of all pictures in ``batches`` that the network classifies correctly."""
     network, options = step.network, step.options
     classes_of(step.workload)
     network.eval()
@@ -98,7 +100,9 @@ def accuracy(step: TrainStep, batches: Iterable[Any]) -> float:
 
 
 def _endless(data: Data) -> Generator[Any]:
-    """One epoch after the other, each with its number. No batch is kept: its memory belongs to the loader's ring."""
+    """
+    Yield one epoch after the other, each with its number. No batch is kept: its memory belongs to the loader's ring.
+    """
     epoch = 0
     while True:
         if hasattr(data.loader, "set_epoch"):
@@ -108,7 +112,7 @@ def _endless(data: Data) -> Generator[Any]:
             is_empty = False
             yield held.pop()
         if is_empty:
-            again = " when it was iterated again; return one that begins anew each time" if epoch else ""
+            again = " when it was iterated again: return one that starts over each time" if epoch else ""
             raise FastioError(f"{data.name}: the loader gave no batch{again}")
         epoch += 1
 
@@ -118,7 +122,7 @@ def _in_a_list(batch: Any) -> list[Any]:
 
 
 class _Losses:
-    """Losses, read from the device now and then; FastioError for one that is no number."""
+    """Losses, read from the device now and then. Raises FastioError for one that is not finite."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -131,7 +135,7 @@ class _Losses:
             self._look()
 
     def finished(self) -> list[float]:
-        """All of them."""
+        """Return all of them."""
         self._look()
         return self._read
 
@@ -143,8 +147,8 @@ class _Losses:
         for place, loss in enumerate(found, len(self._read)):
             if not math.isfinite(loss):
                 raise FastioError(
-                    f"{self._name}: the loss of step {place} is {loss}; look at the data (`fastio verify`), or "
-                    f"train in another precision (--amp bf16 or off)"
+                    f"{self._name}: the loss of step {place} is {loss}: check the data (`fastio verify`), or train in "
+                    "another precision (--amp bf16 or off)"
                 )
         self._read += found
 

@@ -25,9 +25,9 @@ class StepOptions:
     """
     How a step computes.
 
-    ``amp``: under autocast, with a GradScaler for "fp16"; "off" is float32. ``tf32``: products of float32 on a GPU's
-    Tensor cores, with 10 bits of mantissa, in convolutions and matrices alike, or in neither. ``compiled``:
-    torch.compile. ``seed`` is that of the network's first weights.
+    ``amp`` runs the step under autocast, with a GradScaler for "fp16"; "off" is float32. ``tf32`` lets convolutions
+    and matrix products of float32 use a GPU's Tensor cores, with 10 bits of mantissa. ``compiled`` uses
+    torch.compile. ``seed`` is for the network's initial weights.
     """
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -39,26 +39,27 @@ class StepOptions:
 
     @property
     def dtype(self) -> torch.dtype:
-        """What the network computes in."""
+        """The dtype in which the network computes."""
         return _DTYPES[self.amp]
 
     @property
     def layout(self) -> torch.memory_format:
-        """How weights and pictures lie in memory."""
+        """The memory format of weights and pictures."""
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
     def autocast(self) -> torch.autocast:
-        """The context in which the network runs."""
+        """Return the context in which the network runs."""
         return torch.autocast(self.device.type, self.dtype, enabled=self.amp != "off")
 
 
 class TrainStep:
     """
-    ``loss = step(batch)``: forward, backward, optimizer; ``loss`` is a tensor, and nothing waits for the device.
+    ``loss = step(batch)``: forward, backward, optimizer. ``loss`` is a tensor; nothing waits for the device.
 
-    A batch that is not on the device of ``options`` is copied there. The first one is checked: FastioError, naming
-    ``where`` it comes from, where the network cannot learn from it. In a process group the gradients are those of all
-    ranks (DistributedDataParallel). TF32 is torch's switch for the process: the latest TrainStep on CUDA sets it.
+    A batch that is not on the device of ``options`` is copied there. The first batch is checked: FastioError, naming
+    its source ``where``, is raised if the network cannot learn from it. In a process group, gradients are averaged
+    over all ranks (DistributedDataParallel). TF32 is torch's switch for the whole process: the latest TrainStep on
+    CUDA sets it.
     """
 
     def __init__(self, workload: Workload, options: StepOptions, *, where: str = "the batch") -> None:
@@ -78,11 +79,11 @@ class TrainStep:
 
     @property
     def parameters(self) -> int:
-        """How many numbers are learned."""
+        """The number of learned parameters."""
         return sum(part.numel() for part in self.network.parameters())
 
     def __call__(self, batch: Any) -> torch.Tensor:
-        """Train on the batch; its loss before that."""
+        """Train on the batch; return its loss before the update."""
         if self._is_first:
             self.workload.task.check(batch, self.where)
             self._is_first = False
@@ -101,26 +102,27 @@ class TrainStep:
         return loss.detach()
 
     def prepared(self, batch: Any) -> Any:
-        """The batch on the device, as the network takes it; one that is so already as it is."""
+        """Return the batch on the device, in the form that the network takes; unchanged if it already is."""
         on_device = move(batch, self.options.device, non_blocking=True)
         return self.workload.task.prepared(on_device, self.options.layout)
 
     def _loss(self, batch: Any) -> torch.Tensor:
         if not self.options.compiled:
             return self.workload.task.loss(self._run, batch)
-        from torch._dynamo.exc import TorchDynamoException  # takes a second, and has no public name
+        # The import takes a second, and the class has no public name.
+        from torch._dynamo.exc import TorchDynamoException
 
         try:
             return self.workload.task.loss(self._run, batch)
         except TorchDynamoException as exc:
             said = str(exc).partition("\n")[0]
             raise FastioError(
-                f"--compile: torch.compile failed ({said}); it takes a C++ compiler, on a GPU Triton"
+                f"--compile: torch.compile failed ({said}); it needs a C++ compiler, and on a GPU Triton"
             ) from exc
 
 
 def _wrapped(network: torch.nn.Module, options: StepOptions) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The network as it is run: averaged over ranks, compiled."""
+    """Return the network as it runs: averaged over ranks, compiled."""
     run: Callable[[torch.Tensor], torch.Tensor] = network
     if distributed.is_available() and distributed.is_initialized():
         devices = [options.device] if options.device.type == "cuda" else None
@@ -129,9 +131,9 @@ def _wrapped(network: torch.nn.Module, options: StepOptions) -> Callable[[torch.
 
 
 def _scaler(options: StepOptions) -> torch.amp.GradScaler | None:
-    """What keeps small gradients of float16 from becoming 0."""
+    """Return the scaler that keeps small float16 gradients from becoming 0."""
     if options.amp != "fp16":
         return None
     if not hasattr(torch.amp, "GradScaler"):
-        raise FastioError(f"--amp fp16 takes torch 2.3 or later, this is {torch.__version__}; use bf16, or upgrade")
+        raise FastioError(f"--amp fp16 needs torch 2.3 or later, this is {torch.__version__}; use bf16, or upgrade")
     return torch.amp.GradScaler(options.device.type)

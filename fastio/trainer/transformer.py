@@ -17,9 +17,9 @@ __all__ = ["TRANSFORMER", "Transformer"]
 
 class Transformer(nn.Module):
     """
-    Token ids (B, L) of any length to scores (B, L, vocabulary); a token sees those before it.
+    Turns token ids (B, L) of any length into scores (B, L, vocabulary); a token sees only those before it.
 
-    Layers normalise first; places are sines (Vaswani et al., 3.5); the embedding is also the last layer.
+    Layers normalise first; positions are sines (Vaswani et al., 3.5); the embedding is also the last layer.
     """
 
     def __init__(self, vocabulary: int, *, layers: int = 4, width: int = 256, heads: int = 4) -> None:
@@ -30,7 +30,7 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Scores of what comes next, at every place."""
+        """Return scores of the next token at every position."""
         embedded = self.embedding(ids)
         width = embedded.shape[-1]
         tokens = embedded * math.sqrt(width) + _places(ids.shape[1], width, like=embedded)
@@ -38,7 +38,7 @@ class Transformer(nn.Module):
 
 
 class _Layer(nn.Module):
-    """Attention, then two fully connected layers; each added to what came in."""
+    """Attention, then two fully connected layers, each added to its input."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class _Layer(nn.Module):
 
 
 def _places(count: int, width: int, *, like: torch.Tensor) -> torch.Tensor:
-    """(count, width): sines, then cosines, of wavelengths from 2 pi to 10000 times that."""
+    """Return (count, width): sines, then cosines, of wavelengths from 2 pi to 10000 times that."""
     half = width // 2
     wavelengths = torch.exp(torch.arange(half, device=like.device) * (-math.log(10_000) / half))
     angles = torch.arange(count, device=like.device)[:, None] * wavelengths

@@ -1,4 +1,4 @@
-"""Workload: a network, what it learns from, and how: what a yardstick of training consists of."""
+"""Workload: a network, its task, and how it is trained."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Task", "Workload"]
 
 class Task(Protocol):
     """
-    What a batch is to a network, and what is to be learned from it.
+    What a network's batch is, and what it learns from it.
 
-    ``shape`` is that of one sample, ``outputs`` the number of classes, or of token ids.
+    ``shape`` is that of one sample, ``outputs`` the number of classes or of token ids.
     """
 
     @property
@@ -27,23 +27,23 @@ class Task(Protocol):
     def outputs(self) -> int: ...
 
     def prepared(self, batch: Any, layout: torch.memory_format) -> Any:
-        """A loader's batch as ``loss`` takes it; one that is so already as it is."""
+        """Return a loader's batch as ``loss`` takes it; unchanged if it already is."""
         ...
 
     def loss(self, network: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> torch.Tensor:
-        """The mean loss of a batch, a tensor without dimensions."""
+        """Return the mean loss of a batch, a tensor without dimensions."""
         ...
 
     def random_batch(self, batch_size: int, generator: torch.Generator) -> Any:
-        """Random numbers in the form of a batch, as a loader would give it."""
+        """Return random numbers in the form of a loader's batch."""
         ...
 
     def transforms(self, dtype: torch.dtype, *, channels_last: bool) -> Sequence[BatchTransform]:
-        """What ``prepared`` does, for whoever brings batches to the device ahead of the step."""
+        """Return what ``prepared`` does as transforms, for code that brings batches to the device ahead of the step."""
         ...
 
     def check(self, batch: Any, where: str) -> None:
-        """FastioError, naming ``where`` the batch comes from, if nothing can be learned from such batches."""
+        """Raise FastioError, naming the source ``where``, if nothing can be learned from such batches."""
         ...
 
 

@@ -85,10 +85,10 @@ def test_train(store: Path) -> None:
         (("--test", "synthetic"), "--test synthetic: expected a store or a folder of pictures"),
         (("--test", "SCRIPT:loader"), "--test SCRIPT:loader: expected a store or a folder of pictures"),
         (("--test", "missing.lmdb"), "missing.lmdb: "),
-        (("--test", "bare.lmdb"), "bare.lmdb: cifar10cnn learns classes, the store has no labels"),
+        (("--test", "bare.lmdb"), "bare.lmdb: cifar10cnn learns classes, but the store has no labels"),
         (("--test", "empty.lmdb"), "--test empty.lmdb: no samples in it"),
-        (("--test", "others"), "--test others: class 1 is 'dog', in the training data 'cat'"),
-        (("--model", "transformer", "--data", "synthetic", "--test", "STORE"), "transformer learns no classes"),
+        (("--test", "others"), "--test others: class 1 is 'dog', but 'cat' in the training data"),
+        (("--model", "transformer", "--data", "synthetic", "--test", "STORE"), "transformer does not classify"),
     ],
 )
 def test_a_test_that_is_none(
@@ -139,7 +139,7 @@ def test_a_loader_of_the_user(script: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--data", "STORE", "--crop", 16), "STORE: expected pictures of 32x32, got 16x16; make them so: --crop 32"),
+        (("--data", "STORE", "--crop", 16), "STORE: expected pictures of 32x32, got 16x16: add --crop 32"),
         (
             ("--data", "SCRIPT:tensors"),
             "SCRIPT:tensors: expected pictures (B, 3, 32, 32) and labels (B,), got a tensor",

@@ -86,7 +86,7 @@ def test_a_function_that_needs_an_argument_says_so(script: Path) -> None:
 
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [
-        f"error: {script}:needs_argument: is called without arguments, but its signature is (x)"
+        f"error: {script}:needs_argument: fastio calls it without arguments, but its signature is (x)"
     ]
 
 

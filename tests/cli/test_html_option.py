@@ -24,8 +24,8 @@ COMMANDS = {
     ),
     "Settings of a loader": ("bench", "grid", "DATA", "--repeats", "1", "--seconds", "0.01"),
     "Decoders on one CPU": ("bench", "decode", "DATA", "--count", "2", "--rounds", "1"),
-    "What the disk gives": ("bench", "disk", "--size", "4MiB", "--files", "16"),
-    "What the bus to the GPU carries": ("bench", "bus"),
+    "How fast the disk is": ("bench", "disk", "--size", "4MiB", "--files", "16"),
+    "How fast the bus to the GPU is": ("bench", "bus"),
     "How long data takes": ("bandwidth", "1PB"),
     "The best setting of a loader": ("tune", "DATA", *SHORT),
     "Where the time of a step goes": ("profile", "user_pages.py:pair"),
@@ -99,7 +99,7 @@ def test_a_missing_folder_is_told_before_anything_runs(folder: Path) -> None:
 
     assert result.exit_code == 1
     assert (
-        "error: missing/page.html: the folder missing does not exist; make it, or choose another place\n"
+        "error: missing/page.html: the folder missing does not exist: create it, or choose another path\n"
         == result.stderr
     )
     assert ["user_pages.py"] == [each.name for each in folder.iterdir()]

@@ -105,7 +105,7 @@ def test_ranks_side_by_side() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--", "user_profile.py", "1"), "ended after 3 steps, the schedule needs 7"),
+        (("--", "user_profile.py", "1"), "ended after 3 steps, but the schedule needs 7"),
         (("--schedule", "1/1", "user_profile.py:pair"), "expected WAIT/WARMUP"),
         (("--schedule", "1/1/0", "user_profile.py:pair"), "expected WAIT/WARMUP"),
         (("--", "nothing.py"), "no such script"),

@@ -197,10 +197,10 @@ def test_steps_of_a_packed_store() -> None:
 @pytest.mark.parametrize(
     ("expected", "not_expected", "making"),
     [
-        ("fastio bench disk", "make the collate_fn", replace(MAKING, cpu_s=0.01, reading_s=0.12)),
-        ("make the collate_fn", "bench disk", replace(MAKING, collate_s=0.5)),
+        ("fastio bench disk", "make collate_fn", replace(MAKING, cpu_s=0.01, reading_s=0.12)),
+        ("make collate_fn", "bench disk", replace(MAKING, collate_s=0.5)),
         ("RandomResizedCrop(224)", "bench disk", replace(MAKING, transform_s=0.1)),
-        ("hand batches over", "num_workers", replace(MAKING, busy=0.1)),
+        ("return batches", "num_workers", replace(MAKING, busy=0.1)),
     ],
 )
 def test_steps_fit_the_part(expected: str, not_expected: str, making: MakingFacts) -> None:
@@ -266,12 +266,12 @@ def test_computing_is_the_limit(model: ModelFacts, expected: dict[str, bool]) ->
 
 
 CAUTIONS = [
-    ("in /dev/shm, and the loader", Facts(machine=MachineFacts(shm_free_bytes=GB, shm_total_bytes=GB), loader=LOADER)),
+    ("in /dev/shm, but the loader", Facts(machine=MachineFacts(shm_free_bytes=GB, shm_total_bytes=GB), loader=LOADER)),
     ("only 67.1 MB", Facts(machine=MachineFacts(shm_free_bytes=1, shm_total_bytes=64 << 20), loader=LOADER)),
     ("16 workers on 4", Facts(machine=MachineFacts(cpus=4), loader=replace(LOADER, workers=16))),
     ("CPUs are 98 % busy", Facts(machine=MachineFacts(cpu_percent=98.0, process_cpus=2.0))),
-    ("waits for a CPU", Facts(loader=replace(LOADER, making=replace(MAKING, queued_s=0.1)))),
-    ("for disks for 40 %", Facts(machine=MachineFacts(iowait_percent=40.0, disk_read_bytes_per_s=3e7))),
+    ("waiting for a CPU", Facts(loader=replace(LOADER, making=replace(MAKING, queued_s=0.1)))),
+    ("for disks 40 %", Facts(machine=MachineFacts(iowait_percent=40.0, disk_read_bytes_per_s=3e7))),
     ("page faults", Facts(loader=replace(LOADER, making=replace(MAKING, major_faults=500)))),
     ("90.0 MB/s sequentially", Facts(disks=(DiskFacts(path="/d", sequential_bytes_per_s=90e6),))),
     ("900 MB/s sequentially", Facts(disks=(DiskFacts(path="/d", sequential_bytes_per_s=9e8, kind="nvme"),))),

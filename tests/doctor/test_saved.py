@@ -134,7 +134,7 @@ def test_a_store_is_no_saved_figure(tmp_path: Path) -> None:
     """Bytes that are no text are refused by name."""
     (tmp_path / "train.lmdb").write_bytes(b"\xff\xfe\0\x81")
 
-    with pytest.raises(FastioError, match=r"train\.lmdb: is no text; expected what --json has written"):
+    with pytest.raises(FastioError, match=r"train\.lmdb: is not text; expected output of --json"):
         load_facts([tmp_path / "train.lmdb"])
 
 
@@ -212,7 +212,7 @@ def test_the_doctors_own(tmp_path: Path, facts: Facts) -> None:
         ("[1]", "its format is None"),
         ('{"format": "fastio.monitor/2"}', "its format is 'fastio.monitor/2'"),
         ('{"format": "fastio.tune/1"}', "expected a trace"),
-        ('{"format": "fastio.bench.both/1"}', "is no complete fastio.bench.both/1"),
+        ('{"format": "fastio.bench.both/1"}', "is not a complete fastio.bench.both/1"),
         ('{"format": "fastio.profile/1", "traces": []}', "no trace in it"),
         ('{"traceEvents": []}', "no step is marked"),
         ('{"format": "fastio.steps/1"}\n{"format": "fastio.monitor/1"}', "its format is None"),

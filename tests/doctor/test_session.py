@@ -177,7 +177,7 @@ def test_a_loop_without_an_optimizer() -> None:
     assert facts.step is not None
 
     assert facts.step.steps == 9
-    assert "no optimizer" in facts.unknown[0]
+    assert "no torch optimizer" in facts.unknown[0]
 
 
 def test_a_training_that_ends_early() -> None:
@@ -360,4 +360,4 @@ def test_an_optimizer_that_is_not_torchs() -> None:
     assert facts.step is not None
 
     assert steps < 50_000
-    assert facts.unknown[0].startswith("training: no optimizer of torch worked")
+    assert facts.unknown[0].startswith("training: no torch optimizer ran")

@@ -84,7 +84,7 @@ def test_the_library_is_as_it_was_published() -> None:
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     """One line says what to do, and nothing is made."""
-    with pytest.raises(FastioError, match=r"missing does not exist; make it"):
+    with pytest.raises(FastioError, match=r"missing does not exist: create it"):
         write_page(tmp_path / "missing" / "r.html", Page("t", "s", []), {})
     with pytest.raises(FastioError, match="is a folder"):
         write_page(tmp_path, Page("t", "s", []), {})

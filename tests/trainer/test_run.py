@@ -206,14 +206,14 @@ def _store(path: Path, **arguments: Any) -> Path:
 def test_data_that_are_nothing_for_a_model(text: Path, tmp_path: Path, folder: Path, stores: dict[str, Path]) -> None:
     """One line before anything is read, from any side of the mismatch."""
     cases = [
-        (text, "cifar10cnn", "cifar10cnn takes pictures, the store has 'token ids'"),
-        (stores["h5"], "transformer", "transformer takes token ids, the store has 'image'"),
+        (text, "cifar10cnn", "cifar10cnn takes pictures, but the store has 'token ids'"),
+        (stores["h5"], "transformer", "transformer takes token ids, but the store has 'image'"),
         (folder, "transformer", "the folder has pictures"),
-        (_store(tmp_path / "no.lmdb"), "cifar10cnn", "the store has no labels; pack with --labels"),
+        (_store(tmp_path / "no.lmdb"), "cifar10cnn", "the store has no labels: pack with --labels"),
         (
             _store(tmp_path / "many.lmdb", labels=np.arange(4) * 5),
             "cifar10cnn",
-            "labels from 0 to 15, but the model tells 10 classes",
+            "labels from 0 to 15, but the model has 10 classes",
         ),
     ]
     for path, model, said in cases:
@@ -262,5 +262,5 @@ def test_a_users_loader_is_taken_as_it_comes() -> None:
 
 def test_accuracy_of_a_model_of_text() -> None:
     """It has none."""
-    with pytest.raises(FastioError, match="learns no classes"):
+    with pytest.raises(FastioError, match="does not classify"):
         accuracy(TrainStep(MODELS["transformer"], StepOptions()), [])

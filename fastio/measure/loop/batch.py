@@ -1,4 +1,4 @@
-"""What a batch is to whoever measures: how many samples it holds, and how it is brought to a device and kept there."""
+"""Batches as measurements see them: how many samples they hold, and copies on a device."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["keep", "move", "next_batch", "sample_count", "size_bytes"]
 
 def sample_count(batch: Any) -> int:
     """
-    Samples in a batch: the length of its first part, as in ``(images, labels)``, or of the images alone.
+    Return the number of samples in a batch: the length of its first part, as in ``(images, labels)``.
 
-    Of a packed batch of tokens, which is one sequence, as many as it has ``lengths``. What has no length counts as
-    one sample.
+    A packed batch of tokens, which is one sequence, has as many as its ``lengths``. Anything without a length counts
+    as one sample.
 
     >>> sample_count(([1, 2, 3], [0, 0, 1])), sample_count({"text": ["a", "b"]})
     (3, 2)
@@ -32,17 +32,17 @@ def sample_count(batch: Any) -> int:
 
 def next_batch(batches: Iterator[Any]) -> list[Any]:
     """
-    The next batch, alone in a list; an empty list at the end.
+    Return the next batch, alone in a list; an empty list at the end.
 
-    Take it out with ``pop``: whoever keeps a batch keeps its memory from the loader's ring. In stacks of a profile this
-    function says that what is above it is loading.
+    Take it out with ``pop``: whoever keeps a batch keeps its memory from the loader's ring. In stacks of a profile,
+    this function marks everything above it as loading.
     """
     return list(islice(batches, 1))
 
 
 def size_bytes(batch: Any) -> int:
     """
-    Bytes of the tensors and arrays in a batch.
+    Return the bytes of all tensors and arrays in a batch.
 
     >>> import numpy
     >>> size_bytes({"image": numpy.zeros((4, 3)), "more": [numpy.zeros(2, "u1"), "text"]})
@@ -56,18 +56,18 @@ def size_bytes(batch: Any) -> int:
 
 
 def keep(batch: Any, device: Any) -> Any:
-    """The batch with copies of its tensors on ``device``, in the memory format they had; the rest as it is."""
+    """Return the batch with copies of its tensors on ``device``, in their memory format; the rest is unchanged."""
     from torch import device as device_of
 
     from fastio.loader.device.nested import map_tensors
 
-    # A copy in any case: a loader's buffer that is never given back would take a place in its ring.
+    # Always a copy: a loader's buffer that is never returned would take a place in its ring.
     wanted = device_of(device)
     return map_tensors(lambda part: part.detach().clone() if part.device == wanted else part.detach().to(device), batch)
 
 
 def move(batch: Any, device: Any, *, non_blocking: bool) -> Any:
-    """The batch with its tensors on ``device``, as a training loop moves it."""
+    """Return the batch with its tensors on ``device``, as a training loop moves it."""
     from fastio.loader.device.nested import map_tensors
 
     return map_tensors(lambda part: part.detach().to(device, non_blocking=non_blocking), batch)

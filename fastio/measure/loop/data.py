@@ -1,4 +1,4 @@
-"""What is measured: a store, a folder of pictures, or a function of the user, opened as a loader."""
+"""Opens what is measured as a loader: a store, a folder of pictures, or a function of the user's."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Step = Callable[[Any], Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
     """
-    How batches are made; None leaves it to the default.
+    How batches are made; None means the default.
 
-    ``threads`` are a store's (all CPUs at hand), ``workers`` the processes of a folder's DataLoader (as many). ``crop``
-    resizes each picture's shorter side to so many pixels and crops the centre. ``augment`` mirrors half of them, and
-    has ``crop`` resize a random part to that size. ``layout`` is that of a store's pictures in memory. ``drop_last``
-    leaves out a short batch behind whole ones.
+    ``threads`` are a store's (default: all available CPUs), ``workers`` the processes of a folder's DataLoader (the
+    same default). ``crop`` resizes each picture's shorter side to that many pixels and crops the centre. ``augment``
+    flips half of the pictures, and makes ``crop`` resize a random part to that size. ``layout`` is that of a store's
+    pictures in memory. ``drop_last`` leaves out a short batch after whole ones.
     """
 
     batch_size: int = 256
@@ -44,7 +44,7 @@ class DataOptions:
 
     @property
     def transforms(self) -> list[Transform]:
-        """What ``crop`` and ``augment`` mean."""
+        """The transforms for ``crop`` and ``augment``."""
         if self.augment:
             return [*([] if self.crop is None else [RandomResizedCrop(self.crop)]), RandomHorizontalFlip()]
         return [] if self.crop is None else [Resize(self.crop), CenterCrop(self.crop)]
@@ -53,11 +53,11 @@ class DataOptions:
 @dataclass(slots=True)
 class Data(AbstractContextManager["Data"]):
     """
-    A loader, and what is known of it.
+    A loader, and what is known about it.
 
-    ``size_bytes`` and ``samples`` are those of one epoch, None where the loader is the user's; ``step`` is the user's
-    training step where the function returned one. ``device`` is where its batches lie, for whoever keeps one. Closing
-    it closes what was opened.
+    ``size_bytes`` and ``samples`` are those of one epoch, None if the loader is the user's; ``step`` is the user's
+    training step if the function returned one. ``device`` is where its batches are, for code that keeps one. Closing
+    it closes everything it opened.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Data(AbstractContextManager["Data"]):
     _owned: ExitStack = field(default_factory=ExitStack)
 
     def close(self) -> None:
-        """End threads and release files; twice does no harm."""
+        """Stop threads and release files; calling it twice is harmless."""
         self._owned.close()
 
     def __enter__(self) -> Self:
@@ -86,40 +86,40 @@ def open_data(name: str, options: DataOptions) -> Data:
     """
     Open ``name`` as a loader.
 
-    A folder is read file by file with Pillow in a torch DataLoader; a store, a folder of tar shards too, by FastLoader;
-    ``module:function`` is
-    called and returns a loader, or a pair of loader and training step (a callable that takes a batch), which then has
-    all options inside. FastioError where an option does not fit the kind, or the function returns something else.
+    A folder is read file by file with Pillow in a torch DataLoader. A store, which may be a folder of tar shards, is
+    read by FastLoader. ``module:function`` is called; it returns a loader, or a loader and a training step (a
+    callable that takes a batch) as a pair, and all options are its own. Raises FastioError if an option does not fit
+    the kind of data, or if the function returns something else.
     """
     if is_function(name):
         every = ("batch_size", "threads", "workers", "shuffle", "crop", "augment")
-        refuse_options(name, "a function builds its own loader", options, every)
+        refuse_options(name, "because a function builds its own loader", options, every)
         return _function(name)
     if is_picture_folder(name):
-        refuse_options(name, "files are read by processes: use --workers, or pack the folder", options, ("threads",))
+        refuse_options(name, "because processes read files: use --workers, or pack the folder", options, ("threads",))
         return _folder(name, options)
-    refuse_options(name, "a store is read by native threads: use --threads", options, ("workers",))
+    refuse_options(name, "because native threads read a store: use --threads", options, ("workers",))
     return _store(name, options)
 
 
 def is_function(name: str) -> bool:
-    """Whether DATA of this name is a function of the user."""
+    """Return whether DATA of this name is a function of the user's."""
     return is_function_name(name) and not Path(name).exists()
 
 
 def open_step(name: str) -> Step:
-    """Call ``module:function`` without arguments: it returns the training step, which takes a batch."""
+    """Call ``module:function`` without arguments and return its result: the training step, which takes a batch."""
     if not is_function_name(name):
         raise FastioError(f"{name}: expected MODULE:FUNCTION or script.py:FUNCTION that returns a training step")
     step = load_function(name)()
     if not callable(step):
-        raise FastioError(f"{name} returned {type(step).__name__}; expected a callable that takes a batch")
+        raise FastioError(f"{name} returned {type(step).__name__}, expected a callable that takes a batch")
     found: Step = step
     return found
 
 
 def refuse_options(name: str, why: str, options: DataOptions, unfit: tuple[str, ...]) -> None:
-    """FastioError for an option that would have no effect."""
+    """Raise FastioError for an option that would have no effect."""
     default = DataOptions()
     for option in unfit:
         if getattr(options, option) != getattr(default, option):
@@ -165,5 +165,5 @@ def _function(name: str) -> Data:
     loader, step = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not hasattr(loader, "__iter__") or not (step is None or callable(step)):
         what = f"({type(loader).__name__}, {type(step).__name__})" if step is not None else type(loader).__name__
-        raise FastioError(f"{name} returned {what}; expected a loader, or a pair of loader and step(batch)")
+        raise FastioError(f"{name} returned {what}, expected a loader, or a loader and step(batch) as a pair")
     return Data(name, "function", loader, step)

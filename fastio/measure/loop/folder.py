@@ -1,4 +1,4 @@
-"""A folder of picture files read one by one with Pillow: what most training scripts begin with, to compare with."""
+"""A folder of picture files read one by one with Pillow, as most training scripts start out; for comparison."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _SUFFIXES = frozenset((".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", 
 
 class FolderDataset(Dataset[tuple[torch.Tensor, int]]):
     """
-    Picture files below ``folder``, sorted; gives uint8 (3, H, W) and the number of the file's class folder.
+    Picture files below ``folder``, sorted: returns uint8 (3, H, W) and the number of the file's class folder.
 
-    ``transform`` gets a PIL image and returns one. Files in ``folder`` itself are of class 0, whose name is ".".
+    ``transform`` gets a PIL image and returns one. Files directly in ``folder`` belong to class 0, named ".".
     """
 
     def __init__(self, folder: str | Path, transform: Callable[[Image.Image], Image.Image] | None = None) -> None:
@@ -46,7 +46,7 @@ class FolderDataset(Dataset[tuple[torch.Tensor, int]]):
             with Image.open(path) as file:
                 image = file.convert("RGB")
         except PLUGIN_ERRORS as exc:
-            raise SampleError(f"{path}: Pillow cannot read it ({exc}); remove or repair the file") from exc
+            raise SampleError(f"{path}: Pillow cannot read it ({exc}): remove or repair the file") from exc
         if self.transform is not None:
             image = self.transform(image)
         return torch.from_numpy(np.array(image)).permute(2, 0, 1), int(self.labels[index])
@@ -54,9 +54,9 @@ class FolderDataset(Dataset[tuple[torch.Tensor, int]]):
 
 def opens_per_s(kind: str, samples_per_s: float) -> float | None:
     """
-    Files that are opened in a second while data of this kind is loaded; None of a user's loader, of which nobody knows.
+    Return how many files are opened per second while data of this kind is loaded; None for a user's loader.
 
-    Each sample of a folder is a file that is opened for it. A store is opened once, before the first batch.
+    Each sample of a folder is one opened file. A store is opened once, before the first batch.
     """
     return {"folder": samples_per_s, "store": 0.0}.get(kind)
 
@@ -64,7 +64,7 @@ def opens_per_s(kind: str, samples_per_s: float) -> float | None:
 def folder_loader(
     dataset: FolderDataset, batch_size: int, *, shuffle: bool, settings: Mapping[str, Any]
 ) -> DataLoader[tuple[torch.Tensor, int]]:
-    """torch's DataLoader over the files of this rank; ``settings`` are further arguments of its own."""
+    """Return torch's DataLoader over the files of this rank; ``settings`` are its further arguments."""
     rank, world_size = rank_and_world()
     if world_size > 1:
         settings = {**settings, "sampler": DistributedSampler(dataset, world_size, rank, shuffle=shuffle)}
@@ -74,7 +74,7 @@ def folder_loader(
 
 
 def _collate(samples: list[tuple[torch.Tensor, int]]) -> list[torch.Tensor]:
-    """torch's default collate; SchemaError where the pictures differ in size."""
+    """Collate as torch does by default; raise SchemaError if the pictures differ in size."""
     first = samples[0][0].shape
     for picture, _ in samples:
         if picture.shape != first:
@@ -85,12 +85,14 @@ def _collate(samples: list[tuple[torch.Tensor, int]]) -> list[torch.Tensor]:
 
 
 def is_picture_folder(path: str | Path) -> bool:
-    """Whether a path is a folder to be read file by file: one with tar shards in it is a store."""
+    """Return whether a path is a folder to be read file by file: one with tar shards in it is a store."""
     return Path(path).is_dir() and not holds_shards(path)
 
 
 def picture_files(folder: str | Path) -> list[str]:
-    """Paths of all picture files below ``folder``, by their suffix, sorted. SourceError where there are none."""
+    """
+    Return the sorted paths of all picture files below ``folder``, by suffix. Raises SourceError if there are none.
+    """
     found = sorted(path for path in _files(str(folder)) if Path(path).suffix.lower() in _SUFFIXES)
     if not found:
         raise SourceError(f"{folder}: no picture files in it (looked for {', '.join(sorted(_SUFFIXES))})")

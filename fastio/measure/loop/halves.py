@@ -1,4 +1,4 @@
-"""A training measured in halves: loading alone, training alone, and the loop of both, with the verdict on them."""
+"""Measures a training in halves: loading alone, training alone, and the loop of both, with a verdict."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["Halves", "measure_halves", "measure_training"]
 @dataclass(frozen=True, slots=True)
 class Halves:
     """
-    ``io`` is loading alone, ``training`` is training alone on one batch for ever, ``loop`` is the real loop, and
-    ``timeline`` has its steps.
+    ``io`` is loading alone, ``training`` is training alone on one batch, ``loop`` is the real loop, ``timeline`` its
+    steps.
     """
 
     io: MockResult
@@ -33,14 +33,14 @@ class Halves:
 
 def measure_halves(data: Data, step: Step, *, seconds: float) -> Halves:
     """
-    Measure each half and the whole for about ``seconds``, and name the limit.
+    Measure each half and the whole for about ``seconds`` each, and name the limit.
 
-    The verdict goes by steady rates, without waits for first batches. FastioError where the loader is empty, or
-    gives no second epoch.
+    The verdict uses steady rates, without the waits for first batches. Raises FastioError if the loader is empty, or
+    cannot be iterated a second time.
     """
     io = MockTrainer().run(data.loader, epochs=None, seconds=seconds)
     if io.batches == 0:
-        raise FastioError(f"{data.name}: the loader is empty; there is nothing to measure")
+        raise FastioError(f"{data.name}: the loader is empty: nothing to measure")
     training = measure_training(data, step, seconds=seconds)
     timer = StepTimer()
     _run(timer, data, step, seconds)
@@ -51,9 +51,9 @@ def measure_halves(data: Data, step: Step, *, seconds: float) -> Halves:
 
 
 def measure_training(data: Data, step: Step, *, seconds: float) -> StepSummary:
-    """Train on the loader's first batch for about ``seconds``, after one step that is not counted."""
+    """Train on the loader's first batch for about ``seconds``, after one step that does not count."""
     mock = MockLoader(_first_batch(data), data.device)
-    step(mock.batch)  # the first step allocates and chooses kernels
+    step(mock.batch)  # the first step allocates memory and chooses kernels
     _synchronize()
     timer = StepTimer()
     for batch in timer(limited(mock, ends=time.perf_counter() + seconds)):
@@ -65,12 +65,12 @@ def _first_batch(data: Data) -> Any:
     for batch in data.loader:
         return batch
     raise FastioError(
-        f"{data.name}: the loader gave no batch when it was iterated again; return one that begins anew each time"
+        f"{data.name}: the loader gave no batch when it was iterated again: return one that starts over each time"
     )
 
 
 def _run(timer: StepTimer, data: Data, step: Step, seconds: float) -> None:
-    """The real loop, epoch after epoch, until the time has passed or an epoch is empty."""
+    """Run the real loop, epoch after epoch, until the time has passed or an epoch is empty."""
     ends = time.perf_counter() + seconds
     seen = -1
     while time.perf_counter() < ends and timer.steps > seen:

@@ -1,4 +1,4 @@
-"""A loader cut off by time: what every measurement runs over."""
+"""Cuts a loader off after some time: every measurement runs over that."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["limited"]
 
 def limited(loader: Iterable[Any], *, ends: float, least: int = 1, latest: float = math.inf) -> Iterator[Any]:
     """
-    The loader's batches until ``time.perf_counter()`` says ``ends``, and ``least`` of them if there are so many.
+    Yield the loader's batches until ``time.perf_counter()`` reaches ``ends``, but at least ``least`` of them.
 
-    At ``latest`` one is enough.
+    From ``latest`` on, one batch is enough.
 
-    No batch is kept here: its memory belongs to the loader's ring. Put the timer around this, not this around the
-    timer: a step that is left is no step.
+    No batch is kept here: its memory belongs to the loader's ring. Wrap this in the timer, not the timer in this: a
+    step that is cut off must not count.
     """
     left = least
     for held in map(_in_a_list, loader):

@@ -1,4 +1,4 @@
-"""MockLoader and MockTrainer: each takes one half of a training away, so that the other one alone sets the pace."""
+"""MockLoader and MockTrainer: each removes one half of a training, so that the other half alone sets the pace."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["MockLoader", "MockResult", "MockTrainer"]
 @dataclass(frozen=True, slots=True)
 class MockResult:
     """
-    What one run of MockTrainer saw.
+    What one run of MockTrainer measured.
 
-    ``seconds`` is wall time from before the first ``iter()`` to after the last batch; ``cpu_seconds`` what all
-    threads of this process and all worker processes that have ended took meanwhile; ``first_batch_s`` the wait for
-    the first batch of the first epoch (0.0 where none came), which had ``first_batch_samples``.
+    ``seconds`` is wall time from before the first ``iter()`` to after the last batch; ``cpu_seconds`` is what all
+    threads of this process, and all worker processes that have ended, used meanwhile. ``first_batch_s`` is the wait
+    for the first batch of the first epoch (0.0 if there was none), which had ``first_batch_samples``.
     """
 
     samples: int
@@ -39,7 +39,7 @@ class MockResult:
 
     @property
     def steady_samples_per_s(self) -> float:
-        """Samples per second after the first batch had come; of the whole run where that was the only one."""
+        """Samples per second after the first batch arrived; of the whole run if that was the only one."""
         seconds = self.seconds - self.first_batch_s
         if self.batches < 2 or seconds <= 0:
             return self.samples_per_s
@@ -48,11 +48,11 @@ class MockResult:
 
 class MockLoader:
     """
-    One real batch, kept on a device, served for ever: what training on it takes is the limit of training.
+    Yields one real batch for ever: training on it shows the most that training alone can do.
 
-    ``source`` is a batch (a tensor, a tuple, list or mapping of them) or a loader, whose first batch is taken. Every
-    iteration serves the same objects ``batches`` times, or for ever: a loop that works on them in place changes them.
-    ValueError where the loader is empty.
+    ``source`` is a batch (a tensor, or a tuple, list or mapping of tensors), or a loader, whose first batch is taken;
+    it is kept on a device. Every iteration yields the same objects ``batches`` times, or for ever: a loop that
+    changes them in place changes them for good. Raises ValueError if the loader is empty.
 
     >>> import torch
     >>> [len(images) for images, labels in MockLoader((torch.zeros(8, 3), torch.zeros(8)), batches=2)]
@@ -61,13 +61,13 @@ class MockLoader:
 
     def __init__(self, source: Any, device: Any = "cpu", *, batches: int | None = None) -> None:
         if batches is not None and batches < 1:
-            raise ValueError(f"batches={batches}: expected None (for ever) or 1 and more")
+            raise ValueError(f"batches={batches}: expected None (for ever), or at least 1")
         self.batch = keep(_first_batch(source), device)
         self.batches = batches
 
     def __len__(self) -> int:
         if self.batches is None:
-            raise TypeError("this MockLoader serves for ever and has no length; give it batches=")
+            raise TypeError("this MockLoader is endless and has no length: pass batches=")
         return self.batches
 
     def __iter__(self) -> Iterator[Any]:
@@ -75,34 +75,35 @@ class MockLoader:
 
 
 def _first_batch(source: Any) -> Any:
-    """The batch itself, or the first one of a loader: of anything that can be iterated and is no batch."""
+    """Return the batch itself, or the first one of a loader: of any iterable that is not a batch."""
     if hasattr(source, "shape") or isinstance(source, (tuple, list, Mapping)) or not hasattr(source, "__iter__"):
         return source
     for batch in source:
         return batch
-    raise ValueError(f"MockLoader: the {type(source).__name__} is empty, there is no batch to serve")
+    raise ValueError(f"MockLoader: the {type(source).__name__} is empty: there is no batch to repeat")
 
 
 class MockTrainer:
     """
-    Runs over any loader as a training loop would, with a step that does nothing, or waits ``step_ms``.
+    Runs over any loader like a training loop whose step does nothing, or waits ``step_ms``.
 
-    The waiting is sleep: as in training on a GPU, the CPU is free for the loader meanwhile.
+    It waits by sleeping: as with training on a GPU, the CPU is free for the loader meanwhile.
     """
 
     def __init__(self, step_ms: float | None = None) -> None:
         if step_ms is not None and step_ms < 0:
-            raise ValueError(f"step_ms={step_ms}: expected None or 0 and more")
+            raise ValueError(f"step_ms={step_ms}: expected None, or at least 0")
         self.step_ms = step_ms
 
     def run(self, loader: Iterable[Any], epochs: int | None = 1, *, seconds: float | None = None) -> MockResult:
         """
-        Take all batches of ``loader``, ``epochs`` times, or until ``seconds`` have passed.
+        Take all batches of ``loader``, ``epochs`` times or until ``seconds`` have passed, and return a MockResult.
 
-        ``epochs=None`` goes on until then; an epoch without a batch ends the run, as the next one would have none.
+        ``epochs=None`` needs ``seconds``. An epoch without a batch ends the run, since the next would have none
+        either.
         """
         if epochs is None and seconds is None:
-            raise ValueError("MockTrainer.run(epochs=None) would never end: give it seconds=")
+            raise ValueError("MockTrainer.run(epochs=None) would never end: pass seconds=")
         samples = batches = first_batch_samples = 0
         first_batch_s = 0.0
         cpu, begun = _cpu_seconds(), time.perf_counter()
@@ -119,7 +120,7 @@ class MockTrainer:
 
 
 def _batches(loader: Iterable[Any], epochs: int | None, ends: float) -> Iterator[Any]:
-    """All batches of so many epochs, none after ``ends``."""
+    """Yield all batches of this many epochs, none after ``ends``."""
     for _ in itertools.count() if epochs is None else range(epochs):
         is_empty = True
         for batch in loader:

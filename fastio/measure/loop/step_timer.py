@@ -25,10 +25,10 @@ Clock = Literal["host", "events", "synchronized"]
 @dataclass(frozen=True, slots=True)
 class Times:
     """
-    One part of a step, in seconds.
+    Times of one part of a step, in seconds.
 
-    ``total_s``, ``mean_s`` and ``max_s`` are of all steps, ``moving_s`` is the mean of the last ``window`` steps, the
-    percentiles are those of the last ``history`` steps. All are 0.0 before the first step.
+    ``total_s``, ``mean_s`` and ``max_s`` cover all steps, ``moving_s`` is the mean of the last ``window`` steps, and
+    the percentiles cover the last ``history`` steps. All are 0.0 before the first step.
     """
 
     total_s: float
@@ -43,10 +43,10 @@ class Times:
 @dataclass(frozen=True, slots=True)
 class StepSummary:
     """
-    What a StepTimer has seen.
+    What a StepTimer has measured.
 
-    ``loading`` leaves out the wait for the first batch of each epoch, when nothing could have been prepared yet:
-    ``first_batches_s`` is the sum of those. ``samples_per_s`` counts them, as an epoch's length does.
+    ``loading`` leaves out the wait for the first batch of each epoch, when nothing could have been prepared yet;
+    ``first_batches_s`` is the sum of those waits. ``samples_per_s`` includes them, as the length of an epoch does.
     ``stalls`` maps an upper bound in seconds to the number of waits below it (host clock, see LoaderStats).
     """
 
@@ -61,7 +61,7 @@ class StepSummary:
 
     @property
     def seconds(self) -> float:
-        """Loading and training of all counted steps."""
+        """Seconds of loading and training in all counted steps."""
         return self.first_batches_s + self.loading.total_s + self.training.total_s
 
     @property
@@ -71,23 +71,23 @@ class StepSummary:
 
     @property
     def steady_samples_per_s(self) -> float:
-        """The same without the waits for first batches: what a long epoch comes to."""
+        """The same without the waits for first batches: the rate of a long epoch."""
         steady = self.loading.total_s + self.training.total_s
         return self.samples / steady if steady > 0 else 0.0
 
     @property
     def loading_share(self) -> float:
-        """Part of the time, 0 to 1, that the loop waited for data, the first batch of each epoch left out."""
+        """Share of the time, 0 to 1, that the loop waited for data, without the first batch of each epoch."""
         steady = self.loading.total_s + self.training.total_s
         return self.loading.total_s / steady if steady > 0 else 0.0
 
     @property
     def loading_per_training(self) -> float | None:
-        """The courses' ratio loading_time / training_time, which should be far below 1; None without training."""
+        """The ratio loading_time / training_time, which should be far below 1; None without training."""
         return self.loading.total_s / self.training.total_s if self.training.total_s > 0 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything above, for JSON."""
+        """Return everything above, for JSON."""
         derived = ("seconds", "samples_per_s", "steady_samples_per_s", "loading_share", "loading_per_training")
         return dataclasses.asdict(self) | {name: getattr(self, name) for name in derived}
 
@@ -95,10 +95,11 @@ class StepSummary:
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """
-    The latest steps in order, one entry each in every list; ``first_step`` is the number of the first of them, from 0.
+    The latest steps in order; each list has one entry per step, and ``first_step`` is the number of its first, from
+    0.
 
-    ``is_first``: the step began an epoch, so its loading is the wait for a first batch. Steps follow one another: each
-    begins where the one before it ended, and what passes between epochs belongs to none.
+    ``is_first`` means that the step began an epoch, so its loading is the wait for a first batch. Each step begins
+    where the one before it ended; time between epochs belongs to no step.
     """
 
     first_step: int
@@ -109,17 +110,16 @@ class Timeline:
 
 class StepTimer:
     """
-    ``for batch in timer(loader)`` splits each step into waiting for the batch and what the loop does with it.
+    Splits each step into waiting for the batch and training on it: ``for batch in timer(loader)``.
 
-    Any iterable will do, as often as there are epochs. A loop of another shape calls ``begin()`` where it starts to
-    wait, ``loaded(samples)`` when it has its batch and ``trained()`` at the end of the step; what passes between
-    ``trained()`` and another ``begin()`` belongs to no step. A step that is left early (``break``, an exception)
-    is not counted.
+    Any iterable works, for any number of epochs. A loop of another shape calls ``begin()`` where it starts to wait,
+    ``loaded(samples)`` when it has its batch, and ``trained()`` at the end of the step; time between ``trained()``
+    and another ``begin()`` belongs to no step. A step that is left early (``break``, an exception) does not count.
 
-    Where the program has initialised CUDA by the first step, both parts are read from CUDA events on the current
-    stream, which wait for nothing: loading is then the time that the *device* stood still for the batch. With
-    ``synchronize=True`` each step ends with a synchronisation of the device, which costs speed and needs no
-    explanation. Otherwise, and on machines without CUDA, the clock is the host's.
+    If the program has initialised CUDA by the first step, both parts are read from CUDA events on the current stream,
+    which never block. Loading is then the time that the *device* was idle for lack of a batch. With
+    ``synchronize=True``, each step ends with a synchronisation of the device: slower, but easy to interpret. Without
+    CUDA, the host's clock is used.
 
     Memory is bounded: five numbers for each of the last ``history`` steps.
 
@@ -144,14 +144,17 @@ class StepTimer:
         self._first_batches_s = 0.0
         self._state: Literal["idle", "waiting", "training"] = "idle"
         self._is_first = True
-        self._step = (0, 0.0)  # samples of the step under way, what the host waited for them
+        self._step = (0, 0.0)  # samples of the current step, and how long the host waited for them
 
     def __call__(self, loader: Iterable[Any]) -> _Timed:
-        """The loader's batches, timed; may be iterated again for the next epoch, and has the loader's length."""
+        """
+        Return the loader's batches as an iterable that times them; iterate it again for each epoch. It has the
+        loader's length.
+        """
         return _Timed(self, loader)
 
     def begin(self) -> None:
-        """The loop starts to wait for the first batch of an epoch."""
+        """Mark the start of an epoch: the loop begins to wait for its first batch."""
         if self._clock is None:
             self._clock = _choose_clock(synchronize=self._wants_synchronize)
         self._clock.begin()
@@ -159,16 +162,16 @@ class StepTimer:
         self._epochs += 1
 
     def loaded(self, samples: int = 0) -> None:
-        """The loop has its batch of so many samples: loading ends, training begins."""
+        """Mark the arrival of a batch with this many samples: loading ends, training begins."""
         if self._state != "waiting" or self._clock is None:
-            raise RuntimeError("StepTimer.loaded(): nothing is waited for; call begin() or trained() before")
+            raise RuntimeError("StepTimer.loaded(): no wait has begun; call begin() or trained() before")
         self._step = (samples, self._clock.loaded())
         self._state = "training"
 
     def trained(self) -> None:
-        """The step is done: training ends, and the wait for the next batch begins."""
+        """Mark the end of a step: training ends, and the wait for the next batch begins."""
         if self._state != "training" or self._clock is None:
-            raise RuntimeError("StepTimer.trained(): no step is under way; call loaded() before")
+            raise RuntimeError("StepTimer.trained(): no step has begun; call loaded() before")
         self._clock.trained(is_first=self._is_first)
         samples, waited_s = self._step
         self._stats.count(samples, 0, waited_s=waited_s, first=self._is_first)
@@ -177,7 +180,7 @@ class StepTimer:
 
     @property
     def steps(self) -> int:
-        """Steps counted so far."""
+        """The number of steps counted so far."""
         return self._stats.batches
 
     def _take(self, steps: Iterable[_Measured]) -> None:
@@ -192,7 +195,7 @@ class StepTimer:
             self._training.add(training_s)
 
     def summary(self) -> StepSummary:
-        """All counted steps so far; waits for the device where some of them still run there."""
+        """Return all steps counted so far; waits for the device if some of them still run there."""
         if self._clock is not None:
             self._take(self._clock.finished(wait=True))
         return StepSummary(
@@ -207,7 +210,9 @@ class StepTimer:
         )
 
     def timeline(self) -> Timeline:
-        """Loading and training of each of the last ``history`` steps; waits for the device as ``summary`` does."""
+        """
+        Return loading and training of each of the last ``history`` steps; waits for the device as ``summary`` does.
+        """
         if self._clock is not None:
             self._take(self._clock.finished(wait=True))
         is_first, loading_s, training_s = zip(*self._latest, strict=True) if self._latest else ((), (), ())
@@ -224,7 +229,7 @@ class StepTimer:
 
 
 class _Timed:
-    """A loader under a timer."""
+    """A loader with a timer."""
 
     def __init__(self, timer: StepTimer, loader: Iterable[Any]) -> None:
         self._timer = timer
@@ -237,12 +242,14 @@ class _Timed:
         timer = self._timer
         timer.begin()
         turn = timer._epochs
-        # Nothing here may hold the batch while the loop works with it: its memory belongs to the loader's ring.
+        # Nothing here may keep the batch while the loop uses it: its memory belongs to the loader's ring.
         for held in map(_in_a_list, self._loader):
             timer.loaded(sample_count(held[0]))
             yield held.pop()
             if timer._epochs != turn:
-                raise RuntimeError("StepTimer: another loop began with this timer inside this one; give each its own")
+                raise RuntimeError(
+                    "StepTimer: another loop started this timer inside this one: give each loop its own timer"
+                )
             timer.trained()
 
 
@@ -251,7 +258,7 @@ def _in_a_list(batch: Any) -> list[Any]:
 
 
 class _Part:
-    """The times of one part of the steps: sums of all of them, and the latest."""
+    """The times of one part of the steps: totals of all, and the latest."""
 
     def __init__(self, history: int) -> None:
         self.latest: deque[float] = deque(maxlen=history)
@@ -280,28 +287,28 @@ class _Part:
         )
 
 
-# Of one step: whether it is the first of its epoch, the seconds of loading, the seconds of training.
+# One step: whether it is the first of its epoch, its seconds of loading, its seconds of training.
 _Measured = tuple[bool, float, float]
 
 
 class _Clock(Protocol):
-    """Reads the time where a part of a step ends; steps come out when their times are known."""
+    """Reads the time at the end of each part of a step; steps are returned once their times are known."""
 
     name: Clock
 
     def begin(self) -> None: ...
 
     def loaded(self) -> float:
-        """Seconds that the host waited for the batch."""
+        """Return the seconds that the host waited for the batch."""
 
     def trained(self, *, is_first: bool) -> None: ...
 
     def finished(self, *, wait: bool) -> list[_Measured]:
-        """The steps that ended since the last call, in order; with ``wait`` all of them."""
+        """Return the steps that ended since the last call, in order; with ``wait``, all of them."""
 
 
 class _HostClock:
-    """``perf_counter``, after ``synchronize`` where there is one."""
+    """``perf_counter``, after ``synchronize`` if it is given."""
 
     def __init__(self, synchronize: Callable[[], None] | None = None) -> None:
         self.name: Clock = "host" if synchronize is None else "synchronized"
@@ -330,7 +337,7 @@ class _HostClock:
 
 
 class _EventClock:
-    """CUDA events: recorded where a part ends, read when the device has passed them."""
+    """CUDA events: recorded at the end of a part, read when the device has passed them."""
 
     name: Clock = "events"
 
@@ -372,8 +379,8 @@ class _EventClock:
 
 
 def _choose_clock(*, synchronize: bool) -> _Clock:
-    """Events where the program uses CUDA, the host's clock elsewhere."""
-    torch = sys.modules.get("torch")  # a program that trains on a device has imported it
+    """Return CUDA events if the program uses CUDA, otherwise the host's clock."""
+    torch = sys.modules.get("torch")  # a program that trains on a device has imported torch
     if torch is None or not torch.cuda.is_initialized():
         return _HostClock()
     if synchronize:

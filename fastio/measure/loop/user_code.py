@@ -1,4 +1,4 @@
-"""Code of the user: functions named as ``module:function`` or ``path/script.py:function``, and scripts."""
+"""Runs the user's code: functions named ``module:function`` or ``path/script.py:function``, and scripts."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ __all__ = [
     "without_python",
 ]
 
-_MODULE = "-m "  # what comes before a module's name in the place of a script
-_WORKERS = "\nOriginal Traceback (most recent call last):"  # as torch's DataLoader hands an error on
+_MODULE = "-m "  # what precedes a module's name where a script could stand
+_WORKERS = "\nOriginal Traceback (most recent call last):"  # the form in which torch's DataLoader passes an error on
 _LIBRARIES = tuple(
     {f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     | {f"{Path(sysconfig.get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
 
-_INSTALLED = ("/site-packages/", "/dist-packages/")  # of another environment too, on PYTHONPATH or in a .pth file
+_INSTALLED = ("/site-packages/", "/dist-packages/")  # also of another environment, on PYTHONPATH or in a .pth file
 
 
 def is_function_name(text: str) -> bool:
     """
-    Whether this is ``module:function`` or ``script.py:function``, and no path of data.
+    Return whether this is ``module:function`` or ``script.py:function`` instead of a path of data.
 
     >>> is_function_name("train:make_loader"), is_function_name("./a.lmdb"), is_function_name("train.py:make_loader")
     (True, False, True)
@@ -52,36 +52,36 @@ def is_function_name(text: str) -> bool:
 
 def load_function(name: str) -> Callable[[], Any]:
     """
-    Import the module (the working directory is searched first) and give its function.
+    Import the module (the working directory is searched first) and return its function.
 
-    FastioError, in one line, where there is no such module or function; what the module itself raises stays as it is.
+    Raises FastioError if there is no such module or function; exceptions of the module itself pass through.
     """
     module_name, _, function_name = name.rpartition(":")
     module = _script(Path(module_name)) if module_name.endswith(".py") else _module(module_name, name)
     function = getattr(module, function_name, None)
     if not callable(function):
-        raise FastioError(f"{name}: {module_name} has no function {function_name!r}; give MODULE:FUNCTION")
+        raise FastioError(f"{name}: {module_name} has no function {function_name!r}: name another MODULE:FUNCTION")
     signature = _signature(function)
     try:
         signature.bind()
     except TypeError as exc:
-        raise FastioError(f"{name}: is called without arguments, but its signature is {signature}") from exc
+        raise FastioError(f"{name}: fastio calls it without arguments, but its signature is {signature}") from exc
     found: Callable[[], Any] = function
     return found
 
 
 def run_script(script: str, arguments: Sequence[str]) -> None:
     """
-    Run it as ``python script arguments`` would, in this process; ``-m module`` too.
+    Run a script, or ``-m module``, as ``python script arguments`` would, in this process.
 
-    FastioError where there is no such script.py or module.
+    Raises FastioError if there is no such script.py or module.
     """
     if script.startswith(_MODULE):
         _run_module(script.removeprefix(_MODULE), arguments)
         return
     if not Path(script).is_file() or not script.endswith(".py"):
         raise FastioError(
-            f"{script}: no such script; expected SCRIPT.py or -m MODULE and its arguments, or MODULE:FUNCTION"
+            f"{script}: no such script; expected SCRIPT.py or -m MODULE with its arguments, or MODULE:FUNCTION"
         )
     argv, path = sys.argv, sys.path[:]
     sys.argv, sys.path[0] = [script, *arguments], str(Path(script).resolve().parent)
@@ -93,9 +93,9 @@ def run_script(script: str, arguments: Sequence[str]) -> None:
 
 def without_python(command: Sequence[str]) -> tuple[str, ...]:
     """
-    ``train.py --epochs 1`` of ``python train.py --epochs 1``; any other command as it is.
+    Return ``train.py --epochs 1`` for ``python train.py --epochs 1``; any other command unchanged.
 
-    ``-m`` and its module become one word. FastioError where that Python is not the one that runs here: it may have
+    ``-m`` and its module become one word. Raises FastioError if that Python is not the running one, since it may have
     other packages.
     """
     first, *rest = command
@@ -105,21 +105,22 @@ def without_python(command: Sequence[str]) -> tuple[str, ...]:
         return tuple(command)
     found = shutil.which(first)
     if found is None or Path(found).parent.resolve() != Path(sys.executable).parent.resolve():
-        raise FastioError(f"{first}: fastio runs in {sys.executable}, and so must the training; leave {first!r} out")
+        raise FastioError(f"{first}: fastio runs in {sys.executable}, and so must the training: drop {first!r}")
     return without_python(rest)
 
 
 def takes_arguments(name: str) -> bool:
-    """Whether this is a script or ``-m module``, not a function."""
+    """Return whether this is a script or ``-m module``, not a function."""
     return name.endswith(".py") or name.startswith(_MODULE)
 
 
 def user_traceback(error: BaseException) -> str | None:
     """
-    The traceback from the first frame of the user's own code on, as Python prints it; None where none took part.
+    Return the traceback from the first frame of the user's own code on, as Python prints it; None if there is no such
+    frame.
 
-    The user's is what lies outside of this package, of Python's library and of installed packages. Out of a
-    DataLoader's worker the error brings its traceback as text, which is given as it is.
+    The user's code is what lies outside of this package, of Python's library and of installed packages. An error from
+    a DataLoader's worker brings its traceback as text, which is returned unchanged.
     """
     frames = error.__traceback__
     while frames is not None and not is_users_code(
@@ -134,7 +135,10 @@ def user_traceback(error: BaseException) -> str | None:
 
 
 def is_users_code(file: str, module: str) -> bool:
-    """Whether code of this file and module is neither this package's, nor Python's library, nor an installed one."""
+    """
+    Return whether code of this file and module belongs neither to this package, Python's library nor an installed
+    one.
+    """
     ours = module.partition(".")[0] == __name__.partition(".")[0]
     is_installed = file.startswith(_LIBRARIES) or any(folder in file for folder in _INSTALLED)
     return not ours and not file.startswith("<") and not is_installed
@@ -142,7 +146,7 @@ def is_users_code(file: str, module: str) -> bool:
 
 def said_by(error: BaseException) -> str:
     """
-    Kind and message of an error in one line; out of a DataLoader's worker they are the end of a text in its own.
+    Return type and message of an error in one line; from a DataLoader's worker, they are at the end of a longer text.
 
     >>> said_by(ValueError("two\\nlines"))
     'ValueError: two lines'
@@ -166,7 +170,10 @@ def _run_module(name: str, arguments: Sequence[str]) -> None:
 
 
 def _can_be_found(name: str) -> bool:
-    """Packages above it are imported on the way, as Python does; what else one of them misses is the user's to see."""
+    """
+    Return whether the module can be found. Parent packages are imported, as in Python; other missing imports are the
+    user's to see.
+    """
     try:
         return _is_dotted(name) and importlib.util.find_spec(name) is not None
     except ModuleNotFoundError as exc:
@@ -178,7 +185,7 @@ def _can_be_found(name: str) -> bool:
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function)
-    except ValueError:  # some that are written in C tell none
+    except ValueError:  # some functions written in C have no signature
         return inspect.Signature()
 
 
@@ -193,10 +200,10 @@ def _module(module_name: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as exc:
-        # A module that the user's own module misses is theirs to see, with its traceback.
+        # If the user's own module lacks another module, the user should see that with its traceback.
         if exc.name is not None and (module_name == exc.name or module_name.startswith(exc.name + ".")):
             raise FastioError(
-                f"{name}: no module {exc.name!r} here or on PYTHONPATH; name one, or a script.py"
+                f"{name}: no module {exc.name!r} here or on PYTHONPATH: name another module, or a script.py"
             ) from exc
         raise
 
@@ -204,7 +211,7 @@ def _module(module_name: str, name: str) -> ModuleType:
 def _script(path: Path) -> ModuleType:
     if not path.is_file():
         raise FastioError(f"{path}: no such script; expected path/script.py:function")
-    # Worker processes that are spawned import it under this name again: its folder must be on the path.
+    # Spawned worker processes import it again under this name: its folder must be on the path.
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)

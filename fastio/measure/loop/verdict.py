@@ -1,4 +1,4 @@
-"""verdict: what limits a training, named from the rates of its halves and from the parts of its step."""
+"""verdict: names what limits a training, from the rates of its halves and the parts of its step."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ __all__ = ["Bound", "StepShares", "Verdict", "verdict"]
 
 Bound = Literal["io_bound", "compute_bound", "launch_bound", "sync_bound", "balanced"]
 
-# Waiting for data above this part of the step is io_bound: the courses ask for 90 % of device utilisation, which
-# is out of reach then. The same tenth parts "balanced" from the rest where only rates are known.
+# Waiting for data for more than this share of the step is io_bound: the courses ask for 90 % of device utilisation,
+# which is then out of reach. The same tenth separates "balanced" from the rest if only rates are known.
 _LOADING_HIGH = 0.10
-# Below this part the loader keeps up. The courses say loading << training, and their repaired run waits 0.23 %; where
-# in between the line lies is our choice.
+# Below this share, the loader keeps up. The courses say loading << training, and their repaired run waits 0.23 %;
+# where the line lies in between is our choice.
 _LOADING_LOW = 0.02
-# A device busy for this part of the step is what limits it. The courses' repaired run has 86.84 % and is limited by
-# its kernels, the mean of a real cluster is 52 %; our choice lies between.
+# A device that is busy for this share of the step is the limit. The courses' repaired run has 86.84 % and is limited
+# by its kernels, the mean of a real cluster is 52 %; our choice lies in between.
 _DEVICE_BUSY = 0.80
-# What it must be worth to stop synchronising before we say that this is the limit: the same tenth.
+# How much stopping synchronisation must gain before it is named as the limit: the same tenth.
 _SYNC_GAIN = 0.10
 
 _NEXT = {
-    "io_bound": "make loading faster: pack the files, more threads or workers, prefetch, transforms on the device; "
-    "`fastio tune DATA` tries them",
+    "io_bound": "make loading faster: pack the files, use more threads or workers, prefetch, transform on the "
+    "device; `fastio tune DATA` tries settings",
     "compute_bound": "make the step faster: mixed precision, channels_last, torch.compile, a larger batch; a faster "
-    "loader changes nothing",
-    "launch_bound": "give the device more work for each call: a larger batch, torch.compile or CUDA graphs, fused "
-    "optimisers; mixed precision makes kernels shorter and this worse",
-    "sync_bound": "let the host run ahead: no .item(), .cpu(), print of a tensor or non-pinned copy in every step; "
-    "log every 50 steps",
-    "balanced": "neither half stands out, and a faster one only shows the other as the limit; a few percent of waiting "
-    "are won by prefetch and threads (`fastio tune DATA`), more only by a faster step",
+    "loader would not help",
+    "launch_bound": "give the device more work per call: a larger batch, torch.compile or CUDA graphs, fused "
+    "optimizers; mixed precision makes kernels shorter and would make this worse",
+    "sync_bound": "let the host run ahead: no .item(), .cpu(), print of a tensor or unpinned copy in every step; log "
+    "every 50 steps",
+    "balanced": "neither half dominates, and making one faster only exposes the other as the limit; prefetch and "
+    "threads can save the few percent of waiting (`fastio tune DATA`), more only a faster step",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepShares:
     """
-    Parts of a step, each from 0 to 1 of its wall time; None where nobody looked.
+    Parts of a step, each from 0 to 1 of its wall time; None if not measured.
 
-    ``loading``: the loop waits for its batch. ``device``: the device computes, copies or sets memory. ``cpu``: the host
-    executes operators and calls of the runtime, without waiting for the device. ``sync``: the host waits for the
-    device. They overlap, so their sum is no 1.
+    ``loading``: the loop waits for its batch. ``device``: the device computes, copies or sets memory. ``cpu``: the
+    host executes operators and runtime calls, without waiting for the device. ``sync``: the host waits for the
+    device. They overlap, so they do not add up to 1.
     """
 
     loading: float | None = None
@@ -54,16 +54,16 @@ class StepShares:
         for name in ("loading", "device", "cpu", "sync"):
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 1:
-                raise ValueError(f"{name}={share}: expected a part of the step from 0 to 1")
+                raise ValueError(f"{name}={share}: expected a share of the step from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """
-    What limits the training, why we say so, and what to do next.
+    What limits the training, why, and what to do next.
 
-    ``headroom`` is how much faster loading is than training: 0.0 for the same rate, -0.75 where the loader gives a
-    quarter of what training could take; None where it is not known.
+    ``headroom`` is how much faster loading is than training: 0.0 for equal rates, -0.75 if the loader reaches a
+    quarter of what training could use; None if unknown.
     """
 
     bound: Bound
@@ -78,23 +78,23 @@ def verdict(
     """
     Name the limit of a training from rates (samples/s), from the parts of its step, or from both.
 
-    ``io_rate`` is what loading does alone (MockTrainer), ``train_rate`` what training does alone (MockLoader). What was
-    seen in the real loop counts more than what the halves do alone. The rules, in this order:
+    ``io_rate`` is loading alone (MockTrainer), ``train_rate`` training alone (MockLoader). Measurements of the real
+    loop count more than those of its halves. The rules, in this order:
 
-    1. ``io_bound``: the loop waits for data for more than 10 % of the step; without that figure, the loader alone is
+    1. ``io_bound``: the loop waits for data for more than 10 % of the step; if that is unknown, the loader alone is
        more than 10 % slower than training alone.
-    2. The device is known, and busy for less than 80 % of the step: ``sync_bound`` where the host waits for the
-       device and without that the step were at least 10 % shorter; ``launch_bound`` where the host is busy for longer
-       than the device. Where the host's part is not known, it is what loading, waiting and device leave over.
-    3. ``balanced``: the loop waits for 2 to 10 % of the step; without that figure, the two rates are within 10 %.
+    2. The device is known to be busy for less than 80 % of the step: ``sync_bound`` if the host waits for the device
+       and the step would be at least 10 % shorter without that; ``launch_bound`` if the host is busy for longer than
+       the device. If the host's part is unknown, it is what loading, waiting and device leave over.
+    3. ``balanced``: the loop waits for 2 to 10 % of the step; if that is unknown, the two rates are within 10 %.
     4. ``compute_bound``: training itself is the limit.
 
-    The thresholds and where they come from stand at the top of this module. ValueError where neither both rates
-    nor a share of loading or of the device are given.
+    The thresholds and their sources are at the top of this module. Raises ValueError unless it gets both rates, or a
+    share of loading or of the device.
     """
     shares = shares or StepShares()
     if (io_rate is None) != (train_rate is None):
-        raise ValueError("verdict: io_rate and train_rate belong together; give both or neither")
+        raise ValueError("verdict: io_rate and train_rate belong together: give both or neither")
     if io_rate is None and shares.loading is None and shares.device is None:
         raise ValueError("verdict: expected both rates, or StepShares with loading or device")
     ratio = None
@@ -105,9 +105,12 @@ def verdict(
     bound = _bound(ratio, shares)
     evidence = (*_rates_in_words(io_rate, train_rate), *_shares_in_words(shares))
     if bound == "compute_bound" and shares.device is None:
-        evidence = (*evidence, "whether kernels or the host limit the step was not looked at")
+        evidence = (*evidence, "it was not measured whether kernels or the host limit the step")
     if bound == "io_bound" and ratio is not None and ratio > 1 + _LOADING_HIGH:
-        evidence = (*evidence, "loading alone would keep up: in the loop it lacks CPUs, which training or others use")
+        evidence = (
+            *evidence,
+            "loading alone would keep up; in the loop, it lacks CPUs, which training or other programs use",
+        )
     return Verdict(bound, None if ratio is None else ratio - 1, evidence, _NEXT[bound])
 
 
@@ -127,10 +130,10 @@ def _bound(ratio: float | None, shares: StepShares) -> Bound:
 
 
 def _host_bound(device: float, shares: StepShares) -> Bound | None:
-    """Whether an idle device stands still for the host, and why."""
+    """Return whether an idle device waits for the host, and why."""
     loading, sync = shares.loading or 0.0, shares.sync or 0.0
     cpu = shares.cpu if shares.cpu is not None else max(0.0, 1 - device - loading - sync)
-    without_sync = loading + max(device, cpu)  # both run at once where nobody waits
+    without_sync = loading + max(device, cpu)  # both run at the same time if neither waits
     if sync >= _SYNC_GAIN and without_sync <= 1 - _SYNC_GAIN:
         return "sync_bound"
     return "launch_bound" if cpu > device else None

@@ -1,4 +1,4 @@
-"""How long an amount of data takes over each link: the published rates of a course, and what was measured here."""
+"""How long an amount of data takes over each link: by a course's published rates, and by rates measured here."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _COPY_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A way for data and the bytes per second that it carries; ``is_measured`` says whether on this machine."""
+    """A link and its bytes per second; ``is_measured`` says whether that was measured on this machine."""
 
     name: str
     bytes_per_s: float
     is_measured: bool = False
 
     def seconds(self, size_bytes: float) -> float:
-        """How long so much takes over it."""
+        """Return how long ``size_bytes`` take over it."""
         return size_bytes / self.bytes_per_s
 
 
-# The rates that a course on performance during training publishes, in bytes. Its SATA row takes gigabits for
-# gigabytes: 6 Gb/s are 0.6 GB/s after 8b/10b coding.
+# The rates that a course on training performance publishes, in bytes. Its SATA row confuses gigabits with gigabytes:
+# 6 Gb/s are 0.6 GB/s after 8b/10b coding.
 LINKS = (
     Link("NVLink", 40e9),
     Link("PCIe", 30e9),
@@ -41,7 +41,7 @@ LINKS = (
 
 
 def measured_links(path: str | Path, *, size_bytes: int = 256 << 20) -> list[Link]:
-    """The disk under ``path`` (read cold and sequentially, where that is possible), memory, and a CUDA device's bus."""
+    """Measure the disk under ``path`` (read cold and in order, if possible), memory, and a CUDA device's bus."""
     from fastio.measure.machine.bus import has_cuda, measure_bus
     from fastio.measure.machine.disk import measure_disk
 
@@ -56,7 +56,7 @@ def measured_links(path: str | Path, *, size_bytes: int = 256 << 20) -> list[Lin
 
 
 def _copy_rate() -> float:
-    """The best of five copies: others on the machine only make it slower."""
+    """Return the best of five copies: other programs only make it slower."""
     source = np.ones(_COPY_BYTES, np.uint8)
     target = np.empty_like(source)
     best = 0.0

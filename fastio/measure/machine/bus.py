@@ -1,4 +1,4 @@
-"""What the bus to a CUDA device carries, from pinned and from pageable memory, in both directions."""
+"""Measures the bus to a CUDA device, from pinned and from pageable memory, in both directions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BusRate:
 
 
 def has_cuda() -> bool:
-    """Whether there is a CUDA device to copy to."""
+    """Return whether there is a CUDA device to copy to."""
     return torch.cuda.is_available()
 
 
@@ -48,7 +48,7 @@ def _rate(direction: Direction, memory: Memory, size_bytes: int) -> BusRate:
     host = torch.ones(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=memory == "pinned")
     device = torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
     source, target = (host, device) if direction == "host to device" else (device, host)
-    # The first copy maps memory and is not counted.
+    # The first copy maps memory and does not count.
     seen = [size_bytes / _copy_s(source, target) for _ in range(_REPEATS + 1)][1:]
     return BusRate(direction, memory, size_bytes, statistics.median(seen), min(seen), max(seen))
 

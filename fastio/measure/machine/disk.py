@@ -1,4 +1,4 @@
-"""What a file system gives: sequential, random and small-file reads, from the disk and from the page cache."""
+"""Measures a file system: sequential, random and small-file reads, from the disk and from the page cache."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["EXPECTED_DISK", "EXPECTED_NVME", "DiskReport", "ReadRate", "expected
 
 Cache = Literal["cold", "warm"]
 
-# Bytes a second that a course on training performance asks of disks and of NVMe drives, read sequentially.
+# Bytes per second that a course on training performance expects of disks and of NVMe drives, read in order.
 EXPECTED_DISK = 150e6
 EXPECTED_NVME = 3000e6
 
 _MIB = 1 << 20
 _SEED = 20_240_417
 _SMALL_BYTES = 4096
-_THREADS = 16  # reads under way at once, in the rows that have more than one
+_THREADS = 16  # concurrent reads, in the rows that have more than one
 _SEQUENTIAL = "sequential 4 MiB"
 
 
@@ -43,8 +43,8 @@ class ReadRate:
     """
     One way of reading.
 
-    ``cache`` says where the bytes were: "cold" (on the disk) or "warm" (in the page cache). Latencies are of one
-    read, or of opening, reading and closing one small file, in seconds.
+    ``cache`` says where the bytes were: "cold" (on the disk) or "warm" (in the page cache). Latencies, in seconds,
+    are of one read, or of opening, reading and closing one small file.
     """
 
     access: str
@@ -61,9 +61,9 @@ class ReadRate:
 @dataclass(frozen=True, slots=True)
 class DiskReport:
     """
-    ``write_bytes_per_s`` includes fsync; without ``can_drop`` the kernel kept the pages, and nothing was cold.
+    ``write_bytes_per_s`` includes fsync; without ``can_drop``, the kernel kept the pages and nothing was cold.
 
-    ``kind`` is None where the kernel does not tell what lies under the path.
+    ``kind`` is None if the kernel does not tell what is under the path.
     """
 
     path: str
@@ -76,13 +76,13 @@ class DiskReport:
 
     @property
     def sequential_bytes_per_s(self) -> float | None:
-        """The best cold sequential rate, which the courses' figures are about; None where nothing was read cold."""
+        """The best cold sequential rate, which the courses' figures refer to; None if nothing was read cold."""
         cold = (rate.bytes_per_s for rate in self.rates if (rate.access, rate.cache) == (_SEQUENTIAL, "cold"))
         return max(cold, default=None)
 
 
 def expected_rate(kind: DiskKind | None) -> float | None:
-    """What a disk of this kind should give in sequence, by the course; None where the kind is not known."""
+    """Return the sequential rate that the course expects of this kind of disk; None if the kind is unknown."""
     if kind is None:
         return None
     return EXPECTED_NVME if kind == "nvme" else EXPECTED_DISK
@@ -90,17 +90,17 @@ def expected_rate(kind: DiskKind | None) -> float | None:
 
 def measure_disk(path: str | Path, *, size_bytes: int = 1 << 30, files: int = 2000, reads: int = 2000) -> DiskReport:
     """
-    Write one file of ``size_bytes`` and ``files`` small ones into a folder of their own below ``path``, and read them.
+    Write one file of ``size_bytes`` and ``files`` small ones into a new folder below ``path``, and read them.
 
-    Pages are dropped by ``posix_fadvise`` for cold reads, which needs no privileges; whether they are gone is checked.
-    Names and inodes stay cached: cold small files miss their contents only. Everything is removed again. FastioError
-    where twice the space is not free.
+    For cold reads, pages are dropped by ``posix_fadvise``, which needs no privileges; whether they are gone is
+    checked. Names and inodes stay cached, so cold small files miss only their contents. Everything is removed again.
+    Raises FastioError unless twice the space is free.
     """
     if size_bytes < 4 * _MIB:
         raise FastioError(f"size {size_bytes} B: at least 4 MiB are needed for a sequential read")
     free = shutil.disk_usage(path).free
     if free < 2 * size_bytes:
-        raise FastioError(f"{path}: {free:,} B are free, the test needs {2 * size_bytes:,}; pass a smaller --size")
+        raise FastioError(f"{path}: {free:,} B are free, but the test needs {2 * size_bytes:,}: pass a smaller --size")
     with TemporaryDirectory(prefix=".fastio-disk-", dir=path) as folder:
         big = Path(folder) / "big"
         written = _write_big(big, size_bytes)
@@ -140,11 +140,11 @@ def _rates(big: Path, small: list[Path], size_bytes: int, reads: int, *, caches:
 
 
 def _worth_it(caches: Sequence[Cache], threads: int) -> Sequence[Cache]:
-    """Warm reads by several threads would show what Python's lock lets through, unless there is nothing else."""
+    """Return whether a row is worth measuring: warm reads by several threads would only show Python's lock."""
     return caches if threads == 1 else caches[:1]
 
 
-Read = Callable[[], int]  # reads once, gives the number of bytes
+Read = Callable[[], int]  # reads once, returns the number of bytes
 
 
 def _measured(access: str, cache: Cache, threads: int, reads: Sequence[Read]) -> ReadRate:
@@ -170,7 +170,7 @@ def _measured(access: str, cache: Cache, threads: int, reads: Sequence[Read]) ->
 
 
 def _write_big(path: Path, size_bytes: int) -> float:
-    """Bytes per second into the file, fsync included. The bytes are random: some drives compress."""
+    """Return the bytes per second written, including fsync. The bytes are random, because some drives compress."""
     block = np.random.default_rng(_SEED).bytes(4 * _MIB)
     begun = time.perf_counter()
     with path.open("wb") as file:
@@ -202,7 +202,7 @@ def _prepare(paths: Sequence[Path], cache: Cache) -> None:
 
 
 def _drop(paths: Sequence[Path]) -> bool:
-    """Ask the kernel to forget the files' pages, after what is dirty has been written."""
+    """Ask the kernel to drop the files' pages, after writing dirty ones."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -218,14 +218,14 @@ def _drop(paths: Sequence[Path]) -> bool:
 
 
 def _is_cold(path: Path) -> bool:
-    """Whether fewer than one page in ten lies in memory, as ``mincore`` says."""
+    """Return whether fewer than one page in ten is in memory, by ``mincore``."""
     libc = ctypes.CDLL(None, use_errno=True)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapping:
         pages = np.zeros(-(-len(mapping) // mmap.PAGESIZE), np.uint8)
         view = np.frombuffer(mapping, np.uint8)
         where = ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(len(mapping)), ctypes.c_void_p(pages.ctypes.data)
         failed = libc.mincore(*where)
-        del view  # or the mapping could not be closed
+        del view  # otherwise, the mapping could not be closed
     if failed:
         raise OSError(ctypes.get_errno(), "mincore failed", str(path))
     return float((pages & 1).mean()) < 0.1
@@ -233,7 +233,7 @@ def _is_cold(path: Path) -> bool:
 
 @contextmanager
 def _opened(path: Path, *, sequential: bool) -> Iterator[int]:
-    """A descriptor whose read-ahead is that of the access: none for random places."""
+    """Return a descriptor with the read-ahead of this kind of access: none for random positions."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL if sequential else os.POSIX_FADV_RANDOM)

@@ -1,4 +1,4 @@
-"""What kind of disk lies under a path, as the kernel tells it: an NVMe drive, another flash drive, a rotating disk."""
+"""Finds the kind of disk under a path, from the kernel: an NVMe drive, another flash drive, a rotating disk."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _WORDS: dict[DiskKind | None, str] = {
     "nvme": "an NVMe drive",
     "flash": "a flash drive without NVMe",
     "rotating": "a rotating disk",
-    None: "of a kind that the kernel does not tell",
+    None: "of unknown kind",
 }
-# What a machine in a cloud, or a hypervisor, calls a disk whose medium lies elsewhere.
+# What clouds and hypervisors call a disk whose medium is elsewhere.
 _ELSEWHERE = (
     "Amazon Elastic Block Store",
     "Google",
@@ -36,29 +36,31 @@ _ELSEWHERE = (
 
 def disk_kind(path: str | Path) -> DiskKind | None:
     """
-    The kind of the disk that ``path`` lies on; None where the kernel does not tell, or tells of a virtual one.
+    Return the kind of disk under ``path``; None if the kernel does not tell, or if the disk is virtual.
 
     Partitions, LVM, RAID and encryption are followed to the disks below, which must be of one kind. None for network
     file systems, memory, virtio and other disks of virtual machines, NVMe over a network, and network volumes that
-    clouds attach as NVMe drives: what their medium is stands nowhere.
+    clouds attach as NVMe drives: nothing tells what their medium is.
     """
     try:
         number = Path(path).stat().st_dev
-        if os.major(number) == 0:  # a file system without a device of its own: btrfs, network, memory
+        if os.major(number) == 0:  # a file system without its own device: btrfs, network, memory
             found = Path(mounted_from(Path(path).resolve(), _MOUNTS.read_text())).stat()
             number = found.st_rdev if stat.S_ISBLK(found.st_mode) else 0
         return kind_of_device(number, _DEVICES)
-    except OSError:  # no such folder on this kernel, or not shown to this container
+    except OSError:  # no such folder in this kernel, or hidden from this container
         return None
 
 
 def mounted_from(place: Path, mounts: str) -> str:
-    """What the file system over ``place`` was mounted from, by the text of a ``mountinfo``; the last one counts."""
+    """
+    Return what the file system at ``place`` was mounted from, by the text of a ``mountinfo``; the last entry counts.
+    """
     return _mount(place, mounts)[1]
 
 
 def file_system(path: str | Path) -> str | None:
-    """The type of the file system that ``path`` lies on ("ext4", "tmpfs"), with its links; None where nobody tells."""
+    """Return the type of the file system of ``path`` ("ext4", "tmpfs"), with links followed; None if unknown."""
     try:
         return _mount(Path(path).resolve(), _MOUNTS.read_text())[0] or None
     except OSError:
@@ -66,7 +68,7 @@ def file_system(path: str | Path) -> str | None:
 
 
 def _mount(place: Path, mounts: str) -> tuple[str, str]:
-    """The type of the file system over ``place``, and what it was mounted from."""
+    """Return the type of the file system at ``place``, and what it was mounted from."""
     longest, kind, source = -1, "", ""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -77,7 +79,9 @@ def _mount(place: Path, mounts: str) -> tuple[str, str]:
 
 
 def kind_of_device(number: int, devices: Path) -> DiskKind | None:
-    """The same by the number of a block device; ``devices`` is the kernel's folder of them. OSError without it."""
+    """
+    Return the kind of a block device by its number; ``devices`` is the kernel's folder. Raises OSError without it.
+    """
     folder = (devices / f"{os.major(number)}:{os.minor(number)}").resolve(strict=True)
     kinds = {_kind(disk) for disk in _disks(folder)}
     return kinds.pop() if len(kinds) == 1 else None
@@ -85,7 +89,7 @@ def kind_of_device(number: int, devices: Path) -> DiskKind | None:
 
 def kind_in_words(kind: DiskKind | None) -> str:
     """
-    For a sentence.
+    Return the kind in words, for a sentence.
 
     >>> kind_in_words("nvme")
     'an NVMe drive'
@@ -94,7 +98,7 @@ def kind_in_words(kind: DiskKind | None) -> str:
 
 
 def _disks(folder: Path) -> Iterator[Path]:
-    """The disks that a device consists of: itself, the disk of a partition, or what lies below LVM and RAID."""
+    """Yield the disks of a device: itself, the disk of a partition, or what is below LVM and RAID."""
     if (folder / "partition").exists():
         folder = folder.parent
     below = list((folder / "slaves").iterdir()) if (folder / "slaves").is_dir() else []
@@ -106,7 +110,7 @@ def _disks(folder: Path) -> Iterator[Path]:
 
 def _kind(disk: Path) -> DiskKind | None:
     device = disk / "device"
-    if not device.exists():  # loop, zram: made by the kernel
+    if not device.exists():  # loop, zram: created by the kernel
         return None
     if any(_text(device / name).startswith(_ELSEWHERE) for name in ("vendor", "model")):
         return None

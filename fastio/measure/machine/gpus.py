@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of its GPUs, through NVML; nothing, with the reason, where there are none."""
+"""Reads figures of NVIDIA GPUs through NVML; without them, says why there are none."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ GpuSource = Literal["NVML"]
 @dataclass(frozen=True, slots=True)
 class GpuSample:
     """
-    One GPU now, or one MIG slice of it (``mig_index``, else None); None for what nobody tells of it.
+    One GPU now, or one of its MIG slices (``mig_index``, else None); unknown figures are None.
 
-    ``utilization_percent`` is NVML's: the part of the time in which at least one kernel ran, however few of the
-    multiprocessors it used. A GPU at 100 % may be mostly idle: ``sm_active_percent`` is the mean part of the
-    multiprocessors with at least one warp, ``sm_occupancy_percent`` the part of their warp slots that were taken,
-    ``tensor_active_percent`` and ``dram_active_percent`` the part of the time in which Tensor cores and memory worked.
+    ``utilization_percent`` is NVML's: the share of time in which at least one kernel ran, on however few
+    multiprocessors. A GPU at 100 % may be mostly idle. ``sm_active_percent`` is the mean share of multiprocessors
+    with at least one warp, ``sm_occupancy_percent`` the share of their warp slots in use, ``tensor_active_percent``
+    and ``dram_active_percent`` the share of time in which Tensor cores and memory worked.
     """
 
     index: int
@@ -41,7 +41,7 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A GPU, or a slice of it; ``whole`` is the handle of the GPU in both cases."""
+    """A GPU, or one of its slices; ``whole`` is the handle of the GPU in both cases."""
 
     index: int
     handle: Any
@@ -85,15 +85,15 @@ class Gpus:
 
     @property
     def sm_source(self) -> SmSource | None:
-        """Who tells of the multiprocessors."""
+        """The source of the multiprocessors' figures."""
         return None if self._multiprocessors is None else self._multiprocessors.source
 
     def sample(self) -> tuple[GpuSample, ...]:
-        """All of them, in order."""
+        """Sample all of them, in order."""
         return tuple(self._sampled(place) for place in self._places)
 
     def close(self) -> None:
-        """Let go of the driver; twice does no harm."""
+        """Release the driver; calling it twice is harmless."""
         if self._multiprocessors is not None:
             self._multiprocessors.close()
         if self._nvml is not None:
@@ -101,20 +101,20 @@ class Gpus:
         self._nvml, self._multiprocessors, self._places = None, None, []
 
     def _slices(self, index: int, whole: Any) -> list[_Place]:
-        """The MIG slices of a GPU."""
+        """Return the MIG slices of a GPU."""
         mode = self._asked("nvmlDeviceGetMigMode", whole)
         if mode is None or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
             return []
         found = []
         for number in range(self._asked("nvmlDeviceGetMaxMigDeviceCount", whole) or 0):
             handle = self._asked("nvmlDeviceGetMigDeviceHandleByIndex", whole, number)
-            if handle is not None:  # not every place for a slice has one
+            if handle is not None:  # not every position has a slice
                 instance = self._asked("nvmlDeviceGetGpuInstanceId", handle)
                 found.append(_Place(index, handle, whole, mig_index=number, gpu_instance=instance))
         return found
 
     def _chosen(self) -> Multiprocessors | None:
-        """DCGM where it runs. It tells of whole GPUs only, so slices are left to the driver where that can."""
+        """Choose DCGM if it runs. It knows only whole GPUs, so slices are left to the driver if that can tell."""
         has_slices = any(place.mig_index is not None for place in self._places)
         has_counters = any(Gpm.is_supported(self._nvml, place.whole) for place in self._places)
         if has_slices and has_counters:
@@ -150,7 +150,7 @@ class Gpus:
         )
 
     def _asked(self, function: str, *arguments: Any) -> Any:
-        """The driver's answer, or None where this GPU (a MIG slice, an old one) does not give it."""
+        """Return the driver's answer, or None if this GPU (a MIG slice, an old one) gives none."""
         try:
             return getattr(self._nvml, function)(*arguments)
         except self._nvml.NVMLError:
@@ -160,5 +160,5 @@ class Gpus:
 _SM_IN_WORDS: dict[SmSource | None, str] = {
     "DCGM": "multiprocessors from DCGM",
     "NVML GPM": "multiprocessors from the driver's GPM counters",
-    None: "nobody tells how many multiprocessors that used (DCGM does, or a GPU since Hopper)",
+    None: "multiprocessors unknown (needs DCGM, or a GPU since Hopper)",
 }

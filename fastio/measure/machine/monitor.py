@@ -1,4 +1,4 @@
-"""What the machine does while something runs: CPUs, memory, disk, network, GPUs, and one process with its children."""
+"""Monitors the machine while something runs: CPUs, memory, disk, network, GPUs, and one process with its children."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ProcessSample:
     """
     A process and all its descendants.
 
-    ``cpu_percent`` is of one CPU: 200 are two of them. ``rss_bytes`` counts shared pages once for each process. The
-    disk's bytes are those that really came from or went to it, not to the page cache; None where the kernel does not
-    tell, as it does not of other users' processes.
+    ``cpu_percent`` is relative to one CPU: 200 means two of them. ``rss_bytes`` counts shared pages once per process.
+    The disk's bytes are those that really came from or went to it, not to the page cache; None if the kernel does not
+    tell, as for other users' processes.
     """
 
     pid: int
@@ -43,8 +43,9 @@ class Sample:
     """
     The machine since the last sample; rates are bytes per second of all disks and of all networks.
 
-    ``own_cpu_percent`` is what the monitor itself took, of one CPU. ``process`` is None where none was asked for.
-    ``gpu_source`` and ``sm_source`` name who told of the GPUs and of their multiprocessors; None: nobody.
+    ``own_cpu_percent`` is the monitor's own use, relative to one CPU. ``process`` is None if none was asked for.
+    ``gpu_source`` and ``sm_source`` name the sources of figures about GPUs and their multiprocessors, None without
+    one.
     """
 
     time_s: float
@@ -64,15 +65,16 @@ class Sample:
 
     @property
     def cpu_percent(self) -> float:
-        """The mean of all CPUs."""
+        """The mean over all CPUs."""
         return sum(self.cpu_percents) / len(self.cpu_percents)
 
 
 class Monitor:
     """
-    Counters of the machine, and of ``pid`` with its descendants; each ``sample()`` covers the time since the last one.
+    Counters of the machine, and of ``pid`` with its descendants; each ``sample()`` covers the time since the last
+    one.
 
-    ``sources`` says where the figures come from. FastioError where there is no such process.
+    ``sources`` says where the figures come from. Raises FastioError if there is no such process.
     """
 
     def __init__(self, pid: int | None = None) -> None:
@@ -82,7 +84,7 @@ class Monitor:
         self._last = _Counters.now()
 
     def sample(self) -> Sample | None:
-        """The machine since the last sample; None when the process asked for has ended."""
+        """Return the machine since the last sample; None once the process to watch has ended."""
         process = None
         if self._tree is not None:
             process = self._tree.sample(max(time.perf_counter() - self._last.wall_s, 1e-9))
@@ -111,7 +113,7 @@ class Monitor:
         )
 
     def close(self) -> None:
-        """Let go of the GPU driver; twice does no harm."""
+        """Release the GPU driver; calling it twice is harmless."""
         self._gpus.close()
 
     def __enter__(self) -> Self:
@@ -125,7 +127,7 @@ class Monitor:
 
 @dataclass(frozen=True, slots=True)
 class _Counters:
-    """Everything that only grows, at one moment; ``cpus`` has seconds of each: without work, and all of them."""
+    """All counters at one moment; ``cpus`` holds, per CPU, the seconds without work and all seconds."""
 
     wall_s: float
     own_s: float
@@ -150,16 +152,16 @@ class _Counters:
 
 
 def _idle_and_all(times: Any) -> tuple[float, float]:
-    """Waiting for a disk is no work. Time of guests is part of that of users, and not added."""
+    """Return idle and total time. Waiting for a disk counts as idle. Guests' time is part of users', and not added."""
     spent = {name: value for name, value in times._asdict().items() if not name.startswith("guest")}
     return spent["idle"] + spent.get("iowait", 0.0), sum(spent.values())
 
 
 def _busy_percents(last: _Cpus, now: _Cpus) -> tuple[float, ...]:
     """
-    Of each CPU, in percent. A CPU that came meanwhile, or whose clock stood still, was not busy.
+    Return how busy each CPU was, in percent; 0 for a CPU that was added meanwhile, or whose clock stood still.
 
-    Not by ``psutil.cpu_percent``, which remembers the last look of each thread: the first one of another thread is 0.
+    Not by ``psutil.cpu_percent``, which remembers the last call per thread: the first one of another thread is 0.
     """
     before = (*last, *now[len(last) :])
     spent = [(idle - was_idle, whole - was) for (was_idle, was), (idle, whole) in zip(before, now, strict=False)]
@@ -168,7 +170,7 @@ def _busy_percents(last: _Cpus, now: _Cpus) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What one process has used since it began; None where the kernel does not tell."""
+    """What one process has used since it began; None if the kernel does not tell."""
 
     cpu_s: float
     disk_read: int | None
@@ -176,7 +178,7 @@ class _Used:
 
 
 class _Tree:
-    """A process and its descendants: what they used since the last look."""
+    """A process and its descendants: what they have used since the last sample."""
 
     def __init__(self, pid: int) -> None:
         try:
@@ -202,11 +204,11 @@ class _Tree:
         )
 
     def _look(self) -> int:
-        """Note what each process has used; gives the memory of all."""
+        """Record what each process has used; returns the memory of all."""
         found: dict[int, _Used] = {}
         rss = 0
         for pid in (self._root.pid, *_descendants(self._root.pid)):
-            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # ended while we look; another user's
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or another user's
                 process = psutil.Process(pid)
                 found[pid] = _used(process)
                 rss += process.memory_info().rss
@@ -224,7 +226,7 @@ def _used(process: psutil.Process) -> _Used:
 
 
 def _grown(before: Mapping[int, _Used], now: Mapping[int, _Used], name: str) -> float | None:
-    """By how much a figure of all processes has grown; a new one counts from its begin. None where none is known."""
+    """Return the growth of a figure over all processes; a new process counts from its start. None if none is known."""
     known = [(pid, value) for pid, used in now.items() if (value := getattr(used, name)) is not None]
     if not known:
         return None
@@ -234,7 +236,7 @@ def _grown(before: Mapping[int, _Used], now: Mapping[int, _Used], name: str) -> 
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Children of children, as the kernel lists them: looking through all processes would cost too much."""
+    """Yield children of children, as the kernel lists them: searching all processes would cost too much."""
     for task in _listed(Path(f"/proc/{pid}/task")):
         for child in _text(task / "children").split():
             yield int(child)

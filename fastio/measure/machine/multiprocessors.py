@@ -1,4 +1,4 @@
-"""How busy a GPU's multiprocessors are: by NVIDIA's DCGM where it runs, by the driver's own counters since Hopper."""
+"""Measures how busy a GPU's multiprocessors are: by NVIDIA's DCGM, or by the driver's counters since Hopper."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WAIT_S = 5
 
 @dataclass(frozen=True, slots=True)
 class SmFigures:
-    """Percent, or None for what is not told: see ``GpuSample``."""
+    """Percentages, None if unknown: see ``GpuSample``."""
 
     active: float | None = None
     occupancy: float | None = None
@@ -32,19 +32,19 @@ class SmFigures:
 
 
 class Multiprocessors(Protocol):
-    """One way to know."""
+    """A source of these figures."""
 
     source: SmSource
 
     def sample(self, index: int, handle: Any, gpu_instance: int | None) -> SmFigures:
-        """The latest figures of a GPU, or of a MIG slice of it; ``handle`` is NVML's of the whole GPU."""
+        """Return the latest figures of a GPU or one of its MIG slices; ``handle`` is NVML's of the whole GPU."""
 
     def close(self) -> None:
-        """End it; twice does no harm."""
+        """Stop the source; calling it twice is harmless."""
 
 
 def find_dcgm() -> Dcgm | None:
-    """DCGM's figures; None where it is not installed, or its host engine does not run."""
+    """Return DCGM as the source; None if it is not installed or its host engine does not run."""
     program = shutil.which("dcgmi")
     if program is None:
         return None
@@ -58,7 +58,7 @@ def find_dcgm() -> Dcgm | None:
 
 
 class Dcgm:
-    """``dcgmi dmon`` beside us, which prints a line for each GPU every second; whole GPUs only."""
+    """``dcgmi dmon`` as a process, which prints a line per GPU every second; whole GPUs only."""
 
     source: SmSource = "DCGM"
 
@@ -76,12 +76,12 @@ class Dcgm:
         os.set_blocking(self._descriptor, False)
 
     def sample(self, index: int, handle: Any, gpu_instance: int | None) -> SmFigures:
-        """What was printed last."""
+        """Return what was printed last."""
         self._read()
         return SmFigures() if gpu_instance is not None else self._seen.get(index, SmFigures())
 
     def close(self) -> None:
-        """End the other process."""
+        """Stop the process."""
         if self._process.poll() is None:
             self._process.terminate()
         self._process.wait()
@@ -107,7 +107,7 @@ def _percent(word: str) -> float | None:
 
 
 class Gpm:
-    """The driver's GPM counters through NVML: of each GPU and MIG slice, between its last two looks."""
+    """The driver's GPM counters through NVML: of each GPU and MIG slice, between its last two samples."""
 
     source: SmSource = "NVML GPM"
 
@@ -117,14 +117,14 @@ class Gpm:
 
     @staticmethod
     def is_supported(nvml: Any, handle: Any) -> bool:
-        """Whether this GPU and its driver have the counters."""
+        """Return whether this GPU and its driver have the counters."""
         try:
             return bool(nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
         except (AttributeError, nvml.NVMLError):  # older bindings, older drivers
             return False
 
     def sample(self, index: int, handle: Any, gpu_instance: int | None) -> SmFigures:
-        """None of everything at the first look, which there is nothing to compare with."""
+        """Return the figures since the last sample; all None at the first one."""
         nvml, place = self._nvml, (index, gpu_instance)
         try:
             now = nvml.nvmlGpmSampleAlloc()
@@ -134,11 +134,11 @@ class Gpm:
                 nvml.nvmlGpmMigSampleGet(handle, gpu_instance, now)
             last, self._last[place] = self._last.get(place), now
             return SmFigures() if last is None else self._between(last, now)
-        except nvml.NVMLError:  # a slice that was taken away meanwhile
+        except nvml.NVMLError:  # a slice that was removed meanwhile
             return SmFigures()
 
     def close(self) -> None:
-        """Give the samples back."""
+        """Free the samples."""
         for sample in self._last.values():
             self._nvml.nvmlGpmSampleFree(sample)
         self._last = {}

@@ -1,4 +1,4 @@
-"""How fast files can be read in sequence past the page cache: the rate of a cold epoch, measured in a moment."""
+"""Measures quickly how fast files can be read in order past the page cache: the rate of a cold epoch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fastio.measure.machine.disk_kind import file_system
 
 __all__ = ["LEAST_BYTES", "UncachedRead", "read_uncached"]
 
-LEAST_BYTES = 4 << 20  # below, the first read's latency would be all that is measured
+LEAST_BYTES = 4 << 20  # with less, only the first read's latency would be measured
 
 _PIECE = 1 << 20  # a multiple of any device's sector
-_THREADS = 4  # pieces under way at once, as a kernel that reads ahead has them
+_THREADS = 4  # concurrent pieces, as a kernel that reads ahead has them
 _MOST_BYTES = 1 << 30
-_IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs", "zfs")  # O_DIRECT reads memory there, ZFS's own cache among it
+_IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs", "zfs")  # on these, O_DIRECT reads from memory, such as ZFS's own cache
 _REFUSED = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES)
 
 
@@ -43,8 +43,8 @@ def read_uncached(paths: Sequence[str | Path], *, seconds: float = 0.3) -> Uncac
     """
     Read files from their beginning, one after the other, by O_DIRECT, for ``seconds`` or up to 1 GiB.
 
-    What lies in the page cache stays there and is not used. A drive's or a host's own cache may be. None where the
-    file system cannot read so or lies in memory, and of less than 4 MiB.
+    The page cache is neither used nor changed; a drive's or a host's own cache may be. Returns None if the file
+    system cannot read this way or is in memory, or if there are less than 4 MiB.
     """
     if any(file_system(path) in _IN_MEMORY for path in paths):
         return None
@@ -64,14 +64,14 @@ def read_uncached(paths: Sequence[str | Path], *, seconds: float = 0.3) -> Uncac
 
 
 def _timed(descriptors: Sequence[int], seconds: float) -> UncachedRead:
-    """Read pieces in their order by several threads until the time is up."""
+    """Read pieces in order with several threads until the time is up."""
     pieces, lock = _pieces(descriptors), threading.Lock()
     begun = time.perf_counter()
 
     def work(_: int) -> int:
         done = 0
-        with mmap.mmap(-1, _PIECE) as memory:  # anonymous memory begins at a page, which O_DIRECT asks for
-            while done == 0 or time.perf_counter() - begun < seconds:  # one piece at least: there must be a rate
+        with mmap.mmap(-1, _PIECE) as memory:  # anonymous memory is page-aligned, as O_DIRECT requires
+            while done == 0 or time.perf_counter() - begun < seconds:  # at least one piece: there must be a rate
                 with lock:
                     piece = next(pieces, None)
                 if piece is None:
@@ -85,7 +85,7 @@ def _timed(descriptors: Sequence[int], seconds: float) -> UncachedRead:
 
 
 def _pieces(descriptors: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Descriptor and place of each piece."""
+    """Yield descriptor and position of each piece."""
     left = _MOST_BYTES
     for descriptor in descriptors:
         for start in range(0, min(os.fstat(descriptor).st_size, left), _PIECE):

@@ -1,1 +1,1 @@
-"""Loader settings: which of them is fastest on this machine."""
+"""Finds the fastest settings of a loader on this machine."""

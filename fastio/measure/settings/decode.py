@@ -1,4 +1,4 @@
-"""Decoders side by side on the same pictures: images a second, and how far their pixels lie from Pillow's."""
+"""Compares decoders on the same pictures: images per second, and how far their pixels are from Pillow's."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class DecoderRate:
     """
     One decoder in one thread.
 
-    ``images_per_cpu_s`` is the median over rounds, of user and system time; ``slowest`` and ``fastest`` round beside
-    it. The differences are those of 8-bit values from the first decoder's, Pillow: mean, 99th percentile, largest.
+    ``images_per_cpu_s`` is the median over rounds, by user and system time, with the ``slowest`` and ``fastest``
+    round. Differences are those of 8-bit values from Pillow, the first decoder: mean, 99th percentile, largest.
     """
 
     name: str
@@ -54,14 +54,17 @@ class DecoderRate:
 
 
 def sample_pictures(data: str, count: int) -> list[bytes]:
-    """Up to ``count`` encoded pictures spread evenly over a store or a folder. FastioError where there are none."""
+    """
+    Return up to ``count`` encoded pictures, spread evenly over a store or a folder. Raises FastioError if there are
+    none.
+    """
     if is_picture_folder(data):
         files = picture_files(data)
         return [Path(files[index]).read_bytes() for index in _spread(len(files), count)]
     with open_store(data) as store:
         field = next((field for field in store.schema.payload if field.traits.is_picture), None)
         if field is None or len(store) == 0:
-            raise FastioError(f"{data}: holds no encoded pictures but {', '.join(map(str, store.schema.fields))}")
+            raise FastioError(f"{data}: holds no encoded pictures, only {', '.join(map(str, store.schema.fields))}")
         return [view.tobytes() for view in store.spans(field.name, _spread(len(store), count)).views()]
 
 
@@ -69,10 +72,10 @@ def compare_decoders(
     pictures: Sequence[bytes], *, crop: int | None = None, rounds: int = 3, seconds: float = 0.5
 ) -> list[DecoderRate]:
     """
-    Decode all pictures to RGB, again and again, with Pillow, OpenCV where it is installed, and fastio.
+    Decode all pictures to RGB repeatedly with Pillow, OpenCV if it is installed, and fastio.
 
-    With ``crop`` each is also made ``crop`` pixels high and wide (Resize, CenterCrop): only then fastio can leave out
-    what is not needed, and has a fast mode. Rounds of ``seconds`` for each decoder are interleaved.
+    With ``crop``, each is also resized and cropped to ``crop`` pixels (Resize, CenterCrop): only then can fastio
+    leave out what is not needed, and use its fast mode. Rounds of ``seconds`` per decoder are interleaved.
     """
     expected = list(_pillow(pictures, crop))
     is_uniform = len({pixels.shape for pixels in expected}) == 1
@@ -109,12 +112,12 @@ def _decoders(pictures: Sequence[bytes], crop: int | None, *, batch_size: int) -
 
 
 def _spread(length: int, count: int) -> NDArray[np.int64]:
-    """``count`` of ``length`` positions, evenly."""
+    """Return ``count`` of ``length`` positions, evenly spread."""
     return np.unique(np.linspace(0, length - 1, min(count, length)).astype(np.int64))
 
 
 def _pillow_name() -> str:
-    """Pillow-SIMD has Pillow's name, and ".post" in its version."""
+    """Return Pillow's name; Pillow-SIMD has the same one, and ".post" in its version."""
     return f"{'Pillow-SIMD' if '.post' in PIL.__version__ else 'Pillow'} {PIL.__version__}"
 
 
@@ -129,13 +132,13 @@ def _pillow(pictures: Sequence[bytes], crop: int | None) -> Iterator[Pixels]:
 
 
 def _opencv() -> Any:
-    cv2 = importlib.import_module("cv2")  # no dependency of ours
+    cv2 = importlib.import_module("cv2")  # not a dependency of fastio
     cv2.setNumThreads(1)
     return cv2
 
 
 def _opencv_pictures(pictures: Sequence[bytes], crop: int | None) -> Iterator[Pixels]:
-    """OpenCV's usual way: INTER_AREA, its only interpolation that is antialiased."""
+    """Decode as is usual with OpenCV: INTER_AREA is its only antialiased interpolation."""
     cv2 = _opencv()
     flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
     for number, picture in enumerate(pictures):
@@ -154,7 +157,7 @@ def _opencv_pictures(pictures: Sequence[bytes], crop: int | None) -> Iterator[Pi
 
 
 def _stored(pictures: Sequence[bytes], path: Path) -> Path:
-    """The pictures as a store, for fastio reads nothing else."""
+    """Put the pictures into a store, because fastio reads nothing else."""
     sizes = np.array([len(picture) for picture in pictures], np.int64)
     buffers = Buffers([np.frombuffer(b"".join(pictures), np.uint8)])
     spans = Spans(buffers, np.zeros(len(pictures), np.int32), np.cumsum(sizes) - sizes, sizes)
@@ -176,7 +179,7 @@ def _rows(loader: FastLoader) -> Iterator[Pixels]:
 
 
 def _rate(decode: Decode, seconds: float) -> float:
-    """Images per second of CPU time of this process, of whole passes."""
+    """Return the images per second of this process's CPU time, over whole passes."""
     images = 0
     begun, ends = time.process_time(), time.perf_counter() + seconds
     while images == 0 or time.perf_counter() < ends:
@@ -185,11 +188,11 @@ def _rate(decode: Decode, seconds: float) -> float:
 
 
 def _difference(expected: Sequence[Pixels], found: Iterator[Pixels]) -> tuple[float, float, int]:
-    """Mean, 99th percentile and maximum of the absolute differences of all values."""
+    """Return mean, 99th percentile and maximum of the absolute differences of all values."""
     counts = np.zeros(256, np.int64)
     for number, (one, other) in enumerate(zip(expected, found, strict=True)):
         if one.shape != other.shape:
-            raise FastioError(f"picture {number}: Pillow makes it {one.shape}, another decoder {other.shape}")
+            raise FastioError(f"picture {number}: {one.shape} from Pillow, {other.shape} from another decoder")
         counts += np.bincount(np.abs(one.astype(np.int16) - other).ravel(), minlength=256)
     total = int(counts.sum())
     p99 = int(np.searchsorted(np.cumsum(counts), 0.99 * total))

@@ -1,4 +1,4 @@
-"""The course's table: loading and training time for every setting of a loader, repeated, hopeless ones left early."""
+"""The table of loading and training time for every setting of a loader, repeated; hopeless rows are dropped early."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastio.measure.settings.points import GridData, Point
 
 __all__ = ["GridRow", "Repeat", "measure_point", "run_grid"]
 
-# A row whose step takes so much longer than the best one's is not repeated.
+# A row whose step takes this many times as long as the best one's is not repeated.
 _HOPELESS = 1.5
 _LEAST_STEPS = 4
 
@@ -27,8 +27,8 @@ class Repeat:
     """
     One measurement of one point.
 
-    ``start_s`` is the wait for the first batch of an epoch; ``loading_s``, a step's wait for data, has its share of it:
-    as much as a whole epoch spreads over its steps.
+    ``start_s`` is the wait for the first batch of an epoch. ``loading_s``, the wait per step, includes its share of
+    ``start_s``, as if that were spread over the steps of a whole epoch.
     """
 
     loading_s: float
@@ -38,24 +38,24 @@ class Repeat:
 
     @property
     def step_s(self) -> float:
-        """A step as a whole."""
+        """Loading and training of a step."""
         return self.loading_s + self.training_s
 
 
 @dataclass(frozen=True, slots=True)
 class GridRow:
-    """All measurements of one point; with ``stopped_early`` fewer than were asked for, as it was hopeless."""
+    """All measurements of one point; with ``stopped_early``, fewer than asked for, because it was hopeless."""
 
     point: Point
     repeats: tuple[Repeat, ...]
     stopped_early: bool
 
     def median(self, name: str) -> float:
-        """The median of one figure of the repeats."""
+        """Return the median of one figure over the repeats."""
         return float(statistics.median(getattr(repeat, name) for repeat in self.repeats))
 
     def spread(self, name: str) -> tuple[float, float]:
-        """The smallest and the largest."""
+        """Return the smallest and the largest value of one figure."""
         seen = [getattr(repeat, name) for repeat in self.repeats]
         return min(seen), max(seen)
 
@@ -69,10 +69,10 @@ def run_grid(
     progress: Callable[[int, int], None],
 ) -> list[GridRow]:
     """
-    Measure all points in interleaved rounds, each for about ``seconds`` a round, and sort them by loading time.
+    Measure all points in interleaved rounds of about ``seconds`` each, and sort them by loading time.
 
-    A point whose step took more than 1.5 times that of the best one so far gets no further round. ``progress`` is
-    called after each measurement, or instead of it, with how many are done and how many there are.
+    A point whose step takes more than 1.5 times that of the best one so far gets no further round. ``progress`` is
+    called after each measurement, or in its place, with the count done and the total.
     """
     seen: list[list[Repeat]] = [[] for _ in points]
     for number in range(repeats):
@@ -89,9 +89,9 @@ def run_grid(
 
 def measure_point(data: GridData, point: Point, *, seconds: float, step: Callable[[Any], Any]) -> Repeat:
     """
-    Run the point's loader for about ``seconds``, two epochs at least, or as much of them as it holds ahead.
+    Run the point's loader for about ``seconds`` and at least two epochs, or as much of them as it prefetches.
 
-    After twice as long, and a second at least, one batch of each of the two is enough.
+    After twice as long, and at least a second, one batch of each of the two is enough.
     """
     timer = StepTimer()
     device = "cuda" if torch.cuda.is_available() else None
@@ -100,7 +100,7 @@ def measure_point(data: GridData, point: Point, *, seconds: float, step: Callabl
     starts: list[float] = []
     begun = time.perf_counter()
     with data.loader(point) as loader:
-        # Two epochs at least: the start of the second one shows what workers that end with an epoch cost.
+        # At least two epochs: the start of the second one shows the cost of workers that end with an epoch.
         while len(starts) < 2 or time.perf_counter() < begun + seconds:
             ends = begun + (seconds if starts else seconds / 2)
             for batch in timer(limited(loader, ends=ends, least=least, latest=begun + max(2 * seconds, 1.0))):

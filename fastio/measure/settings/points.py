@@ -1,4 +1,4 @@
-"""The points of a grid: what can be set at a loader, which values are worth trying here, and the loader of a point."""
+"""The points of a grid: which settings a loader has, which values to try here, and the loader of a point."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fastio.transforms import Compose
 __all__ = ["GridData", "Point", "Value", "numbers_up_to"]
 
 Value = bool | int
-# Batches that wait ahead may take this part of the memory that is free.
+# Prefetched batches may take this share of the free memory.
 _MEMORY_SHARE = 0.25
 
 
@@ -38,19 +38,19 @@ class Point:
     settings: tuple[tuple[str, Value], ...]
 
     def get(self, name: str, default: Value) -> Value:
-        """The value of an argument that may not be set."""
+        """Return the value of an argument, or ``default`` if it is not set."""
         return dict(self.settings).get(name, default)
 
     @property
     def batches_ahead(self) -> int:
-        """Batches in memory beside the loop's own."""
+        """Batches in memory besides the loop's own."""
         if "threads" in dict(self.settings):
             return int(self.get("prefetch_batches", 4)) + 1
         return int(self.get("num_workers", 0)) * int(self.get("prefetch_factor", 2))
 
     @property
     def cost(self) -> tuple[int, int]:
-        """By what, at equal speed, the cheaper point is chosen: CPUs, then batches in memory."""
+        """The cost by which the cheaper of two equally fast points is chosen: CPUs, then batches in memory."""
         return int(self.get("threads", self.get("num_workers", 0))), self.batches_ahead
 
 
@@ -58,7 +58,7 @@ class GridData:
     """
     DATA of a grid: a store is read by FastLoader, anything else by torch's DataLoader.
 
-    A function returns a map-style dataset here, for its loader is what is looked for.
+    A function returns a map-style dataset here, because the loader is what is searched for.
     """
 
     def __init__(self, name: str, options: DataOptions) -> None:
@@ -76,23 +76,23 @@ class GridData:
 
     @property
     def batches(self) -> int:
-        """Batches in an epoch, the last one included."""
+        """Batches in an epoch, including the last one."""
         return -(-len(self.dataset) // self.options.batch_size)
 
     @cached_property
     def batch_bytes(self) -> int:
-        """Bytes of the first batch."""
+        """The bytes of the first batch."""
         cheapest: dict[str, Value] = {"threads": 1} if self.kind == "store" else {"num_workers": 0}
         with self.loader(Point(self.name, tuple(cheapest.items()))) as loader:
             for batch in loader:
                 return size_bytes(batch)
-        raise FastioError(f"{self.name}: holds no sample; there is nothing to measure")
+        raise FastioError(f"{self.name}: holds no sample: nothing to measure")
 
     def values(self) -> dict[str, tuple[Value, ...]]:
         """
-        What can be set, and the values worth trying on this machine.
+        Return the settings, and the values worth trying on this machine.
 
-        CPUs are those that this process may use. ``pin_memory`` and ``non_blocking`` make a difference with CUDA only.
+        CPUs are those that this process may use. ``pin_memory`` and ``non_blocking`` matter only with CUDA.
         """
         counts = numbers_up_to(available_cpus())
         if self.kind == "store":
@@ -110,18 +110,18 @@ class GridData:
 
     def points(self, values: Mapping[str, Iterable[Value]]) -> list[Point]:
         """
-        All combinations that make sense, without those that would fill more than a quarter of the free memory.
+        Return all useful combinations, without those that would fill more than a quarter of the free memory.
 
-        FastioError for more threads or workers than there are CPUs, and where no point is left.
+        Raises FastioError for more threads or workers than there are CPUs, and if no point is left.
         """
         cpus = available_cpus()
         for name in ("threads", "num_workers"):
             if max(values.get(name, (0,)), default=0) > cpus:
-                raise FastioError(f"{name}={max(values[name])}: this process may use {cpus} CPUs; try fewer")
+                raise FastioError(f"{name}={max(values[name])}: this process may use only {cpus} CPUs: try fewer")
         every = (tuple(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values()))
         points = dict.fromkeys(Point(self.name, _sensible(settings)) for settings in every)
         room = available_memory() * _MEMORY_SHARE
-        has_batch = len(self.dataset) >= self.options.batch_size  # or drop_last would leave nothing to load
+        has_batch = len(self.dataset) >= self.options.batch_size  # otherwise drop_last would leave nothing to load
         fitting = [
             point
             for point in points
@@ -129,14 +129,14 @@ class GridData:
         ]
         if not fitting:
             raise FastioError(
-                f"{self.name}: a batch takes {self.batch_bytes:,} B and {int(room):,} B may be filled; "
-                f"take a smaller --batch-size"
+                f"{self.name}: a batch takes {self.batch_bytes:,} B but only {int(room):,} B may be filled: pass a "
+                "smaller --batch-size"
             )
         return fitting
 
     @contextmanager
     def loader(self, point: Point) -> Iterator[Iterable[Any]]:
-        """The point's loader; its threads or processes end with the context."""
+        """Yield the point's loader; its threads or processes end with the context."""
         settings: dict[str, Any] = {name: value for name, value in point.settings if name != "non_blocking"}
         options = self.options
         if self.kind == "store":
@@ -150,7 +150,9 @@ class GridData:
             yield DataLoader(self.dataset, options.batch_size, shuffle=options.shuffle, **settings)
 
     def code(self, point: Point) -> str:
-        """Python that builds the point's loader as ``loader``, imports included; run it where fastio was called."""
+        """
+        Return Python code that builds the point's loader as ``loader``, with imports; run it where fastio was called.
+        """
         said: dict[str, Any] = {"batch_size": self.options.batch_size}
         if self.options.shuffle and "shuffle" not in dict(point.settings):
             said["shuffle"] = True
@@ -176,14 +178,14 @@ class GridData:
         return "\n".join([*lines, f"loader = DataLoader({dataset}, {arguments})"])
 
     def close(self) -> None:
-        """Release the store; twice does no harm."""
+        """Release the store; calling it twice is harmless."""
         if isinstance(self.dataset, FastDataset):
             self.dataset.close()
 
 
 def numbers_up_to(most: int) -> tuple[int, ...]:
     """
-    1, 2, 4, 8, ... and the number itself.
+    Return 1, 2, 4, 8, ... and the number itself.
 
     >>> numbers_up_to(6)
     (1, 2, 4, 6)
@@ -193,7 +195,7 @@ def numbers_up_to(most: int) -> tuple[int, ...]:
 
 
 def _sensible(settings: tuple[tuple[str, Value], ...]) -> tuple[tuple[str, Value], ...]:
-    """Without what has no effect: there are no workers to persist or to prefetch where there are none."""
+    """Drop settings without effect: without workers, none can persist or prefetch."""
     if dict(settings).get("num_workers") == 0:
         return tuple((n, value) for n, value in settings if n not in ("prefetch_factor", "persistent_workers"))
     return settings
@@ -203,7 +205,7 @@ def _users_dataset(name: str) -> Any:
     dataset = load_function(name)()
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__") or isinstance(dataset, (tuple, list)):
         raise FastioError(
-            f"{name} returned {type(dataset).__name__}; expected a dataset with __getitem__ and __len__, whose "
-            f"DataLoader is to be chosen"
+            f"{name} returned {type(dataset).__name__}; expected a dataset with __getitem__ and __len__, for "
+            "which to choose a DataLoader"
         )
     return dataset

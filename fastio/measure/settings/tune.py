@@ -1,4 +1,4 @@
-"""tune: the best setting of a loader on this machine, found in seconds by a race."""
+"""tune: finds the best setting of a loader on this machine, in seconds, by a race."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fastio.measure.settings.race import Race
 
 __all__ = ["Tried", "Tuned", "candidates", "loading_rate", "tune"]
 
-# Settings this close to the best one count as equal, and the cheapest of them is taken.
+# Settings this close to the best one count as equal, and the cheapest of them wins.
 _AS_GOOD = 0.03
 _MOST_ROUNDS = 15
 _ENOUGH_ROUNDS = 5
-_SLICE_S = (0.25, 1.0)  # least and most: shorter ones are one burst of somebody else's
+_SLICE_S = (0.25, 1.0)  # shortest and longest: a shorter one measures only a burst of another program
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Tried:
     """
     A point, its rate, and in how many rounds it was measured.
 
-    The rate is the chosen point's median, times the median of what this one gave beside it in the rounds that both
-    ran: rounds differ on a machine that others use, and those that leave early have seen other ones.
+    The rate is the chosen point's median, times the median ratio of this point to it in the rounds that both ran:
+    rounds differ on a shared machine, and points that drop out early have run in other rounds.
     """
 
     point: Point
@@ -43,9 +43,9 @@ class Tried:
 @dataclass(frozen=True, slots=True)
 class Tuned:
     """
-    The point chosen, code that builds its loader, and every point tried: those that stayed longest first.
+    The chosen point, code that builds its loader, and every point tried, longest-lasting first.
 
-    ``is_complete`` is False where the time was over before those that do well had run in five rounds.
+    ``is_complete`` is False if time ran out before the good ones had run in five rounds.
     """
 
     point: Point
@@ -57,7 +57,7 @@ class Tuned:
 
 
 def candidates(data: GridData) -> list[Point]:
-    """The points among which to choose: nothing that changes the samples, and workers that stay."""
+    """Return the points to choose from: none that changes the samples, and only persistent workers."""
     values: dict[str, tuple[Value, ...]] = {
         name: allowed for name, allowed in data.values().items() if name not in ("shuffle", "drop_last", "non_blocking")
     }
@@ -69,11 +69,11 @@ def candidates(data: GridData) -> list[Point]:
 
 def tune(data: GridData, points: Sequence[Point], *, seconds: float, progress: Callable[[int, int], None]) -> Tuned:
     """
-    Let all points run in rounds, to and fro, until ``seconds`` have passed or 15 rounds are done.
+    Run all points in rounds, forwards and backwards, until ``seconds`` have passed or 15 rounds are done.
 
-    Those that fall behind leave, so that the best ones meet again and again. Of those within 3 % of the best one the
-    cheapest is taken. A round is not begun where it would not end in time; the first one always is, and points that
-    it does not come to in time are not tried. ``progress`` is called with rounds done and rounds to do.
+    Points that fall behind drop out, so the best ones meet again and again. Of those within 3 % of the best, the
+    cheapest wins. A round only starts if it can end in time; the first one always does, and points it does not reach
+    in time are not tried. ``progress`` is called with rounds done and rounds to do.
     """
     begun = time.perf_counter()
     race = Race(list(points))
@@ -114,9 +114,9 @@ def tune(data: GridData, points: Sequence[Point], *, seconds: float, progress: C
 
 def _round(data: GridData, race: Race[Point], slice_s: float, *, latest: float) -> dict[Point, float]:
     """
-    Everybody's rate, measured in this order or from the end: a slope of the machine's speed cancels out.
+    Measure everyone's rate, in this order or from the end: a trend in the machine's speed cancels out.
 
-    Those whose turn does not come before ``latest`` are left out, but for the first one.
+    Points that do not get their turn before ``latest`` are left out, except the first one.
     """
     rates: dict[Point, float] = {}
     for point in reversed(race.left) if race.rounds % 2 == 1 else race.left:
@@ -128,11 +128,11 @@ def _round(data: GridData, race: Race[Point], slice_s: float, *, latest: float) 
 
 def loading_rate(data: GridData, point: Point, *, seconds: float, latest: float = math.inf) -> float:
     """
-    Samples per second of wall time that the point's loader gives to a loop that does nothing else.
+    Return the samples per second of wall time that the point's loader gives to a loop that does nothing else.
 
-    Batches that were under way together when it began are not counted; from then on for ``seconds``, as many batches
-    as are under way at least, and on into the next epochs. When ``time.perf_counter()`` says ``latest``, one batch more
-    is enough. FastioError where the data holds no batch.
+    Batches already in progress at the start do not count; then it runs for ``seconds``, for at least as many batches
+    as are in progress, and on into further epochs. Once ``time.perf_counter()`` reaches ``latest``, one more batch is
+    enough. Raises FastioError if the data holds no batch.
     """
     together = max(1, min(point.cost[0], point.batches_ahead))
     device = "cuda" if torch.cuda.is_available() else None
@@ -144,7 +144,7 @@ def loading_rate(data: GridData, point: Point, *, seconds: float, latest: float 
                 samples += sample_count(batch)
                 if device is not None:
                     move(batch, device, non_blocking=bool(point.get("non_blocking", False)))
-            # In whole turns of all workers: their batches come together.
+            # In whole turns of all workers: their batches arrive together.
             now = time.perf_counter()
             if number % together and now < latest:
                 continue
@@ -156,12 +156,12 @@ def loading_rate(data: GridData, point: Point, *, seconds: float, latest: float 
 
 
 def _endless(loader: Iterable[Any], name: str) -> Iterator[Any]:
-    """Epoch after epoch; no batch is kept here."""
+    """Yield batches epoch after epoch; none is kept here."""
     while True:
         batches = iter(loader)
         held = next_batch(batches)
         if not held:
-            raise FastioError(f"{name}: the loader gave no batch; there is nothing to measure")
+            raise FastioError(f"{name}: the loader gave no batch: nothing to measure")
         while held:
             yield held.pop()
             held = next_batch(batches)

@@ -1,4 +1,4 @@
-"""What Python code did on the CPUs while a training ran: functions, threads, and who held the GIL."""
+"""What Python code did on the CPUs during a training: functions, threads, and who held the GIL."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ Tool = Literal["cprofile", "py-spy"]
 @dataclass(frozen=True, slots=True)
 class FunctionTime:
     """
-    One Python function; ``self_s`` is without what it called. ``line`` is where it begins, ``calls`` None where nobody
-    counted (py-spy looks at moments, not at calls).
+    One Python function: ``self_s`` is its time without callees, ``line`` its first line.
+
+    ``calls`` is None if nobody counted (py-spy samples, it does not count calls).
     """
 
     name: str
@@ -28,10 +29,10 @@ class FunctionTime:
 @dataclass(frozen=True, slots=True)
 class GilShares:
     """
-    Who held the interpreter's lock, as parts of the time from 0 to 1, whose sum is 1.
+    Who held the interpreter's lock, as shares of the time from 0 to 1 that add up to 1.
 
-    ``loader``: code of a loader, of ours or of torch's, and what it called; ``training``: everything else; ``free``:
-    nobody. A loader that holds the GIL keeps the loop from launching.
+    ``loader``: code of a loader, fastio's or torch's, and what it called; ``training``: everything else; ``free``:
+    nobody. A loader that holds the GIL keeps the loop from launching work.
     """
 
     loader: float
@@ -42,11 +43,11 @@ class GilShares:
 @dataclass(frozen=True, slots=True)
 class CpuProfile:
     """
-    What ``tool`` saw in ``seconds``, in which ``steps`` steps ended; ``path`` is the file it wrote. Who held the GIL
-    was looked at afterwards, for as long.
+    What ``tool`` measured in ``seconds`` and ``steps`` steps; ``path`` is the file it wrote.
 
-    ``functions`` are sorted by their own time, longest first. cProfile sees the training's own thread only; py-spy all
-    threads that were running, whose times therefore may sum to more than ``seconds``.
+    Who held the GIL was sampled afterwards, for as long. ``functions`` are sorted by their own time, longest first.
+    cProfile sees only the training's own thread; py-spy sees all running threads, whose times may add up to more than
+    ``seconds``.
     """
 
     tool: Tool

@@ -1,4 +1,4 @@
-"""Looks at the Python code of a training while it runs: cProfile inside of it, or py-spy beside it."""
+"""Profiles the Python code of a running training: with cProfile inside it, or with py-spy from outside."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fastio.measure.trace.training import Schedule
 
 __all__ = ["CprofileRecorder", "PySpyRecorder"]
 
-_RATE = 100  # looks of py-spy a second
-_END_S = 30  # py-spy has so long to write its file
+_RATE = 100  # samples of py-spy per second
+_END_S = 30  # seconds that py-spy has to write its file
 _PR_SET_PTRACER = 0x59616D61
 _ANY, _NOBODY = ctypes.c_ulong(-1), ctypes.c_ulong(0)
 
 
 class CprofileRecorder:
     """
-    cProfile over the active steps, and on until ``seconds`` have passed; written to ``out`` for pstats and its viewers.
+    cProfile over the active steps and until ``seconds`` have passed; written to ``out`` for pstats and its viewers.
 
-    It sees every call of the training's own thread, and slows down code that makes many.
+    It sees every call of the training's own thread, and slows down code with many calls.
     """
 
     def __init__(self, plan: Schedule, out: Path, *, seconds: float) -> None:
@@ -44,7 +44,7 @@ class CprofileRecorder:
         self._watch = _RecordedSteps(plan)
 
     def step(self, done: int) -> bool:
-        """A step of the training is done."""
+        """Call this after each step of the training."""
         self._profiler.disable()
         self._watch.step(done)
         if self._watch.is_on and self._watch.has_seen(done, self._seconds):
@@ -54,7 +54,7 @@ class CprofileRecorder:
         return False
 
     def result(self) -> CpuProfile:
-        """What was seen. Ask when the training has ended."""
+        """Return what was measured, after the training has ended."""
         stats = pstats.Stats(self._profiler).stats  # type: ignore[attr-defined] # its one useful part has no annotation
         found = [
             FunctionTime(name, file, line, calls, self_s, total_s)
@@ -79,11 +79,12 @@ class CprofileRecorder:
 
 class PySpyRecorder:
     """
-    py-spy from outside, without slowing the training down much: half of the time all threads, half who holds the GIL.
+    py-spy from outside, which hardly slows the training: half of the time for all threads, half for who holds the
+    GIL.
 
-    It watches from the first active step for ``seconds`` and the active steps at least; ``out`` is a file for
-    https://www.speedscope.app. Threads of this process only: DataLoader workers are other processes. FastioError where
-    py-spy is not installed, or the system forbids it to look.
+    It watches from the first active step for at least ``seconds`` and the active steps; ``out`` is a file for
+    https://www.speedscope.app. It sees only threads of this process: DataLoader workers are other processes. Raises
+    FastioError if py-spy is not installed, or if the system forbids it to look.
     """
 
     def __init__(self, plan: Schedule, out: Path, *, seconds: float) -> None:
@@ -98,7 +99,7 @@ class PySpyRecorder:
         self._steps_seen = 0
 
     def step(self, done: int) -> bool:
-        """A step of the training is done."""
+        """Call this after each step of the training."""
         was_on = self._watch.is_on
         self._watch.step(done)
         if not self._watch.is_on:
@@ -112,7 +113,7 @@ class PySpyRecorder:
         return len(self._seen_s) == 1 and self._watch.has_seen(done, self._seconds)
 
     def result(self) -> CpuProfile:
-        """What was seen. Ask when the training has ended."""
+        """Return what was measured, after the training has ended."""
         profiles = read_speedscope(self._out)
         gil = None
         if len(self._seen_s) == 2:
@@ -143,7 +144,7 @@ class PySpyRecorder:
 
 
 class _RecordedSteps:
-    """From which step on something is looked at, and for how long it was."""
+    """Which step the recording starts from, and how long it took."""
 
     def __init__(self, plan: Schedule) -> None:
         self._plan = plan
@@ -173,10 +174,10 @@ class _RecordedSteps:
 
 
 class _PySpy:
-    """py-spy while it looks at this process."""
+    """py-spy while it samples this process."""
 
     def __init__(self, program: str, out: Path, way: Literal["--threads", "--gil"]) -> None:
-        _allow(_ANY)  # where only a parent may look at its child (Yama), this process says that others may too
+        _allow(_ANY)  # if only a parent may trace its child (Yama), this process allows others too
         how = ("--full-filenames", "--function", "--rate", str(_RATE), "--format", "speedscope")
         command = [program, "record", way, *how, "--output", str(out), "--pid", str(os.getpid())]
         self._process = subprocess.Popen(  # noqa: S603 - the program was looked up
@@ -191,7 +192,7 @@ class _PySpy:
             raise FastioError(f"py-spy: {_reason(said)}")
 
     def end(self) -> float:
-        """Let it write its file; gives the seconds for which it has looked."""
+        """Let it write its file, and return for how many seconds it sampled."""
         seconds = time.perf_counter() - self._begun
         self._process.send_signal(signal.SIGINT)
         try:
@@ -208,7 +209,7 @@ class _PySpy:
 
 
 def _until(lines: IO[str], words: str) -> str:
-    """What is said up to the line with these words, or to the end."""
+    """Return the output up to the line with these words, or to the end."""
     said = ""
     for line in lines:
         said += line
@@ -220,23 +221,23 @@ def _until(lines: IO[str], words: str) -> str:
 def _reason(said: str) -> str:
     if "ermission" in said:
         return (
-            "this system does not let it look at the process (ptrace); run as root, in a container with "
-            "--cap-add SYS_PTRACE, or take --cpu cprofile"
+            "this system does not let it trace the process (ptrace): run as root, in a container with "
+            "--cap-add SYS_PTRACE, or use --cpu cprofile"
         )
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1] if lines else "ended at once, without a word"
+    return lines[-1] if lines else "ended at once without a message"
 
 
 def _py_spy() -> str:
     beside = Path(sys.executable).with_name("py-spy")
     found = str(beside) if beside.is_file() else shutil.which("py-spy")
     if found is None:
-        raise FastioError("py-spy is not installed: pip install 'fastio[profile]', or take --cpu cprofile")
+        raise FastioError("py-spy is not installed: pip install 'fastio[profile]', or use --cpu cprofile")
     return found
 
 
 def _allow(who: ctypes.c_ulong) -> None:
-    """Whether any process of this user may look at this one; without effect where Yama is not in the kernel."""
+    """Allow any process of this user to trace this one, or withdraw that; without effect if the kernel has no Yama."""
     with suppress(AttributeError):  # a C library without prctl
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, who, 0, 0, 0)
 

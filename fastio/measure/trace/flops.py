@@ -1,4 +1,4 @@
-"""Floating point operations of the operators that do most of them, from the shapes that a trace has recorded."""
+"""Counts the floating point operations of matrix products and convolutions from the shapes in a trace."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Shape = Sequence[int]
 
 def operator_flops(event: Mapping[str, Any]) -> int | None:
     """
-    Multiplications and additions of one call of a matrix product or a convolution, forward or backward.
+    Return the multiplications and additions of one call of a matrix product or a convolution, forward or backward.
 
-    None for other operators, and where the trace has no shapes (it was recorded without ``record_shapes``). As in
+    Returns None for other operators, and if the trace has no shapes (recorded without ``record_shapes``). As in
     torch's own ``with_flops``, a multiplication with its addition counts as two.
     """
     said = event.get("args", {})
@@ -27,7 +27,7 @@ def operator_flops(event: Mapping[str, Any]) -> int | None:
 
 
 def _product(left: Shape, right: Shape) -> int:
-    """(..., m, k) times (..., k, n)."""
+    """Count (..., m, k) times (..., k, n)."""
     return 2 * math.prod(left) * right[-1]
 
 
@@ -52,7 +52,7 @@ def _of_convolution(dims: Sequence[Shape], said: Sequence[str]) -> int:
 
 
 def _of_convolution_backward(dims: Sequence[Shape], said: Sequence[str]) -> int:
-    """The gradients of images and of weights, where they are asked for: each takes what going forward took."""
+    """Count the gradients of images and of weights, if they are asked for: each takes as much as the forward pass."""
     gradient, images, weights = dims[0], dims[1], dims[2]
     is_transposed = json.loads(said[7].lower())
     gradients = said[10].strip("[]").replace(" ", "").split(",")[:2].count("True")

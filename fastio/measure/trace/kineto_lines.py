@@ -1,4 +1,4 @@
-"""Keeps two lines of torch's profiler from the terminal that tell people nothing; everything else is let through."""
+"""Hides two lines of torch's profiler that tell people nothing; everything else on stderr is passed on."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from contextlib import contextmanager
 __all__ = ["without_kineto_lines"]
 
 _STDERR = 2
-# Kineto writes them at its highest level since torch 2.13. KINETO_LOG_LEVEL hides them only where it hides errors too.
+# Kineto writes them at its highest level since torch 2.13. KINETO_LOG_LEVEL hides them only if it hides errors too.
 _LINES = re.compile(rb"^USDT:.*\bprofiler_(?:start|stop)\n", re.MULTILINE)
 
 
 @contextmanager
 def without_kineto_lines() -> Iterator[None]:
     """
-    What this process writes to stderr meanwhile comes out at the end, without the lines by which Kineto marks its work.
+    Hold back what this process writes to stderr, and release it at the end without the lines in which Kineto reports
+    its work.
 
-    For the moments in which a profiler starts, steps and stops: what is written waits until then.
+    Meant for the moments in which a profiler starts, steps and stops.
     """
     sys.stderr.flush()
     try:
         kept = os.dup(_STDERR)
-    except OSError:  # nobody listens
+    except OSError:  # nobody reads stderr
         yield
         return
     held = os.memfd_create("stderr")

@@ -1,4 +1,4 @@
-"""How much memory torch's allocators had given out at each moment of a trace, device by device."""
+"""How much memory torch's allocators had allocated at each moment of a trace, by device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 __all__ = ["MemoryCurve", "memory_curves"]
 
-_POINTS = 1000  # of a curve: more cannot be seen
+_POINTS = 1000  # points of a curve: more cannot be seen
 _CPU = 0
 _DEVICES = {_CPU: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps"}  # c10::DeviceType
 
@@ -21,11 +21,11 @@ _DEVICES = {_CPU: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps"}  # c10::Devi
 @dataclass(frozen=True, slots=True)
 class MemoryCurve:
     """
-    One device's memory in bytes; ``times_us`` count from the begin of the first profiled step, and may lie before it.
+    One device's memory in bytes; ``times_us`` count from the start of the first profiled step, and may be negative.
 
-    A CUDA device's figures are those of torch's caching allocator as a whole; of the CPU, only what was allocated
-    since recording began is known, and nothing is reserved (None). Long traces keep, of each stretch of time, the
-    moment with the most memory: the peaks are exact.
+    Figures of a CUDA device cover torch's whole caching allocator. For the CPU, only what was allocated since
+    recording began is known, and nothing is reserved (None). In long traces, each stretch of time keeps the moment
+    with the most memory, so the peaks are exact.
     """
 
     device: str
@@ -37,7 +37,7 @@ class MemoryCurve:
 
 
 def memory_curves(events: Iterable[Mapping[str, Any]], start_us: float) -> tuple[MemoryCurve, ...]:
-    """The curves of a trace's events, by device; none where the trace was recorded without ``profile_memory``."""
+    """Return the curves of a trace's events by device; none if the trace was recorded without ``profile_memory``."""
     seen: dict[tuple[int, int], list[tuple[float, int, int]]] = defaultdict(list)
     for event in events:
         said = event.get("args", {})
@@ -63,7 +63,7 @@ def _curve(place: tuple[int, int], points: list[tuple[float, int, int]]) -> Memo
 
 
 def _kept(allocated: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of equal runs of entries, as many as there may be points, where each has its largest value."""
+    """Return, for each of at most that many equal runs of entries, the entry with the largest value."""
     if len(allocated) <= _POINTS:
         return np.arange(len(allocated))
     edges = np.linspace(0, len(allocated), _POINTS + 1).astype(np.int64)

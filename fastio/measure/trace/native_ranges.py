@@ -1,4 +1,4 @@
-"""What native threads did while steps were profiled, drawn into the profiler's trace beside everything else."""
+"""Adds what native threads did during profiled steps to the profiler's trace."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from fastio import _native
 
 __all__ = ["NATIVE", "NativeRange", "add_native_ranges", "record_native_ranges", "recorded_native_ranges"]
 
-NATIVE = "fastio_native"  # the category of these events: none of the eight rows counts it
-_MOST = 200_000  # 8 MB: one a thread and batch
+NATIVE = "fastio_native"  # the category of these events; none of the eight rows counts it
+_MOST = 200_000  # 8 MB; one range per thread and batch
 _BASE = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
 _EVENTS = re.compile(rb'"traceEvents":\s*\[')
 
-NativeRange = tuple[int, int, int, str, int]  # thread id, start and stop in ns as time.time_ns() counts, what, samples
+NativeRange = tuple[int, int, int, str, int]  # thread id, start and stop in ns as in time.time_ns(), what, samples
 
 
 def record_native_ranges() -> None:
-    """Note what the threads of all pools of this process work on, until ``recorded_native_ranges``."""
+    """Record what the threads of all pools of this process work on, until ``recorded_native_ranges``."""
     _native.record_ranges(_MOST)
 
 
 def recorded_native_ranges() -> list[NativeRange]:
-    """End noting; what was noted."""
+    """Stop recording, and return the ranges."""
     ranges, _ = _native.recorded_ranges()
     return ranges
 
 
 def add_native_ranges(path: Path, ranges: Sequence[NativeRange]) -> None:
     """
-    Put the ranges into a ``.json`` trace of torch.profiler of this process, each on the line of its thread.
+    Add the ranges to a ``.json`` trace of torch.profiler of this process, each on its thread's line.
 
-    Both count CLOCK_REALTIME: the trace in microseconds from ``baseTimeNanoseconds``. A trace of an older torch has no
-    such key and counts from 1970.
+    Both count CLOCK_REALTIME: the trace in microseconds from ``baseTimeNanoseconds``; traces of an older torch lack
+    that key and count from 1970.
     """
     if not ranges:
         return

@@ -1,4 +1,4 @@
-"""Records a few steps of a training with torch.profiler, in traces of a bounded size."""
+"""Records a few steps of a training with torch.profiler, in traces of limited size."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from fastio.measure.trace.training import Schedule
 __all__ = ["ProfilingCost", "Recording", "TraceRecorder"]
 
 
-# Of slow steps without the profiler, fewer are enough to compare with.
+# If steps are slow, fewer of them without the profiler are enough to compare with.
 _MOST_PLAIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What torch.profiler notes beside times; each makes traces longer and training slower. Flops need shapes."""
+    """What torch.profiler records besides times; each makes traces longer and training slower. Flops need shapes."""
 
     record_shapes: bool = False
     profile_memory: bool = True
@@ -41,10 +41,10 @@ class Recording:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilingCost:
     """
-    What profiling itself cost: medians of a step under the profiler, and of one without it, and of how many steps.
+    What profiling itself cost: the median step with and without the profiler, and the number of steps behind each.
 
-    The steps without it are those that the schedule passes over, but the very first, and as many after the last cycle
-    as a cycle records. None where the training ended before there were any. ``trace_bytes`` are those of all traces.
+    Steps without it are those that the schedule skips, except the very first, and as many after the last cycle as a
+    cycle records. None if the training ended before there were any. ``trace_bytes`` is the size of all traces.
     """
 
     step_s: float
@@ -55,17 +55,17 @@ class ProfilingCost:
 
     @property
     def ratio(self) -> float | None:
-        """A step under the profiler as a multiple of one without."""
+        """The ratio of a step with the profiler to one without."""
         return self.step_s / self.step_without_s if self.step_without_s else None
 
 
 class TraceRecorder:
     """
-    Writes a trace for each cycle of the schedule; ``traces`` are their paths, ``cost`` is what that cost.
+    Writes a trace for each cycle of the schedule; ``traces`` are their paths, ``cost`` is what recording cost.
 
-    Under several ranks each writes its own, named by its rank. A trace above ``max_bytes`` (before compression) loses
-    its last steps; ``steps_cut`` says of how many steps the traces lack. Native threads of this process stand in it as
-    ranges of their own.
+    Each of several ranks writes its own, named by its rank. A trace above ``max_bytes`` (before compression) loses
+    its last steps; ``steps_cut`` counts the steps lost. Native threads of this process appear in it as ranges of
+    their own.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class TraceRecorder:
         self._max_bytes = max_bytes
         self._quiet = warnings.catch_warnings()
         self._cycle = plan.wait + plan.warmup + plan.active
-        self._profiled_s: list[float] = []  # steps under the profiler
-        self._plain_s: list[float] = []  # steps without
+        self._profiled_s: list[float] = []  # seconds of steps with the profiler
+        self._plain_s: list[float] = []  # seconds of steps without it
         self._left = time.perf_counter()  # when the latest step began
         noted = asdict(recording or Recording())
         noted["record_shapes"] |= noted["with_flops"]
@@ -94,7 +94,10 @@ class TraceRecorder:
         )
 
     def step(self, done: int) -> bool:
-        """A step of the training is done; True when as many as a cycle records have followed without the profiler."""
+        """
+        Call this after each step. Returns True once as many steps as a cycle records have followed without the
+        profiler.
+        """
         seconds = time.perf_counter() - self._left
         place = (done - 1) % self._cycle
         if done > self.plan.steps or (place < self.plan.wait and done > 1):
@@ -111,7 +114,7 @@ class TraceRecorder:
 
     @property
     def cost(self) -> ProfilingCost | None:
-        """None before a step was profiled."""
+        """The cost of profiling; None before a step was profiled."""
         if not self._profiled_s:
             return None
         return ProfilingCost(
@@ -123,14 +126,14 @@ class TraceRecorder:
         )
 
     def _begin_ranges(self, done: int) -> None:
-        """Have native threads note what they do where the steps to record begin."""
+        """Let native threads record their work when the steps to record begin."""
         if done < self.plan.steps and done % self._cycle == self.plan.wait + self.plan.warmup:
             record_native_ranges()
 
     def __enter__(self) -> Self:
         self._begin_ranges(0)
         self._quiet.__enter__()
-        # Each cycle is written when it ends, so nothing that torch clears is missed.
+        # Each cycle is written when it ends, so torch clears nothing that is needed.
         warnings.filterwarnings("ignore", ".*Profiler clears events", UserWarning)
         with without_kineto_lines():
             self._profiler.__enter__()  # type: ignore[no-untyped-call] # torch has no annotation there
@@ -141,7 +144,7 @@ class TraceRecorder:
     ) -> None:
         with without_kineto_lines():
             self._profiler.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
-        recorded_native_ranges()  # of a training that ended amid a cycle
+        recorded_native_ranges()  # of a training that ended within a cycle
         self._quiet.__exit__(kind, error, trace)
 
     def _write(self, profiler: Any) -> None:
@@ -163,7 +166,7 @@ class TraceRecorder:
 
 
 def _numbered(path: Path, cycle: int | None) -> Path:
-    """With the rank, where there are several, and the cycle before the suffix."""
+    """Add the rank, if there are several, and the cycle before the suffix."""
     stem = path.name.removesuffix(".gz").removesuffix(".json")
     rank, world_size = rank_and_world()
     said = f"-rank{rank}" if world_size > 1 else ""

@@ -1,4 +1,4 @@
-"""Reads profiles in speedscope's format, as py-spy writes them: stacks that were seen, with the time of each."""
+"""Reads profiles in speedscope's format, as py-spy writes them: sampled stacks and the time of each."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from fastio.measure.trace.cpu_profile import FunctionTime
 __all__ = ["Frame", "ThreadProfile", "function_times", "loader_share", "read_speedscope"]
 
 _FASTIO = Path(__file__).parents[2]
-# Code that makes batches: ours without what measures and prints, torch's, and the measured loop's call of any other.
+# Code that makes batches: fastio's except what measures and prints, torch's, and the measured loop's call of any
+# other.
 _TORCH = "/torch/utils/data/"
 _NO_LOADERS = (f"{_FASTIO / 'measure'}/", f"{_FASTIO / 'cli'}/")
 _NEXT_BATCH = ("next_batch", str(_FASTIO / "measure" / "loop" / "batch.py"))
 
 
 class Frame(NamedTuple):
-    """A function on a stack."""
+    """One function on a stack."""
 
     name: str
     file: str
@@ -31,7 +32,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThreadProfile:
-    """The stacks in which one thread was seen, outermost function first, and the seconds that each look stands for."""
+    """The sampled stacks of one thread, outermost function first, and the seconds that each sample stands for."""
 
     name: str
     stacks: tuple[tuple[Frame, ...], ...]
@@ -39,7 +40,7 @@ class ThreadProfile:
 
 
 def read_speedscope(path: Path) -> list[ThreadProfile]:
-    """All threads of a file; FastioError where it is none of speedscope's with times."""
+    """Read all threads of a file. Raises FastioError if it is not a speedscope file with times."""
     try:
         said = json.loads(path.read_bytes())
         frames = [
@@ -58,7 +59,7 @@ def read_speedscope(path: Path) -> list[ThreadProfile]:
 
 
 def function_times(profiles: Sequence[ThreadProfile]) -> tuple[FunctionTime, ...]:
-    """Own and total time of every function in all threads, longest own time first."""
+    """Return own and total time of every function over all threads, longest own time first."""
     own: dict[Frame, float] = defaultdict(float)
     total: dict[Frame, float] = defaultdict(float)
     for profile in profiles:
@@ -72,7 +73,7 @@ def function_times(profiles: Sequence[ThreadProfile]) -> tuple[FunctionTime, ...
 
 
 def loader_share(profiles: Sequence[ThreadProfile]) -> float:
-    """The part of the time, 0 to 1, whose stacks go through a loader; 0 where nothing was seen."""
+    """Return the share of time, 0 to 1, whose stacks pass through a loader; 0 without samples."""
     seen = [
         (seconds, any(_is_loader(frame) for frame in stack))
         for profile in profiles

@@ -1,4 +1,4 @@
-"""Reads traces of torch.profiler: where the time of a step goes, in the eight rows of the courses."""
+"""Reads traces of torch.profiler: where the time of a step goes, in eight rows."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fastio.measure.trace.memory_curve import MemoryCurve, memory_curves
 
 __all__ = ["LOADER_PREFIX", "ROWS", "STEP_PREFIX", "OperatorTime", "StepBreakdown", "StepRow", "read_trace"]
 
-# torch's DataLoader marks its __next__ by this, and so does FastLoader.
+# torch's DataLoader marks its __next__ with this name, and so does FastLoader.
 LOADER_PREFIX = "enumerate(DataLoader)#"
 STEP_PREFIX = "ProfilerStep#"
 
-# A moment in which several things happen belongs to the first of these.
+# If several things happen at the same moment, it belongs to the first of these.
 _PRIORITY = ("Communication", "Kernel", "Memcpy", "Memset", "Runtime", "DataLoader", "CPU Exec")
-# As the courses list them.
+# In the courses' order.
 ROWS = ("Kernel", "Memcpy", "Memset", "Communication", "Runtime", "DataLoader", "CPU Exec", "Other")
 _DEVICE = ("Communication", "Kernel", "Memcpy", "Memset")
 
@@ -38,8 +38,8 @@ _CATEGORIES = {
     "cuda_driver": "Runtime",
     "cpu_op": "CPU Exec",
 }
-# Parts of the names of kernels that run on Tensor cores: types and shapes of their matrix instructions (Volta's 884,
-# Turing's 1688, Ampere's 16816 and 16832), the instructions themselves, CUTLASS's word for them.
+# Parts of the names of kernels that use Tensor cores: types and shapes of their matrix instructions (Volta's 884,
+# Turing's 1688, Ampere's 16816 and 16832), the instructions themselves, CUTLASS's name for them.
 _TENSOR_CORES = (
     "h884",
     "s884",
@@ -61,10 +61,10 @@ Ranges = NDArray[np.float64]  # (n, 2): start and stop in microseconds
 @dataclass(frozen=True, slots=True)
 class OperatorTime:
     """
-    All calls of one operator or kernel in the profiled steps; kernels call nothing else.
+    All calls of one operator or kernel in the profiled steps; kernels have no callees.
 
-    ``flops`` are the multiplications and additions of a matrix product or a convolution; None for other operators, and
-    where shapes were not recorded.
+    ``flops`` are the multiplications and additions of a matrix product or a convolution; None for other operators,
+    and if shapes were not recorded.
     """
 
     name: str
@@ -77,9 +77,10 @@ class OperatorTime:
 @dataclass(frozen=True, slots=True)
 class StepRow:
     """
-    One profiled step: ``number`` as in its mark, ``start_us`` from the begin of the first one, ``rows_us`` as ``ROWS``.
+    One profiled step: ``number`` as in its mark, ``start_us`` from the start of the first one, ``rows_us`` as in
+    ``ROWS``.
 
-    ``device_busy_us`` is the time with a kernel, a copy or a set on the device; None without one.
+    ``device_busy_us`` is the time with a kernel, a copy or a memset on the device; None without a device.
     """
 
     number: int
@@ -94,11 +95,11 @@ class StepBreakdown:
     """
     One trace: ``steps`` profiled steps that took ``total_us`` together.
 
-    ``rows_us`` are microseconds by the names of ``ROWS``, whose sum is ``total_us``: each moment belongs to one row.
-    ``idle_us``, ``compute_us`` and ``non_compute_us`` (copies, sets, communication alone) are the device's, None
-    without one. ``sync_us``: the host stood in a synchronising call; ``host_us``: it worked. ``tensor_core_share`` is
-    the part of kernel time in kernels whose names say that they use Tensor cores. ``memory`` is empty where the trace
-    was recorded without ``profile_memory``.
+    ``rows_us`` are microseconds by the names in ``ROWS`` and add up to ``total_us``: each moment belongs to one row.
+    ``idle_us``, ``compute_us`` and ``non_compute_us`` (copies, memsets, communication alone) are the device's, None
+    without one. In ``sync_us`` the host was in a synchronising call; in ``host_us`` it worked. ``tensor_core_share``
+    is the share of kernel time in kernels whose names tell that they use Tensor cores. ``memory`` is empty if the
+    trace was recorded without ``profile_memory``.
     """
 
     path: str
@@ -119,7 +120,7 @@ class StepBreakdown:
 
     @property
     def shares(self) -> StepShares:
-        """The parts of a step that ``verdict`` asks for."""
+        """The parts of a step that ``verdict`` needs."""
         device = None if self.idle_us is None else 1 - self.idle_us / self.total_us
         return StepShares(
             loading=self.rows_us["DataLoader"] / self.total_us,
@@ -131,15 +132,16 @@ class StepBreakdown:
 
 def read_trace(path: str | Path) -> StepBreakdown:
     """
-    Read a Chrome trace (``.json`` or ``.json.gz``) that torch.profiler exported, with steps marked by ``prof.step()``.
+    Read a Chrome trace (``.json`` or ``.json.gz``) that torch.profiler exported, with steps marked by
+    ``prof.step()``.
 
-    The time between the first marked step's begin and the last one's end counts; what the device did outside of it is
-    left out. FastioError where the file is no such trace.
+    Counts the time from the start of the first marked step to the end of the last; what the device did outside is
+    left out. Raises FastioError if the file is not such a trace.
     """
     events, said = _events(Path(path))
     steps = [event for event in events if event["name"].startswith(STEP_PREFIX) and _is_host(event)]
     if not steps:
-        raise FastioError(f"{path}: no step is marked in this trace; call prof.step() after each step when recording")
+        raise FastioError(f"{path}: no step is marked in this trace: call prof.step() after each step when recording")
     window = min(_start(step) for step in steps), max(_start(step) + float(step["dur"]) for step in steps)
     inside = [
         event for event in events if _start(event) < window[1] and _start(event) + float(event["dur"]) > window[0]
@@ -185,13 +187,13 @@ def _step_row(step: Mapping[str, Any], ranges: Mapping[str, Ranges], origin: flo
 
 
 def _events(path: Path) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
-    """The complete events of the trace, and the trace as a whole."""
+    """Return the complete events of the trace, and the whole trace."""
     data = path.read_bytes()
     try:
         said = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
         return [event for event in said["traceEvents"] if event.get("ph") == "X" and "dur" in event], said
     except (gzip.BadGzipFile, EOFError, ValueError, KeyError, TypeError) as exc:
-        raise FastioError(f"{path}: no trace of torch.profiler ({exc!r}); expected .json or .json.gz") from exc
+        raise FastioError(f"{path}: not a trace of torch.profiler ({exc!r}); expected .json or .json.gz") from exc
 
 
 def _start(event: Mapping[str, Any]) -> float:
@@ -199,12 +201,12 @@ def _start(event: Mapping[str, Any]) -> float:
 
 
 def _is_host(event: Mapping[str, Any]) -> bool:
-    """Marks appear a second time on the device's own lines."""
+    """Return whether this is a host event; marks appear a second time on the device's own lines."""
     return event.get("cat") == "user_annotation"
 
 
 def _is_sync(event: Mapping[str, Any]) -> bool:
-    """Whether the host waits in this call: a synchronisation, or a copy that returns when it is done."""
+    """Return whether the host waits in this call: a synchronisation, or a copy that returns only when it is done."""
     name = event["name"]
     is_runtime = _CATEGORIES.get(event.get("cat", "")) == "Runtime"
     return is_runtime and ("Synchronize" in name or name in ("cudaMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"))
@@ -232,7 +234,7 @@ def _clipped(events: Iterable[Mapping[str, Any]], window: tuple[float, float]) -
 
 
 def _rows(ranges: Mapping[str, Ranges], total: float) -> dict[str, float]:
-    """What each row adds to those of higher priority; what nothing covers is Other."""
+    """Return what each row adds to those of higher priority; uncovered time is Other."""
     covered, found = 0.0, {}
     for number, name in enumerate(_PRIORITY, 1):
         length = _length(*(ranges[each] for each in _PRIORITY[:number]))
@@ -241,7 +243,7 @@ def _rows(ranges: Mapping[str, Ranges], total: float) -> dict[str, float]:
 
 
 def _length(*parts: Ranges) -> float:
-    """How long at least one of the ranges lasts."""
+    """Return how long at least one of the ranges lasts."""
     ranges = np.concatenate(parts)
     if len(ranges) == 0:
         return 0.0
@@ -253,7 +255,7 @@ def _length(*parts: Ranges) -> float:
 
 @dataclass(slots=True)
 class _Call:
-    """One call of an operator, with what it called on its thread."""
+    """One call of an operator, with its callees on its thread."""
 
     event: Mapping[str, Any]
     caller: _Call | None = None
@@ -262,12 +264,12 @@ class _Call:
 
     @property
     def is_overload(self) -> bool:
-        """Whether it is all that an operator of the same name does: two entries of one call."""
+        """Whether it is the only callee of an operator of the same name: two entries of one call."""
         return self.caller is not None and self.caller.called == 1 and self.caller.event["name"] == self.event["name"]
 
 
 def _summed(calls: Iterable[_Call]) -> tuple[OperatorTime, ...]:
-    """By name, longest own time first; calls, times and operations of overloads within one another count once."""
+    """Sum calls by name, longest own time first; nested overloads count once in calls, times and operations."""
     by_name: dict[str, list[_Call]] = defaultdict(list)
     for call in calls:
         by_name[call.event["name"]].append(call)
@@ -282,7 +284,7 @@ def _summed(calls: Iterable[_Call]) -> tuple[OperatorTime, ...]:
 
 
 def _called(events: Iterable[Mapping[str, Any]]) -> list[_Call]:
-    """The calls with their own time: without what they called, on each thread."""
+    """Return the calls with their own time, without callees, for each thread."""
     made: list[_Call] = []
     by_thread = defaultdict(list)
     for event in events:

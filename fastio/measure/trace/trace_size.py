@@ -1,4 +1,4 @@
-"""Keeps a trace in bounds: one that is too large to be opened loses its last steps, and says so."""
+"""Limits the size of a trace: one that is too large to open loses its last steps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["shorten_trace"]
 
 def shorten_trace(path: Path, *, max_bytes: int) -> int:
     """
-    Cut a ``.json`` trace off behind the last step with which it stays below ``max_bytes``, the first one at least.
+    Cut a ``.json`` trace after the last step with which it stays below ``max_bytes``, but keep the first one.
 
-    Gives the number of steps that were cut: 0 where the file was small enough, which is then left as it is.
+    Returns the number of steps cut: 0 if the file was small enough, which then stays unchanged.
     """
     size = path.stat().st_size
     if size <= max_bytes:

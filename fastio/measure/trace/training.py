@@ -1,4 +1,4 @@
-"""Runs any training, a script or a function, while a recorder looks on, and ends it when that has seen enough."""
+"""Runs any training, a script or a function, under a recorder, and stops it when the recorder has enough."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Recorder", "Schedule", "run_training"]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Of so many ``repeat`` cycles, steps that are passed over, recorded but thrown away, and kept."""
+    """How many steps each of ``repeat`` cycles skips (wait), records but discards (warmup), and keeps (active)."""
 
     wait: int
     warmup: int
@@ -30,23 +30,23 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if min(self.wait, self.warmup) < 0 or min(self.active, self.repeat) < 1:
-            raise ValueError(f"{self}: expected wait and warmup of 0 or more, active and repeat of 1 or more")
+            raise ValueError(f"{self}: expected wait and warmup of at least 0, active and repeat of at least 1")
 
     @property
     def steps(self) -> int:
-        """Steps that the training must have."""
+        """The number of steps that the training must have."""
         return (self.wait + self.warmup + self.active) * self.repeat
 
 
 class Recorder(Protocol):
-    """Looks on while a training runs: entered before it begins, left when it has ended, however it ends."""
+    """Records a training: entered before it starts, left when it has ended in any way."""
 
     @property
     def plan(self) -> Schedule:
-        """What is to be recorded."""
+        """What to record."""
 
     def step(self, done: int) -> bool:
-        """The ``done``-th step of the training has ended, from 1; True when nothing more is to be seen."""
+        """Called after the ``done``-th step, counted from 1; returns True when there is nothing more to record."""
 
     def __enter__(self) -> object: ...
 
@@ -57,12 +57,12 @@ class Recorder(Protocol):
 
 def run_training(command: Sequence[str], recorder: Recorder) -> None:
     """
-    Run a training until ``recorder`` has seen enough, or to its end.
+    Run a training until ``recorder`` has enough, or to its end.
 
     ``command`` is a script or ``-m module`` with its arguments, run as Python would, or ``module:function``, which
-    trains, or returns a pair of loader and ``step(batch)`` to train with, epoch after epoch. A step ends with
-    ``step()`` of the first optimizer that is used, or with that function. FastioError where there is no such training,
-    or where it ends before the recorder's schedule does.
+    trains, or returns a loader and ``step(batch)`` as a pair, to train epoch after epoch. A step ends with ``step()``
+    of the first optimizer that is used, or with that function. Raises FastioError if there is no such training, or if
+    it ends before the recorder's schedule does.
     """
     first, *arguments = without_python(command)
     if is_function_name(first) and not Path(first).exists():
@@ -74,11 +74,11 @@ def run_training(command: Sequence[str], recorder: Recorder) -> None:
 
 
 class _RecordedEnough(BaseException):
-    """Ends the training when everything is recorded; no ``except Exception`` of the user's stops it."""
+    """Stops the training when everything is recorded; no ``except Exception`` of the user's catches it."""
 
 
 class _CountedTraining:
-    """One training, its steps counted."""
+    """One training, with its steps counted."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -100,7 +100,7 @@ class _CountedTraining:
         self._watched(training, name)
 
     def _train(self, loader: Iterable[Any], step: Callable[[Any], object]) -> None:
-        """The loop that the user would write, until the recorder has enough or an epoch is empty."""
+        """Run the loop that the user would write, until the recorder has enough or an epoch is empty."""
         seen = -1
         while self._steps > seen:
             seen = self._steps
@@ -114,7 +114,7 @@ class _CountedTraining:
                 self._count()
 
     def _watched(self, training: Callable[[], object], name: str) -> None:
-        """The training under the recorder, with the steps of its first optimizer counted."""
+        """Run the training under the recorder, counting the steps of its first optimizer."""
         first: list[Any] = []
 
         def count(optimizer: Any, *_: Any) -> None:
@@ -127,15 +127,15 @@ class _CountedTraining:
         try:
             with self._recorder:
                 training()
-        except (_RecordedEnough, SystemExit):  # a script may end itself
+        except (_RecordedEnough, SystemExit):  # a script may exit by itself
             pass
         finally:
             hook.remove()
         needed = self._recorder.plan.steps
         if self._steps < needed:
             raise FastioError(
-                f"{name}: ended after {self._steps} steps, the schedule needs {needed}; a step is what ends with "
-                f"optimizer.step(). Choose a shorter --schedule, or train for longer"
+                f"{name}: ended after {self._steps} steps, but the schedule needs {needed}; a step ends with "
+                "optimizer.step(). Choose a shorter --schedule, or train longer"
             )
 
     def _count(self) -> None:

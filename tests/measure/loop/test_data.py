@@ -145,7 +145,7 @@ def test_a_function(script: str) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (":number", "returned int; expected a loader"),
+        (":number", "returned int, expected a loader"),
         (":two", "list, int"),
         (":nix", "no function 'nix'"),
         (".py:nix", "no function 'nix'"),
@@ -215,7 +215,7 @@ def test_a_slow_step_is_counted_all_the_same(script: str) -> None:
     assert (halves.training.steps, halves.io.batches) == (1, 1)
 
 
-@pytest.mark.parametrize(("function", "message"), [("generator", "begins anew"), ("nothing", "is empty")])
+@pytest.mark.parametrize(("function", "message"), [("generator", "starts over"), ("nothing", "is empty")])
 def test_a_loader_that_gives_nothing(script: str, function: str, message: str) -> None:
     """A generator ends after one pass, and an empty loader has nothing to measure: neither is measured as zero."""
     with pytest.raises(FastioError, match=message):

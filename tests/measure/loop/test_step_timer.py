@@ -125,7 +125,7 @@ def test_a_loop_inside_a_loop_is_refused(*, is_left: bool) -> None:
 
     loops(inner)
     assert (2, 0 if is_left else 4) == (outer.summary().steps, inner.summary().steps)
-    with pytest.raises(RuntimeError, match="give each its own"):
+    with pytest.raises(RuntimeError, match="give each loop its own"):
         loops(outer)
 
 

@@ -98,7 +98,7 @@ def test_what_is_said() -> None:
     assert "ratio 0.27" in said.evidence[0]
     assert [text.split(" ")[0] for text in said.evidence[1:]] == ["73.0%", "20.0%", "10.0%", "0.0%"]
     assert "pack" in said.next_step
-    assert "not looked at" in verdict(300, 100).evidence[-1]
+    assert "not measured" in verdict(300, 100).evidence[-1]
 
 
 @given(

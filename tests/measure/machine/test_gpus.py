@@ -32,7 +32,7 @@ def test_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (seen.pcie_received_bytes_per_s, seen.pcie_sent_bytes_per_s) == (5000.0, None)
     assert (seen.mig_index, seen.sm_active_percent) == (None, None)
     assert (reader.gpu_source, reader.sm_source) == ("NVML", None)
-    assert "nobody tells how many multiprocessors" in reader.source
+    assert "multiprocessors unknown" in reader.source
     reader.close()
     reader.close()
     assert not nvml.is_open

@@ -69,7 +69,7 @@ def test_with_cuda_there_is_more_to_set(folder: Path, monkeypatch: pytest.Monkey
 
 def test_never_more_than_the_cpus(store: GridData) -> None:
     """A grid beyond the CPUs of this process is refused."""
-    with pytest.raises(FastioError, match="may use 2 CPUs"):
+    with pytest.raises(FastioError, match="may use only 2 CPUs"):
         store.points({"threads": (1, 3)})
 
 

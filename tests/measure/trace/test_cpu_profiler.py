@@ -121,7 +121,7 @@ def test_py_spy_that_is_left_early(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     [
         ("Permission Denied: Try running again with elevated permissions", "ptrace"),
         ("Error: something else", "Error: something else"),
-        ("", "without a word"),
+        ("", "without a message"),
     ],
 )
 def test_py_spy_that_may_not_look(said: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

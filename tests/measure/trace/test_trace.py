@@ -237,7 +237,7 @@ def test_overloads_are_one_call(tmp_path: Path) -> None:
 def test_what_is_no_trace(data: bytes, tmp_path: Path) -> None:
     """Any other file is an error that names it."""
     (tmp_path / "x.json").write_bytes(data)
-    with pytest.raises(FastioError, match=r"x\.json: no trace"):
+    with pytest.raises(FastioError, match=r"x\.json: not a trace"):
         read_trace(tmp_path / "x.json")
 
 
