@@ -49,4 +49,5 @@ def folder_kind(names: Collection[str]) -> str:
     """What a folder with these files is, if it is none of a data set's; words that follow "found"."""
     if "data.mdb" in names:
         return f"an LMDB environment, which fastio did not pack: {_INSTEAD}"
-    return ""
+    stores = [name for name in names if named(name) is not None]
+    return f"{', '.join(stores[:3])}: name one of them, to pack that store" if stores else ""

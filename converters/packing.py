@@ -22,8 +22,20 @@ _SMALL_SIDE = 64  # pixels; up to here decoded ones are not much more than a PNG
 
 
 def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
-    """One line for each thing that was done; none where all bytes are those of the source, in its order."""
-    packing = metadata.get("packing") or {}
+    """
+    One line for each thing that was done; none where all bytes are those of the source, in its order.
+
+    What was done before, to stores that this one was packed from, comes first.
+    """
+    lines = [f"in an earlier store: {line}" for said in metadata.get("packing_before") or () for line in _lines(said)]
+    lines += _lines(metadata.get("packing") or {})
+    if "shuffle" in metadata:
+        lines.append(f"stored in an order drawn from names and the seed {metadata['shuffle']}")
+    return [*lines, *_misnamed_line(metadata), *_left_aside_line(metadata)]
+
+
+def _lines(packing: Mapping[str, Any]) -> list[str]:
+    """What one run did to pictures."""
     pictures, kept = packing.get("pictures") or {}, packing.get("kept") or {}
     side = next((name for name in ("short_side", "max_side") if name in packing), None)
     lines = []
@@ -44,9 +56,7 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
         f"kept as they are: {_pictures(each['samples'])}, {KEPT.get(why, why)}; the first: {each['first']}"
         for why, each in kept.items()
     ]
-    if "shuffle" in metadata:
-        lines.append(f"stored in an order drawn from names and the seed {metadata['shuffle']}")
-    return [*lines, *_misnamed_line(metadata), *_left_aside_line(metadata)]
+    return lines
 
 
 def _raw_line(packing: Mapping[str, Any], pictures: Mapping[str, int]) -> str:

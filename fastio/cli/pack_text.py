@@ -64,7 +64,7 @@ def _no_text(src: str) -> str:
     from fastio.converters.store import names_store
 
     if names_store(src):
-        return f"{src} is a packed store, whose samples are kept as they are; use it when you pack the text itself"
+        return f"{src} is a packed store, whose samples stay as they are; unpack it first: fastio unpack {src} FOLDER"
     return f"{src} does not look like text; if it is, name its --source-kind"
 
 

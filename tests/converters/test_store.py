@@ -200,7 +200,7 @@ def test_other_options_that_do_not_fit(tmp_path):
 
     assert "a.lmdb: a packed store has its own labels; leave --labels l.csv out" in labels
     assert "--tokenizer is for text" in tokens
-    assert "a.lmdb is a packed store, whose samples are kept as they are" in tokens
+    assert "a.lmdb is a packed store, whose samples stay as they are; unpack it first" in tokens
     assert not (tmp_path / "b.h5").exists()
 
 
@@ -244,6 +244,9 @@ def test_history_over_several_stores(tmp_path):
     assert (5, []) == (said["shuffle"], said["skipped"])
     assert {"kind": "store", "name": "c.tar", "format": "tar"}.items() <= said["source"].items()
     assert {"kind": "imagefolder", "name": "c"}.items() <= said["origin"].items()
+    for line in (run("info", tmp_path / "d.lmdb").output, run("unpack", tmp_path / "d.lmdb", tmp_path / "e").output):
+        assert "in an earlier store: restart markers every 1 MCUs" in line
+        assert "in an earlier store: made smaller, with loss" in line
 
 
 @pytest.mark.parametrize("tokens", [False, True])
@@ -385,6 +388,18 @@ def test_a_store_that_cannot_be_opened(tmp_path):
     assert "nothing.h5: no such file" in run("pack", tmp_path / "nothing.h5", tmp_path / "b.tar", code=1).output
     with pytest.raises(SourceError, match=r"expected a packed store .* found a folder without shards"):
         open_source(tmp_path / "c", kind="store")
+
+
+def test_a_folder_of_stores(tmp_path):
+    """It is no source; the stores in it are named. A store without samples has nothing to pack."""
+    (tmp_path / "s").mkdir()
+    with create_store(tmp_path / "s" / "a.lmdb", Schema((Field("image", IMAGE, "|u1", (None, None, None)),))) as writer:
+        writer.close({})
+
+    with pytest.raises(SourceError, match=r"found a\.lmdb: name one of them, to pack that store"):
+        open_source(tmp_path / "s")
+    with pytest.raises(SourceError, match="nothing to pack, the source has no samples"):
+        pack(open_source(tmp_path / "s" / "a.lmdb"), tmp_path / "b.h5")
 
 
 def test_what_is_found_is_said(tmp_path):
