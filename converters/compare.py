@@ -15,6 +15,7 @@ from fastio.converters.ahead import chunks_through
 from fastio.converters.packing import is_lossless, recorded
 from fastio.converters.pixels import same_pixels
 from fastio.converters.source import Chunk, Problem, Source
+from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 from fastio.store import SampleStore
 
@@ -46,10 +47,12 @@ def compare(
     names. What the source cannot give must stand in the store's ledger of skipped samples.
 
     Of a store whose pictures were written anew, those with restart markers are compared by their pixels; those of
-    other pixels with what packing the source again, with the store's recorded options, gives.
+    other pixels with what packing the source again, with the store's recorded options, gives. If that was done to a
+    store between the two, SourceError says to compare with that store.
     """
     pictures = recorded(store)
     stage = None if pictures is None or is_lossless(pictures) else pictures.stage()
+    was_rewritten = _was_rewritten_before(store, source, has_stage=stage is not None)
     fields = [f.name for f in source.schema.payload if f.name in store.schema]
     if not fields:
         raise SourceError(
@@ -70,9 +73,26 @@ def compare(
                 columns=[name for name in columns if name != "label"],
                 again=stage is not None,
             ),
-            pixels=None if pictures is None or stage is not None else pool,
+            pixels=pool if was_rewritten or (pictures is not None and stage is None) else None,
             progress=progress,
         )
+
+
+def _was_rewritten_before(store: SampleStore, source: Source, *, has_stage: bool) -> bool:
+    """Whether restart markers were put in on the way from the source to the store that this one was packed from."""
+    packings = list(store.metadata.get("packing_before") or ())
+    known = list(source.metadata.get("packing_before") or ())
+    if packings == known:
+        return False
+    between = packings[len(known) :]
+    keeps_pixels = all(not said.get("raw") and Transcode.from_json(said).is_lossless for said in between)
+    if packings[: len(known)] != known or has_stage or not keeps_pixels:
+        name = (store.metadata.get("source") or {}).get("name")
+        raise SourceError(
+            f"{store.path}: its pictures were changed when the store was packed that it was packed from ({name}); "
+            f"compare it with that store instead of {source.path}"
+        )
+    return True
 
 
 def compare_chunks(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,15 +35,15 @@ def file_source(path: str, found: Folder, labels: NDArray[Any] | None, metadata:
     schema = Schema((IMAGE_FIELD,))
     if labels is not None:
         schema = Schema((IMAGE_FIELD, replace(LABEL_FIELD, dtype=labels.dtype.str, shape=labels.shape[1:])))
-    sizes = np.array(found.sizes, np.int64)
+    sizes, keys_at = np.array(found.sizes, np.int64), names_at(found.keys)
     return ListedSource(
         path=path,
         kind=metadata["source"]["kind"],
         schema=schema,
         metadata=metadata,
-        keys_at=names_at(found.keys),
+        keys_at=keys_at,
         sizes=sizes,
-        read=_Files(path, found.keys, sizes).begin,
+        read=_Files(path, keys_at, sizes).begin,
         disk_bytes=found.disk_bytes,
         files_opened=len(found.keys),
         columns={} if labels is None else {"label": labels},
@@ -57,14 +57,14 @@ class _Files:
     """Files below ``path``, which are to have the sizes that they had while scanning."""
 
     path: str
-    keys: Sequence[str]
+    keys_at: Callable[[Indices], list[str]]
     sizes: NDArray[np.int64]
     # Memory that the kernel has zeroed once already: fresh pages for every chunk cost as much as checking its bytes.
     ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2), repr=False, compare=False)
 
     def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
         """Begin to read some files, one behind the other; see ``ListedSource.read``."""
-        keys, sizes = [self.keys[i] for i in indices.tolist()], self.sizes[indices]
+        keys, sizes = self.keys_at(indices), self.sizes[indices]
         starts = np.cumsum(sizes) - sizes
         total = int(sizes.sum())
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -125,15 +124,13 @@ class ListedSource:
         for number, each in enumerate(self.schema.payload):
             if not each.traits.is_picture:
                 continue
-            good = _without(len(keys), values.problems)
-            headers = probe(values.spans[each.name].at(good), verify=True)
-            shapes[each.name] = np.zeros((len(keys), 3), np.int32)
-            shapes[each.name][good] = headers[:, 1:4]
-            for row in np.flatnonzero(headers[:, 0] != _native.OK).tolist():
-                sentence = image_problem(headers[row])
-                problems.setdefault(int(good[row]), sentence if number == 0 else f"field {each.name!r} {sentence}")
+            headers = _headers(values.spans[each.name], values.problems)
+            shapes[each.name] = np.ascontiguousarray(headers[:, 1:4])
+            for i in np.flatnonzero(headers[:, 0] != _native.OK).tolist():
+                sentence = image_problem(headers[i])
+                problems.setdefault(i, sentence if number == 0 else f"field {each.name!r} {sentence}")
             if number == 0:  # keys are the names of the first field's files
-                misnamed = _misnamed([keys[i] for i in good.tolist()], good, headers)
+                misnamed = _misnamed(keys, headers)
         columns = {name: column[indices] for name, column in self.columns.items()}
         batch = SampleBatch(keys, values.spans, columns, shapes)
         if problems:
@@ -144,7 +141,14 @@ class ListedSource:
 
 def names_at(names: Sequence[str]) -> Callable[[Indices], list[str]]:
     """``ListedSource.keys_at`` for keys that are in memory."""
-    return lambda indices: [names[i] for i in indices.tolist()]
+
+    def keys_at(indices: Indices) -> list[str]:
+        start, count = int(indices[0]) if len(indices) else 0, len(indices)
+        if np.array_equal(indices, np.arange(start, start + count)):  # as listed: a slice takes a tenth of the time
+            return list(names[start : start + count])
+        return [names[i] for i in indices.tolist()]
+
+    return keys_at
 
 
 def read_spans(spans_at: Callable[[Indices], Mapping[str, Spans]]) -> Read:
@@ -174,21 +178,30 @@ def read_spans(spans_at: Callable[[Indices], Mapping[str, Spans]]) -> Read:
     return begin
 
 
+def _headers(spans: Spans, problems: Mapping[int, str]) -> NDArray[np.int32]:
+    """What ``probe`` says of pictures; zeros for those that have a problem already."""
+    if not problems:
+        return probe(spans, verify=True)
+    headers = np.zeros((len(spans), 5), np.int32)
+    good = _without(len(spans), problems)
+    headers[good] = probe(spans.at(good), verify=True)
+    return headers
+
+
 def _without(count: int, problems: Mapping[int, str]) -> Indices:
     """The positions below ``count`` that have no problem."""
     return np.setdiff1d(np.arange(count), np.fromiter(problems, np.int64, len(problems)), assume_unique=True)
 
 
-def _misnamed(keys: Sequence[str], positions: Indices, headers: NDArray[np.int32]) -> dict[int, str]:
+def _misnamed(keys: Sequence[str], headers: NDArray[np.int32]) -> dict[int, str]:
     """Pictures that are of another kind than the extensions of their names say, by their positions."""
-    promised = np.fromiter(map(image_kind, keys), np.int32, len(keys))
-    odd = (promised != 0) & (promised != headers[:, 4]) & (headers[:, 0] == _native.OK)
+    extensions = [key[key.rfind(".") :] for key in keys]
+    kinds = {extension: image_kind(extension) for extension in set(extensions)}
+    promised = np.array([kinds[extension] for extension in extensions], np.int32)
+    odd = (promised != 0) & (headers[:, 4] != 0) & (promised != headers[:, 4])
     return {
-        int(positions[row]): (
-            f"is a {KIND_NAMES[headers[row, 4]]} under the name of a {KIND_NAMES[promised[row]]} "
-            f"({PurePosixPath(keys[row]).suffix})"
-        )
-        for row in np.flatnonzero(odd).tolist()
+        i: f"is a {KIND_NAMES[headers[i, 4]]} under the name of a {KIND_NAMES[promised[i]]} ({extensions[i]})"
+        for i in np.flatnonzero(odd).tolist()
     }
 
 

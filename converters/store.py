@@ -18,7 +18,7 @@ from fastio.converters.scan import shown
 from fastio.converters.source import Problem
 from fastio.errors import SourceError, StoreIncomplete
 from fastio.store import holds_shards, open_store
-from fastio.store.formats import named, suffixes
+from fastio.store.formats import named, shard_suffixes, suffixes
 from fastio.store.index import SealedStore
 
 __all__ = ["KIND", "names_store", "open_stored"]
@@ -119,10 +119,19 @@ def _repeated(store: SealedStore) -> dict[int, Problem]:
     return repeated
 
 
+def _signs(place: SourcePath) -> str:
+    """The name of a store, or shards in a folder; a folder in which no name tells of any is not listed once more."""
+    if not place.is_folder:
+        return "a packed store" if names_store(place.path) else ""
+    top = place.top
+    may_hold = any(suffix in each.key for each in (*top.problems, *top.left_out) for suffix in shard_suffixes())
+    return "shards of a store" if may_hold and holds_shards(place.path) else ""
+
+
 KIND = SourceKind(
     name="store",
     what="a packed store",
-    signs=lambda place: ("shards of a store" if place.is_folder else "a packed store") * names_store(place.path),
+    signs=_signs,
     open=open_stored,
     own_labels="a packed store has its own labels",
     aliases=("tar",),

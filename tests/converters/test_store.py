@@ -335,6 +335,22 @@ def test_verify_against_the_first_source(tmp_path):
     assert "2 compared with" in said
 
 
+def test_verify_against_a_source_before_pictures_changed(tmp_path):
+    """Restart markers put in on the way leave the pixels equal; smaller pictures are compared with their own source."""
+    class_folders(tmp_path / "c")
+    pack(open_source(tmp_path / "c"), tmp_path / "a.lmdb", pictures=Transcode(restart=1))
+    pack(open_source(tmp_path / "a.lmdb"), tmp_path / "b.h5")
+    said = run("verify", tmp_path / "b.h5", "--against", tmp_path / "c").output
+    assert "compared by pixels, not bytes" in said
+
+    pack(open_source(tmp_path / "b.h5"), tmp_path / "c.tar", pictures=Transcode(short_side=3))
+    pack(open_source(tmp_path / "c.tar"), tmp_path / "d.lmdb")
+    said = run("verify", tmp_path / "d.lmdb", "--against", tmp_path / "c", code=1).output
+    assert "d.lmdb: its pictures were changed when the store was packed that it was packed from (c.tar)" in said
+    run("verify", tmp_path / "c.tar", "--against", tmp_path / "b.h5")
+    run("verify", tmp_path / "d.lmdb", "--against", tmp_path / "c.tar")
+
+
 def test_stores_of_earlier_versions(tmp_path):
     """A record that calls the kind of source its layout is read, and one is written that they can read."""
     make_pictures(tmp_path, tmp_path / "a.lmdb")
