@@ -1,29 +1,197 @@
-"""What FastLoader refuses before it starts: options that would only fail later, and elsewhere."""
+"""A loader's options: what each may be, checked in one place, before anything is opened."""
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
-from fastio.dataset.fast_dataset import FastDataset
-from fastio.loader.producer import OnError
+import torch
 
-__all__ = ["check_choices", "check_subclass"]
+from fastio.dataset.token_collate import TokenCollate
+from fastio.machine import available_cpus
+from fastio.samplers.batches import BatchSampler
+from fastio.samplers.order import Shuffle, Uneven
+from fastio.samplers.position import whole
+from fastio.transforms.batch.recipe import AnyTransform
+from fastio.types.verification import check_verify, resolve_verify
+
+__all__ = [
+    "Cache",
+    "CollateName",
+    "Decode",
+    "Layout",
+    "LoaderOptions",
+    "OnError",
+    "OrderOptions",
+    "PixelOptions",
+    "ProducerOptions",
+    "Quality",
+    "SampleOptions",
+    "WorkOptions",
+]
+
+Cache = Literal["ram", "device"]
+CollateName = Literal["pad", "pack"]
+Decode = Literal["cpu", "device"]
+Layout = Literal["contiguous", "channels_last"]
+OnError = Literal["raise", "skip", "zero"]
+Quality = Literal["exact", "fast"]
 
 
-def check_choices(*, shuffle: object, on_error: object) -> None:
-    """ValueError for an argument that would only fail later, and elsewhere."""
-    # By identity: 1 and numpy's True equal True and would be another configuration in a saved state.
-    if not (shuffle is False or shuffle is True or (isinstance(shuffle, str) and shuffle == "full")):
-        raise ValueError(f"shuffle={shuffle!r}: expected False, True or 'full'")
-    if on_error not in get_args(OnError):
-        raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))}")
+@dataclass(frozen=True, slots=True)
+class SampleOptions:
+    """Which samples come, and who decides on their order: see FastLoader."""
+
+    indices: Any
+    sampler: Iterable[Any] | None
+    batch_sampler: BatchSampler | Iterable[Any] | None
+    weights: Any
+    samples_per_epoch: int | None
+
+    def __post_init__(self) -> None:
+        if self.samples_per_epoch is not None and self.weights is None:
+            raise ValueError(f"samples_per_epoch={self.samples_per_epoch}: is for weights=; leave it out")
 
 
-def check_subclass(dataset: FastDataset, *, on_error: OnError) -> None:
-    """ValueError where the loader would take the store's samples for those that a subclass makes of them."""
-    path, name = dataset.store.path, type(dataset).__name__
-    if on_error == "zero" and dataset.makes_samples and not dataset.makes_blanks:
-        raise ValueError(
-            f"{path}: on_error='zero' cannot know the label of a sample that {name} makes itself; "
-            f"use on_error='skip' or 'raise', or give {name} a blank(index) of its own"
+@dataclass(frozen=True, slots=True)
+class OrderOptions:
+    """
+    Batches, their order, and this process's share of them: see FastLoader.
+
+    ``batch_size`` is None where a batch_sampler decides.
+    """
+
+    batch_size: int | None
+    shuffle: Shuffle
+    seed: int
+    drop_last: bool
+    rank: int | None
+    world_size: int | None
+    uneven: Uneven
+
+    def __post_init__(self) -> None:
+        # By identity: 1 and numpy's True equal True and would be another configuration in a saved state.
+        is_full = isinstance(self.shuffle, str) and self.shuffle == "full"
+        if not (self.shuffle is False or self.shuffle is True or is_full):
+            raise ValueError(f"shuffle={self.shuffle!r}: expected False, True or 'full'")
+        _set(self, seed=whole("seed", self.seed, "0 <= seed < 2**64", least=0, below=1 << 64))
+
+
+@dataclass(frozen=True, slots=True)
+class PixelOptions:
+    """What is done with the values of samples, and where: see FastLoader."""
+
+    transforms: Sequence[AnyTransform] | AnyTransform | None
+    collate: TokenCollate | CollateName | None
+    quality: Quality
+    layout: Layout
+    device: torch.device | str | int | None
+    cache: Cache | None
+    decode: Decode
+
+    def __post_init__(self) -> None:
+        _check_choice("quality", self.quality, get_args(Quality))
+        _check_choice("layout", self.layout, get_args(Layout))
+        _check_choice("decode", self.decode, get_args(Decode))
+        _check_choice("cache", self.cache, (None, *get_args(Cache)))
+        if self.cache == "device" and self.device is None:
+            raise ValueError("cache='device': pass device= too, to say which")
+        if self.decode == "device" and self.device is None:
+            raise ValueError("decode='device': pass device='cuda' too, to say which")
+        if self.decode == "device" and self.cache is not None:
+            raise ValueError(
+                f"decode='device' with cache={self.cache!r}: a cache is decoded once, by the CPU; leave one out"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOptions:
+    """How many threads work how far ahead, how carefully, and into which memory: see FastLoader."""
+
+    threads: int
+    prefetch_batches: int
+    on_error: OnError
+    verify: bool | None
+    pin_memory: bool | None
+
+    def __post_init__(self) -> None:
+        _check_choice("on_error", self.on_error, get_args(OnError))
+        if self.verify is not None:
+            check_verify(self.verify)
+        _set(
+            self,
+            threads=whole("threads", self.threads, "0 (as many as available) or more", least=0),
+            prefetch_batches=whole("prefetch_batches", self.prefetch_batches, "1 or more", least=1),
         )
+
+    def for_producer(self, *, dataset_verify: bool) -> ProducerOptions:
+        """These options with the defaults of this machine and of the dataset in the place of 0 and None."""
+        return ProducerOptions(
+            threads=self.threads or available_cpus(),
+            depth=self.prefetch_batches,
+            on_error=self.on_error,
+            verify=resolve_verify(self.verify, dataset_verify=dataset_verify),
+            pin_memory=torch.cuda.is_available() if self.pin_memory is None else self.pin_memory,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
+    """What a producer works with, nothing left open: ``depth`` batches are asked for ahead of the loop's."""
+
+    threads: int
+    depth: int
+    on_error: OnError
+    verify: bool
+    pin_memory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderOptions:
+    """All options of a FastLoader. Raises ValueError for a value that is unknown, or that another option rules out."""
+
+    samples: SampleOptions
+    order: OrderOptions
+    pixels: PixelOptions
+    work: WorkOptions
+
+    def __post_init__(self) -> None:
+        self._check_exclusive()
+        if self.samples.batch_sampler is None:
+            size = whole("batch_size", self.order.batch_size, "a whole number from 1", least=1)
+            _set(self, order=replace(self.order, batch_size=size))
+
+    def _check_exclusive(self) -> None:
+        """ValueError for options of which one decides what another one is about."""
+        samples, order = self.samples, self.order
+        shuffle = order.shuffle or None
+        decided = {
+            "batch_sampler": {
+                "batch_size": order.batch_size,
+                "shuffle": shuffle,
+                "drop_last": order.drop_last or None,
+                "sampler": samples.sampler,
+                "weights": samples.weights,
+            },
+            "sampler": {"shuffle": shuffle, "weights": samples.weights},
+            "weights": {"shuffle": shuffle},
+        }
+        for name, others in decided.items():
+            conflicts = [other for other, value in others.items() if value is not None]
+            if getattr(samples, name) is not None and conflicts:
+                verb = "decide" if name == "weights" else "decides"
+                raise ValueError(f"{', '.join(conflicts)}: the {name} {verb} that; leave it out here")
+
+
+def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    """ValueError unless ``value`` is one of the choices; None among them is named last."""
+    if value not in choices:
+        names = ", ".join(repr(choice) for choice in choices if choice is not None)
+        raise ValueError(f"{name}={value!r}: expected one of {names}{' or None' if None in choices else ''}")
+
+
+def _set(options: object, **values: Any) -> None:
+    """Give the fields of a frozen dataclass their normal form, as long as it is being made."""
+    for name, value in values.items():
+        object.__setattr__(options, name, value)

@@ -11,8 +11,8 @@ import torch
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.errors import FastioError
+from fastio.loader.options import Layout
 from fastio.loader.prefetch import DevicePrefetcher
-from fastio.loader.producer.choose import Layout
 from fastio.measure.loop.data import Data, DataOptions, is_function, open_data, refuse_options
 from fastio.measure.loop.folder import FolderDataset
 from fastio.measure.loop.mock import MockLoader

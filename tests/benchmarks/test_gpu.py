@@ -44,7 +44,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """A decoder that stands for a GPU, and a network that is quick without one."""
-    monkeypatch.setattr("fastio.loader.producer.choose.decoder_on", lambda device, threads: FakeGpu())
+    monkeypatch.setattr("fastio.loader.producer.device_decode.decoder_on", lambda device, threads: FakeGpu())
     monkeypatch.setitem(MODELS, "resnet50", replace(MODELS["resnet50"], build=pooled))
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from fastio import FastDataset, FastLoader, SampleError, SchemaError
-from fastio.loader.producer import NativeProducer, PlainProducer
+from fastio.loader.producer.native import NativeProducer
+from fastio.loader.producer.plain import PlainProducer
 from tests.conftest import encode, pictures, write_store
 from tests.dataset.test_fast_dataset import to_tensor
 
@@ -48,7 +49,7 @@ def test_the_same_as_torch(paths: list[Path], read: Any) -> None:
     ):
         with FastLoader(dataset, 3, threads=1) as loader:
             assert loader.dataset is dataset
-            assert isinstance(loader._producer, kind)
+            assert isinstance(loader._wiring.producer, kind)
             for one, other in zip(batches, loader, strict=True):
                 assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
 

@@ -55,7 +55,7 @@ class FakeGpu:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     """The decoder of all loaders of a test, on a "device" that is the CPU."""
     fake = FakeGpu()
-    monkeypatch.setattr("fastio.loader.producer.choose.decoder_on", lambda device, threads: fake)
+    monkeypatch.setattr("fastio.loader.producer.device_decode.decoder_on", lambda device, threads: fake)
     return fake
 
 
@@ -256,7 +256,7 @@ def test_ranks(store: Path, gpu: FakeGpu) -> None:
 def test_a_late_device(store: Path, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches stay whole on a device that copies and trains as late as it may."""
     lane = SlowLane()
-    monkeypatch.setattr("fastio.loader.pipeline.lane_to", lambda device: lane)
+    monkeypatch.setattr("fastio.loader.wiring.lane_to", lambda device: lane)
     expected = [images for images, _ in FastLoader(store, 4, transforms=[Resize((8, 8))])]
     got: list[torch.Tensor] = []
     with on_gpu(store, batch_size=4, transforms=[Resize((8, 8))]) as loader:
@@ -299,7 +299,7 @@ def test_a_forked_child(store: Path, gpu: FakeGpu, monkeypatch: pytest.MonkeyPat
         inherited = iter(loader)
         next(inherited)
         with monkeypatch.context() as child:
-            child.setattr("fastio.loader.producer.device_decode.os.getpid", lambda: -1)
+            child.setattr("fastio.loader.forks.os.getpid", lambda: -1)
             for iterator in (inherited, iter(loader)):
                 with pytest.raises(RuntimeError, match="forked child"):
                     next(iterator)
@@ -308,7 +308,7 @@ def test_a_forked_child(store: Path, gpu: FakeGpu, monkeypatch: pytest.MonkeyPat
 
 def test_what_cannot_be(store: Path, gpu: FakeGpu, tmp_path: Path) -> None:
     """Options that decode="device" cannot fulfil are one line when the loader is built."""
-    with pytest.raises(ValueError, match="expected 'cpu' or 'device'"):
+    with pytest.raises(ValueError, match="decode='gpu': expected one of 'cpu', 'device'"):
         FastLoader(store, 4, decode="gpu")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="pass device='cuda'"):
         FastLoader(store, 4, decode="device")

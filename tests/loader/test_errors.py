@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from fastio import FastDataset, FastLoader, SampleError
-from fastio.loader.producer import OnError
+from fastio.loader.options import OnError
 from fastio.types.schema import RAW, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
 from tests.dataset.test_fast_dataset import to_tensor

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from fastio import FastDataset, FastLoader, SchemaError, open_store
+from fastio.loader.producer.buffers import BatchBuffers
 from fastio.samplers.order import Division, Shuffle, Uneven, full_order
 from fastio.types.schema import BYTES, RAW, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
@@ -115,25 +116,21 @@ def kinds(batch: Any) -> Any:
 def test_no_copy_between_decoder_and_tensor(png_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each batch's memory is the ring's own, and the whole epoch takes no more buffers than were promised."""
     lent = set()
-    loader = FastLoader(FastDataset(png_store), 5, prefetch_batches=2)
-    ring = loader._producer._ring  # type: ignore[attr-defined] # there is no public way to the memory
+    take_rows = BatchBuffers.take_rows
 
-    class Watched:
-        allocated_bytes = 0
+    def watched(buffers: BatchBuffers, shape: Any, dtype: Any) -> Any:
+        rows, tensor = take_rows(buffers, shape, dtype)
+        lent.add(rows.ctypes.data)
+        return rows, tensor
 
-        def acquire(self, nbytes: int) -> Any:
-            memory = ring.acquire(nbytes)
-            lent.add(memory.ctypes.data)
-            return memory
+    monkeypatch.setattr(BatchBuffers, "take_rows", watched)
+    with FastLoader(FastDataset(png_store), 5, prefetch_batches=2) as loader:
+        for images, _ in loader:
+            assert images.data_ptr() in lent
+        del images
 
-    monkeypatch.setattr(loader._producer, "_ring", Watched())
-    for images, _ in loader:
-        assert images.data_ptr() in lent
-    del images
-    loader.close()
-
-    assert len(lent) <= 2 + 2
-    assert ring.allocated_bytes <= (2 + 2) * (5 * 8 * 8 * 3 + 64)
+        assert len(lent) <= 2 + 2
+        assert 0 < loader.stats.buffer_bytes <= (2 + 2) * (5 * 8 * 8 * 3 + 64)
 
 
 def test_a_kept_batch_keeps_its_values(png_store: Path) -> None:

@@ -40,7 +40,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> SlowLane:
     """The device of all prefetchers of a test."""
     lane = SlowLane()
     monkeypatch.setattr("fastio.loader.prefetch.lane_to", lambda device: lane)
-    monkeypatch.setattr("fastio.loader.pipeline.lane_to", lambda device: lane)
+    monkeypatch.setattr("fastio.loader.wiring.lane_to", lambda device: lane)
     return lane
 
 

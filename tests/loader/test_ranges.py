@@ -23,7 +23,7 @@ def test_nothing() -> None:
 
 def test_profiler(png_stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's profiler sees waiting, copying and transforms of each batch."""
-    monkeypatch.setattr("fastio.loader.pipeline.lane_to", lambda device: SlowLane())
+    monkeypatch.setattr("fastio.loader.wiring.lane_to", lambda device: SlowLane())
     loader = FastLoader(png_stores["lmdb"], 10, device="cuda", transforms=[ChannelsLast()], pin_memory=False)
     with profile(activities=[ProfilerActivity.CPU]) as seen, loader:
         batches = len(list(loader))

@@ -124,7 +124,7 @@ def test_a_loader_tunes_itself_only_when_asked(
     png_store: Path, monkeypatch: pytest.MonkeyPatch, threads: int, expected: int
 ) -> None:
     """threads=0 ends with the one thread that is enough here, as the stats say; a number is kept; equal batches."""
-    monkeypatch.setattr("fastio.loader.fast_loader.available_cpus", lambda: 4)
+    monkeypatch.setattr("fastio.loader.options.available_cpus", lambda: 4)
     monkeypatch.setattr(thread_tuner, "_WINDOW_S", 0.0)
     monkeypatch.setattr(thread_tuner, "_WAITING", 2.0)
     monkeypatch.setattr(thread_tuner, "_HEADROOM", 0.0)

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
 from fastio.dataset.token_collate import ChunkCollate, PackCollate, PadCollate, TokenCollate, tensor_core_multiple
 from fastio.errors import SampleError, SchemaError
-from fastio.loader.producer.choose import CollateName
+from fastio.loader.options import CollateName
 from fastio.samplers.order import Uneven
 from fastio.types.schema import TEXT, TOKENS, Field
 from tests.conftest import SUFFIXES, write_store

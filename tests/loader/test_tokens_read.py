@@ -30,7 +30,7 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def batches_of(dataset: FastDataset, **options: Any) -> list[dict[str, Any]]:
     """Those of a loader, which must be filled by native threads."""
     with FastLoader(dataset, batch_sampler=sampler_of(dataset), threads=2, **options) as loader:
-        assert isinstance(loader._producer, TokenProducer)
+        assert isinstance(loader._wiring.producer, TokenProducer)
         return list(loader)
 
 

@@ -68,9 +68,9 @@ class Staging:
             slot.memory = self._lane.pinned(size_bytes)
         return slot
 
-    def give_back(self, slot: _Slot, read: Mark | None) -> None:
-        """The slot may be used again behind ``read``."""
-        slot.read = read
+    def give_back(self, slot: _Slot) -> None:
+        """The slot may be used again behind what the lane was given so far."""
+        slot.read = self._lane.mark()
         self._free.append(slot)
 
 
@@ -86,4 +86,4 @@ class StagedCopies:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._staging.give_back(self._slot, self._staging._lane.mark())
+        self._staging.give_back(self._slot)

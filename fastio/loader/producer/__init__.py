@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from fastio.loader.producer.native import NativeProducer
-from fastio.loader.producer.plain import PlainProducer
-from fastio.loader.producer.producer import FinishedBatch, OnError, PendingBatch, Producer, ProducerOptions
-from fastio.loader.producer.resident import Cache, Kept, ResidentProducer, check_cache, in_ram, what_to_keep
+from fastio.loader.producer.choose import PRODUCERS, choose_collate, make_producer
+from fastio.loader.producer.producer import FinishedBatch, PendingBatch, Producer, ProducerContext, ProducerKind
 
 __all__ = [
-    "Cache",
+    "PRODUCERS",
     "FinishedBatch",
-    "Kept",
-    "NativeProducer",
-    "OnError",
     "PendingBatch",
-    "PlainProducer",
     "Producer",
-    "ProducerOptions",
-    "ResidentProducer",
-    "check_cache",
-    "in_ram",
-    "what_to_keep",
+    "ProducerContext",
+    "ProducerKind",
+    "choose_collate",
+    "make_producer",
 ]

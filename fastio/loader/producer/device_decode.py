@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import default_collate
 
 from fastio import _native
 from fastio.codec.jpeg_kind import is_for_gpu
 from fastio.dataset.fast_dataset import FastDataset
-from fastio.dataset.row_reader import Shape, one_by_one
+from fastio.dataset.row_reader import Shape
 from fastio.errors import SampleError, SchemaError
-from fastio.loader.producer.gpu_decoder import DeviceDecoder
-from fastio.loader.producer.native import PillowFinish
+from fastio.loader.forks import PerProcess
+from fastio.loader.producer.decoding import PillowFinish
+from fastio.loader.producer.gpu_decoder import decoder_on
+from fastio.loader.producer.labels import collate_labels
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
-from fastio.loader.producer.producer import FinishedBatch, ProducerOptions
+from fastio.loader.producer.producer import FinishedBatch, ProducerContext
 from fastio.loader.ranges import DECODE, named_range
 from fastio.samplers.batches import Batches
 from fastio.transforms.batch.canvas import run_plans, to_device
@@ -34,6 +35,20 @@ __all__ = ["DeviceDecodeProducer"]
 
 _MOST_BYTES = 1 << 30  # of decoded pictures on the device at a time, before they are cropped and resized
 _PREPARERS = 2  # batches prepared at a time: reading and checking one costs little beside decoding it
+
+
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """Those of one process: ``preparing`` batches, ``decoding`` what is for the CPU, or for Pillow."""
+
+    preparing: ThreadPoolExecutor
+    decoding: _native.ThreadPool
+    pillow: PillowThreads
+
+
+def _start(threads: int) -> _Threads:
+    preparing = ThreadPoolExecutor(_PREPARERS, thread_name_prefix="fastio")
+    return _Threads(preparing, _native.ThreadPool(threads), PillowThreads(threads))
 
 
 @dataclass(slots=True)
@@ -62,33 +77,32 @@ class DeviceDecodeProducer:
     from the CPU too. Which samples are bad, and what is said of them, is decided by the CPU's decoder alone.
     """
 
-    def __init__(
-        self,
-        dataset: FastDataset,
-        decoder: DeviceDecoder,
-        device: torch.device,
-        *,
-        fused: Fused | None,
-        is_planar: bool,
-        means: ProducerOptions,
-    ) -> None:
-        _check(dataset, fused)
-        self._dataset, self._reader = dataset, dataset.reader
-        self._decoder, self._device = decoder, device
-        self._on_error = means.on_error
-        self._verify = means.verify
-        self._fused = fused
-        self._is_planar = is_planar
-        self._pid = os.getpid()
-        self._pool = _native.ThreadPool(means.threads)
-        self._pillow = PillowThreads(means.threads)
+    reads_samples = False
+    pool = None
+
+    def __init__(self, context: ProducerContext) -> None:
+        dataset = context.dataset
+        if not dataset.is_as_stored:
+            raise ValueError(
+                f"{dataset.store.path}: decode='device' is for a FastDataset without a transform or methods of its own"
+            )
+        assert context.device is not None
+        self._decoder = decoder_on(context.device, threads=context.options.threads)
+        _check(dataset, context.fused)
+        self._context, self._device = context, context.device
+        self._dataset, self._reader, self._fused = dataset, dataset.reader, context.fused
         self._pillow_count = PillowCount(dataset.store.path)
-        self._executor = ThreadPoolExecutor(_PREPARERS, thread_name_prefix="fastio")
+        self._threads = PerProcess(partial(_start, context.options.threads))
+
+    @staticmethod
+    def accepts(context: ProducerContext) -> bool:
+        """Samples that a device decodes."""
+        return context.device is not None and context.kept is None
 
     @property
     def threads(self) -> int:
         """Those of the CPU."""
-        return self._pool.threads
+        return self._context.options.threads
 
     @property
     def buffer_bytes(self) -> int:
@@ -101,49 +115,52 @@ class DeviceDecodeProducer:
 
     def close(self) -> None:
         """Join the threads; batches not yet begun are dropped."""
-        if not self.is_inherited:
-            self._executor.shutdown(cancel_futures=True)
-            self._pool.close()
-            self._pillow.close()
+        threads = self._threads.own
+        if threads is not None:
+            threads.preparing.shutdown(cancel_futures=True)
+            threads.decoding.close()
+            threads.pillow.close()
             self._pillow_count.tell()
 
-    def submit(self, batches: Batches, *, epoch: int) -> Iterator[_Decoding]:
+    def submit(self, batches: Batches, *, epoch: int) -> Iterator[_DeviceBatch]:
         """Start one batch at each step."""
-        self.check_process()
         for part in batches.slices():
-            prepared = self._executor.submit(self._prepare, batches.indices[part], batches.ids[part], epoch)
-            yield _Decoding(self, prepared, is_last=part.stop == len(batches.indices))
+            preparing = self.threads_here().preparing
+            prepared = preparing.submit(self._prepare, batches.indices[part], batches.ids[part], epoch)
+            yield _DeviceBatch(self, prepared, is_last=part.stop == len(batches.indices))
 
     @property
     def is_inherited(self) -> bool:
         """Whether this is a forked child's copy, which has neither the threads nor the GPU."""
-        return self._pid != os.getpid()
+        return self._threads.own is None
 
-    def check_process(self) -> None:
-        """RuntimeError in a forked child."""
-        if self.is_inherited:
+    def threads_here(self) -> _Threads:
+        """The threads; RuntimeError in a forked child, which has neither them nor the GPU."""
+        threads = self._threads.own
+        if threads is None:
             raise RuntimeError(
                 f"{self._dataset.store.path}: a forked child cannot use its parent's GPU; build the loader in the "
                 f"child, and start that by spawn"
             )
+        return threads
 
     def _prepare(self, indices: NDArray[np.int64], ids: NDArray[np.int64], epoch: int) -> _Prepared:
         """All that needs no device, in one of our threads."""
-        reader, files = self._reader, self._dataset.files
+        reader, files, pool = self._reader, self._dataset.files, self.threads_here().decoding
         spans, unread = reader.store.spans(reader.field.name, indices), None
         if files is not None:
             spans, unread = files.fetch(spans, pool=None, ring=None).wait()
         else:
-            _native.read_ahead(spans, pool=self._pool).wait()
+            _native.read_ahead(spans, pool=pool).wait()
         stored = reader.shapes(indices, spans)
         planned = None if self._fused is None else self._fused.plan(ids, stored, epoch=epoch)
         height, width, channels = reader.common_shape(indices, stored if planned is None else planned.shapes)
         is_good = stored[:, :2].all(axis=1)
         if unread is not None:
             is_good &= unread == _native.OK
-        if self._verify and spans.checksums is not None:
+        if self._context.options.verify and spans.checksums is not None:
             sums = np.empty(len(spans), np.uint32)
-            _native.checksum(spans, sums, self._pool).wait()
+            _native.checksum(spans, sums, pool).wait()
             is_good &= sums == spans.checksums
         chosen = [place for place in np.flatnonzero(is_good).tolist() if is_for_gpu(spans.view(place))]
         for_device = np.array(chosen, np.int64)
@@ -164,12 +181,12 @@ class DeviceDecodeProducer:
             planned = prepared.planned.part(places)
             geometry = self._fused.geometry(planned, channels=prepared.shape[2], is_planar=False)
             to_row = PillowFinish(self._fused, planned, prepared.epoch, is_planar=False)
-        reader = self._reader
-        reader.decode(spans, rows, status, pool=self._pool, verify=self._verify, geometry=geometry).wait()
+        reader, threads, verify = self._reader, self.threads_here(), self._context.options.verify
+        reader.decode(spans, rows, status, pool=threads.decoding, verify=verify, geometry=geometry).wait()
         if prepared.unread is not None:
             unread = prepared.unread[places]
             np.copyto(status, unread, where=unread != _native.OK)
-        settled = self._pillow.settle(reader.undecoded(indices, spans, rows, status, to_row=to_row)).result()
+        settled = threads.pillow.settle(reader.undecoded(indices, spans, rows, status, to_row=to_row)).result()
         rows[list(settled.errors)] = 0
         prepared.bad |= {int(places[place]): error for place, error in settled.errors.items()}
         prepared.by_pillow += settled.kinds
@@ -185,10 +202,10 @@ class DeviceDecodeProducer:
             places = np.concatenate((places, cpu_places))
             images.append(to_device(rows, self._device))
         errors = [prepared.bad[place] for place in sorted(prepared.bad)]
-        if errors and self._on_error == "raise":
+        if errors and self._context.options.on_error == "raise":
             raise errors[0]
         order = np.argsort(places)  # a permutation: each place comes once
-        if self._on_error == "skip" and errors:
+        if self._context.options.on_error == "skip" and errors:
             order = order[~np.isin(np.arange(len(order)), list(prepared.bad))]
         if len(order) == 0:
             return FinishedBatch(None, 0, 0, errors)
@@ -196,7 +213,7 @@ class DeviceDecodeProducer:
         if len(order) != len(places) or (order != np.arange(len(order))).any():
             together = together.index_select(0, to_device(order, self._device))
         pictures = together.permute(0, 3, 1, 2)
-        pictures = pictures.contiguous() if self._is_planar else pictures
+        pictures = pictures.contiguous() if self._context.is_planar else pictures
         batch = self._with_labels(pictures, prepared.indices[np.sort(places[order])])
         return FinishedBatch(batch, len(order), pictures.nbytes, errors, on_device=on_device)
 
@@ -234,12 +251,8 @@ class DeviceDecodeProducer:
 
     def _with_labels(self, images: torch.Tensor, indices: NDArray[np.int64]) -> Any:
         """As of torch's default collate; labels are still on the host."""
-        labels, transform = self._dataset.labels, self._dataset.target_transform
-        if labels is None:
-            return images
-        if transform is not None:
-            return [images, default_collate([transform(label) for label in one_by_one(labels[indices])])]
-        return [images, torch.from_numpy(labels[indices])]
+        labels = self._dataset.labels
+        return images if labels is None else [images, collate_labels(self._dataset, labels[indices])]
 
 
 def _check(dataset: FastDataset, fused: Fused | None) -> None:
@@ -263,7 +276,7 @@ def _bounded(prepared: _Prepared) -> list[NDArray[np.int64]]:
     return np.split(places, np.flatnonzero(np.diff(part)) + 1)
 
 
-class _Decoding:
+class _DeviceBatch:
     """One batch that is being prepared."""
 
     __slots__ = ("_future", "_is_last", "_producer")
@@ -279,6 +292,6 @@ class _Decoding:
             self._future.cancel()
 
     def result(self) -> FinishedBatch:
-        """The batch, when the device gets there."""
-        self._producer.check_process()
+        """The batch, when the device gets there; RuntimeError in a forked child."""
+        self._producer.threads_here()
         return self._producer.finish(self._future.result(), is_last=self._is_last)

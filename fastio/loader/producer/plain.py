@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 from torch.utils.data import default_collate
 
-from fastio.dataset.fast_dataset import FastDataset
-from fastio.dataset.token_collate import TokenCollate, count_tokens
+from fastio.dataset.token_collate import count_tokens
 from fastio.errors import SampleError
-from fastio.loader.producer.producer import FinishedBatch, OnError
+from fastio.loader.forks import PerProcess
+from fastio.loader.producer.producer import FinishedBatch, PendingBatch, ProducerContext, RestartedBatch
 from fastio.samplers.batches import Batches
 
 __all__ = ["PlainProducer"]
@@ -29,34 +29,34 @@ class PlainProducer:
     outside the GIL runs in parallel. Transforms must be safe to be called from several threads.
     """
 
-    def __init__(
-        self,
-        dataset: FastDataset,
-        collate: TokenCollate | None = None,
-        *,
-        threads: int,
-        on_error: OnError,
-        pin_memory: bool,
-    ) -> None:
-        self._dataset = dataset
-        self._collate = collate
-        self._threads = threads
-        self._on_error = on_error
-        self._pin_memory = pin_memory
-        self._start()
+    reads_samples = True
+    pool = None
 
-    def _start(self) -> None:
-        self._pid = os.getpid()
-        self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="fastio")
+    def __init__(self, context: ProducerContext) -> None:
+        dataset, verify = context.dataset, context.options.verify
+        if verify != dataset.verify:
+            raise ValueError(
+                f"{dataset.store.path}: verify={verify} does not reach samples that the dataset makes itself; pass it "
+                f"there: FastDataset(..., verify={verify})"
+            )
+        self._dataset = dataset
+        self._collate = context.collate
+        self._options = context.options
+        self._executor = PerProcess(partial(ThreadPoolExecutor, context.options.threads, thread_name_prefix="fastio"))
+
+    @staticmethod
+    def accepts(context: ProducerContext) -> bool:
+        """Any samples."""
+        return True
 
     @property
     def threads(self) -> int:
         """As many as there are."""
-        return self._threads
+        return self._options.threads
 
     @property
     def buffer_bytes(self) -> int:
-        """Batches are made by torch's collate: there are no buffers of ours."""
+        """Always 0: batches are made by torch's collate, not in buffers of ours."""
         return 0
 
     def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
@@ -65,24 +65,23 @@ class PlainProducer:
 
     def close(self) -> None:
         """Join the threads; batches not yet begun are dropped."""
-        if self._pid == os.getpid():
-            self._executor.shutdown(cancel_futures=True)
+        executor = self._executor.own
+        if executor is not None:
+            executor.shutdown(cancel_futures=True)
 
-    def submit(self, batches: Batches, *, epoch: int) -> Iterator[_PlainBatch]:
+    def submit(self, batches: Batches, *, epoch: int) -> Iterator[PendingBatch]:
         """Start one batch at each step."""
         for part in batches.slices():
-            yield _PlainBatch(self, batches.indices[part].tolist())
+            yield RestartedBatch(partial(self._start, batches.indices[part].tolist()))
 
-    def start(self, indices: list[int]) -> Future[FinishedBatch]:
+    def _start(self, indices: list[int]) -> Future[FinishedBatch]:
         """
         Start one batch.
 
         In a forked child too a thread makes it, a new one: in the main thread torch's parallel operations
         would wait for ever for the parent's OpenMP threads, which a fork leaves behind.
         """
-        if self._pid != os.getpid():
-            self._start()
-        return self._executor.submit(self._make, indices)
+        return self._executor.here().submit(self._make, indices)
 
     def _make(self, indices: list[int]) -> FinishedBatch:
         """One batch, in the calling thread."""
@@ -90,14 +89,14 @@ class PlainProducer:
         try:
             samples = self._dataset.__getitems__(indices)
         except SampleError:
-            if self._on_error == "raise":
+            if self._options.on_error == "raise":
                 raise
             samples = self._good(indices, errors)
         if not samples:
             return FinishedBatch(None, 0, 0, errors)
         batch = default_collate(list(map(_as_tensors, samples))) if self._collate is None else self._collate(samples)
         tokens, slots = (0, 0) if self._collate is None else count_tokens(batch)
-        if self._pin_memory:
+        if self._options.pin_memory:
             batch = _pinned(batch)
         return FinishedBatch(batch, len(samples), _nbytes(batch), errors, tokens, slots)
 
@@ -109,35 +108,9 @@ class PlainProducer:
                 samples += self._dataset.__getitems__([index])
             except SampleError as exc:
                 errors.append(exc)
-                if self._on_error == "zero":
+                if self._options.on_error == "zero":
                     samples.append(self._dataset.blank(index))
         return samples
-
-
-class _PlainBatch:
-    """One batch that a Python thread makes."""
-
-    __slots__ = ("_future", "_indices", "_pid", "_producer")
-
-    def __init__(self, producer: PlainProducer, indices: list[int]) -> None:
-        self._producer = producer
-        self._indices = indices
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._future = self._producer.start(self._indices)
-
-    def cancel(self) -> None:
-        """Does not begin, where it has not yet."""
-        if self._pid == os.getpid():
-            self._future.cancel()
-
-    def result(self) -> FinishedBatch:
-        """The batch; a forked child makes anew what its parent's threads had under way."""
-        if self._pid != os.getpid():
-            self._begin()
-        return self._future.result()
 
 
 def _as_tensors(sample: Any) -> Any:

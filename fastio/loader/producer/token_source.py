@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -39,7 +38,6 @@ class PendingRead:
     batches: Batches
     spans: Spans
     fetched: Fetched | None  # None: they are looked at where they are mapped
-    pid: int
 
     def wait(self) -> Located:
         """Where they lie then."""
@@ -91,7 +89,7 @@ class TokenSource:
             fetched = self._files.fetch(spans, pool=self._pool, ring=self._staging)
         elif not self._is_whole and not is_read:
             self._jobs = [self._ask(spans)]  # what the look-up before still waits for is dropped
-        return PendingRead(batches, spans, fetched, os.getpid())
+        return PendingRead(batches, spans, fetched)
 
     def close(self) -> None:
         """End the threads; what the kernel was not yet asked for is dropped."""

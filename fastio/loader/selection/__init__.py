@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fastio.loader.selection.chosen import Chosen, Wish, choose
+from fastio.loader.selection.chosen import Chosen, choose
 
-__all__ = ["Chosen", "Wish", "choose"]
+__all__ = ["Chosen", "choose"]

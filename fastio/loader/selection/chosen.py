@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from fastio.dataset.fast_dataset import FastDataset
+from fastio.loader.options import LoaderOptions, OrderOptions
 from fastio.loader.selection.indices import as_indices
 from fastio.loader.selection.members import find_members
 from fastio.loader.selection.subset import FastSubset
@@ -20,32 +21,13 @@ from fastio.samplers.batches import BatchSampler, OrderSampler
 from fastio.samplers.drawn import Draw, DrawnSampler
 from fastio.samplers.foreign import ForeignBatchSampler, ForeignDraw, own_share
 from fastio.samplers.mapped import MappedSampler
-from fastio.samplers.order import Division, Shuffle, Uneven
+from fastio.samplers.order import Division
 from fastio.samplers.position import whole
 from fastio.samplers.share import Share
 from fastio.samplers.weights import WeightedDraw
+from fastio.store.sample_store import SampleStore
 
-__all__ = ["BatchPlan", "Chosen", "Wish", "choose", "sample_bytes", "sample_labels"]
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a user asks for: see FastLoader."""
-
-    batch_size: int | None
-    indices: Any
-    sampler: Iterable[Any] | None
-    batch_sampler: BatchSampler | Iterable[Any] | None
-    weights: Any
-    samples_per_epoch: int | None
-    shuffle: Shuffle
-    seed: int
-    drop_last: bool
-    rank: int | None
-    world_size: int | None
-    uneven: Uneven
-    is_cached: bool  # nothing is read in an epoch
-    verify: bool | None  # of a store that is opened here
+__all__ = ["BatchPlan", "Chosen", "choose", "sample_bytes", "sample_labels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +55,7 @@ class Chosen:
     dataset: Dataset[Any]
     base: FastDataset
     datasets: Sequence[FastDataset]  # those that base joins, or base alone
+    stores: Sequence[SampleStore]  # theirs, as the loader was built
     is_opened: bool
     indices: NDArray[np.int64] | None
     plan: BatchPlan
@@ -80,6 +63,25 @@ class Chosen:
 
     def __len__(self) -> int:
         return len(self.base) if self.indices is None else len(self.indices)
+
+    def check_unchanged(self, *, reads_samples: bool) -> None:
+        """
+        ValueError where a dataset has other samples, or another transform, than when the loader was built.
+
+        ``reads_samples``: batches are made of dataset[i] itself, whose transform counts whenever it was assigned.
+        """
+        for dataset, store in zip(self.datasets, self.stores, strict=True):
+            if dataset.store is not store:
+                raise ValueError(
+                    f"{dataset.store.path}: dataset.samples was assigned after this FastLoader was built, which still "
+                    f"reads the samples from before; assign it first, or build the loader anew"
+                )
+        transform = self.base.transform if reads_samples else None
+        if any(dataset.transform is not transform for dataset in self.datasets):
+            raise ValueError(
+                f"{self.base.store.path}: the dataset got its transform after this FastLoader was built, which "
+                f"decodes without one; set it before, or build the loader anew"
+            )
 
     def proof(self, epoch: int) -> dict[str, Any]:
         """
@@ -109,19 +111,19 @@ class Chosen:
             )
 
 
-def choose(dataset: object, wish: Wish) -> Chosen:
+def choose(dataset: object, options: LoaderOptions) -> Chosen:
     """The samples and batches that are asked for; TypeError, ValueError or IndexError where that makes no sense."""
-    _check_exclusive(wish)
-    members = find_members(dataset, verify=wish.verify is not False)
+    members = find_members(dataset, verify=options.work.verify is not False)
     base, indices = members.base, members.chosen
     shown: Any = dataset if isinstance(dataset, Dataset) else base
-    if wish.indices is not None:
-        picked = as_indices(wish.indices, len(members), name="indices")
+    if options.samples.indices is not None:
+        picked = as_indices(options.samples.indices, len(members), name="indices")
         indices = picked if indices is None else indices[picked]
         shown = FastSubset(base, indices)
-    plan = _plan(base, indices, wish)
+    plan = _plan(base, indices, options)
     sampler = plan.sampler if indices is None else MappedSampler(plan.sampler, indices, checksum_name="indices_crc32")
-    return Chosen(shown, base, members.datasets, members.is_opened, indices, plan, sampler)
+    stores = [member.store for member in members.datasets]
+    return Chosen(shown, base, members.datasets, stores, members.is_opened, indices, plan, sampler)
 
 
 def sample_bytes(dataset: FastDataset, *, is_cached: bool) -> NDArray[np.int64]:
@@ -139,79 +141,61 @@ def sample_labels(dataset: FastDataset) -> NDArray[Any] | None:
     return dataset.labels[: len(dataset)]
 
 
-def _check_exclusive(wish: Wish) -> None:
-    """ValueError for options of which one decides what another one is about."""
-    shuffle = wish.shuffle or None
-    decided = {
-        "batch_sampler": {
-            "batch_size": wish.batch_size,
-            "shuffle": shuffle,
-            "drop_last": wish.drop_last or None,
-            "sampler": wish.sampler,
-            "weights": wish.weights,
-        },
-        "sampler": {"shuffle": shuffle, "weights": wish.weights},
-        "weights": {"shuffle": shuffle},
-    }
-    for name, others in decided.items():
-        twice = [other for other, value in others.items() if value is not None]
-        if getattr(wish, name) is not None and twice:
-            verb = "decide" if name == "weights" else "decides"
-            raise ValueError(f"{', '.join(twice)}: the {name} {verb} that; leave it out here")
-    if wish.samples_per_epoch is not None and wish.weights is None:
-        raise ValueError(f"samples_per_epoch={wish.samples_per_epoch}: is for weights=; leave it out")
-
-
-def _plan(base: FastDataset, indices: NDArray[np.int64] | None, wish: Wish) -> BatchPlan:
+def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderOptions) -> BatchPlan:
     count = len(base) if indices is None else len(indices)
-    if isinstance(wish.batch_sampler, BatchSampler):
-        return _planned_by(base, wish.batch_sampler, wish, count)
-    if wish.batch_sampler is not None:
-        share, is_own = _share_with(wish.batch_sampler, wish)
+    samples, order = options.samples, options.order
+    if isinstance(samples.batch_sampler, BatchSampler):
+        return _planned_by(base, samples.batch_sampler, order, count)
+    if samples.batch_sampler is not None:
+        share, is_own = _share_with(samples.batch_sampler, order)
         lists = ForeignBatchSampler(
-            wish.batch_sampler, samples=count, seed=wish.seed, share=share, uneven=wish.uneven, is_own=is_own
+            samples.batch_sampler, samples=count, seed=order.seed, share=share, uneven=order.uneven, is_own=is_own
         )
         return BatchPlan(lists, share, foreign=lists, is_own_share=is_own)
-    batch_size = whole("batch_size", wish.batch_size, "a whole number from 1", least=1)
-    if wish.sampler is not None:
-        share, is_own = _share_with(wish.sampler, wish)
-        foreign = ForeignDraw(wish.sampler, samples=count, seed=wish.seed)
-        drawn = _drawn(foreign, wish, batch_size, share, is_own=is_own)
-        return BatchPlan(drawn, share, batch_size, foreign=foreign, is_own_share=is_own)
-    share = Share.of(wish.rank, wish.world_size)
-    if wish.weights is not None:
+    assert order.batch_size is not None
+    if samples.sampler is not None:
+        share, is_own = _share_with(samples.sampler, order)
+        foreign = ForeignDraw(samples.sampler, samples=count, seed=order.seed)
+        drawn = _drawn(foreign, order, share, is_own=is_own)
+        return BatchPlan(drawn, share, order.batch_size, foreign=foreign, is_own_share=is_own)
+    share = Share.of(order.rank, order.world_size)
+    if samples.weights is not None:
         labels = _at(partial(sample_labels, base), indices)
-        samples = count if wish.samples_per_epoch is None else wish.samples_per_epoch
+        per_epoch = count if samples.samples_per_epoch is None else samples.samples_per_epoch
         draw = WeightedDraw(
-            as_weights(wish.weights, base, labels, count),
-            samples_per_epoch=whole("samples_per_epoch", samples, "a whole number from 1", least=1),
-            seed=wish.seed,
+            as_weights(samples.weights, base, labels, count),
+            samples_per_epoch=whole("samples_per_epoch", per_epoch, "a whole number from 1", least=1),
+            seed=order.seed,
         )
-        drawn = _drawn(draw, wish, batch_size, share)
-        return BatchPlan(drawn, share, batch_size, drawn.division(samples))
-    division = Division(count, batch_size, share.world_size, wish.uneven, wish.drop_last)
-    sampler, order = _ordered(base, indices, wish, division, share)
-    return BatchPlan(sampler, share, batch_size, division, order)
+        drawn = _drawn(draw, order, share)
+        return BatchPlan(drawn, share, order.batch_size, drawn.division(per_epoch))
+    division = Division(count, order.batch_size, share.world_size, order.uneven, order.drop_last)
+    sampler, ordered = _ordered(base, indices, options, division, share)
+    return BatchPlan(sampler, share, order.batch_size, division, ordered)
 
 
 def _ordered(
-    base: FastDataset, indices: NDArray[np.int64] | None, wish: Wish, division: Division, share: Share
+    base: FastDataset,
+    indices: NDArray[np.int64] | None,
+    options: LoaderOptions,
+    division: Division,
+    share: Share,
 ) -> tuple[BatchSampler, OrderSampler]:
     """
     An order of ours, and what plans by the places of ``indices``.
 
     A shuffled one is that of the samples as they lie in the store, however they are listed.
     """
-    by_place = None
-    if indices is not None and wish.shuffle and (np.diff(indices) < 0).any():
+    shuffle, by_place = options.order.shuffle, None
+    if indices is not None and shuffle and (np.diff(indices) < 0).any():
         by_place = np.argsort(indices, kind="stable")
     stored = indices if by_place is None or indices is None else indices[by_place]
     order = OrderSampler(
         division,
         rank=share.rank,
-        shuffle=wish.shuffle,
-        seed=wish.seed,
-        sizes=partial(_at, partial(sample_bytes, base, is_cached=wish.is_cached), stored),
+        shuffle=shuffle,
+        seed=options.order.seed,
+        sizes=partial(_at, partial(sample_bytes, base, is_cached=options.pixels.cache is not None), stored),
         labels=partial(_at, partial(sample_labels, base), stored),
     )
     return (order if by_place is None else MappedSampler(order, by_place, checksum_name=None)), order
@@ -223,31 +207,37 @@ def _at(values: Callable[[], NDArray[Any] | None], indices: NDArray[np.int64] | 
     return every if every is None or indices is None else every[indices]
 
 
-def _drawn(draw: Draw, wish: Wish, batch_size: int, share: Share, *, is_own: bool = False) -> DrawnSampler:
+def _drawn(draw: Draw, order: OrderOptions, share: Share, *, is_own: bool = False) -> DrawnSampler:
+    assert order.batch_size is not None
     return DrawnSampler(
-        draw, batch_size=batch_size, share=share, uneven=wish.uneven, drop_last=wish.drop_last, is_own=is_own
+        draw,
+        batch_size=order.batch_size,
+        share=share,
+        uneven=order.uneven,
+        drop_last=order.drop_last,
+        is_own=is_own,
     )
 
 
-def _share_with(sampler: object, wish: Wish) -> tuple[Share, bool]:
+def _share_with(sampler: object, order: OrderOptions) -> tuple[Share, bool]:
     """The share of a user's sampler, and whether that is what it draws; ValueError where it is another rank's."""
     own = own_share(sampler)
     if own is None:
-        return Share.of(wish.rank, wish.world_size), False
-    if (wish.rank, wish.world_size) not in (own, (None, None)):
+        return Share.of(order.rank, order.world_size), False
+    if (order.rank, order.world_size) not in (own, (None, None)):
         raise ValueError(
-            f"rank={wish.rank}, world_size={wish.world_size}: {type(sampler).__name__} draws for rank {own[0]} of "
+            f"rank={order.rank}, world_size={order.world_size}: {type(sampler).__name__} draws for rank {own[0]} of "
             f"{own[1]}; leave them out here, or give it the same"
         )
     return Share(*own, is_found=False), True
 
 
-def _planned_by(base: FastDataset, sampler: BatchSampler, wish: Wish, count: int) -> BatchPlan:
+def _planned_by(base: FastDataset, sampler: BatchSampler, order: OrderOptions, count: int) -> BatchPlan:
     """ValueError for a BatchSampler of another dataset or rank."""
     own = sampler.rank, sampler.world_size
-    if (wish.rank, wish.world_size) not in (own, (None, None)):
+    if (order.rank, order.world_size) not in (own, (None, None)):
         raise ValueError(
-            f"rank={wish.rank}, world_size={wish.world_size}: the batch_sampler plans for rank {own[0]} of {own[1]}; "
+            f"rank={order.rank}, world_size={order.world_size}: the batch_sampler plans for rank {own[0]} of {own[1]}; "
             f"give it the same rank and world_size"
         )
     samples = sampler.configuration().get("samples", count)

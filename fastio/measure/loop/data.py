@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from fastio.errors import FastioError
-from fastio.loader.producer.choose import Layout
+from fastio.loader.options import Layout
 from fastio.machine import available_cpus, rank_and_world
 from fastio.measure.loop.folder import is_picture_folder
 from fastio.measure.loop.user_code import is_function_name, load_function

@@ -177,7 +177,7 @@ def races(kind: str, *, seed: int = 0, **options: Any) -> list[str]:
 LEFT_OUT = {
     "a batch is read before it has come": (_CudaMark, "__init__", lambda mark, stream: _empty_event(mark)),
     "memory is given away under its reader": (CudaLane, "_note_use", lambda lane, tensor, stream: None),
-    "staging is filled under a copy": (Staging, "give_back", lambda staging, slot, read: staging._free.append(slot)),
+    "staging is filled under a copy": (Staging, "give_back", lambda staging, slot: staging._free.append(slot)),
 }
 
 

@@ -1,0 +1,174 @@
+"""Iterating over epochs: asks a producer for batches ahead of the training loop, counts, and deals with bad samples."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from fastio.errors import SampleError
+from fastio.loader.device import Numbered
+from fastio.loader.position import Cursor, LoaderPosition
+from fastio.loader.producer import FinishedBatch
+from fastio.loader.producer.decoding_pass import decodes_pictures
+from fastio.loader.producer.read_ahead import WindowReader
+from fastio.loader.ranges import WAIT, named_range
+from fastio.loader.thread_tuner import ThreadTuner
+from fastio.loader.wiring import Wiring
+from fastio.samplers.batches import Batches
+from fastio.samplers.uneven import say_uneven
+from fastio.types.metrics import LoaderStats
+
+__all__ = ["BatchIteration"]
+
+log = logging.getLogger(__name__)
+
+
+class BatchIteration:
+    """
+    Iterates over the batches of one epoch after the other.
+
+    As many batches are under way as the options say. With ``is_tuned``, threads that the loop does not need are
+    dropped. ``skipped`` has the bad samples met so far, by index.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        position: LoaderPosition,
+        *,
+        is_tuned: bool,
+    ) -> None:
+        self._selection = selection = wiring.selection
+        self._producer = producer = wiring.producer
+        self._options = wiring.options
+        self._position = position
+        self._path = selection.base.store.path
+        self._reader = WindowReader(selection.base, selection.indices)
+        self._tuner = ThreadTuner() if is_tuned and producer.pool is not None else None
+        self._may_be_unpacked = decodes_pictures(selection.base) and selection.plan.share.rank == 0
+        self._stats = LoaderStats()
+        self._is_closed = False
+        self.skipped: dict[int, SampleError] = {}
+
+    def run(self, cursor: Cursor, consumer: Cursor, *, is_numbered: bool) -> Iterator[Any]:
+        """
+        One epoch, each batch alone or as Numbered.
+
+        ``cursor`` moves with the batches that are handed out, ``consumer`` by whoever hands them on.
+        """
+        self.check_open()
+        self._position.begin(cursor, consumer)
+        left = self._left(cursor)
+        parts = left.slices()
+        submitted, stats = self._reader.run(left, self._producer.submit(left, epoch=cursor.epoch)), self._stats
+        under_way = deque(islice(submitted, self._options.depth))
+        first = True
+        try:
+            while under_way:
+                if self._is_closed:
+                    self.check_open()
+                begun = perf_counter()
+                with named_range(WAIT):
+                    under_way.extend(islice(submitted, 1))
+                    finished = under_way.popleft().result()
+                stats.count(finished.samples, finished.nbytes, waited_s=perf_counter() - begun, first=first)
+                stats.decoded_on_device += finished.on_device
+                if finished.slots:
+                    stats.count_tokens(finished.tokens, finished.slots)
+                if self._tuner is not None:
+                    self._tune(self._tuner, first=first)
+                first = False
+                ready = [finished.batch] if finished.samples and not finished.errors else self._checked(finished)
+                if is_numbered:
+                    part = next(parts)
+                    if ready:
+                        ready = [_numbered(finished, left, part, cursor.epoch)]
+                cursor.batch += 1
+                del finished
+                if ready:
+                    # Nothing here may hold the batch while the loop works with it, or its memory would come back late.
+                    yield ready.pop()
+            cursor.epoch, cursor.batch = cursor.epoch + 1, 0
+        finally:
+            for batch in under_way:
+                batch.cancel()
+
+    def report(self) -> LoaderStats:
+        """The counters since the loader was made, with what the producer's threads and memory are now."""
+        stats, producer, order = self._stats, self._producer, self._selection.plan.order
+        stats.buffer_bytes = producer.buffer_bytes
+        stats.threads = producer.threads
+        if order is not None:
+            stats.shuffle = order.report()
+        stats.estimated_bytes = producer.estimated_bytes(stats.batch_bytes, depth=self._options.depth)
+        return stats
+
+    def close(self) -> None:
+        """Let iterations that go on raise ValueError, and end the producer's threads; twice does no harm."""
+        self._is_closed = True
+        self._producer.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._is_closed
+
+    def check_open(self) -> None:
+        """ValueError after ``close``."""
+        if self._is_closed:
+            raise ValueError(f"{self._path}: this FastLoader is closed")
+
+    def _left(self, cursor: Cursor) -> Batches:
+        """The batches of an epoch from the cursor on."""
+        batches = self._selection.sampler.plan(cursor.epoch)
+        say_uneven(self._path, batches, self._selection.sampler)
+        self._say_unlabelled(batches)
+        order = self._selection.plan.order
+        return self._reader.with_windows(
+            batches.part(cursor.batch, len(batches)), is_held=order is not None and order.is_held
+        )
+
+    def _say_unlabelled(self, batches: Batches) -> None:
+        """Warn, once, where a batch is one tensor that ``images, labels = batch`` would take apart without an error."""
+        if self._may_be_unpacked and len(batches) and batches.cuts[1] == 2 and self._selection.base.labels is None:
+            self._may_be_unpacked = False
+            log.warning(
+                "%s: has no labels, so a batch is one tensor of two pictures; `for images, labels in loader` would "
+                "take the second one for labels: write `for images in loader`, or pack with labels",
+                self._path,
+            )
+
+    def _checked(self, finished: FinishedBatch) -> list[Any]:
+        """The batch, or nothing if all its samples were skipped; the bad ones go to the ledger."""
+        for error in finished.errors:
+            if error.index not in self.skipped:
+                self.skipped[error.index] = error
+                log.warning("%s: %s", "skipped" if self._options.on_error == "skip" else "zeroed", error)
+        if finished.samples:
+            return [finished.batch]
+        if self._selection.plan.share.world_size > 1:
+            # Going on would leave this rank a batch short, and the others waiting for it for ever.
+            raise finished.errors[0]
+        return []
+
+    def _tune(self, tuner: ThreadTuner, *, first: bool) -> None:
+        """Let fewer threads decode if they are enough; the first batch of an iteration is not measured."""
+        if first:
+            tuner.restart()
+        pool, stats = self._producer.pool, self._stats
+        assert pool is not None
+        tuner.look(pool, now_s=perf_counter(), loading_s=stats.loading_s, batches=stats.batches)
+
+
+def _numbered(finished: FinishedBatch, batches: Batches, part: slice, epoch: int) -> Numbered:
+    """A batch with what its samples' random numbers go by; those that were skipped are not among them."""
+    ids = batches.ids[part]
+    if finished.samples < len(ids):
+        ids = ids[~np.isin(batches.indices[part], [error.index for error in finished.errors])]
+    return Numbered(finished.batch, epoch, ids)

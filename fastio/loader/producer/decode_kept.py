@@ -1,0 +1,54 @@
+"""Decodes all samples that a cache keeps."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice, pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastio.loader.options import ProducerOptions
+from fastio.loader.producer.kept import Kept
+from fastio.loader.producer.native import NativeProducer
+from fastio.loader.producer.producer import ProducerContext
+from fastio.samplers.batches import Batches
+
+__all__ = ["decode_kept"]
+
+_ROWS = 256  # decoded at a time
+_AHEAD = 2
+
+
+def decode_kept(kept: Kept, *, threads: int, verify: bool) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
+    """All that is kept, as rows of memory (n, H, W, C) of one shape, and their places among ``kept.indices``."""
+    dataset = kept.dataset
+    options = ProducerOptions(threads=threads, depth=_AHEAD, on_error="raise", verify=verify, pin_memory=False)
+    producer = NativeProducer(ProducerContext(dataset, options, fused=kept.first))
+    places, cuts = _groups(kept)
+    batches = Batches(kept.indices[places], cuts)
+    try:
+        submitted = producer.submit(batches, epoch=0)
+        under_way = deque(islice(submitted, _AHEAD))
+        for part in batches.slices():
+            batch = under_way.popleft().result()
+            under_way.extend(islice(submitted, 1))
+            images = batch.batch if dataset.labels is None else batch.batch[0]
+            yield places[part], images.permute(0, 2, 3, 1) if dataset.reader.is_picture else images
+    finally:
+        producer.close()
+
+
+def _groups(kept: Kept) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places of values of equal shape behind each other, and cuts where a batch of them begins."""
+    count = len(kept.indices)
+    if kept.is_uniform:
+        cuts = np.minimum(np.arange(-(-count // _ROWS) + 1, dtype=np.int64) * _ROWS, count)
+        return np.arange(count, dtype=np.int64), cuts
+    places = np.lexsort(kept.shapes.T)
+    is_new = (np.diff(kept.shapes[places], axis=0) != 0).any(axis=1)
+    firsts = [0, *(np.flatnonzero(is_new) + 1).tolist(), count]
+    parts = [np.arange(first, last, _ROWS) for first, last in pairwise(firsts)]
+    return places.astype(np.int64), np.concatenate((*parts, [count])).astype(np.int64)

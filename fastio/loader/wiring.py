@@ -1,0 +1,150 @@
+"""From a dataset and options to who does what: which samples, who makes their batches, who brings them to a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from fastio.dataset.fast_dataset import FastDataset
+from fastio.loader.device import Delivery
+from fastio.loader.device.lane import lane_to
+from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
+from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer
+from fastio.loader.producer.decoding_pass import decodes_pictures, fuse
+from fastio.loader.producer.kept import Kept, check_cache, what_to_keep
+from fastio.loader.producer.memory_cache import keep_in_memory
+from fastio.loader.selection import Chosen, choose
+from fastio.transforms.batch.batch_transform import BatchTransform
+from fastio.transforms.batch.finish import ChannelsLast, Contiguous
+from fastio.transforms.batch.recipe import as_list, split
+from fastio.transforms.compose import Compose
+from fastio.transforms.transform import Transform
+
+__all__ = ["Wiring", "wire"]
+
+_DEPTH = 2  # batches copied ahead to the device
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """
+    What a loader consists of.
+
+    ``delivery`` is None where batches stay as they are made. ``transforms`` names what native threads do with pictures,
+    for states: None for nothing.
+    """
+
+    selection: Chosen
+    options: ProducerOptions
+    producer: Producer
+    delivery: Delivery | None
+    transforms: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stages:
+    """
+    Which transforms are done where: ``native`` in the pass that decodes the samples of ``source``, ``later`` on the
+    device. ``kept`` are the samples that a cache on the device keeps. ``described`` names, for states, what native
+    threads do with a sample in all.
+    """
+
+    source: FastDataset
+    native: Sequence[Any]
+    later: Sequence[Any]
+    kept: Kept | None
+    described: str | None
+
+
+def wire(dataset: object, options: LoaderOptions) -> Wiring:
+    """
+    Decide who does what, and start it.
+
+    Raises TypeError, ValueError or SchemaError, in one line, for options that do not go with the dataset, and
+    MemoryError for a cache that does not fit.
+    """
+    selection = choose(dataset, options)
+    base, pixels, seed = selection.base, options.pixels, options.order.seed
+    _check_blank(base, options.work.on_error)
+    check_cache(base, pixels.cache, on_error=options.work.on_error)
+    work = options.work.for_producer(dataset_verify=base.verify)
+    stages = _stages(selection, pixels, work, seed)
+    delivery = _delivery(pixels, stages.later, seed)
+    fused = fuse(stages.source, stages.native, quality=pixels.quality, layout=pixels.layout, seed=seed)
+    if pixels.decode == "device" and not stages.native:
+        fused = None  # the layout is a matter of the device there
+    is_made_there = "device" in (pixels.cache, pixels.decode)
+    producer = make_producer(
+        ProducerContext(
+            stages.source,
+            work,
+            fused=fused,
+            is_planar=pixels.layout == "contiguous" and decodes_pictures(base),
+            collate=choose_collate(base, pixels.collate, options.samples.batch_sampler),
+            device=delivery.device if is_made_there and delivery is not None else None,
+            kept=stages.kept,
+        )
+    )
+    return Wiring(selection, work, producer, delivery, stages.described)
+
+
+def _stages(selection: Chosen, pixels: PixelOptions, work: ProducerOptions, seed: int) -> _Stages:
+    """Divide the transforms; a cache is filled, or what it is to hold decided, here."""
+    base = selection.base
+    transforms = as_list(pixels.transforms)
+    native, later = split(transforms, on_device=_device(pixels) is not None, resident=pixels.cache == "device")
+    described = repr(Compose(native)) if native else None
+    if pixels.cache is None:
+        return _Stages(base, native, later, None, described)
+    first = native if pixels.cache == "ram" else _leading(later)
+    kept = what_to_keep(base, selection.indices, first, quality=pixels.quality, seed=seed)
+    if pixels.cache == "device":
+        return _Stages(base, native, later[len(first) - len(kept.rest) :], kept, described)
+    source = keep_in_memory(kept, threads=work.threads, verify=work.verify)
+    return _Stages(source, list(kept.rest), later, None, described)
+
+
+def _delivery(pixels: PixelOptions, transforms: Sequence[Any], seed: int) -> Delivery | None:
+    """The way to the device; None if batches stay as they are made."""
+    device = _device(pixels)
+    if device is None:
+        return None
+    return Delivery(
+        lane_to(device),
+        depth=_DEPTH,
+        transforms=_laid_out(transforms, pixels.layout),
+        seed=seed,
+        is_made_there="device" in (pixels.cache, pixels.decode),
+    )
+
+
+def _device(pixels: PixelOptions) -> Any:
+    """The device that was named; the CPU where transforms of batches need one and none was."""
+    if pixels.device is None and any(isinstance(step, BatchTransform) for step in as_list(pixels.transforms)):
+        return "cpu"
+    return pixels.device
+
+
+def _leading(transforms: Sequence[Any]) -> list[Any]:
+    """The crops, resizes and flips at the beginning."""
+    return list(takewhile(lambda step: isinstance(step, Transform), transforms))
+
+
+def _laid_out(transforms: Sequence[Any], layout: Layout) -> list[Any]:
+    """The transforms on a device, and after them (but before the user's own functions) the layout asked for."""
+    ours = list(takewhile(lambda step: isinstance(step, (Transform, BatchTransform)), transforms))
+    if not ours or layout == "channels_last" or any(isinstance(step, ChannelsLast) for step in ours):
+        return list(transforms)
+    return [*ours, Contiguous(), *transforms[len(ours) :]]
+
+
+def _check_blank(dataset: FastDataset, on_error: OnError) -> None:
+    """ValueError where "zero" would take the store's labels for those of samples that a subclass makes."""
+    path, name = dataset.store.path, type(dataset).__name__
+    if on_error == "zero" and dataset.makes_samples and not dataset.makes_blanks:
+        raise ValueError(
+            f"{path}: on_error='zero' cannot know the label of a sample that {name} makes itself; "
+            f"use on_error='skip' or 'raise', or give {name} a blank(index) of its own"
+        )
