@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from fastio import FastDataset, FastLoader, SchemaError, open_store
 from fastio.loader.producer.buffers import BatchBuffers
 from fastio.samplers.order import Division, Shuffle, Uneven, full_order
-from fastio.types.schema import BYTES, RAW, Field
+from fastio.types.schema import BYTES, RAW, TOKENS, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
 from tests.dataset.test_fast_dataset import to_tensor
 
@@ -394,6 +394,20 @@ def test_a_transform_set_later_is_not_passed_over(png_store: Path) -> None:
     with FastLoader(dataset, 4) as loader:
         dataset.transform = lambda image: 7
         assert next(iter(loader))[0].tolist() == [7] * 4
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": "ram"}, {"cache": "device", "device": "cpu"}, {"collate": "pad"}])
+def test_whoever_decodes_refuses_it(png_store: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    """No producer that reads past the dataset goes on without a transform that came later."""
+    path = png_store
+    if "collate" in options:
+        ids = np.arange(6, dtype="<u2").tobytes()
+        path = write_store(tmp_path / "a.h5", [ids] * 5, field=Field("ids", TOKENS, "<u2", (None,)))
+    dataset = FastDataset(path)
+    with FastLoader(dataset, 4, **options) as loader:
+        dataset.transform = repr
+        with pytest.raises(ValueError, match="got its transform after this FastLoader was built"):
+            iter(loader)
 
 
 def test_a_closed_loader_says_so(png_store: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from fastio.loader.device.lane import Lane, Mark
 from fastio.loader.device.nested import held_tensors, map_tensors, tensors
 from fastio.loader.device.staging import Staging
+from fastio.loader.forks import PerProcess
 from fastio.loader.ranges import COPY, TRANSFORM, named_range
 from fastio.transforms.batch.recipe import AnyTransform, Recipe
 
@@ -75,7 +75,6 @@ class _End(Generic[Place]):
 class _InFlight:
     """What one iteration holds on to; all of it is bounded by the depth."""
 
-    pid: int = field(default_factory=os.getpid)
     # Host tensors that the device still reads by itself, and their ``_versions``.
     read_from: deque[tuple[Mark, Any, dict[int, int]]] = field(default_factory=deque)
     # Behind what the consumer had given its stream at each of its latest steps.
@@ -122,7 +121,8 @@ class Delivery:
         the consumer gets now. What goes wrong with a batch is raised in its turn: those before it are still good.
         """
         ahead: deque[_Sent[Place] | _End[Place]] = deque()
-        run = _InFlight()
+        in_flight = PerProcess(_InFlight)
+        run = in_flight.here()
         try:
             while True:
                 self._keep_step(run)
@@ -143,7 +143,7 @@ class Delivery:
                 yield ready.pop()
         finally:
             ahead.clear()  # an error in it refers to this frame by its traceback: they would wait for Python's gc
-            self._stop(source, run)
+            self._stop(source, in_flight)
 
     def _keep_step(self, run: _InFlight) -> None:
         """Wait where the consumer is too far ahead of its stream: memory would grow by a batch a step."""
@@ -198,14 +198,15 @@ class Delivery:
             run.read_from.append((lane.mark(), list(pinned.values()), _versions(pinned.values())))
         return [copies[place] for place in range(len(host))]
 
-    def _stop(self, source: Iterator[Numbered], run: _InFlight) -> None:
+    def _stop(self, source: Iterator[Numbered], in_flight: PerProcess[_InFlight]) -> None:
         """Let the source stop what it has under way, and the device finish what it reads from host memory."""
         if isinstance(source, Generator):
             source.close()
-        if run.pid == os.getpid():  # a forked child has neither the device nor the copies
+        run = in_flight.own
+        if run is not None:  # a forked child has neither the device nor the copies
             for mark, _, _ in run.read_from:
                 mark.wait()
-        run.read_from.clear()
+            run.read_from.clear()
 
 
 def _versions(batch: Iterable[torch.Tensor]) -> dict[int, int]:

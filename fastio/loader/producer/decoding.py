@@ -94,7 +94,7 @@ class PillowFinish:
 
 @dataclass(frozen=True, slots=True)
 class RowDecoder:
-    """Decodes batches on the threads of ``pool`` and ``pillow``, into memory of ``buffers``. It belongs to one process."""
+    """Decodes batches, on the threads and into the memory of one process; ``pillow_count`` is the producer's."""
 
     context: ProducerContext
     pool: _native.ThreadPool

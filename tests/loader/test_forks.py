@@ -1,0 +1,71 @@
+"""PerProcess: what a forked child inherits without its threads is made anew there, and left alone otherwise."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from fastio.loader.forks import PerProcess
+
+
+class Threads:
+    """Something to be made."""
+
+
+def fork(monkeypatch: pytest.MonkeyPatch, pid: int) -> None:
+    """Let this process believe that it is another one."""
+    monkeypatch.setattr("fastio.loader.forks.os.getpid", lambda: pid)
+
+
+def test_one_for_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The value stays the same in its process; a child makes one of its own, once."""
+    held = PerProcess(Threads)
+    parents = held.here()
+    assert held.here() is parents
+    assert held.own is parents
+
+    fork(monkeypatch, -1)
+    assert held.own is None
+    childs = held.here()
+    assert childs is not parents
+    assert held.here() is held.own is childs
+
+
+def test_a_childs_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where making it fails in a child, the parent's is not taken for the child's."""
+    made = iter([Threads(), None, Threads()])
+
+    def make() -> Threads:
+        value = next(made)
+        if value is None:
+            raise OSError("no more threads")
+        return value
+
+    held = PerProcess(make)
+    fork(monkeypatch, -1)
+    with pytest.raises(OSError, match="no more threads"):
+        held.here()
+    assert held.own is None
+    assert isinstance(held.here(), Threads)
+
+
+def test_it_dies_with_its_owner() -> None:
+    """Nothing waits for the garbage collector: batches' memory is recycled by reference counts."""
+    gc.disable()
+    try:
+        held = PerProcess(Threads)
+        alive = weakref.ref(held.here())
+        del held
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+def test_no_other_module_asks(request: pytest.FixtureRequest) -> None:
+    """In the loader, process ids are compared in one place."""
+    loader = request.config.rootpath / "fastio" / "loader"
+    asking = {path.name for path in loader.rglob("*.py") if "getpid" in path.read_text()}
+
+    assert asking == {"forks.py"}
