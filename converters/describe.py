@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.codec.headers import read_headers
 from fastio.converters.lengths import length_histogram
 from fastio.converters.packing import packing_lines, shuffling_of
-from fastio.converters.probe import KIND_NAMES, probe
 from fastio.store import FORMATS, SampleStore
+from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.schema import Field
 
 __all__ = [
@@ -136,8 +137,8 @@ def _payload(store: SampleStore, field: Field, sizes: NDArray[np.int64]) -> Mapp
     channels, counts = np.unique(known[:, 2], return_counts=True)
     said["channels"] = {str(c): n for c, n in zip(channels.tolist(), counts.tolist(), strict=True)}
     looked_at = np.unique(np.linspace(0, len(store) - 1, min(len(store), _PROBED)).astype(np.int64))
-    kinds, counts = np.unique(probe(store.spans(field.name, looked_at))[:, 4], return_counts=True)
-    said["kinds"] = {KIND_NAMES[kind]: n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)}
+    kinds, counts = np.unique(read_headers(store.spans(field.name, looked_at)).kind, return_counts=True)
+    said["kinds"] = {PICTURE_KINDS[kind].name: n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)}
     said["kinds_of"] = len(looked_at)
     return said
 

@@ -14,8 +14,9 @@ from fastio.converters.junk import is_hidden
 from fastio.converters.kind import SourceKind, SourcePath, source_record
 from fastio.converters.labels import LABEL_SUFFIXES, LabelFile, Labels, read_labels
 from fastio.converters.listed import ListedSource
-from fastio.converters.scan import Folder, image_kind, scan_tree, shown
+from fastio.converters.scan import Folder, scan_tree, shown
 from fastio.converters.source import Problem
+from fastio.types.picture_kinds import kind_by_name
 
 __all__ = ["KIND", "open_flat"]
 
@@ -171,7 +172,7 @@ def _signs(place: SourcePath) -> str:
     if not place.is_folder:
         return ""
     top = place.top
-    count = len(top.keys) + sum(image_kind(problem.key) != 0 for problem in top.problems)
+    count = len(top.keys) + sum(kind_by_name(problem.key) != 0 for problem in top.problems)
     return f"{count:,} {'image' if count == 1 else 'images'}" if count else ""
 
 

@@ -10,9 +10,10 @@ from fastio.converters.junk import is_hidden
 from fastio.converters.kind import SourceKind, SourcePath, source_record
 from fastio.converters.labels import LABEL_SUFFIXES, LabelFile
 from fastio.converters.listed import ListedSource
-from fastio.converters.scan import Folder, image_kind, scan_tree, shown
+from fastio.converters.scan import Folder, scan_tree, shown
 from fastio.converters.source import Problem
 from fastio.errors import SourceError
+from fastio.types.picture_kinds import kind_by_name
 
 __all__ = ["KIND", "open_imagefolder"]
 
@@ -36,7 +37,7 @@ def open_imagefolder(place: SourcePath, _labels: LabelFile | None = None) -> Lis
     counts = []
     for name in classes:
         part = scan_tree(path, name)
-        if not part.keys and not any(image_kind(each.key) or each.key == shown(name) for each in part.problems):
+        if not part.keys and not any(kind_by_name(each.key) or each.key == shown(name) for each in part.problems):
             part.problems.append(Problem(shown(name), "is a class folder without an image; remove it or fill it"))
         found.add(part)
         counts.append(len(part.keys))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any
 
-from fastio.converters.scan import image_kind
 from fastio.errors import SourceError
+from fastio.types.picture_kinds import kind_by_name
 
 __all__ = ["ALL_OTHERS", "Columns", "LabelOptions", "choose_columns", "has_known_title"]
 
@@ -202,7 +202,7 @@ def _quoted(table: _Titles, position: int | None) -> str:
 def _names_pictures(values: Iterable[Any]) -> bool:
     """Whether values are names of pictures, as far as one looks."""
     found = list(islice(values, _LOOKED_AT))
-    return bool(found) and all(isinstance(value, str) and image_kind(value) for value in found)
+    return bool(found) and all(isinstance(value, str) and kind_by_name(value) for value in found)
 
 
 def _unused_columns(table: _Titles, unused: Sequence[int], *, values: Callable[[int], Iterable[Any]]) -> SourceError:

@@ -13,8 +13,8 @@ from typing import Any
 from fastio.converters.label_columns import Columns, LabelOptions, choose_columns, has_known_title
 from fastio.converters.label_values import Row, type_cells
 from fastio.converters.restricted_pickle import load_pickle
-from fastio.converters.scan import image_kind
 from fastio.errors import SourceError
+from fastio.types.picture_kinds import kind_by_name
 
 __all__ = ["LABEL_SUFFIXES", "Statements", "read_statements"]
 
@@ -43,7 +43,7 @@ class _Request:
 
     def is_file(self, cell: str) -> bool:
         """Whether a cell names a picture."""
-        return image_kind(cell) != 0 or cell in self.files
+        return kind_by_name(cell) != 0 or cell in self.files
 
 
 def read_statements(path: str, data: bytes, options: LabelOptions, files: Container[str]) -> Statements:

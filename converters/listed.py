@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.codec.headers import Headers
 from fastio.converters.checksum import begin_check
 from fastio.converters.cut import cut
-from fastio.converters.probe import KIND_NAMES, image_problem, probe
-from fastio.converters.scan import image_kind
+from fastio.converters.probe import header_problems, probe
 from fastio.converters.source import Chunk, Problem
 from fastio.samplers.order import full_order
 from fastio.store.sample_store import SampleBatch
+from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kind_by_name
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
@@ -125,9 +126,8 @@ class ListedSource:
             if not each.traits.is_picture:
                 continue
             headers = _headers(values.spans[each.name], values.problems)
-            shapes[each.name] = np.ascontiguousarray(headers[:, 1:4])
-            for i in np.flatnonzero(headers[:, 0] != _native.OK).tolist():
-                sentence = image_problem(headers[i])
+            shapes[each.name] = np.ascontiguousarray(headers.shapes)
+            for i, sentence in header_problems(headers).items():
                 problems.setdefault(i, sentence if number == 0 else f"field {each.name!r} {sentence}")
             if number == 0:  # keys are the names of the first field's files
                 misnamed = _misnamed(keys, headers)
@@ -178,13 +178,13 @@ def read_spans(spans_at: Callable[[Indices], Mapping[str, Spans]]) -> Read:
     return begin
 
 
-def _headers(spans: Spans, problems: Mapping[int, str]) -> NDArray[np.int32]:
+def _headers(spans: Spans, problems: Mapping[int, str]) -> Headers:
     """What ``probe`` says of pictures; zeros for those that have a problem already."""
     if not problems:
-        return probe(spans, verify=True)
-    headers = np.zeros((len(spans), 5), np.int32)
+        return probe(spans)
+    headers = Headers.unknown(len(spans))
     good = _without(len(spans), problems)
-    headers[good] = probe(spans.at(good), verify=True)
+    headers.rows[good] = probe(spans.at(good)).rows
     return headers
 
 
@@ -193,14 +193,15 @@ def _without(count: int, problems: Mapping[int, str]) -> Indices:
     return np.setdiff1d(np.arange(count), np.fromiter(problems, np.int64, len(problems)), assume_unique=True)
 
 
-def _misnamed(keys: Sequence[str], headers: NDArray[np.int32]) -> dict[int, str]:
+def _misnamed(keys: Sequence[str], headers: Headers) -> dict[int, str]:
     """Pictures that are of another kind than the extensions of their names say, by their positions."""
     extensions = [key[key.rfind(".") :] for key in keys]
-    kinds = {extension: image_kind(extension) for extension in set(extensions)}
+    kinds = {extension: kind_by_name(extension) for extension in set(extensions)}
     promised = np.array([kinds[extension] for extension in extensions], np.int32)
-    odd = (promised != 0) & (headers[:, 4] != 0) & (promised != headers[:, 4])
+    odd = (promised != UNKNOWN) & (headers.kind != UNKNOWN) & (promised != headers.kind)
     return {
-        i: f"is a {KIND_NAMES[headers[i, 4]]} under the name of a {KIND_NAMES[promised[i]]} ({extensions[i]})"
+        i: f"is a {PICTURE_KINDS[headers[i].kind].name} under the name of a {PICTURE_KINDS[promised[i]].name} "
+        f"({extensions[i]})"
         for i in np.flatnonzero(odd).tolist()
     }
 

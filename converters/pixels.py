@@ -43,11 +43,11 @@ def _both(pair: Pair) -> Spans:
 
 def _common_shape(both: Spans) -> tuple[int, int, int]:
     """Height, width and channels that both have; zeros where they differ."""
-    seen = probe(both, verify=True)
-    if seen[:, 0].any() or not np.array_equal(seen[0, 1:4], seen[1, 1:4]) or seen[0, 3] == 2:
+    headers = probe(both)
+    first, second = headers
+    if len(headers.bad) or first[1:4] != second[1:4] or first.channels == 2:
         return 0, 0, 0
-    height, width, channels = seen[0, 1:4].tolist()
-    return height, width, channels
+    return first.height, first.width, first.channels
 
 
 def _parts(sizes: Sequence[int]) -> Iterator[range]:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.cut import cut
-from fastio.converters.probe import decode_problem, image_problem, probe
+from fastio.converters.probe import decode_problem, header_problems, probe
 from fastio.converters.resize import DEEP_MODES, has_16_bits, plan_to
 from fastio.converters.source import Chunk, Problem
 from fastio.converters.transcode import check_size
 from fastio.errors import SourceError
 from fastio.store.sample_store import SampleBatch
+from fastio.types.picture_kinds import JPEG
 from fastio.types.schema import RAW, Field, Schema
 from fastio.types.spans import Spans
 
@@ -24,7 +25,6 @@ __all__ = ["Raw", "RawStage"]
 
 PART_BYTES = 8 << 20  # of pixels that are decoded, held and written as one piece of work
 _PILLOW_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-_JPEG_SIGNATURE = b"\xff\xd8"
 _BILINEAR = 0  # the native core's number for it
 
 _Shape = tuple[int, int, int]
@@ -199,11 +199,9 @@ def _with_sizes(chunk: Chunk, schema: Schema) -> Chunk:
     unsized = [each.name for each in schema.payload if each.traits.is_picture and each.name not in batch.shapes]
     if not unsized:
         return chunk
-    seen = {name: probe(batch.spans[name], verify=True) for name in unsized}
-    problems = {
-        int(i): image_problem(rows[i]) for rows in seen.values() for i in np.flatnonzero(rows[:, 0] != _native.OK)
-    }
-    shapes = {name: np.ascontiguousarray(rows[:, 1:4]) for name, rows in seen.items()}
+    headers = {name: probe(batch.spans[name]) for name in unsized}
+    problems = {i: sentence for each in headers.values() for i, sentence in header_problems(each).items()}
+    shapes = {name: np.ascontiguousarray(each.shapes) for name, each in headers.items()}
     sized = SampleBatch(batch.keys, batch.spans, batch.columns, {**batch.shapes, **shapes})
     good = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
     found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
@@ -230,7 +228,7 @@ def _rows(out: NDArray[np.uint8]) -> Spans:
 def _have_alpha(batch: SampleBatch, name: str, rows: NDArray[np.int64]) -> int:
     """How many of these pictures have transparency by their headers; four channels of a JPEG are inks."""
     candidates = rows[np.isin(batch.shapes[name][rows, 2], (2, 4))]
-    return sum(batch.spans[name].view(i)[:2].tobytes() != _JPEG_SIGNATURE for i in candidates.tolist())
+    return sum(_native.image_kind(batch.spans[name].view(i)) != JPEG for i in candidates.tolist())
 
 
 def _decode_with_pillow(data: NDArray[np.uint8], out: NDArray[np.uint8], size: tuple[int, int] | None) -> str:

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.machine import available_cpus
+from fastio.types.picture_kinds import PNG
 from fastio.types.spans import Spans
 
 __all__ = ["DEEP_MODES", "ResizedPicture", "Subsampling", "has_16_bits", "plan_to", "replaced", "resize_all"]
 
 DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L")  # more than 8 bits, as Pillow names them
 
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_DEPTH = 24  # the byte of a PNG that says how many bits a sample has
 _CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
 _PLAIN_MODES = {"1": "L", "P": "RGB", "PA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB", "LAB": "RGB", "RGBX": "RGB"}
@@ -40,7 +40,7 @@ class ResizedPicture:
 
 def has_16_bits(value: NDArray[np.uint8]) -> bool:
     """Whether a file is a PNG of 16 bits a sample."""
-    return value[_PNG_DEPTH : _PNG_DEPTH + 1].tobytes() == b"\x10" and value[:8].tobytes() == _PNG_SIGNATURE
+    return value[_PNG_DEPTH : _PNG_DEPTH + 1].tobytes() == b"\x10" and _native.image_kind(value) == PNG
 
 
 def plan_to(size: tuple[int, int], shapes: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -20,12 +20,9 @@ from fastio import _native
 from fastio.converters.junk import APPLE_DOUBLE, is_hidden, junk_reason
 from fastio.converters.source import Problem
 from fastio.errors import SourceError
+from fastio.types.picture_kinds import PICTURE_EXTENSIONS, kind_by_name
 
-__all__ = ["IMAGES", "Folder", "Wanted", "image_kind", "is_utf8", "scan_folder", "scan_root", "scan_tree", "shown"]
-
-# File name extensions that count as images, the set that torchvision's ImageFolder has, with the kind of content
-# they promise, as fastio._native.probe_images numbers it.
-_KINDS = {"jpg": 1, "jpeg": 1, "png": 2, "bmp": 4, "webp": 5, "tif": 6, "tiff": 6, "ppm": 7, "pgm": 7}
+__all__ = ["IMAGES", "Folder", "Wanted", "is_utf8", "scan_folder", "scan_root", "scan_tree", "shown"]
 
 _TYPE_BITS = 0o170000  # of a mode: S_IFMT
 _SPECIAL = {
@@ -70,12 +67,6 @@ class Folder:
         self.kinds = list(compress(self.kinds, good))
 
 
-def image_kind(name: str) -> int:
-    """The kind of content that a file name promises (as ``probe_images`` numbers it), 0 for no image."""
-    tail = name.rpartition(".")[2]
-    return _KINDS.get(tail) or (_KINDS.get(tail.lower(), 0) if "." in name else 0)
-
-
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """
@@ -92,7 +83,7 @@ class Wanted:
     leaves_out: Callable[[str], str] | None = None
 
 
-IMAGES = Wanted(image_kind, "an image", ", ".join(f".{name}" for name in _KINDS), junk_reason)
+IMAGES = Wanted(kind_by_name, "an image", ", ".join(f".{name}" for name in PICTURE_EXTENSIONS), junk_reason)
 
 
 def shown(key: str) -> str:

@@ -11,20 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.converters.probe import KIND_NAMES, decode_problem
+from fastio._native import image_kind
+from fastio.converters.probe import decode_problem
 from fastio.converters.resize import Subsampling, replaced, resize_all
-from fastio.converters.scan import image_kind
 from fastio.converters.source import Chunk, Problem
 from fastio.errors import SourceError
 from fastio.store.sample_store import SampleBatch
+from fastio.types.picture_kinds import PICTURE_KINDS, PNG, UNKNOWN, kind_by_name
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
 __all__ = ["KEPT", "Subsampling", "Transcode", "TranscodeStage", "check_size"]
 
 _RESIZED = int(_native.Transcoded.RESIZED)
-_JPEG, _PNG = KIND_NAMES.index("JPEG"), KIND_NAMES.index("PNG")
-_SUFFIXES = {_JPEG: ".jpg", _PNG: ".png"}
 _LONGEST_SIDE = 65_500  # of a JPEG, as libjpeg writes them
 _MOST_MCUS = 65_535
 
@@ -241,7 +240,7 @@ class TranscodeStage:
         good = np.array([i for i in range(len(keys)) if i not in problems], np.int64)
         for name, (spans, facts) in done.items():
             resized = good[facts[good, 1] == _RESIZED].tolist()
-            self.as_png += sum(_kind_of(spans.view(i)) == _PNG for i in resized)
+            self.as_png += sum(image_kind(spans.view(i)) == PNG for i in resized)
             self.source_bytes += int(batch.spans[name].sizes[good].sum())
             self._count(facts[good, 1], [batch.keys[i] for i in good])
         found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
@@ -269,11 +268,11 @@ class TranscodeStage:
             new = key
             if key in self._renamed:
                 problems[i] = f"has the name that {self._renamed[key]!r} got when it was resized; rename one of them"
-            elif resized[i] and i not in problems and image_kind(key) not in (0, _kind_of(spans.view(i))):
-                kind = _kind_of(spans.view(i))
-                new = str(PurePosixPath(key).with_suffix(_SUFFIXES[kind]))
+            elif resized[i] and i not in problems and kind_by_name(key) not in (UNKNOWN, image_kind(spans.view(i))):
+                kind = PICTURE_KINDS[image_kind(spans.view(i))]
+                new = str(PurePosixPath(key).with_suffix(kind.suffix))
                 if new in taken:
-                    problems[i] = f"becomes a {KIND_NAMES[kind]}, but {new!r} is there already; rename one of them"
+                    problems[i] = f"becomes a {kind.name}, but {new!r} is there already; rename one of them"
                 else:
                     self._renamed[new] = key
                     taken.add(new)
@@ -293,11 +292,6 @@ def _joined(data: NDArray[np.uint8], sizes: NDArray[np.int64], intervals: Spans 
     """Values that lie one after the other."""
     shard = np.zeros(len(sizes), np.int32)
     return Spans(_native.Buffers([data]), shard, np.cumsum(sizes) - sizes, sizes, None, intervals)
-
-
-def _kind_of(value: NDArray[np.uint8]) -> int:
-    """JPEG or PNG: what is written here is one of them."""
-    return _PNG if value[:4].tobytes() == b"\x89PNG" else _JPEG
 
 
 def check_size(size: tuple[int, int]) -> None:

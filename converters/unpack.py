@@ -16,6 +16,7 @@ from typing import IO
 
 import numpy as np
 
+from fastio._native import image_kind
 from fastio.codec.image import ImageCodec
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
@@ -23,8 +24,7 @@ from fastio.converters.label_file import format_labels
 from fastio.converters.origin import origin_of, recorded_kind
 from fastio.converters.packing import packing_lines
 from fastio.converters.partial_folder import partial_folder
-from fastio.converters.probe import probe
-from fastio.converters.scan import image_kind, is_utf8, shown
+from fastio.converters.scan import is_utf8, shown
 from fastio.converters.text.decode import StoredText, text_field
 from fastio.converters.text.unpack import text_files, text_notes
 from fastio.errors import FastioError, StoreCorrupt, StoreError
@@ -32,6 +32,7 @@ from fastio.store import SampleStore
 from fastio.store.atomic import PartialFile
 from fastio.store.publish import publish_file
 from fastio.store.stale import remove_stale
+from fastio.types.picture_kinds import PICTURE_KINDS, kind_by_name
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
@@ -39,7 +40,6 @@ __all__ = ["UnpackReport", "check_key", "unpack"]
 
 _CHUNK_BYTES = 8 << 20
 _CHUNK_SAMPLES = 512
-_EXTENSIONS = (".bin", ".jpg", ".png", ".gif", ".bmp", ".webp", ".tif", ".ppm")  # by kind, as probe_images numbers it
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _write_all(
             for i, key in enumerate(keys):
                 data = spans.view(i)
                 name = check_key(key if position == 0 else f"{key}.{field.name}")
-                if position == 0 and field.traits.is_picture and not image_kind(key):
+                if position == 0 and field.traits.is_picture and not kind_by_name(key):
                     name += _extension(spans, i)
                 elif field.is_raw_picture and field.nbytes:
                     data = np.frombuffer(ImageCodec().encode(data.reshape(_sizes(field))), np.uint8)
@@ -337,5 +337,4 @@ def _label_text(store: SampleStore, path: str | os.PathLike[str], names: Sequenc
 
 def _extension(spans: Spans, position: int) -> str:
     """The extension of an image whose key has none (tar shards of others)."""
-    seen = probe(spans.part(position, position + 1))
-    return _EXTENSIONS[int(seen[0, 4])]
+    return PICTURE_KINDS[image_kind(spans.view(position))].suffix

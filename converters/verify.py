@@ -17,7 +17,7 @@ from fastio.converters.ahead import in_order
 from fastio.converters.compare import Comparison, compare, compare_chunks
 from fastio.converters.cut import cut
 from fastio.converters.describe import store_bytes
-from fastio.converters.probe import decode_problem, image_problem, probe
+from fastio.converters.probe import decode_problem, header_problems, probe
 from fastio.converters.source import Problem, Source
 from fastio.converters.text.again import TextAgain
 from fastio.errors import SourceError
@@ -144,12 +144,12 @@ def _once(problems: Sequence[Problem]) -> list[Problem]:
 def _decode(store: SampleStore, field: str, piece: range) -> list[Problem]:
     """Decode one piece, images of one shape a call."""
     spans = store.spans(field, np.arange(piece.start, piece.stop))
-    seen = probe(spans, verify=True)
-    problems = {int(i): image_problem(seen[i]) for i in np.flatnonzero(seen[:, 0] != _native.OK)}
+    headers = probe(spans)
+    problems = header_problems(headers)
     indexed = store.shapes(field)[piece.start : piece.stop]
-    for i in np.flatnonzero((indexed > 0).all(axis=1) & (indexed[:, :2] != seen[:, 1:3]).any(axis=1)).tolist():
-        problems.setdefault(i, _other_size(indexed[i], seen[i, 1:3]))
-    shapes, group_of = np.unique(seen[:, 1:3], axis=0, return_inverse=True)
+    for i in np.flatnonzero((indexed > 0).all(axis=1) & (indexed[:, :2] != headers.sizes).any(axis=1)).tolist():
+        problems.setdefault(i, _other_size(indexed[i, :2], headers.sizes[i]))
+    shapes, group_of = np.unique(headers.sizes, axis=0, return_inverse=True)
     group_of = group_of.reshape(-1)
     for group, (height, width) in enumerate(shapes.tolist()):
         members = np.array([i for i in np.flatnonzero(group_of == group) if int(i) not in problems], np.int64)
@@ -161,10 +161,10 @@ def _decode(store: SampleStore, field: str, piece: range) -> list[Problem]:
     return [Problem(key, f"field {field!r} {text}") for key, text in zip(keys, problems.values(), strict=True)]
 
 
-def _other_size(indexed: NDArray[np.int32], seen: NDArray[np.int32]) -> str:
+def _other_size(indexed: NDArray[np.int32], actual: NDArray[np.int32]) -> str:
     """A picture that cannot be read: its row would have the size that the index says."""
-    there, is_so = ("x".join(map(str, size[:2].tolist())) for size in (indexed, seen))
-    return f"is {is_so} (height x width), but the index says {there}; pack it again"
+    expected, got = ("x".join(map(str, size.tolist())) for size in (indexed, actual))
+    return f"is {got} (height x width), but the index says {expected}; pack it again"
 
 
 def _decode_equal(spans: Spans, part: NDArray[np.int64], size: tuple[int, int]) -> dict[int, str]:

@@ -3,6 +3,8 @@
 The native core: batches of encoded samples to arrays, on threads, without the GIL.
 """
 
+import enum
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +37,31 @@ CHANGED: int = 8
 FAILED: int = 9
 
 TOO_LARGE: int = 11
+
+class ImageKind(enum.IntEnum):
+    """Kinds of pictures, as ``probe_images`` numbers them."""
+
+    UNKNOWN = 0
+
+    JPEG = 1
+
+    PNG = 2
+
+    GIF = 3
+
+    BMP = 4
+
+    WEBP = 5
+
+    TIFF = 6
+
+    PNM = 7
+
+def image_kind(file: NDArray[np.uint8]) -> int:
+    """
+    The kind of a picture by its first bytes, as ``ImageKind`` numbers it; 0 for none that is
+    known.
+    """
 
 class Buffers:
     """Read-only byte buffers that spans point into; keeps them alive."""
@@ -159,9 +186,9 @@ def checksum(spans: Spans, out: NDArray[np.uint32], pool: ThreadPool | None = No
 
 def probe_images(spans: Spans, out: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = False) -> Job:
     """
-    Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, kind
-    (0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM). ``verify`` also
-    compares the CRC of every chunk of a PNG: BAD_CHECKSUM where one differs.
+    Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, and
+    ``ImageKind``. ``verify`` also compares the CRC of every chunk of a PNG: BAD_CHECKSUM
+    where one differs.
     """
 
 def decode_images(spans: Spans, out: NDArray[np.uint8], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True) -> Job:

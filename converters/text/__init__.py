@@ -8,7 +8,6 @@ from pathlib import Path
 
 from fastio.converters.ambiguous import refuse_splits
 from fastio.converters.junk import is_hidden
-from fastio.converters.scan import image_kind
 from fastio.converters.text import arrow, folder, lines, table
 from fastio.converters.text.documents import Documents, Limits, TextOptions, TextSource
 from fastio.converters.text.encode import Encoder, Sequences
@@ -19,6 +18,7 @@ from fastio.converters.text.streams import plain_name
 from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
 from fastio.errors import SourceError
 from fastio.store.formats import shard_suffixes
+from fastio.types.picture_kinds import kind_by_name
 
 __all__ = [
     "TEXT_SOURCES",
@@ -99,7 +99,7 @@ def _kind_of_folder(path: str) -> str | None:
     except OSError:
         return None  # whoever opens it says why
     shards = tuple(shard_suffixes())
-    if any(image_kind(name) or name.endswith(shards) for name in names):
+    if any(kind_by_name(name) or name.endswith(shards) for name in names):
         return None
     for each in TEXT_SOURCES.values():
         if each.is_file is not None and any(map(each.is_file, names)):

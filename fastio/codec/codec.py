@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL.Image import Resampling
 
 from fastio._native import Job, PictureFunction, ThreadPool
+from fastio.codec.headers import Headers
 from fastio.types.spans import Spans
 
 __all__ = ["FILTERS", "Codec", "Geometry"]
@@ -60,8 +61,8 @@ class Codec(Protocol):
         """One value's bytes."""
         ...
 
-    def probe(self, spans: Spans) -> NDArray[np.int32]:
-        """``(n, 5)`` status, height, width, channels, kind, from headers only."""
+    def probe(self, spans: Spans) -> Headers:
+        """Read the header of each value, and nothing behind it."""
         ...
 
     def decode(

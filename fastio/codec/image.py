@@ -12,6 +12,7 @@ from PIL import Image
 from fastio import _native
 from fastio._native import Job, ThreadPool
 from fastio.codec.codec import Geometry
+from fastio.codec.headers import Headers, read_headers
 from fastio.codec.pixel_limit import pixel_limit
 from fastio.errors import SchemaError
 from fastio.types.spans import Spans
@@ -38,11 +39,9 @@ class ImageCodec:
         Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG")
         return file.getvalue()
 
-    def probe(self, spans: Spans) -> NDArray[np.int32]:
-        """``(n, 5)`` status, height, width, channels as stored, kind, from headers only."""
-        found = np.empty((len(spans), 5), np.int32)
-        _native.probe_images(spans, found).wait()
-        return found
+    def probe(self, spans: Spans) -> Headers:
+        """Read the headers of the pictures."""
+        return read_headers(spans)
 
     def decode(
         self,

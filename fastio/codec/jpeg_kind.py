@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.types.picture_kinds import JPEG_SIGNATURE
+
 __all__ = ["is_for_gpu"]
 
-_SOI = b"\xff\xd8\xff"
 _EOI = b"\xff\xd9"
 _BASELINE, _SCAN, _ADOBE = 0xC0, 0xDA, 0xEE
 _RGB = b"RGB"  # component ids by which libjpeg knows that nothing is to be converted
@@ -25,7 +26,7 @@ def is_for_gpu(data: NDArray[np.uint8]) -> bool:
     end. Progressive ones, CMYK, RGB without conversion and 12 bits are left to the CPU.
     """
     head = data[: 1 << 16].tobytes()
-    if not head.startswith(_SOI) or _EOI not in data[-_TAIL:].tobytes():
+    if not head.startswith(JPEG_SIGNATURE) or _EOI not in data[-_TAIL:].tobytes():
         return False
     place, components = 2, b""
     while place + 4 <= len(head):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import Job, ThreadPool
 from fastio.codec.codec import Geometry
+from fastio.codec.headers import Headers
 from fastio.types.spans import Spans
 
 __all__ = ["RawCodec"]
@@ -23,9 +24,9 @@ class RawCodec:
         """The array's bytes in C order, little endian."""
         return value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
 
-    def probe(self, spans: Spans) -> NDArray[np.int32]:
-        """``(n, 5)``: all OK and of unknown size, for raw bytes have no header."""
-        return np.zeros((len(spans), 5), np.int32)
+    def probe(self, spans: Spans) -> Headers:
+        """All are OK and of unknown size, for raw bytes have no header."""
+        return Headers.unknown(len(spans))
 
     def decode(
         self,

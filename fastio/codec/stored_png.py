@@ -8,6 +8,8 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.types.picture_kinds import PNG_SIGNATURE
+
 __all__ = ["stored_png"]
 
 _COLOUR_TYPES = {1: 0, 3: 2, 4: 6}  # by channels
@@ -26,7 +28,7 @@ def stored_png(pixels: NDArray[np.uint8]) -> bytes:
     lines[:, 1:] = pixels.reshape(height, -1)
     header = struct.pack(">IIBBBBB", width, height, _DEPTH, _COLOUR_TYPES[channels], 0, 0, 0)
     chunks = (b"IHDR", header), (b"IDAT", zlib.compress(lines.data, 0)), (b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, data) for name, data in chunks)
+    return PNG_SIGNATURE + b"".join(_chunk(name, data) for name, data in chunks)
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

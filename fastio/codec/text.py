@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import Job, ThreadPool
 from fastio.codec.codec import Geometry
+from fastio.codec.headers import Headers
 from fastio.errors import SchemaError
 from fastio.types.spans import Spans
 
@@ -30,9 +31,9 @@ class TextCodec:
             raise SchemaError(f"text is UTF-8, but byte {exc.start} is 0x{data[exc.start]:02x}: {exc.reason}") from exc
         return data
 
-    def probe(self, spans: Spans) -> NDArray[np.int32]:
-        """``(n, 5)``: all OK and of unknown size, for text has no header."""
-        return np.zeros((len(spans), 5), np.int32)
+    def probe(self, spans: Spans) -> Headers:
+        """All are OK and of unknown size, for text has no header."""
+        return Headers.unknown(len(spans))
 
     def decode(
         self,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import Job, ThreadPool
 from fastio.codec.codec import Geometry
+from fastio.codec.headers import Headers
 from fastio.errors import SchemaError
 from fastio.types.spans import Spans
 
@@ -25,9 +26,9 @@ class TokensCodec:
             raise SchemaError(f"token ids are '<u2' or '<u4' of one dimension, got {value.dtype.str!r} {value.shape}")
         return value.tobytes()
 
-    def probe(self, spans: Spans) -> NDArray[np.int32]:
-        """``(n, 5)``: all OK and of unknown size, for ids have no header."""
-        return np.zeros((len(spans), 5), np.int32)
+    def probe(self, spans: Spans) -> Headers:
+        """All are OK and of unknown size, for ids have no header."""
+        return Headers.unknown(len(spans))
 
     def decode(
         self,

@@ -97,12 +97,11 @@ class RowReader:
         assert self._shapes is not None
         missing = np.flatnonzero(~_possible(shapes))
         shapes[missing] = 0
-        probed = self.codec.probe(spans.at(missing))
+        headers = self.codec.probe(spans.at(missing))
         # A TIFF may have more channels: of the three modes, RGBA keeps most.
-        probed[:, 3] = probed[:, 3].clip(1, _MOST_CHANNELS)
-        readable = np.isin(probed[:, 0], (_native.OK, _native.UNSUPPORTED))
-        readable &= _possible(probed[:, 1:4])
-        shapes[missing[readable]] = probed[readable, 1:4]
+        headers.channels[:] = headers.channels.clip(1, _MOST_CHANNELS)
+        readable = np.isin(headers.status, (_native.OK, _native.UNSUPPORTED)) & _possible(headers.shapes)
+        shapes[missing[readable]] = headers.shapes[readable]
         if not self._shapes.flags.writeable:
             self._shapes = self._shapes.copy()
         self._shapes[indices[missing]] = shapes[missing]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec import describe_status
+from fastio.codec.headers import Headers
 from fastio.codec.pillow import decode_with_pillow
 from fastio.codec.pixel_limit import is_refused, refusal
 from fastio.errors import SampleError
@@ -74,7 +75,7 @@ class UndecodedRows:
         batch: DecodedBatch,
         *,
         error: Callable[[int, str], SampleError],
-        probe: Callable[[Spans], NDArray[np.int32]] | None = None,
+        probe: Callable[[Spans], Headers] | None = None,
         to_row: PixelsToRow | None = None,
     ) -> None:
         self._batch = batch
@@ -120,8 +121,8 @@ class UndecodedRows:
         may_be_large = status in (_native.BAD_SHAPE, _native.TOO_LARGE, _native.UNSUPPORTED)
         if self._probe is None or not may_be_large:
             return None
-        size = self._probe(self._batch.spans.part(position, position + 1))[:, 1:3]
-        return f"it {refusal(*size[0].tolist())}" if is_refused(size)[0] else None
+        headers = self._probe(self._batch.spans.part(position, position + 1))
+        return f"it {refusal(headers[0].height, headers[0].width)}" if is_refused(headers.sizes)[0] else None
 
     def _decode(self, position: int) -> tuple[int, str | None]:
         rows, to_row = self._batch.rows, self._to_row

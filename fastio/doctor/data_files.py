@@ -12,8 +12,8 @@ from typing import Any, Literal
 from PIL import Image
 
 from fastio.converters.labels import LABEL_SUFFIXES
-from fastio.converters.scan import image_kind
 from fastio.converters.text import find_text
+from fastio.types.picture_kinds import kind_by_name
 
 __all__ = ["DataFiles", "data_files", "data_path"]
 
@@ -69,7 +69,7 @@ def data_files(dataset: Any) -> DataFiles | None:
     listed = _listed(dataset)
     if find_text(path) is not None:
         return DataFiles(path, "text", labels=labels)
-    pictures = [file for file in listed or islice(_files_below(path), _MOST_NAMES) if image_kind(file)]
+    pictures = [file for file in listed or islice(_files_below(path), _MOST_NAMES) if kind_by_name(file)]
     if not pictures:
         return DataFiles(path, labels=labels)
     return DataFiles(

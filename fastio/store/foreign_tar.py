@@ -41,6 +41,7 @@ from fastio.store.sealed import Shard, read_shard
 from fastio.store.stale import remove_stale
 from fastio.store.tar_names import INDEX_FOLDER
 from fastio.store.tar_scan import BLOCK, Member, scan
+from fastio.types.picture_kinds import is_picture_extension
 from fastio.types.schema import BYTES, COLUMN, IMAGE, Field, Schema
 from fastio.types.spans import Spans
 
@@ -52,7 +53,6 @@ _ALIGNMENT = 64
 _BOUND_HEADERS = 256
 _SAMPLED_MEMBERS = 256
 _SAMPLED_BYTES = 512
-_IMAGES = frozenset(["bmp", "gif", "jpeg", "jpg", "pbm", "pgm", "png", "ppm", "tif", "tiff", "webp"])
 _META = re.compile(r"__[^/]*__($|/)")
 _LABEL = "label"
 _MAX_LABEL = 64  # bytes of a .cls member
@@ -225,7 +225,7 @@ def _plain(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) -> l
 
 
 def _is_picture(extension: str) -> bool:
-    return extension.rpartition(".")[2] in _IMAGES
+    return is_picture_extension(extension.rpartition(".")[2])
 
 
 def _grouped(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) -> Iterator[_Group]:
@@ -292,7 +292,7 @@ def _left_out(samples: Sequence[_Group], names: Sequence[str]) -> Skipped:
 
 
 def _field_name(extension: str) -> str:
-    if extension in _IMAGES:
+    if is_picture_extension(extension):
         return "image"
     if extension == "cls":
         return _LABEL
@@ -301,7 +301,7 @@ def _field_name(extension: str) -> str:
 
 
 def _is_image(name: str) -> bool:
-    return name == "image" or name.rpartition("_")[2] in _IMAGES
+    return name == "image" or is_picture_extension(name.rpartition("_")[2])
 
 
 # What names the content

@@ -65,6 +65,7 @@ from fastio.store.format import Columns, Ending, ForeignFiles, Format, Sizes, Va
 from fastio.store.npy import NPY, npy_header, npy_prefix
 from fastio.store.seal import SEAL_SIZE, always_at
 from fastio.store.tar_names import INDEX_FOLDER, MemberNames
+from fastio.types.picture_kinds import PICTURE_EXTENSIONS
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
@@ -77,7 +78,6 @@ _MAX_NAME = 100
 _MAX_SIZE = 8 << 30  # eleven octal digits
 _PIECE_BYTES = 4 << 20  # of members that are made at a time
 _LABEL = "label"
-_PICTURES = ("jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm")  # extensions
 
 # name 100 | mode 8 | uid 8 | gid 8 | size 12 | mtime 12 | checksum 8 | type 1 | link 100 | magic 8 | ... up to 512
 _BEFORE_SIZE = b"0000644\0" + b"0000000\0" * 2
@@ -281,7 +281,7 @@ def _plain_reader(schema: Schema) -> str:
     lines = [f"dataset = {dataset}"] if is_sequence else [f"samples = list({dataset})"]
     value = f'sample["{_suffix(field)}"]'
     if field.traits.is_picture:
-        lines.append(f"kinds = {_PICTURES!r}".replace("'", '"'))
+        lines.append(f"kinds = {PICTURE_EXTENSIONS!r}".replace("'", '"'))
         value = "next(sample[kind] for kind in kinds if kind in sample)"
     elif field.traits.extension == NPY:
         modules += ["io", "numpy as np"]

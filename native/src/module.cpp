@@ -12,6 +12,7 @@
 #include "fastio/crc32.h"
 #include "fastio/jpeg.h"
 #include "fastio/philox.h"
+#include "fastio/probe.h"
 #include "fastio/simd.h"
 #include "fastio/status.h"
 #include "module.h"
@@ -90,6 +91,27 @@ void bind_status(nb::module_& m) {
   for (const auto& [name, status] : names) m.attr(name) = static_cast<int>(status);
 }
 
+void bind_image_kinds(nb::module_& m) {
+  nb::enum_<fastio::ImageKind>(m, "ImageKind", nb::is_arithmetic(),
+                               "Kinds of pictures, as ``probe_images`` numbers them.")
+      .value("UNKNOWN", fastio::ImageKind::unknown)
+      .value("JPEG", fastio::ImageKind::jpeg)
+      .value("PNG", fastio::ImageKind::png)
+      .value("GIF", fastio::ImageKind::gif)
+      .value("BMP", fastio::ImageKind::bmp)
+      .value("WEBP", fastio::ImageKind::webp)
+      .value("TIFF", fastio::ImageKind::tiff)
+      .value("PNM", fastio::ImageKind::pnm);
+  m.def(
+      "image_kind",
+      [](const Array<const std::uint8_t, 1>& file) {
+        return static_cast<int>(fastio::image_kind({file.data(), file.size()}));
+      },
+      "file"_a.noconvert(), nb::sig("def image_kind(file: NDArray[np.uint8]) -> int"),
+      "The kind of a picture by its first bytes, as ``ImageKind`` numbers it; 0 for none that is\n"
+      "known.");
+}
+
 void bind_classes(nb::module_& m) {
   nb::class_<Buffers>(m, "Buffers",
                       "Read-only byte buffers that spans point into; keeps them alive.")
@@ -155,6 +177,7 @@ NB_MODULE(_native, m) {
   m.doc() = "The native core: batches of encoded samples to arrays, on threads, without the GIL.";
   (void)fastio::entropy_in_use();  // tests itself now, while no thread can fork under it
   fastio::python::bind_status(m);
+  fastio::python::bind_image_kinds(m);
   fastio::python::bind_classes(m);
   fastio::python::bind_batch_plans(m);
   fastio::python::bind_batches(m);

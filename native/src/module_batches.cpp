@@ -214,9 +214,9 @@ void bind_batches(nb::module_& m) {
         nb::kw_only(), "verify"_a = false,
         nb::sig("def probe_images(spans: Spans, out: NDArray[np.int32], "
                 "pool: ThreadPool | None = None, *, verify: bool = False) -> Job"),
-        "Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, kind\n"
-        "(0 unknown, 1 JPEG, 2 PNG, 3 GIF, 4 BMP, 5 WebP, 6 TIFF, 7 PNM). ``verify`` also\n"
-        "compares the CRC of every chunk of a PNG: BAD_CHECKSUM where one differs.");
+        "Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, and\n"
+        "``ImageKind``. ``verify`` also compares the CRC of every chunk of a PNG: BAD_CHECKSUM\n"
+        "where one differs.");
   m.def("decode_images", &decode_images, "spans"_a, "out"_a.noconvert(), "status"_a.noconvert(),
         "pool"_a = nb::none(), nb::kw_only(), "verify"_a = true,
         nb::sig("def decode_images(spans: Spans, out: NDArray[np.uint8], "

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio._native import Job, ThreadPool
 from fastio.codec.codec import Geometry
+from fastio.codec.headers import Headers
 from fastio.types.spans import Spans
 from fastio.types.traits import Traits
 
@@ -25,9 +26,9 @@ class BackwardsCodec:
         """The array's bytes, last first."""
         return value.tobytes()[::-1]
 
-    def probe(self, spans: Spans) -> NDArray[np.int32]:
+    def probe(self, spans: Spans) -> Headers:
         """No value has a header."""
-        return np.zeros((len(spans), 5), np.int32)
+        return Headers.unknown(len(spans))
 
     def decode(
         self,

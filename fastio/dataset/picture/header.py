@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastio.types.picture_kinds import JPEG_SIGNATURE, PNG_SIGNATURE
+
 __all__ = ["PictureHeader", "is_plain_png", "read_header"]
 
 Info = dict[str | tuple[int, int], Any]
 
-_PNG = b"\x89PNG\r\n\x1a\n"
 _FIRST_CHUNK = 33  # the position of the first chunk after a PNG's header
 _FRAME = 12  # bytes of a chunk's length, name and CRC
 _MARKER, _JFIF, _SCAN = 0xFF, 0xE0, 0xDA  # JPEG markers
@@ -59,9 +60,9 @@ def _plain_jpeg(data: NDArray[np.uint8]) -> bytes | None:
     The usual ones are JFIF, tables and one frame; what Pillow says depends only on JFIF and the kind of frame.
     """
     head = data[:_MOST_TABLES].tobytes()
-    if not head.startswith(b"\xff\xd8\xff"):
+    if not head.startswith(JPEG_SIGNATURE):
         return None
-    kept, offset = [b"\xff\xd8"], 2
+    kept, offset = [JPEG_SIGNATURE[:2]], 2
     while offset + 4 <= len(head) and head[offset] == _MARKER:
         name, stop = head[offset + 1], offset + 2 + int.from_bytes(head[offset + 2 : offset + 4])
         if name in _FRAMES or (name == _JFIF and offset == 2):
@@ -88,16 +89,16 @@ def is_plain_png(data: NDArray[np.uint8]) -> bool:
     Most small PNGs are; asking Pillow would take longer than decoding them.
     """
     head = data[: _FIRST_CHUNK + 8].tobytes()
-    if not head.startswith(_PNG) or head[_FIRST_CHUNK + 4 :] != b"IDAT" or head[_INTERLACE]:
+    if not head.startswith(PNG_SIGNATURE) or head[_FIRST_CHUNK + 4 :] != b"IDAT" or head[_INTERLACE]:
         return False
     return _FIRST_CHUNK + int.from_bytes(head[_FIRST_CHUNK : _FIRST_CHUNK + 4]) + 2 * _FRAME == len(data)
 
 
 def _chunks(data: NDArray[np.uint8]) -> list[bytes] | None:
     """Return the names of a PNG's chunks; None for another format."""
-    if data[: len(_PNG)].tobytes() != _PNG:
+    if data[: len(PNG_SIGNATURE)].tobytes() != PNG_SIGNATURE:
         return None
-    view, offset, chunks = data.data, len(_PNG), []
+    view, offset, chunks = data.data, len(PNG_SIGNATURE), []
     while offset + 8 <= len(view):
         size, name = struct.unpack_from(">I4s", view, offset)
         chunks.append(name)

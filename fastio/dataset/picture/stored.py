@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio._native import image_kind
 from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.dataset.picture.header import PictureHeader, read_header
 from fastio.dataset.picture.pending import Pending
 from fastio.dataset.picture.render import Pixels, by_pillow, empty_row, from_array, geometry, turned
 from fastio.dataset.row_reader import RowReader
+from fastio.types.picture_kinds import JPEG
 from fastio.types.spans import Spans
 
 __all__ = ["StoredPicture"]
@@ -87,7 +89,7 @@ class StoredPicture:
     @property
     def may_have_transparency(self) -> bool:
         """Whether ``info`` names a transparent colour; False for JPEGs, which have none and are not examined."""
-        return self.can_read and self.value[:2].tobytes() != b"\xff\xd8" and "transparency" in self.header.info
+        return self.can_read and image_kind(self.value) != JPEG and "transparency" in self.header.info
 
     def render(self, pending: Pending) -> Pixels:
         """Return the pixels ``(H, W, C)`` in new memory. Raises SampleError for a bad sample."""

@@ -16,10 +16,11 @@ from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.errors import SampleError, SchemaError, SourceError
 from fastio.machine import rank_and_world
 from fastio.store import holds_shards
+from fastio.types.picture_kinds import PICTURE_EXTENSIONS
 
 __all__ = ["FolderDataset", "folder_loader", "is_picture_folder", "opens_per_s", "picture_files"]
 
-_SUFFIXES = frozenset((".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
+_SUFFIXES = frozenset(f".{extension}" for extension in PICTURE_EXTENSIONS)
 
 
 class FolderDataset(Dataset[tuple[torch.Tensor, int]]):

@@ -1,0 +1,92 @@
+"""What the headers of encoded values say, as the native core reads them: one row per value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.types.spans import Spans
+
+__all__ = ["Header", "Headers", "read_headers"]
+
+
+class Header(NamedTuple):
+    """The header of one value; see ``Headers``."""
+
+    status: int
+    height: int
+    width: int
+    channels: int
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """
+    The headers of n values: ``rows`` is ``(n, 5)`` int32, and each property a view of some of its columns.
+
+    ``height``, ``width`` and ``channels`` (as stored) are 0 where ``status`` is not OK, and for values that have no
+    header. ``kind`` is a number of ``fastio.types.picture_kinds``.
+    """
+
+    rows: NDArray[np.int32]
+
+    @classmethod
+    def unknown(cls, count: int) -> Headers:
+        """Return those of values without a header: all are OK, and of unknown size."""
+        return cls(np.zeros((count, 5), np.int32))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Header]:
+        return map(Header._make, self.rows.tolist())
+
+    def __getitem__(self, position: int) -> Header:
+        return Header._make(self.rows[position].tolist())
+
+    @property
+    def status(self) -> NDArray[np.int32]:
+        """``(n,)``: OK, or what is wrong; see ``fastio.codec.describe_status``."""
+        return self.rows[:, 0]
+
+    @property
+    def sizes(self) -> NDArray[np.int32]:
+        """``(n, 2)``: height and width."""
+        return self.rows[:, 1:3]
+
+    @property
+    def shapes(self) -> NDArray[np.int32]:
+        """``(n, 3)``: height, width and channels."""
+        return self.rows[:, 1:4]
+
+    @property
+    def channels(self) -> NDArray[np.int32]:
+        """``(n,)``: 1 grey, 2 grey with alpha, 3 colour or palette, 4 RGBA or CMYK; more in some TIFFs."""
+        return self.rows[:, 3]
+
+    @property
+    def kind(self) -> NDArray[np.int32]:
+        """``(n,)``: the kind of picture, recognised by its first bytes."""
+        return self.rows[:, 4]
+
+    @property
+    def bad(self) -> NDArray[np.int64]:
+        """The positions whose status is not OK."""
+        return np.flatnonzero(self.status != _native.OK)
+
+
+def read_headers(spans: Spans, *, verify: bool = False) -> Headers:
+    """
+    Read the headers of encoded pictures, in the calling thread.
+
+    With ``verify``, a PNG with a chunk that differs from its own CRC-32 is BAD_CHECKSUM.
+    """
+    headers = Headers.unknown(len(spans))
+    _native.probe_images(spans, headers.rows, verify=verify).wait()
+    return headers

@@ -1,0 +1,84 @@
+"""The kinds of pictures: one row per kind, with its name, and the extensions of its files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from fastio._native import ImageKind
+
+__all__ = [
+    "JPEG",
+    "JPEG_SIGNATURE",
+    "PICTURE_EXTENSIONS",
+    "PICTURE_KINDS",
+    "PNG",
+    "PNG_SIGNATURE",
+    "UNKNOWN",
+    "PictureKind",
+    "is_picture_extension",
+    "kind_by_name",
+]
+
+UNKNOWN: Final = int(ImageKind.UNKNOWN)
+JPEG: Final = int(ImageKind.JPEG)
+PNG: Final = int(ImageKind.PNG)
+
+# For code that reads or writes the insides of such a file. Which kind a file is of, ``_native.image_kind`` tells.
+JPEG_SIGNATURE: Final = b"\xff\xd8\xff"
+PNG_SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureKind:
+    """
+    One kind; ``kind`` is its number in the native core, which recognises it by its first bytes.
+
+    * ``extensions``: those of files in a folder, the set that torchvision's ImageFolder takes.
+    * ``other_extensions``: those that count as pictures only where somebody packed them as such, in tar shards.
+    """
+
+    kind: ImageKind
+    name: str
+    extensions: tuple[str, ...] = ()
+    other_extensions: tuple[str, ...] = ()
+
+    @property
+    def suffix(self) -> str:
+        """The extension of a new file of this kind, with its dot."""
+        return f".{(*self.extensions, *self.other_extensions, 'bin')[0]}"
+
+
+# In the order of their numbers: PICTURE_KINDS[kind] is the row of a kind.
+PICTURE_KINDS: Final = (
+    PictureKind(kind=ImageKind.UNKNOWN, name="unknown"),
+    PictureKind(kind=ImageKind.JPEG, name="JPEG", extensions=("jpg", "jpeg")),
+    PictureKind(kind=ImageKind.PNG, name="PNG", extensions=("png",)),
+    PictureKind(kind=ImageKind.GIF, name="GIF", other_extensions=("gif",)),
+    PictureKind(kind=ImageKind.BMP, name="BMP", extensions=("bmp",)),
+    PictureKind(kind=ImageKind.WEBP, name="WebP", extensions=("webp",)),
+    PictureKind(kind=ImageKind.TIFF, name="TIFF", extensions=("tif", "tiff")),
+    PictureKind(kind=ImageKind.PNM, name="PNM", extensions=("ppm", "pgm"), other_extensions=("pbm",)),
+)
+
+# Plain numbers, not members of an enum: folders have millions of files.
+_KINDS: Final = {extension: int(row.kind) for row in PICTURE_KINDS for extension in row.extensions}
+_ANY: Final = frozenset(_KINDS).union(*(row.other_extensions for row in PICTURE_KINDS))
+
+PICTURE_EXTENSIONS: Final = tuple(_KINDS)  # of files in a folder
+
+
+def kind_by_name(name: str) -> int:
+    """
+    Return the kind of picture that a file name promises by its extension; UNKNOWN, which is 0, for no picture.
+
+    >>> PICTURE_KINDS[kind_by_name("dog/0001.JPG")].name, kind_by_name("0001.gif"), kind_by_name("png")
+    ('JPEG', 0, 0)
+    """
+    _, dot, extension = name.rpartition(".")
+    return (_KINDS.get(extension) or _KINDS.get(extension.lower(), UNKNOWN)) if dot else UNKNOWN
+
+
+def is_picture_extension(extension: str) -> bool:
+    """Whether this is the lower-case extension, without a dot, of any kind of picture."""
+    return extension in _ANY
