@@ -117,13 +117,21 @@ def _open_shard(path: str, form: Format) -> Shard:
     try:
         return open_shard(path, format_name=form.name, seal_at=form.seal_at)
     except StoreIncomplete as exc:
-        with readable(path):
-            content = content_of(path)
-        if content is not None and content is not form:
-            raise StoreIncomplete(
-                f"{path}: its content looks like {content.name}, and its name says {form.name}; "
-                f"give it its right suffix"
-            ) from exc
         if form.foreign is None:
+            _refuse_other_content(path, form, exc)
             raise
-    return form.foreign.open(path)
+    try:
+        return form.foreign.open(path)
+    except StoreError as exc:
+        _refuse_other_content(path, form, exc)
+        raise
+
+
+def _refuse_other_content(path: str, form: Format, error: StoreError) -> None:
+    """Raise StoreIncomplete if a file that could not be opened looks like one of another format."""
+    with readable(path):
+        content = content_of(path, likely=form)
+    if content is not None and content is not form:
+        raise StoreIncomplete(
+            f"{path}: its content looks like {content.name}, and its name says {form.name}; give it its right suffix"
+        ) from error

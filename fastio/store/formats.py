@@ -11,19 +11,24 @@ from fastio.store.listing import shard_names
 
 __all__ = ["FORMATS", "content_of", "holds_shards", "named", "of_folder", "shard_suffixes", "suffixes"]
 
-FORMATS: dict[str, Format] = {each.name: each for each in (lmdb.FORMAT, hdf5.FORMAT, tar.FORMAT, zip_archive.FORMAT)}
+FORMATS: dict[str, Format] = {form.name: form for form in (lmdb.FORMAT, hdf5.FORMAT, tar.FORMAT, zip_archive.FORMAT)}
 
 
 def named(path: str) -> Format | None:
     """The format that the suffix of this name stands for."""
-    return next((each for each in FORMATS.values() if each.is_name(path)), None)
+    return next((form for form in FORMATS.values() if form.is_name(path)), None)
 
 
-def content_of(path: str | Path) -> Format | None:
-    """The format of a file by its first bytes, which others may have written. Raises OSError."""
+def content_of(path: str | Path, *, likely: Format | None = None) -> Format | None:
+    """
+    The format of a file by its first bytes, which others may have written. Raises OSError.
+
+    ``likely`` wins if several formats fit: a member of an archive may begin where another format has its mark.
+    """
     with Path(path).open("rb") as file:
         head = file.read(HEAD_BYTES)
-    return next((each for each in FORMATS.values() if each.is_content(head)), None)
+    formats = [*([likely] if likely else []), *FORMATS.values()]
+    return next((form for form in formats if form.is_content(head)), None)
 
 
 def of_folder(folder: str | Path) -> Format:
@@ -35,7 +40,7 @@ def of_folder(folder: str | Path) -> Format:
             f"fastio pack {folder} NAME.lmdb"
         )
     if len(held) > 1:
-        kinds = " and ".join(each.suffixes[0] for each in held)
+        kinds = " and ".join(form.suffixes[0] for form in held)
         raise StoreError(f"{folder}: holds {kinds} files; name the shards, e.g. name-*{held[0].suffixes[0]}")
     return held[0]
 
@@ -47,14 +52,14 @@ def holds_shards(folder: str | Path) -> bool:
 
 def suffixes() -> str:
     """All suffixes, for messages: ``.lmdb, .h5, .hdf5, .tar``."""
-    return ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
+    return ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
 
 
 def shard_suffixes() -> list[str]:
     """The suffixes of those formats whose stores may be several files."""
-    return [suffix for each in FORMATS.values() if each.has_shards for suffix in each.suffixes]
+    return [suffix for form in FORMATS.values() if form.has_shards for suffix in form.suffixes]
 
 
 def _held(folder: str | Path) -> list[Format]:
     names = shard_names(Path(folder), carry_out=False)
-    return [each for each in FORMATS.values() if each.has_shards and any(map(each.is_name, names))]
+    return [form for form in FORMATS.values() if form.has_shards and any(map(form.is_name, names))]

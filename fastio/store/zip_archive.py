@@ -163,10 +163,10 @@ class ZipLayout:
         """Write the index members, the seal's place, the central directory and the end record."""
         members: list[_Member] = []
         places: dict[str, Place] = {}
-        for name, each in arrays.items():
-            raw = byte_view(each)
-            start = self._array(f"{INDEX_FOLDER}{name}.npy", npy_header(each.dtype.str, each.shape), raw, members)
-            places[name] = Place(start, each.dtype.str, each.shape, crc32(raw))
+        for name, array in arrays.items():
+            raw = byte_view(array)
+            start = self._array(f"{INDEX_FOLDER}{name}.npy", npy_header(array.dtype.str, array.shape), raw, members)
+            places[name] = Place(start, array.dtype.str, array.shape, crc32(raw))
         encoded = header(places)
         header_start = self._array(INDEX_FOLDER + "header.json", b"", encoded, members)
         members.append(_Member(_SEAL_NAME, self._file.size, SEAL_SIZE, _SEAL_CRC))
@@ -300,13 +300,11 @@ def _local_size(name: bytes, size: int) -> int:
 
 def _local_header(name: bytes, size: int, crc: int, *, padding: int | None = None) -> bytes:
     """A member's local header; with ``padding``, an extra field of 6 bytes and this many zeros."""
-    extra, said = b"", size
-    if _is_wide(size):
-        extra, said = struct.pack("<2H2Q", 1, 16, size, size), _ELSEWHERE_32
+    extra = struct.pack("<2H2Q", 1, 16, size, size) if _is_wide(size) else b""
     if padding is not None:
         extra += struct.pack("<3H", _ALIGN_ID, 2 + padding, _ALIGNMENT) + bytes(padding)
     needed, flags = 45 if _is_wide(size) else 20, 0 if name.isascii() else _UTF8
-    fields = (needed, flags, 0, 0, _DATE, crc, said, said, len(name), len(extra))
+    fields = (needed, flags, 0, 0, _DATE, crc, _narrow(size), _narrow(size), len(name), len(extra))
     return _LOCAL.pack(_LOCAL_MAGIC, *fields) + name + extra
 
 
@@ -316,9 +314,9 @@ def _entry(member: _Member) -> bytes:
     wide = [*([size, size] if _is_wide(size) else []), *([start] if _is_wide(start) else [])]
     extra = struct.pack(f"<2H{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
     needed, flags = 45 if wide else 20, 0 if member.name.isascii() else _UTF8
-    said, place = _narrow(size), _narrow(start)
-    fields = (_UNIX | needed, needed, flags, 0, 0, _DATE, member.crc, said, said, len(member.name), len(extra))
-    return _ENTRY.pack(_ENTRY_MAGIC, *fields, 0, 0, 0, _REGULAR, place) + member.name + extra
+    sizes = _narrow(size), _narrow(size), len(member.name), len(extra)
+    fields = (_UNIX | needed, needed, flags, 0, 0, _DATE, member.crc, *sizes)
+    return _ENTRY.pack(_ENTRY_MAGIC, *fields, 0, 0, 0, _REGULAR, _narrow(start)) + member.name + extra
 
 
 def _end_records(count: int, start: int, stop: int) -> bytes:

@@ -272,6 +272,20 @@ def test_no_tar(tmp_path: Path, content: bytes) -> None:
         open_store(tmp_path / "n.tar")
 
 
+@pytest.mark.parametrize("magic", [b"ustar\x0000", bytes(8)])
+def test_the_first_member_is_a_file_of_another_format(tmp_path: Path, magic: bytes) -> None:
+    """An HDF5 file at byte 512 has the mark of an HDF5 file behind a user block; old tars have no mark of their own."""
+    path = archive(tmp_path / "a.tar", {"a.h5": b"\x89HDF\r\n\x1a\n", "b.h5": b"2"}, format=tarfile.USTAR_FORMAT)
+    data = bytearray(path.read_bytes())
+    for at in (0, 1024):
+        data[at + 257 : at + 265] = magic
+        data[at + 148 : at + 156] = b" " * 8
+        data[at + 148 : at + 156] = b"%06o\0 " % sum(data[at : at + 512])
+    path.write_bytes(data)
+    with open_store(path) as store:
+        assert ["a", "b"] == store.keys([0, 1])
+
+
 def test_concatenated(wds: Path) -> None:
     """What follows the end of the archive is not silently lost."""
     wds.write_bytes(wds.read_bytes() * 2)
