@@ -1,4 +1,4 @@
-"""What a packed container has to bring along to become an entry of FORMATS."""
+"""What a packed container brings to become an entry of FORMATS."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Sizes = Mapping[str, NDArray[np.int64]]  # bytes of every sample's value, per pa
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What a finished layout tells its seal."""
+    """What a finished layout reports for the seal; ``seal.py`` explains each field."""
 
     file_size: int
     seal_start: int
@@ -41,36 +41,36 @@ class Ending:
 
 class Layout(Protocol):
     """
-    Puts samples into one file, in order, and then the index behind them.
+    Writes samples to one file, in order, and the index after them.
 
-    The writer has checked keys and sizes; a layout cares for bytes and places only.
+    The writer has already checked keys, sizes and checksums; a layout only decides where bytes go.
     """
 
     def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
-        """Write samples: one value per key of every payload field; ``columns`` for formats that repeat them."""
+        """Write samples: for each key, a value of every payload field. ``columns`` is for formats that repeat them."""
         ...
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
-        """Where values lie, from ``base`` on, as far as their place became known since the last call."""
+        """Return the offsets, from ``base``, of those values whose position became known since the last call."""
         ...
 
     def end_payload(self) -> None:
-        """Write what was gathered; now ``take_starts`` gives the rest."""
+        """Write what is still in memory; then ``take_starts`` returns the rest."""
         ...
 
     @property
     def base(self) -> int:
-        """The byte of the file that ``starts`` count from."""
+        """Return the byte of the file that ``starts`` count from."""
         ...
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
-        """Write the index arrays, then ``header(places)``, and leave room for the seal."""
+        """Write the index arrays, then ``header(places)``, and leave 128 bytes for the seal."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignFiles:
-    """How files of a container are opened that fastio did not write."""
+    """How to open files of a container that other tools wrote."""
 
     open: Callable[[str], Shard]
     check_set: Callable[[str, Sequence[Shard]], list[Shard]]  # the shards in order; StoreError unless they are one set
@@ -79,7 +79,7 @@ class ForeignFiles:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """
-    One packed container, with everything that fastio knows of it: an entry of FORMATS makes it work in all commands.
+    One packed container and everything that fastio knows about it. As an entry of FORMATS it works in all commands.
 
     Only ``layout`` writes files. Reading them takes only ``seal_at``: it finds the seal, which leads to the index.
 

@@ -42,6 +42,7 @@ __all__ = [
     "SealAt",
     "always_at",
     "find_seal",
+    "format_mark",
     "read_seal",
     "set_checksum",
     "unsealed_regions",
@@ -62,7 +63,7 @@ SealAt = Callable[[int, ReadBytes], int]  # where the seal lies in a file of thi
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What a packed file must be; see the module's docstring for each field. ``format`` is a name or its tag."""
+    """What a packed file must be; see the module's docstring for each field. ``format`` is a name or its mark."""
 
     format: str
     count: int
@@ -84,7 +85,7 @@ class Seal:
         body = _BODY.pack(
             MAGIC,
             VERSION,
-            _tag(self.format),
+            format_mark(self.format),
             self.count,
             self.file_size,
             self.seal_start,
@@ -130,7 +131,7 @@ class Seal:
 
     def is_of(self, format_name: str) -> bool:
         """Whether the file was sealed as one of this format."""
-        return _tag(self.format) == _tag(format_name)
+        return format_mark(self.format) == format_mark(format_name)
 
     def _check(self, path: str, start: int, file_size: int) -> None:
         if self.file_size != file_size:
@@ -195,7 +196,7 @@ def unsealed_regions(*, file_size: int, seal_start: int, head_size: int) -> Sequ
     return regions
 
 
-def _tag(format_name: str) -> bytes:
+def format_mark(format_name: str) -> bytes:
     """The 4 bytes that stand for a format: its name, or the CRC-32 of a longer name."""
     name = format_name.encode("latin-1")
     return name.ljust(4, b"\0") if len(name) <= 4 else crc32(name).to_bytes(4, "little")

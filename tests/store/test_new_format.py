@@ -14,7 +14,7 @@ from fastio import FastDataset, FastLoader
 from fastio.cli import cli
 from fastio.converters import Source, open_source, pack
 from fastio.errors import StoreError, StoreIncomplete
-from fastio.store import FORMATS, open_store
+from fastio.store import FORMATS, open_store, seal
 from fastio.store.seal import MAGIC
 from tests.converters.conformance import SourceConformance
 from tests.converters.trees import class_folders, files_below, flat, pickled
@@ -134,6 +134,16 @@ def test_messages_name_it(tmp_path: Path) -> None:
     assert "a file with the name of a toy container" in run("pack", tmp_path / "b.toybox", tmp_path / "s.tar", code=1)
     with pytest.raises(StoreIncomplete, match="its content looks like toycontainer, and its name says lmdb"):
         open_store(tmp_path / "a.lmdb")
+
+
+def test_formats_are_told_apart() -> None:
+    """No two have a name, a suffix or a mark in the seal in common."""
+    suffixes = [suffix for form in FORMATS.values() for suffix in form.suffixes]
+    marks = [seal.format_mark(form.name) for form in FORMATS.values()]
+
+    assert list(FORMATS) == [form.name for form in FORMATS.values()]
+    assert len(suffixes) == len(set(suffixes))
+    assert len(marks) == len(set(marks))
 
 
 def test_a_long_name_is_a_checksum_in_the_seal(tmp_path: Path) -> None:
