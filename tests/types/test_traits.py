@@ -21,7 +21,7 @@ MAKERS = {
     "converters/files.py": "pictures and labels of a folder",
     "converters/raw.py": "--raw turns pictures into pixels",
     "converters/text/encode.py": "text, or the tokens made of it",
-    "fastio/loader/producer/resident.py": "pictures kept in memory as uncompressed PNGs",
+    "fastio/loader/producer/memory_cache.py": "pictures kept in memory as uncompressed PNGs",
     "fastio/measure/settings/decode.py": "a store of sample pictures",
     "fastio/store/foreign_tar.py": "members of tar shards that others wrote, by their extensions",
     "fastio/store/joined.py": "the labels of several stores",
