@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
+from fastio._native import ThreadPool
 from fastio.converters import SOURCES, Source, open_source
+from fastio.converters.kind import SourcePath
 from fastio.store import create_store
 from tests.converters.trees import class_folders, flat, foreign_tar, pickled
 
@@ -88,3 +91,35 @@ class SourceConformance:
 
         assert images <= source.size_bytes <= source.disk_bytes
         assert source.files_opened > 0
+
+    def test_a_pool_changes_nothing(self, source: Source) -> None:
+        """Native threads read the same as the thread that asks."""
+        pieces = source.chunks(400, 3)
+        with closing(ThreadPool(2)) as pool:
+            begun = [source.begin(piece, pool) for piece in pieces]
+            ahead = [finish().batch for finish in begun]
+
+        for piece, batch in zip(pieces, ahead, strict=True):
+            at_once = source.begin(piece)().batch
+            assert at_once.keys == batch.keys
+            assert [view.tobytes() for view in at_once.spans["image"].views()] == [
+                view.tobytes() for view in batch.spans["image"].views()
+            ]
+
+    def test_shuffled(self, source: Source) -> None:
+        """Every sample once, in an order that the seed gives; metadata record it."""
+        order = read_all(source.shuffled(1), 400, 3)
+
+        assert sorted(read_all(source, 400, 3)) == sorted(order)
+        assert order == read_all(source.shuffled(1), 1, 1)
+        assert order != read_all(source.shuffled(2), 400, 3)
+        assert 1 == source.shuffled(1).metadata["shuffle"]
+
+    def test_it_is_registered(self, source: Source) -> None:
+        """Its kind is the name of an entry that opens it again, detected or named."""
+        kind = SOURCES[source.kind]
+
+        assert kind.name == source.kind
+        assert kind.signs(SourcePath(source.path))
+        if kind.own_labels:
+            assert read_all(source, 400, 3) == read_all(open_source(source.path, kind=kind.name), 400, 3)
