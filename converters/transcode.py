@@ -281,13 +281,6 @@ class TranscodeStage:
         return new_keys
 
 
-def _still_misnamed(chunk: Chunk, done: Mapping[str, tuple[Spans, NDArray[np.int32]]]) -> list[Problem]:
-    """Those that keep their bytes: what was resized has got the name of what it is."""
-    resized = [np.flatnonzero(facts[:, 1] == _RESIZED).tolist() for _, facts in done.values()]
-    renamed = {chunk.batch.keys[i] for rows in resized for i in rows}
-    return [each for each in chunk.misnamed if each.key not in renamed]
-
-
 def _joined(data: NDArray[np.uint8], sizes: NDArray[np.int64], intervals: Spans | None = None) -> Spans:
     """Values that lie one after the other."""
     shard = np.zeros(len(sizes), np.int32)
