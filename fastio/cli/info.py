@@ -114,9 +114,11 @@ def _print(said: dict[str, Any]) -> None:
     click.echo(epoch_line(said["epoch"]))
     source = said["source"] or {}
     if source:
+        from fastio.converters.origin import recorded_kind
+
         labels = f", labels from {printable(str(source['labels']))}" if source.get("labels") else ""
         click.echo(
-            f"packed from {printable(str(source.get('name')))} ({source.get('layout')}){labels}; "
+            f"packed from {printable(str(source.get('name')))} ({recorded_kind(source)}){labels}; "
             f"{number(said['skipped'])} skipped" + (" (--skipped lists them)" if said["skipped"] else "")
         )
     for line in said["packing"]:
