@@ -41,10 +41,10 @@ def bandwidth(amount: int, *, measured: bool, path: str, as_json: bool) -> None:
         }
         for link in links
     ]
-    said = {"size_bytes": amount, "links": rows}
-    write_html(lambda: bandwidth_page(said))
+    report = {"size_bytes": amount, "links": rows}
+    write_html(lambda: bandwidth_page(report))
     if as_json:
-        echo_json("bandwidth", said)
+        echo_json("bandwidth", report)
         return
     table(
         ("link", "rate", "source", f"time for {size(amount)}"),

@@ -87,12 +87,12 @@ def both(
         refuse_model_options()
         with open_data(data, options) as opened:
             halves = measure_halves(opened, _step(opened, step, step_ms), seconds=seconds)
-    said = _as_dict(data, halves)
+    report = _as_dict(data, halves)
     if as_json:
-        echo_json("bench.both", said)
+        echo_json("bench.both", report)
     else:
         _print(data, halves)
-    write_html(lambda: halves_page(said))
+    write_html(lambda: halves_page(report))
 
 
 def _with_model(name: str, model: str, options: DataOptions, *, settings: StepOptions, seconds: float) -> Halves:

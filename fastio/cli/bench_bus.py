@@ -35,10 +35,10 @@ def bus(*, as_json: bool) -> None:
 
     rates = measure_bus() if has_cuda() else []
     skipped = None if rates else "no CUDA device here (or a torch without CUDA): nothing to measure"
-    said = {"skipped": skipped, "rates": [dataclasses.asdict(rate) for rate in rates]}
-    write_html(lambda: bus_page(said))
+    report = {"skipped": skipped, "rates": [dataclasses.asdict(rate) for rate in rates]}
+    write_html(lambda: bus_page(report))
     if as_json:
-        echo_json("bench.bus", said)
+        echo_json("bench.bus", report)
     elif skipped is not None:
         click.echo(f"skipped: {skipped}")
     else:

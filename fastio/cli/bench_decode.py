@@ -52,10 +52,10 @@ def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: boo
     begun(f"decoding {work}")
     rates = compare_decoders(pictures, crop=crop, rounds=rounds)
     about = {"data": data, "pictures": len(pictures), "crop": crop, "rounds": rounds}
-    said = {**about, "decoders": [dataclasses.asdict(rate) for rate in rates]}
-    write_html(lambda: decode_page(said))
+    report = {**about, "decoders": [dataclasses.asdict(rate) for rate in rates]}
+    write_html(lambda: decode_page(report))
     if as_json:
-        echo_json("bench.decode", said)
+        echo_json("bench.decode", report)
         return
     click.echo(f"{printable(data)}: {counted(len(pictures), 'picture')}, one thread\n")
     rows = [

@@ -44,10 +44,10 @@ def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
     what = f"{size(size_bytes)} and {counted(files, 'small file')}"
     begun(f"writing {what} below {printable(path)}, reading them, removing them")
     report = measure_disk(path, size_bytes=size_bytes, files=files)
-    said = {**dataclasses.asdict(report), "sequential_bytes_per_s": report.sequential_bytes_per_s}
-    write_html(lambda: disk_page(said | {"path": str(Path(path).resolve())}))
+    figures = {**dataclasses.asdict(report), "sequential_bytes_per_s": report.sequential_bytes_per_s}
+    write_html(lambda: disk_page(figures | {"path": str(Path(path).resolve())}))
     if as_json:
-        echo_json("bench.disk", said)
+        echo_json("bench.disk", figures)
     else:
         _print(report)
 

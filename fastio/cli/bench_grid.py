@@ -100,10 +100,10 @@ def grid(
                 progress=progress,
             )
     kinds = {grid_data.name: grid_data.kind for grid_data, _ in points}
-    said = {"step_ms": step_ms, "seconds": seconds, "rows": [_as_dict(row, kinds[row.point.data]) for row in rows]}
-    write_html(lambda: grid_page(said))
+    report = {"step_ms": step_ms, "seconds": seconds, "rows": [_as_dict(row, kinds[row.point.data]) for row in rows]}
+    write_html(lambda: grid_page(report))
     if as_json:
-        echo_json("bench.grid", said)
+        echo_json("bench.grid", report)
     else:
         _print(rows, kinds)
 
@@ -112,11 +112,11 @@ def _values(data: GridData, chosen: tuple[str, ...]) -> dict[str, tuple[Value, .
     """Return the values to try for each setting, those of --set in place of the usual ones."""
     values = data.values()
     for text in chosen:
-        name, _, said = text.partition("=")
+        name, _, listed = text.partition("=")
         if name not in values:
             raise click.UsageError(f"--set {text}: the settings of {data.name} are {', '.join(values)}")
         try:
-            numbers = tuple(int(word) for word in said.replace("True", "1").replace("False", "0").split(","))
+            numbers = tuple(int(word) for word in listed.replace("True", "1").replace("False", "0").split(","))
         except ValueError as exc:
             raise click.UsageError(
                 f"--set {text}: expected NAME=V,V with whole numbers; 0 means no, 1 means yes"

@@ -58,16 +58,16 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
     """
     from fastio.report.loading import loading_page
 
-    said = []
+    reports = []
     for name in data:
         begun(f"loading {printable(name)}: {counted(epochs, 'epoch')}, {seconds:g} s at most")
         own = options if len(data) == 1 else _own_options(name, options)
-        said.append(_measured(name, own, epochs=epochs, seconds=seconds))
+        reports.append(_measured(name, own, epochs=epochs, seconds=seconds))
         if not as_json:
-            click.echo(_line(said[-1]))
+            click.echo(_line(reports[-1]))
     if not as_json:
-        _print_beside(said)
-    first = {**said[0], "beside": said[1:]}
+        _print_beside(reports)
+    first = {**reports[0], "beside": reports[1:]}
     if as_json:
         echo_json("bench.io", first)
     write_html(lambda: loading_page(first))
@@ -104,25 +104,25 @@ def _measured(name: str, options: DataOptions, *, epochs: int, seconds: float) -
         }
 
 
-def _line(said: dict[str, Any]) -> str:
-    words = [f"{printable(said['data'])}: {per_second(said['samples_per_s'])} samples/s"]
-    if said["bytes_per_s"] is not None:
-        what = "store" if said["kind"] == "store" else "files"
-        words[0] += f", {size(said['bytes_per_s'])}/s of the {what}"
-    if said["opens_per_s"] is not None:
-        opened = "opened once" if said["kind"] == "store" else f"{per_second(said['opens_per_s'])} files opened/s"
+def _line(report: dict[str, Any]) -> str:
+    words = [f"{printable(report['data'])}: {per_second(report['samples_per_s'])} samples/s"]
+    if report["bytes_per_s"] is not None:
+        what = "store" if report["kind"] == "store" else "files"
+        words[0] += f", {size(report['bytes_per_s'])}/s of the {what}"
+    if report["opens_per_s"] is not None:
+        opened = "opened once" if report["kind"] == "store" else f"{per_second(report['opens_per_s'])} files opened/s"
         words.append(opened)
     words.append(
-        f"{counted(said['samples'], 'sample')} in {said['seconds']:.2f} s, {said['cpu_seconds']:.2f} s of CPU"
-        + (" (without the workers')" if said["kind"] != "store" else "")
+        f"{counted(report['samples'], 'sample')} in {report['seconds']:.2f} s, {report['cpu_seconds']:.2f} s of CPU"
+        + (" (without the workers')" if report["kind"] != "store" else "")
     )
-    words.append(f"first batch after {said['first_batch_s'] * 1e3:.1f} ms")
+    words.append(f"first batch after {report['first_batch_s'] * 1e3:.1f} ms")
     return "; ".join(words)
 
 
-def _print_beside(said: list[dict[str, Any]]) -> None:
+def _print_beside(reports: list[dict[str, Any]]) -> None:
     """Print each rate as a multiple of the first."""
-    first = said[0]
-    for each in said[1:]:
-        ratio = each["samples_per_s"] / first["samples_per_s"]
-        click.echo(f"{printable(each['data'])}: {ratio:.2g} times the samples/s of {printable(first['data'])}")
+    first = reports[0]
+    for report in reports[1:]:
+        ratio = report["samples_per_s"] / first["samples_per_s"]
+        click.echo(f"{printable(report['data'])}: {ratio:.2g} times the samples/s of {printable(first['data'])}")

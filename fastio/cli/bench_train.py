@@ -87,8 +87,8 @@ def train(
         ranks = every_rank(result.summary)
     if rank > 0:
         return
-    said = None if data == SYNTHETIC else _verdict(ranks)
-    verdict = None if said is None else dataclasses.asdict(said)
+    limit = None if data == SYNTHETIC else _verdict(ranks)
+    verdict = None if limit is None else dataclasses.asdict(limit)
     about = {"data": data, "model": model, **_settings(step)}
     form = about | _figures(result, ranks) | {"test_accuracy": right, "verdict": verdict}
     write_html(lambda: training_page(form))
@@ -98,7 +98,7 @@ def train(
     _print(data, step, result, ranks)
     if right is not None:
         click.echo(f"accuracy on {printable(str(test))}: {right:.2%}")
-    _print_verdict(said)
+    _print_verdict(limit)
 
 
 def _trained(opened: Data, step: TrainStep, count: int, *, is_shown: bool) -> TrainResult:
@@ -129,7 +129,7 @@ def _verdict(ranks: list[StepSummary]) -> Verdict:
     """Return the verdict for the rank that waits longest: the others wait for it."""
     from fastio.measure.loop.verdict import StepShares, verdict
 
-    return verdict(shares=StepShares(loading=max(each.loading_share for each in ranks)))
+    return verdict(shares=StepShares(loading=max(rank.loading_share for rank in ranks)))
 
 
 def _settings(step: TrainStep) -> dict[str, object]:
@@ -146,13 +146,13 @@ def _settings(step: TrainStep) -> dict[str, object]:
 
 def _figures(result: TrainResult, ranks: list[StepSummary]) -> dict[str, object]:
     return {
-        "samples_per_s": sum(each.steady_samples_per_s for each in ranks),
+        "samples_per_s": sum(rank.steady_samples_per_s for rank in ranks),
         "first_loss": result.first_loss,
         "last_loss": result.last_loss,
         "losses": result.losses,
         "warm_up": result.warm_up,
         "peak_bytes": result.peak_bytes,
-        "ranks": [each.as_dict() for each in ranks],
+        "ranks": [rank.as_dict() for rank in ranks],
         "timeline": dataclasses.asdict(result.timeline),
     }
 
@@ -163,9 +163,9 @@ def _print(data: str, step: TrainStep, result: TrainResult, ranks: list[StepSumm
     words = [f"{number(step.parameters)} parameters", precision, str(options.device)]
     words += ["channels_last"] * options.channels_last + ["compiled"] * options.compiled
     click.echo(f"{printable(data)}: {step.workload.name}, {', '.join(words)}\n")
-    rows = [_row(f"rank {place}" if len(ranks) > 1 else "training", each) for place, each in enumerate(ranks)]
+    rows = [_row(f"rank {number}" if len(ranks) > 1 else "training", rank) for number, rank in enumerate(ranks)]
     if len(ranks) > 1:
-        rows.append(("all ranks", per_second(sum(each.steady_samples_per_s for each in ranks)), "", "", ""))
+        rows.append(("all ranks", per_second(sum(rank.steady_samples_per_s for rank in ranks)), "", "", ""))
     titles = ("", "samples/s", "loading ms/step", "training ms/step", "waits for data")
     table(titles, rows, right=(1, 2, 3, 4))
     batch = ranks[0].samples / ranks[0].steps
@@ -175,11 +175,11 @@ def _print(data: str, step: TrainStep, result: TrainResult, ranks: list[StepSumm
         click.echo(f"peak memory on the device {size(result.peak_bytes)}")
 
 
-def _print_verdict(said: Verdict | None) -> None:
-    if said is None:
+def _print_verdict(limit: Verdict | None) -> None:
+    if limit is None:
         click.echo("\nnothing was loaded: compare this limit of training with DATA of your own")
     else:
-        echo_verdict(said)
+        echo_verdict(limit)
 
 
 def _row(name: str, summary: StepSummary) -> tuple[str, str, str, str, str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastio.doctor.diagnosis import Diagnosis
     from fastio.doctor.facts import Facts
     from fastio.doctor.findings import Advice, Evidence
-    from fastio.doctor.session import ObservationPlan, Seen
+    from fastio.doctor.session import Observation, ObservationPlan
     from fastio.doctor.training import Failure
     from fastio.measure.loop.step_timer import Timeline
     from fastio.measure.machine.monitor import Sample
@@ -98,12 +98,12 @@ def doctor(
     if case.failure is not None:
         _print_failure(case.failure)
     diagnosis = diagnose(case.facts)
-    said = _as_dict(case, diagnosis)
+    report = _as_dict(case, diagnosis)
     if as_json:
-        echo_json("doctor", said)
+        echo_json("doctor", report)
     else:
         _print(case, diagnosis)
-    write_html(lambda: _page(said))
+    write_html(lambda: _page(report))
     if case.failure is not None:
         ctx.exit(case.failure.code)
 
@@ -142,17 +142,17 @@ def _observed(name: str, arguments: tuple[str, ...], plan: ObservationPlan, *, i
         else:
             run_script(name, arguments)
 
-    def case(seen: Seen) -> _Case:
-        samples = () if seen.surroundings is None else tuple(seen.surroundings.samples)
-        return _Case(name, facts_of(seen), seen.timeline, samples, seen.failure)
+    def case(observation: Observation) -> _Case:
+        samples = () if observation.surroundings is None else tuple(observation.surroundings.samples)
+        return _Case(name, facts_of(observation), observation.timeline, samples, observation.failure)
 
     return observe(training, plan, case)
 
 
-def _page(said: dict[str, object]) -> Page:
+def _page(report: dict[str, object]) -> Page:
     from fastio.report.doctor import doctor_page
 
-    return doctor_page(said)
+    return doctor_page(report)
 
 
 def _as_dict(case: _Case, diagnosis: Diagnosis) -> dict[str, object]:
@@ -175,8 +175,8 @@ def _print_failure(failure: Failure) -> None:
 
 def _print(case: _Case, diagnosis: Diagnosis) -> None:
     step = case.facts.step
-    seen = "" if step is None or step.steps is None else f": {counted(step.steps, 'step')} without a profiler"
-    click.echo(f"{printable(case.name)}{seen}\n")
+    steps = "" if step is None or step.steps is None else f": {counted(step.steps, 'step')} without a profiler"
+    click.echo(f"{printable(case.name)}{steps}\n")
     names = [name for name in (diagnosis.pattern, diagnosis.part) if name is not None]
     click.secho(", ".join(names) or "no verdict", bold=True)
     click.echo(f"  {diagnosis.summary}")
@@ -185,8 +185,8 @@ def _print(case: _Case, diagnosis: Diagnosis) -> None:
     _print_evidence(diagnosis.evidence)
     if diagnosis.steps:
         click.echo("\nnext, by expected gain")
-    for place, advice in enumerate(diagnosis.steps, 1):
-        _print_advice(place, advice)
+    for number, advice in enumerate(diagnosis.steps, 1):
+        _print_advice(number, advice)
     if diagnosis.cautions:
         click.echo("\nwarnings")
     for caution in diagnosis.cautions:
@@ -200,17 +200,17 @@ def _print(case: _Case, diagnosis: Diagnosis) -> None:
 def _print_evidence(evidence: Iterable[Evidence]) -> None:
     rows = []
     group = ""
-    for each in evidence:
-        share = "" if each.share is None else f"{each.share:.1%}"
-        rows.append((each.group if each.group != group else "", each.name, quantity(each.value, each.unit), share))
-        group = each.group
+    for fact in evidence:
+        share = "" if fact.share is None else f"{fact.share:.1%}"
+        rows.append((fact.group if fact.group != group else "", fact.name, quantity(fact.value, fact.unit), share))
+        group = fact.group
     if rows:
         click.echo()
         table(("", "figure", "mean", "share"), rows, right=(2, 3))
 
 
-def _print_advice(place: int, advice: Advice) -> None:
-    click.echo(f"{place}. {advice.title} ({gain(advice.gain, is_bound=advice.is_bound)})")
+def _print_advice(number: int, advice: Advice) -> None:
+    click.echo(f"{number}. {advice.title} ({gain(advice.gain, is_bound=advice.is_bound)})")
     click.echo(f"   {printable(advice.reason)}")
     for line in advice.code.splitlines():
         click.echo(f"     {printable(line)}")

@@ -41,11 +41,11 @@ def failed(error: Exception) -> Failed | None:
     """Return the failure for an error, or None if the error is a bug of fastio, whose traceback should be seen."""
     if isinstance(error, FastioError):
         return Failed("; ".join([_sentence(error), *notes(error)]))
-    from fastio.measure.loop.user_code import said_by, user_traceback
+    from fastio.measure.loop.user_code import error_line, user_traceback
 
     text = user_traceback(error)
     if text is not None:
-        return Failed("; ".join([f"your code failed: {said_by(error)}", *notes(error)]), text=text)
+        return Failed("; ".join([f"your code failed: {error_line(error)}", *notes(error)]), text=text)
     if isinstance(error, OSError):
         return Failed("; ".join([f"{error.filename or 'system'}: {error.strerror or error}", *notes(error)]))
     return None

@@ -58,9 +58,9 @@ def write_html(page: Callable[[], Page]) -> None:
     from fastio.report.setting import machine, versions
     from fastio.report.write import write_page
 
-    declared = [each for each in context.command.params if each.name not in _NOT_SETTINGS]
-    in_force = [each for each in declared if _is_in_force(context, str(each.name))]
-    given = [(max(each.opts, key=len), params.get(str(each.name)), each.type) for each in in_force]
+    declared = [option for option in context.command.params if option.name not in _NOT_SETTINGS]
+    in_force = [option for option in declared if _is_in_force(context, str(option.name))]
+    given = [(max(option.opts, key=len), params.get(str(option.name)), option.type) for option in in_force]
     settings = [(name, _value(value, kind)) for name, value, kind in given if value is not None and value != ()]
     command = ("command", shlex.join(["fastio", *sys.argv[1:]]))
     write_page(params[_NAME], page(), {"Settings": [command, *settings], "Machine": machine(), "Versions": versions()})

@@ -53,8 +53,10 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
     if build:
         from fastio import _native
 
-        said = _native.build_info()
-        click.echo(json.dumps(said, indent=2) if as_json else "\n".join(f"{k}: {v}" for k, v in said.items()))
+        build_info = _native.build_info()
+        click.echo(
+            json.dumps(build_info, indent=2) if as_json else "\n".join(f"{k}: {v}" for k, v in build_info.items())
+        )
         return
     if path is None:
         raise click.UsageError("expected PATH or --build")
@@ -101,73 +103,73 @@ def _jpeg(picture: Image) -> bytes:
     return coded.getvalue()
 
 
-def _print(said: dict[str, Any]) -> None:
-    shards = f" in {said['shards']} shards" if said["shards"] > 1 else ""
+def _print(report: dict[str, Any]) -> None:
+    shards = f" in {report['shards']} shards" if report["shards"] > 1 else ""
     click.echo(
-        f"{printable(said['path'])}: {said['format']}, {counted(said['samples'], 'sample')}, "
-        f"{size(said['size_bytes'])}{shards}"
+        f"{printable(report['path'])}: {report['format']}, {counted(report['samples'], 'sample')}, "
+        f"{size(report['size_bytes'])}{shards}"
     )
     click.echo(
-        f"samples take {size(said['payload_bytes'])}; {number(said['overhead_bytes_per_sample'] or 0)} B a sample "
-        f"on top ({said['overhead_reason']})"
+        f"samples take {size(report['payload_bytes'])}; {number(report['overhead_bytes_per_sample'] or 0)} B a sample "
+        f"on top ({report['overhead_reason']})"
     )
-    click.echo(epoch_line(said["epoch"]))
-    source = said["source"] or {}
+    click.echo(epoch_line(report["epoch"]))
+    source = report["source"] or {}
     if source:
         from fastio.converters.origin import recorded_kind
 
         labels = f", labels from {printable(str(source['labels']))}" if source.get("labels") else ""
         click.echo(
             f"packed from {printable(str(source.get('name')))} ({recorded_kind(source)}){labels}; "
-            f"{number(said['skipped'])} skipped" + (" (--skipped lists them)" if said["skipped"] else "")
+            f"{number(report['skipped'])} skipped" + (" (--skipped lists them)" if report["skipped"] else "")
         )
-    for line in said["packing"]:
+    for line in report["packing"]:
         click.echo(printable(line))
-    if said["shuffle"] is not None:
-        click.echo(said["shuffle"]["text"])
-    if not source and said["ledger"]:
-        left = ", ".join(f"{number(len(entries))} {_LEDGERS[name]}" for name, entries in said["ledger"].items())
+    if report["shuffle"] is not None:
+        click.echo(report["shuffle"]["text"])
+    if not source and report["ledger"]:
+        left = ", ".join(f"{number(len(entries))} {_LEDGERS[name]}" for name, entries in report["ledger"].items())
         click.echo(f"beside the samples: {left} (--skipped lists them)")
     click.echo()
     table(
         ("field", "codec", "dtype", "shape"),
         [
             (f["name"], f["codec"], f["dtype"], "x".join("?" if s is None else str(s) for s in f["shape"]) or "scalar")
-            for f in said["schema"]["fields"]
+            for f in report["schema"]["fields"]
         ],
     )
-    for name, field in said["fields"].items():
+    for name, field in report["fields"].items():
         click.echo()
         _print_field(name, field)
         if field.get("histogram"):
             click.echo()
             print_lengths(field["histogram"], field["unit"])
-    if said["tokenizer"] is not None:
+    if report["tokenizer"] is not None:
         click.echo()
-        print_tokenizer(said["tokenizer"])
-    if said["classes"] is not None:
+        print_tokenizer(report["tokenizer"])
+    if report["classes"] is not None:
         click.echo()
-        _print_classes(said["classes"])
-    if said["labels"] is not None:
+        _print_classes(report["classes"])
+    if report["labels"] is not None:
         click.echo()
-        _print_labels(said["labels"])
-    if said["read_without_fastio"]:
+        _print_labels(report["labels"])
+    if report["read_without_fastio"]:
         click.echo("\nwithout fastio:\n")
-        click.echo("    " + said["read_without_fastio"].rstrip().replace("\n", "\n    "))
+        click.echo("    " + report["read_without_fastio"].rstrip().replace("\n", "\n    "))
 
 
-def _print_ledger(said: dict[str, Any]) -> None:
+def _print_ledger(report: dict[str, Any]) -> None:
     """Print everything that was left out, grouped by when that happened."""
-    for name, entries in said["ledger"].items():
+    for name, entries in report["ledger"].items():
         click.echo(f"{number(len(entries))} {_LEDGERS[name]}:")
         problem_table([(entry["key"], entry["problem"]) for entry in entries])
-    if not said["ledger"]:
-        click.echo(f"{printable(said['path'])}: nothing was skipped")
+    if not report["ledger"]:
+        click.echo(f"{printable(report['path'])}: nothing was skipped")
 
 
 def _print_field(name: str, field: dict[str, Any]) -> None:
     rows = [
-        (title, *(number(numbers[each]) for each in ("min", "median", "mean", "max")))
+        (title, *(number(numbers[statistic]) for statistic in ("min", "median", "mean", "max")))
         for title, numbers in (
             ("bytes", field["size_bytes"]),
             (field.get("unit") or "", field.get("length") if field.get("unit") != "bytes" else None),
@@ -186,8 +188,8 @@ def _print_field(name: str, field: dict[str, Any]) -> None:
 def _print_labels(labels: dict[str, Any]) -> None:
     """Print labels that are numbers, not classes."""
     rows = [
-        (each["title"] or f"label {i}", *(f"{each[name]:.6g}" for name in ("min", "mean", "max")))
-        for i, each in enumerate(labels["numbers"][:_CLASSES_SHOWN])
+        (column["title"] or f"label {i}", *(f"{column[name]:.6g}" for name in ("min", "mean", "max")))
+        for i, column in enumerate(labels["numbers"][:_CLASSES_SHOWN])
     ]
     table((labels["dtype"], "min", "mean", "max"), rows, right=(1, 2, 3))
     if len(labels["numbers"]) > _CLASSES_SHOWN:

@@ -39,16 +39,16 @@ def _bar(share: float, length: int) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def print_tokenizer(said: dict[str, Any]) -> None:
+def print_tokenizer(tokenizer: dict[str, Any]) -> None:
     """Print the tokenizer's name, its vocabulary and special tokens, and how documents became sequences."""
-    options = said.get("options") or {}
-    special = ", ".join(f"{role} {value}" for role, value in said["special"].items() if value is not None)
-    size = "unknown vocabulary" if said["vocab_size"] is None else f"{number(said['vocab_size'])} ids"
-    name = "ready ids" if said["name"] is None else f"tokenizer {printable(str(said['name']))}"
+    options = tokenizer.get("options") or {}
+    special = ", ".join(f"{role} {value}" for role, value in tokenizer["special"].items() if value is not None)
+    size = "unknown vocabulary" if tokenizer["vocab_size"] is None else f"{number(tokenizer['vocab_size'])} ids"
+    name = "ready ids" if tokenizer["name"] is None else f"tokenizer {printable(str(tokenizer['name']))}"
     click.echo(
         f"{name}: {size}"
         + (f" ({special})" if special else "")
-        + (", its JSON is in the store" if said["json"] else "")
+        + (", its JSON is in the store" if tokenizer["json"] else "")
     )
     added = " and ".join(role for role in ("bos", "eos") if options.get(role))
     rules = [f"{added} added" if added else "no bos, no eos"]

@@ -13,7 +13,7 @@ __all__ = ["echo_json", "form"]
 _VERSION = 1
 
 
-def form(command: str, said: Mapping[str, object]) -> dict[str, object]:
+def form(command: str, report: Mapping[str, object]) -> dict[str, object]:
     """
     Return a command's object, as ``fastio/guide/json.md`` describes it; a figure that is not finite becomes null.
 
@@ -22,9 +22,9 @@ def form(command: str, said: Mapping[str, object]) -> dict[str, object]:
     """
     from fastio.report.finite import finite
 
-    return {"format": f"fastio.{command}/{_VERSION}", **finite(said)}
+    return {"format": f"fastio.{command}/{_VERSION}", **finite(report)}
 
 
-def echo_json(command: str, said: Mapping[str, object]) -> None:
+def echo_json(command: str, report: Mapping[str, object]) -> None:
     """Print a command's object, indented for people."""
-    click.echo(json.dumps(form(command, said), indent=2))
+    click.echo(json.dumps(form(command, report), indent=2))

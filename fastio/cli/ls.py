@@ -71,17 +71,17 @@ def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_jso
         rows = zip(
             indices.tolist(), store.keys(indices), np.broadcast_to(sizes, len(indices)).tolist(), values, strict=True
         )
-        found = [row for row in rows if wanted is None or wanted(row[1])][:left]
-        left -= len(found)
-        if not found:
+        matching = [row for row in rows if wanted is None or wanted(row[1])][:left]
+        left -= len(matching)
+        if not matching:
             continue
         if as_json:
-            yield [json.dumps(_record(row, classes) | reads(row[0], json=True)) for row in found]
+            yield [json.dumps(_record(row, classes) | reads(row[0], json=True)) for row in matching]
         else:
             yield [
                 f"{index:>{width}}  {size:>10}  {printable(_named(value, classes)):<16}  {printable(key)}"
                 + "".join(f"  {printable(text)}" for text in reads(index, json=False).values())
-                for index, key, size, value in found
+                for index, key, size, value in matching
             ]
 
 

@@ -205,26 +205,26 @@ def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
     def rate(value: float) -> str:
         return size(value) + "/s"
 
-    found: dict[str, tuple[float, Callable[[float], str]]] = {"all CPUs": (sample.cpu_percent, percent)}
+    figures: dict[str, tuple[float, Callable[[float], str]]] = {"all CPUs": (sample.cpu_percent, percent)}
     if len(sample.cpu_percents) <= _SHOWN_CPUS:
-        found |= {f"CPU {index}": (value, percent) for index, value in enumerate(sample.cpu_percents)}
+        figures |= {f"CPU {index}": (value, percent) for index, value in enumerate(sample.cpu_percents)}
     else:
-        found["busiest CPU"] = (max(sample.cpu_percents), percent)
-        found["CPUs above 90 %"] = (sum(value > 90 for value in sample.cpu_percents), number)
+        figures["busiest CPU"] = (max(sample.cpu_percents), percent)
+        figures["CPUs above 90 %"] = (sum(value > 90 for value in sample.cpu_percents), number)
     if sample.process is not None:
-        found["process, CPU (100 %: one core)"] = (sample.process.cpu_percent, percent)
-        found["process, memory"] = (sample.process.rss_bytes, size)
+        figures["process, CPU (100 %: one core)"] = (sample.process.cpu_percent, percent)
+        figures["process, memory"] = (sample.process.rss_bytes, size)
         if sample.process.disk_read_bytes_per_s is not None and sample.process.disk_written_bytes_per_s is not None:
-            found["process, disk read"] = (sample.process.disk_read_bytes_per_s, rate)
-            found["process, disk written"] = (sample.process.disk_written_bytes_per_s, rate)
-    found["memory used"] = (sample.memory_used_bytes, size)
-    found["memory used, share"] = (100 * sample.memory_used_bytes / sample.memory_total_bytes, percent)
-    found["disk read"] = (sample.disk_read_bytes_per_s, rate)
-    found["disk written"] = (sample.disk_written_bytes_per_s, rate)
-    found["network received"] = (sample.network_received_bytes_per_s, rate)
-    found["network sent"] = (sample.network_sent_bytes_per_s, rate)
+            figures["process, disk read"] = (sample.process.disk_read_bytes_per_s, rate)
+            figures["process, disk written"] = (sample.process.disk_written_bytes_per_s, rate)
+    figures["memory used"] = (sample.memory_used_bytes, size)
+    figures["memory used, share"] = (100 * sample.memory_used_bytes / sample.memory_total_bytes, percent)
+    figures["disk read"] = (sample.disk_read_bytes_per_s, rate)
+    figures["disk written"] = (sample.disk_written_bytes_per_s, rate)
+    figures["network received"] = (sample.network_received_bytes_per_s, rate)
+    figures["network sent"] = (sample.network_sent_bytes_per_s, rate)
     for gpu in sample.gpus:
-        place = f"GPU {gpu.index}" + ("" if gpu.mig_index is None else f" slice {gpu.mig_index}")
+        gpu_name = f"GPU {gpu.index}" + ("" if gpu.mig_index is None else f" slice {gpu.mig_index}")
         known: tuple[tuple[str, float | None, Callable[[float], str]], ...] = (
             ("utilisation", gpu.utilization_percent, percent),
             ("SM active", gpu.sm_active_percent, percent),
@@ -236,9 +236,9 @@ def _figures(sample: Sample) -> dict[str, tuple[float, Callable[[float], str]]]:
             ("PCIe received", gpu.pcie_received_bytes_per_s, rate),
             ("PCIe sent", gpu.pcie_sent_bytes_per_s, rate),
         )
-        found |= {f"{place} {name}": (value, show) for name, value, show in known if value is not None}
-    found["this monitor, CPU (100 %: one core)"] = (sample.own_cpu_percent, percent)
-    return found
+        figures |= {f"{gpu_name} {name}": (value, show) for name, value, show in known if value is not None}
+    figures["this monitor, CPU (100 %: one core)"] = (sample.own_cpu_percent, percent)
+    return figures
 
 
 def _view(sample: Sample) -> Table:
@@ -260,13 +260,13 @@ def _summarise(samples: list[Sample], sources: tuple[str, ...]) -> None:
     every = [_figures(sample) for sample in samples]
     rows = []
     for name, (_, show) in every[-1].items():
-        seen = [
+        weighted = [
             (figures[name][0], sample.seconds)
             for figures, sample in zip(every, samples, strict=True)
             if name in figures
         ]
-        mean = sum(value * weight for value, weight in seen) / sum(weight for _, weight in seen)
-        rows.append((name, show(mean), show(max(value for value, _ in seen))))
+        mean = sum(value * weight for value, weight in weighted) / sum(weight for _, weight in weighted)
+        rows.append((name, show(mean), show(max(value for value, _ in weighted))))
     table(("", "mean", "maximum"), rows, right=(1, 2))
     for source in sources:
         click.echo(source)

@@ -126,7 +126,7 @@ def profile(
       fastio profile --cpu py-spy -- train.py
       fastio profile trace.json.gz
     """
-    seen, traces, steps_cut, cost = None, [], 0, None
+    cpu_profile, traces, steps_cut, cost = None, [], 0, None
     if all(word.endswith(_TRACES) for word in command):
         traces = [Path(word) for word in command]
     else:
@@ -135,28 +135,28 @@ def profile(
             if cpu is None:
                 traces, steps_cut, cost = _recorded(command, _schedule(plan), path, recording)
             else:
-                seen = _watched(command, _schedule(plan), path, (cpu, seconds))
+                cpu_profile = _watched(command, _schedule(plan), path, (cpu, seconds))
     from fastio.measure.trace.trace import read_trace
     from fastio.report.profile import profile_page
 
-    found = [read_trace(trace) for trace in traces]
-    functions = None if seen is None else dataclasses.asdict(seen)
-    said = {
+    breakdowns = [read_trace(trace) for trace in traces]
+    functions = None if cpu_profile is None else dataclasses.asdict(cpu_profile)
+    report = {
         "command": command,
-        "traces": [_as_dict(each) for each in found],
+        "traces": [_as_dict(breakdown) for breakdown in breakdowns],
         "cpu": functions,
         "cost": None if cost is None else dataclasses.asdict(cost),
     }
-    write_html(lambda: profile_page(said))
+    write_html(lambda: profile_page(report))
     if as_json:
-        echo_json("profile", said)
+        echo_json("profile", report)
         return
-    for each in found:
-        print_trace(each, top)
-    if len(found) > 1:
-        print_ranks(found)
-    if seen is not None:
-        print_cpu(seen, top)
+    for breakdown in breakdowns:
+        print_trace(breakdown, top)
+    if len(breakdowns) > 1:
+        print_ranks(breakdowns)
+    if cpu_profile is not None:
+        print_cpu(cpu_profile, top)
     if cost is not None:
         print_cost(cost)
     if steps_cut:
@@ -204,7 +204,7 @@ def _watched(
     return recorder.result()
 
 
-def _as_dict(found: StepBreakdown) -> dict[str, object]:
+def _as_dict(breakdown: StepBreakdown) -> dict[str, object]:
     from fastio.measure.loop.verdict import verdict
 
-    return dataclasses.asdict(found) | {"verdict": dataclasses.asdict(verdict(shares=found.shares))}
+    return dataclasses.asdict(breakdown) | {"verdict": dataclasses.asdict(verdict(shares=breakdown.shares))}

@@ -33,7 +33,7 @@ class _Kind(_ParamType):
         """The name itself; of a former name the present one."""
         from fastio.converters import SOURCES
 
-        present = {alias: each.name for each in SOURCES.values() for alias in each.aliases}
+        present = {alias: source.name for source in SOURCES.values() for alias in source.aliases}
         kind = present.get(value, value)
         if kind not in self._names():
             self.fail(f"{value!r} is not one of {', '.join(map(repr, self._names()))}.", param, ctx)
@@ -71,13 +71,13 @@ def source_words() -> str:
     """What can be packed, in words."""
     from fastio.converters import SOURCES
 
-    return f"{', '.join(each.what for each in SOURCES.values())}, or text"
+    return f"{', '.join(source.what for source in SOURCES.values())}, or text"
 
 
 def target_words() -> str:
     """Which names of stores say their format, in words."""
     from fastio.store import FORMATS
 
-    suffixes = [suffix for each in FORMATS.values() for suffix in each.suffixes]
-    shards = [f"name-%06d{each.suffixes[0]}" for each in FORMATS.values() if each.has_shards]
+    suffixes = [suffix for container in FORMATS.values() for suffix in container.suffixes]
+    shards = [f"name-%06d{container.suffixes[0]}" for container in FORMATS.values() if container.has_shards]
     return f"{', '.join(suffixes[:-1])} or {suffixes[-1]}, or names shards: {' or '.join(shards)}"

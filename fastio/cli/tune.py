@@ -66,18 +66,18 @@ def tune(
             tuned = run(grid_data, points, seconds=seconds, progress=progress)
     finally:
         grid_data.close()
-    said = _as_dict(data, tuned)
-    write_html(lambda: tune_page(said))
+    report = _as_dict(data, tuned)
+    write_html(lambda: tune_page(report))
     if as_json:
-        echo_json("tune", said)
+        echo_json("tune", report)
     else:
         _print(tuned)
 
 
 def _as_dict(data: str, tuned: Tuned) -> dict[str, object]:
     tried = [
-        {"settings": dict(each.point.settings), "samples_per_s": each.samples_per_s, "rounds": each.rounds}
-        for each in tuned.tried
+        {"settings": dict(tried.point.settings), "samples_per_s": tried.samples_per_s, "rounds": tried.rounds}
+        for tried in tuned.tried
     ]
     return {
         "data": data,
@@ -93,12 +93,12 @@ def _as_dict(data: str, tuned: Tuned) -> dict[str, object]:
 def _print(tuned: Tuned) -> None:
     rows = [
         (
-            ", ".join(f"{name}={value}" for name, value in each.point.settings),
-            per_second(each.samples_per_s),
-            str(each.rounds),
-            "chosen" if each.point == tuned.point else "",
+            ", ".join(f"{name}={value}" for name, value in tried.point.settings),
+            per_second(tried.samples_per_s),
+            str(tried.rounds),
+            "chosen" if tried.point == tuned.point else "",
         )
-        for each in tuned.tried[:_SHOWN]
+        for tried in tuned.tried[:_SHOWN]
     ]
     table(("setting", "samples/s", "rounds", ""), rows, right=(1, 2))
     cut = "" if tuned.is_complete else "; too few rounds to be sure: raise --seconds"

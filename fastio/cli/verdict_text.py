@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 __all__ = ["echo_verdict"]
 
 
-def echo_verdict(said: Verdict) -> None:
+def echo_verdict(limit: Verdict) -> None:
     """Print the limit's name, the reasons, and what to do next."""
-    click.echo(f"\n{said.bound}" + ("" if said.headroom is None else f", headroom of loading {said.headroom:+.0%}"))
-    for line in said.evidence:
+    click.echo(f"\n{limit.bound}" + ("" if limit.headroom is None else f", headroom of loading {limit.headroom:+.0%}"))
+    for line in limit.evidence:
         click.echo(f"  {line}")
-    click.echo(f"next: {said.next_step}")
+    click.echo(f"next: {limit.next_step}")

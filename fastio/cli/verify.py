@@ -69,8 +69,8 @@ def verify(
                 raise click.UsageError("a store of text knows how it was packed: drop --labels and --source-kind")
             source = read_again(store, against)
         elif against is not None:
-            said = origin_of(store.metadata).get("label_options") or {}
-            options = LabelOptions.from_json(said)  # read the file the way it was read for packing
+            label_options = origin_of(store.metadata).get("label_options") or {}
+            options = LabelOptions.from_json(label_options)  # read the file the way it was read for packing
             source = open_source(against, kind=kind, labels=labels, label_options=options)
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:

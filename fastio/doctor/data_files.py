@@ -85,10 +85,10 @@ def data_files(dataset: Any) -> DataFiles | None:
 def _labels(dataset: Any, path: str) -> str | None:
     """Return a file of labels that the dataset names, or else the only one in the folder of its files or above it."""
     named = [str(value) for value in _attributes(dataset) if _is_path(value) and _is_table(str(value))]
-    beside = [each for each in (*_names(Path(path)), *_names(Path(path).parent)) if _is_table(each)]
-    found = [each for each in named if each != path and os.path.isfile(each)]  # noqa: PTH113 - see _is_path
-    if found:
-        return found[0]
+    beside = [name for name in (*_names(Path(path)), *_names(Path(path).parent)) if _is_table(name)]
+    files = [name for name in named if name != path and os.path.isfile(name)]  # noqa: PTH113 - see _is_path
+    if files:
+        return files[0]
     return beside[0] if len(beside) == 1 and beside[0] != path else None
 
 
@@ -130,7 +130,7 @@ def _listed(dataset: Any) -> list[str]:
 
 
 def _paths(listed: Sequence[Any]) -> Iterator[Any]:
-    return (each[0] if isinstance(each, (list, tuple)) and each else each for each in listed)
+    return (entry[0] if isinstance(entry, (list, tuple)) and entry else entry for entry in listed)
 
 
 def _is_sorted(paths: Iterable[Any]) -> bool:
@@ -158,8 +158,8 @@ def _files_below(folder: str) -> Iterator[str]:
                 below.append(entry.path)
             else:
                 yield entry.path
-    for each in below:
-        yield from _files_below(each)
+    for subfolder in below:
+        yield from _files_below(subfolder)
 
 
 def _sizes(pictures: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -64,19 +64,19 @@ def diagnose(facts: Facts) -> Diagnosis:
     """Apply every rule to the facts. Nothing is measured here."""
     cautions = tuple(caution for rule in CAUTION_RULES for caution in rule(facts))
     evidence = tuple(_evidence(facts))
-    said = _verdict(facts)
-    if said is None:
+    limit = _verdict(facts)
+    if limit is None:
         summary = "not enough figures for a verdict: neither waiting for data nor the device's part of a step is known"
         return Diagnosis(None, None, summary, evidence, (), (), cautions, facts.unknown)
-    part = slow_part(facts) if said.bound == "io_bound" else None
-    summary = _BOUNDS[said.bound] + ("" if part is None else f": {_PARTS[part]}{_what_stands_out(facts, part)}")
+    part = slow_part(facts) if limit.bound == "io_bound" else None
+    summary = _BOUNDS[limit.bound] + ("" if part is None else f": {_PARTS[part]}{_what_stands_out(facts, part)}")
     return Diagnosis(
-        pattern=said.bound,
+        pattern=limit.bound,
         part=part,
         summary=summary,
         evidence=evidence,
-        reasons=_beyond_figures(facts, said),
-        steps=_ordered(_steps(facts, said.bound, part)),
+        reasons=_beyond_figures(facts, limit),
+        steps=_ordered(_steps(facts, limit.bound, part)),
         cautions=cautions,
         unknown=facts.unknown,
     )
@@ -90,7 +90,7 @@ def _what_stands_out(facts: Facts, part: Part) -> str:
     waits = facts.loader.waits if making is None else making.waits
     wait = next((wait for wait in waits if not wait.is_reading), None)
     if part == "slow_wait" and wait is not None:
-        return f": {wait.place}" + ("" if wait.source is None else f": {wait.source}")
+        return f": {wait.location}" + ("" if wait.source is None else f": {wait.source}")
     if making is None:
         return ""
     slowest = max(making.transforms, key=lambda step: step.seconds, default=None)
@@ -109,20 +109,20 @@ def _verdict(facts: Facts) -> Verdict | None:
     return verdict(*rates, shares=shares)
 
 
-def _beyond_figures(facts: Facts, said: Verdict) -> tuple[str, ...]:
+def _beyond_figures(facts: Facts, limit: Verdict) -> tuple[str, ...]:
     """Return what the verdict adds in words: its first sentences, on rates and shares, are rows of evidence here."""
     step, shares = facts.step or StepFacts(), facts.shares
     known = [shares.loading, shares.device, shares.cpu, shares.sync]
     figures = len(known) - known.count(None) + (step.io_rate is not None and step.train_rate is not None)
-    return said.evidence[figures:]
+    return limit.evidence[figures:]
 
 
 def _steps(facts: Facts, bound: Bound, part: Part | None) -> Iterator[Advice]:
-    found: list[Advice | None] = []
+    advices: list[Advice | None] = []
     if bound in ("io_bound", "balanced") and facts.loader is not None:
-        found += [rule(facts, facts.loader, part) for rule in LOADING_RULES]
-    found += [rule(facts) for rule in _TRAINING_RULES.get(bound, ())]
-    for advice in found:
+        advices += [rule(facts, facts.loader, part) for rule in LOADING_RULES]
+    advices += [rule(facts) for rule in _TRAINING_RULES.get(bound, ())]
+    for advice in advices:
         if advice is not None and (advice.gain is None or advice.gain >= _LEAST_GAIN):
             yield advice
 
@@ -183,7 +183,7 @@ def _other_waits(making: MakingFacts) -> Iterator[tuple[str, float]]:
     least_s = _LEAST_SHARE * making.batch_s
     places = [wait for wait in making.waits if not wait.is_reading and wait.seconds > least_s]
     for wait in places:
-        yield f"waiting, {wait.place}", wait.seconds
+        yield f"waiting, {wait.location}", wait.seconds
     left_s = making.other_wait_s - sum(wait.seconds for wait in places)
     if left_s > least_s:
         yield "waiting for something else", left_s

@@ -89,7 +89,7 @@ class WaitFacts:
     source: str | None = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The position in words: ``train.py:31 in Photos.__getitem__``."""
         return f"{Path(self.file).name}:{self.line} in {self.function}"
 
@@ -331,20 +331,20 @@ class Facts:
 
 def merged(*every: Facts) -> Facts:
     """Merge facts; for a figure that is known twice, the first one counts."""
-    found = Facts()
+    together = Facts()
     for facts in every:
-        found = Facts(
-            step=_filled(found.step, facts.step),
-            trace=_filled(found.trace, facts.trace),
-            loader=_filled(found.loader, facts.loader),
-            model=_filled(found.model, facts.model),
-            machine=_filled(found.machine, facts.machine),
-            gpus=found.gpus or facts.gpus,
-            disks=(*found.disks, *facts.disks),
-            sources=(*found.sources, *facts.sources),
-            unknown=(*found.unknown, *facts.unknown),
+        together = Facts(
+            step=_filled(together.step, facts.step),
+            trace=_filled(together.trace, facts.trace),
+            loader=_filled(together.loader, facts.loader),
+            model=_filled(together.model, facts.model),
+            machine=_filled(together.machine, facts.machine),
+            gpus=together.gpus or facts.gpus,
+            disks=(*together.disks, *facts.disks),
+            sources=(*together.sources, *facts.sources),
+            unknown=(*together.unknown, *facts.unknown),
         )
-    return found
+    return together
 
 
 def _filled(known: Any, more: Any) -> Any:

@@ -28,7 +28,7 @@ from fastio.doctor.facts import (
 )
 from fastio.doctor.probe import CAN_WATCH, BatchCost, read_costs
 from fastio.doctor.script import fast_loader_script, script_of
-from fastio.doctor.session import Seen
+from fastio.doctor.session import Observation
 from fastio.doctor.wait_sampler import Wait
 from fastio.doctor.watch import LoaderWatch
 from fastio.loader.fast_loader import FastLoader
@@ -45,46 +45,48 @@ _MOST_WAITS = 5  # lines of code that are listed
 _BATCHES_OF_WORKER = 5  # with fewer batches, it is unknown how busy a worker is
 
 
-def facts_of(seen: Seen) -> Facts:
+def facts_of(observation: Observation) -> Facts:
     """Return everything that was measured; ``unknown`` says what was not."""
-    model = seen.model.facts
-    trace = None if seen.trace is None else trace_facts(seen.trace, has_loader=seen.watch is not None)
-    surroundings = seen.surroundings
+    model = observation.model.facts
+    trace = (
+        None if observation.trace is None else trace_facts(observation.trace, has_loader=observation.watch is not None)
+    )
+    surroundings = observation.surroundings
     return Facts(
-        step=_step(seen),
+        step=_step(observation),
         trace=trace,
-        loader=None if seen.watch is None else _loader(seen, seen.watch),
+        loader=None if observation.watch is None else _loader(observation, observation.watch),
         model=model,
         machine=MachineFacts(cpus=available_cpus()) if surroundings is None else surroundings.machine,
         gpus=() if surroundings is None else _own(surroundings.gpus, model),
         sources=("times from StepTimer", *(() if surroundings is None else surroundings.sources)),
-        unknown=tuple(_unknown(seen)),
+        unknown=tuple(_unknown(observation)),
     )
 
 
-def trace_facts(found: StepBreakdown, *, has_loader: bool = True) -> TraceFacts:
+def trace_facts(breakdown: StepBreakdown, *, has_loader: bool = True) -> TraceFacts:
     """Return the parts of a profiled step. Without a loader that marks its waits, no waits are known."""
-    shares = found.shares
-    kernels = sum(kernel.calls for kernel in found.kernels)
+    shares = breakdown.shares
+    kernels = sum(kernel.calls for kernel in breakdown.kernels)
     has_device = shares.device is not None
     return TraceFacts(
         loading=shares.loading if has_loader else None,
         device=shares.device,
         cpu=shares.cpu,
         sync=shares.sync,
-        memcpy=found.rows_us["Memcpy"] / found.total_us if has_device else None,
-        kernels_per_step=kernels / found.steps if has_device else None,
-        kernel_s=sum(kernel.total_us for kernel in found.kernels) / kernels / 1e6 if kernels else None,
-        tensor_core_share=found.tensor_core_share,
+        memcpy=breakdown.rows_us["Memcpy"] / breakdown.total_us if has_device else None,
+        kernels_per_step=kernels / breakdown.steps if has_device else None,
+        kernel_s=sum(kernel.total_us for kernel in breakdown.kernels) / kernels / 1e6 if kernels else None,
+        tensor_core_share=breakdown.tensor_core_share,
     )
 
 
-def _step(seen: Seen) -> StepFacts | None:
-    summary = seen.summary
+def _step(observation: Observation) -> StepFacts | None:
+    summary = observation.summary
     if summary is None or summary.steps < 2:
         return None
-    epochs = summary.epochs - 1 if seen.is_warm else summary.epochs  # timing begins in the middle of an epoch
-    watch = seen.watch
+    epochs = summary.epochs - 1 if observation.is_warm else summary.epochs  # timing begins in the middle of an epoch
+    watch = observation.watch
     return StepFacts(
         steps=summary.steps,
         samples_per_step=summary.samples / summary.steps,
@@ -102,12 +104,12 @@ def _length(loader: Any) -> int | None:
         return None
 
 
-def _loader(seen: Seen, watch: LoaderWatch) -> LoaderFacts:
+def _loader(observation: Observation, watch: LoaderWatch) -> LoaderFacts:
     inner = (watch.inner or watch).loader
     source = inner.batches if isinstance(inner, DevicePrefetcher) else inner
     name = type(watch.loader).__name__
     # Two clocks of the kernel differ a little: never use more than the whole.
-    own_cpu = min(1.0, seen.own_cpu_s / seen.waited_s) if seen.waited_s > 0 else None
+    own_cpu = min(1.0, observation.own_cpu_s / observation.waited_s) if observation.waited_s > 0 else None
     if isinstance(source, FastLoader):
         return LoaderFacts(
             kind="FastLoader",
@@ -122,11 +124,11 @@ def _loader(seen: Seen, watch: LoaderWatch) -> LoaderFacts:
             script=_fast_script(watch.inner or watch),
         )
     if not isinstance(source, DataLoader):
-        blocked_s = max(0.0, seen.waited_s - seen.own_cpu_s) / max(1, watch.timer.steps)
+        blocked_s = max(0.0, observation.waited_s - observation.own_cpu_s) / max(1, watch.timer.steps)
         waits, _ = _waits(watch.waits, blocked_s)
         return LoaderFacts(kind="other", name=name, batch_bytes=watch.batch_bytes, own_cpu=own_cpu, waits=waits)
     of_source = watch.inner or watch
-    making, transform_input = _making(seen, of_source.number, source.num_workers)
+    making, transform_input = _making(observation, of_source.number, source.num_workers)
     path = data_path(_innermost(source.dataset))
     return LoaderFacts(
         kind="DataLoader",
@@ -171,12 +173,12 @@ def _innermost(dataset: Any) -> Any:
     return dataset
 
 
-def _making(seen: Seen, number: int, workers: int) -> tuple[MakingFacts | None, str | None]:
+def _making(observation: Observation, number: int, workers: int) -> tuple[MakingFacts | None, str | None]:
     """
     Return means of the batches begun while steps were timed, or of all if there were none, and what transforms got.
     """
-    every = read_costs(seen.folder, number)
-    begun, ended = seen.window or (0.0, float("inf"))
+    every = read_costs(observation.folder, number)
+    begun, ended = observation.window or (0.0, float("inf"))
     costs = [cost for cost in every if begun <= cost.begun_s < ended] or every
     if not costs:
         return None, None
@@ -194,7 +196,7 @@ def _making(seen: Seen, number: int, workers: int) -> tuple[MakingFacts | None, 
         transform_s=None if costs[0].transform_s is None else mean("transform_s"),
         read_bytes=mean("read_bytes"),
         major_faults=mean("major_faults"),
-        busy=_busy(every, workers, seen),
+        busy=_busy(every, workers, observation),
     )
     seen_waiting: Counter[Wait] = Counter()
     for cost in costs:
@@ -208,48 +210,48 @@ def _transforms(costs: Sequence[BatchCost]) -> tuple[TransformFacts, ...]:
     """Return means of the steps of the transform; steps of equal name get numbers."""
     steps = [cost.steps_s for cost in costs]
     names = [name for name, _ in steps[0]]
-    if any([name for name, _ in each] != names for each in steps):  # a worker with another dataset
+    if any([name for name, _ in step] != names for step in steps):  # a worker with another dataset
         return ()
     shown = [
-        f"{name} ({names[:place].count(name) + 1})" if names.count(name) > 1 else name
-        for place, name in enumerate(names)
+        f"{name} ({names[:number].count(name) + 1})" if names.count(name) > 1 else name
+        for number, name in enumerate(names)
     ]
     return tuple(
-        TransformFacts(name=name, seconds=sum(each[place][1] for each in steps) / len(steps))
-        for place, name in enumerate(shown)
+        TransformFacts(name=name, seconds=sum(step[number][1] for step in steps) / len(steps))
+        for number, name in enumerate(shown)
     )
 
 
-def _waits(seen: Counter[Wait], blocked_s: float) -> tuple[tuple[WaitFacts, ...], float | None]:
+def _waits(looks_at: Counter[Wait], blocked_s: float) -> tuple[tuple[WaitFacts, ...], float | None]:
     """
     Split ``blocked_s`` of waiting among lines of code, by how often each was seen, and return how much was for reads.
 
     Nothing is returned if the wait was too short to be seen.
     """
-    looks = seen.total()
+    looks = looks_at.total()
     if looks == 0:
         return (), None
-    reading = sum(count for wait, count in seen.items() if wait.is_reading)
+    reading = sum(count for wait, count in looks_at.items() if wait.is_reading)
     places = tuple(
         WaitFacts(
             **wait._asdict(),
             seconds=blocked_s * count / looks,
             source=linecache.getline(wait.file, wait.line).strip() or None,
         )
-        for wait, count in seen.most_common(_MOST_WAITS)
+        for wait, count in looks_at.most_common(_MOST_WAITS)
     )
     return places, blocked_s * reading / looks
 
 
-def _busy(costs: list[BatchCost], workers: int, seen: Seen) -> float | None:
+def _busy(costs: list[BatchCost], workers: int, observation: Observation) -> float | None:
     """
     Return the share of the workers' time in which they made batches; starts of epochs do not count as time.
 
     None for so few batches that those at the edges of the time would decide.
     """
-    summary = seen.summary
+    summary = observation.summary
     steady_s = 0.0 if summary is None else summary.loading.total_s + summary.training.total_s
-    begun, ended = seen.window or (0.0, float("inf"))
+    begun, ended = observation.window or (0.0, float("inf"))
     inside = [min(cost.begun_s + cost.total_s, ended) - max(cost.begun_s, begun) for cost in costs]
     made = [seconds for seconds in inside if seconds > 0]
     if workers == 0 or steady_s <= 0 or len(made) < _BATCHES_OF_WORKER * workers:
@@ -263,35 +265,36 @@ def _own(gpus: tuple[GpuFacts, ...], model: ModelFacts | None) -> tuple[GpuFacts
         return ()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     named = [name.strip() for name in visible.split(",") if name.strip()]
-    place = 0 if model is None or ":" not in model.device else int(model.device.rpartition(":")[2])
+    index = 0 if model is None or ":" not in model.device else int(model.device.rpartition(":")[2])
     if named and not all(name.isdecimal() for name in named):
         return gpus
-    number = named[place] if place < len(named) else str(place)
+    number = named[index] if index < len(named) else str(index)
     return tuple(gpu for gpu in gpus if gpu.name.startswith((f"GPU {number} ", f"GPU {number},"))) or gpus
 
 
-def _unknown(seen: Seen) -> list[str]:
-    said = []
-    watch = seen.watch
+def _unknown(observation: Observation) -> list[str]:
+    lines = []
+    watch = observation.watch
     if watch is None:
-        said.append(
+        lines.append(
             "waiting for data: the loop's batches do not come from a DataLoader or FastLoader in this thread; "
             "name a MODULE:FUNCTION that returns your loader and step(batch)"
-            if seen.optimizer_steps
+            if observation.optimizer_steps
             else "any step: no optimizer ran, and no loader of this thread gave batches"
         )
-    elif not seen.optimizer_steps and not watch.is_training:
-        said.append(
+    elif not observation.optimizer_steps and not watch.is_training:
+        lines.append(
             "training: no torch optimizer ran; the figures are of the loop over the "
-            f"{type(watch.loader).__name__}" + ("; raise --seconds if training starts later" if seen.is_warm else "")
+            f"{type(watch.loader).__name__}"
+            + ("; raise --seconds if training starts later" if observation.is_warm else "")
         )
-    steps = 0 if seen.summary is None else seen.summary.steps
-    if watch is not None and not seen.is_warm:
-        said.append(f"a steady loop: it ended after {steps} steps, so the figures are those of the start")
-    if seen.trace is None and seen.optimizer_steps:
-        said.append("the parts of a step: the training ended before any step was profiled")
+    steps = 0 if observation.summary is None else observation.summary.steps
+    if watch is not None and not observation.is_warm:
+        lines.append(f"a steady loop: it ended after {steps} steps, so the figures are those of the start")
+    if observation.trace is None and observation.optimizer_steps:
+        lines.append("the parts of a step: the training ended before any step was profiled")
     if watch is not None and not CAN_WATCH:
-        said.append("how batches are made: fastio does not find the fetchers of this version of torch")
-    if seen.trace is not None and seen.trace.idle_us is None:
-        said.append("launching and synchronising: nothing ran on a GPU")
-    return said
+        lines.append("how batches are made: fastio does not find the fetchers of this version of torch")
+    if observation.trace is not None and observation.trace.idle_us is None:
+        lines.append("launching and synchronising: nothing ran on a GPU")
+    return lines

@@ -113,20 +113,20 @@ def _kind_of_wait(loader: LoaderFacts, machine: MachineFacts) -> Part:
 
 def _keeps_up_without_queueing(facts: Facts, loader: LoaderFacts) -> bool:
     """Return whether batches lack CPUs, by the figures or by how many workers share the CPUs."""
-    found, cpus = pace(facts), (facts.machine or MachineFacts()).cpus
+    known, cpus = pace(facts), (facts.machine or MachineFacts()).cpus
     if not loader.workers:
         return False
     if cpus is not None and loader.workers > cpus:
         return True
-    return found is not None and found.making.batch_s - found.making.queued_s <= found.workers * found.training_s
+    return known is not None and known.making.batch_s - known.making.queued_s <= known.workers * known.training_s
 
 
 def _has_room_for_workers(facts: Facts) -> bool:
-    found = pace(facts)
+    known = pace(facts)
     machine = facts.machine or MachineFacts()
-    if found is None or (machine.cpu_percent or 0.0) >= SATURATED_PERCENT:
+    if known is None or (machine.cpu_percent or 0.0) >= SATURATED_PERCENT:
         return False
-    return found.workers < found.needed_workers <= found.cpus
+    return known.workers < known.needed_workers <= known.cpus
 
 
 def _seen_from_outside(loader: LoaderFacts, machine: MachineFacts) -> Part | None:

@@ -76,7 +76,7 @@ def slow_line(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | 
     if wait is None:
         title, where = "find what the samples wait for", "each wait was too short to see where in the code"
     else:
-        title = f"wait less in {wait.place}"
+        title = f"wait less in {wait.location}"
         where = f"{wait.file}:{wait.line}" + ("" if wait.source is None else f": {wait.source}")
         where += "" if wait.call is None else f" (in {wait.call})"
     share = loader.making.share(loader.making.other_wait_s)
@@ -110,24 +110,24 @@ def slow_step(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | 
 
 def more_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
     """Advise as many workers as keep up with training, within the available CPUs; more if they only wait."""
-    found = pace(facts)
+    known = pace(facts)
     machine = facts.machine or MachineFacts()
-    if found is None or loader.kind != "DataLoader" or part in ("slow_handover", "too_few_cpus"):
+    if known is None or loader.kind != "DataLoader" or part in ("slow_handover", "too_few_cpus"):
         return None
     if (machine.cpu_percent or 0.0) >= SATURATED_PERCENT:
         return None
-    most = 4 * found.cpus if part in ("slow_disk", "slow_wait") else found.cpus
-    workers = min(found.needed_workers, most)
-    if workers <= found.workers:
+    most = 4 * known.cpus if part in ("slow_disk", "slow_wait") else known.cpus
+    workers = min(known.needed_workers, most)
+    if workers <= known.workers:
         return None
-    batch_s = max(found.making.batch_s, found.needed_cpus * found.training_s * workers / found.cpus)
-    gain = found.gain(batch_s=batch_s, workers=workers)
-    each = (
-        f"a batch takes {found.making.batch_s * 1e3:,.1f} ms to make, a training step {found.training_s * 1e3:,.1f} ms"
+    batch_s = max(known.making.batch_s, known.needed_cpus * known.training_s * workers / known.cpus)
+    gain = known.gain(batch_s=batch_s, workers=workers)
+    times = (
+        f"a batch takes {known.making.batch_s * 1e3:,.1f} ms to make, a training step {known.training_s * 1e3:,.1f} ms"
     )
     return Advice(
-        f"num_workers={workers} instead of {found.workers}",
-        f"{each}; this process may use {found.cpus} CPUs",
+        f"num_workers={workers} instead of {known.workers}",
+        f"{times}; this process may use {known.cpus} CPUs",
         _data_loader(loader, num_workers=workers, persistent_workers=True),
         gain,
         is_bound=False,
@@ -232,7 +232,7 @@ def faster_collate(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advi
     making = loader.making
     if making is None or part != "slow_collate":
         return None
-    found = pace(facts)
+    known = pace(facts)
     share = making.share(making.collate_s)
     is_own = loader.script is not None and loader.script.collate_fn is not None
     return Advice(
@@ -240,7 +240,7 @@ def faster_collate(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advi
         f"collating takes {share:.0%} of a batch's time"
         + ("; torch's default does so for samples of one shape and type" if is_own else ""),
         _data_loader(loader, collate_fn=None) if is_own else "",
-        None if found is None else found.gain_without(making.collate_s),
+        None if known is None else known.gain_without(making.collate_s),
     )
 
 
@@ -298,16 +298,16 @@ def keep_workers(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice
 
 def deeper_prefetch(facts: Facts, loader: LoaderFacts, part: Part | None) -> Advice | None:
     """Advise deeper prefetch if workers keep up on average, but the loop waits now and then."""
-    found = pace(facts)
-    if found is None or not found.workers or found.needed_workers > found.workers or part == "slow_handover":
+    known = pace(facts)
+    if known is None or not known.workers or known.needed_workers > known.workers or part == "slow_handover":
         return None
     factor = 2 * (loader.prefetch_factor or 2)
     return Advice(
         f"prefetch_factor={factor}",
-        f"{counted(found.workers, 'worker')} would keep up on average, but the loop still waits: batches "
+        f"{counted(known.workers, 'worker')} would keep up on average, but the loop still waits: batches "
         "arrive unevenly",
         _data_loader(loader, prefetch_factor=factor),
-        found.step_s / found.training_s if found.training_s > 0 else None,
+        known.step_s / known.training_s if known.training_s > 0 else None,
     )
 
 
@@ -333,13 +333,13 @@ def _gain_without(facts: Facts, loader: LoaderFacts, *, work_s: float = 0.0, wai
 
     Less work also means less queueing for a CPU, in proportion.
     """
-    found, making = pace(facts), loader.making
-    if found is None or making is None:
+    known, making = pace(facts), loader.making
+    if known is None or making is None:
         return None
     all_s = min(making.cpu_s, making.samples_s)
     work_s = min(work_s, all_s)
     queued_s = making.queued_s * work_s / all_s if all_s > 0 else 0.0
-    return found.gain_without(work_s + wait_s + queued_s)
+    return known.gain_without(work_s + wait_s + queued_s)
 
 
 def _data_loader(loader: LoaderFacts, **changes: object) -> str:

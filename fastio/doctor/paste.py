@@ -67,15 +67,15 @@ def data_loader(
     }
     if not arguments["num_workers"]:
         arguments |= {"num_workers": None, "prefetch_factor": None, "persistent_workers": None}
-    said = ", ".join(f"{name}={value}" for name, value in arguments.items() if value is not None)
+    passed = ", ".join(f"{name}={value}" for name, value in arguments.items() if value is not None)
     own = script.dataset or "loader.dataset"
-    uses = " ".join(str(each) for each in (dataset or own, *arguments.values()))
+    uses = " ".join(str(text) for text in (dataset or own, *arguments.values()))
     lines = ["from torch.utils.data import DataLoader" + (", Subset" if (dataset or "").startswith("Subset(") else "")]
     if "FastDataset(" in uses:
         lines.insert(0, "from fastio import FastDataset")
     if script.loader is None and re.search(r"\bloader\.", uses):
         lines.append("# loader: your DataLoader as it is now")
-    return "\n".join([*lines, "", f"{script.loader or 'loader'} = DataLoader({dataset or own}, {said})"])
+    return "\n".join([*lines, "", f"{script.loader or 'loader'} = DataLoader({dataset or own}, {passed})"])
 
 
 def reads_packed(script: ScriptFacts, loader: LoaderFacts) -> str:
@@ -102,10 +102,10 @@ def small_dataset(script: ScriptFacts) -> str:
 
 
 def _fast_loader(script: ScriptFacts, dataset: str, arguments: dict[str, str | None]) -> str:
-    said = ", ".join(f"{name}={text}" for name, text in arguments.items() if text is not None)
-    line = f"{script.loader or 'loader'} = FastLoader({dataset}, {said})"
-    ours = sorted(set(re.findall(r"\b([A-Z]\w+)\(", said)))
-    lines = ["import torch"] if "torch." in said else []
+    passed = ", ".join(f"{name}={text}" for name, text in arguments.items() if text is not None)
+    line = f"{script.loader or 'loader'} = FastLoader({dataset}, {passed})"
+    ours = sorted(set(re.findall(r"\b([A-Z]\w+)\(", passed)))
+    lines = ["import torch"] if "torch." in passed else []
     lines.append("from fastio import FastLoader")
     if ours:
         lines.append(f"from fastio.transforms import {', '.join(ours)}")

@@ -60,7 +60,7 @@ class BatchCost:
     waits: tuple[tuple[Wait, int], ...] = ()
 
 
-_NAMES = tuple(each.name for each in fields(BatchCost))
+_NAMES = tuple(field.name for field in fields(BatchCost))
 
 
 @contextmanager
@@ -98,12 +98,12 @@ class WorkerStart:
 
 def read_costs(folder: Path, loader: int) -> list[BatchCost]:
     """Return what was recorded for this loader, by start; an incomplete line of a killed worker is left out."""
-    found = []
+    costs = []
     for path in folder.glob(f"{loader}-*.jsonl"):
         for line in path.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
-                found.append(_cost(json.loads(line)))
-    return sorted(found, key=lambda cost: cost.begun_s)
+                costs.append(_cost(json.loads(line)))
+    return sorted(costs, key=lambda cost: cost.begun_s)
 
 
 def leave_process() -> None:
@@ -116,7 +116,7 @@ def _cost(values: list[Any]) -> BatchCost:
     *figures, steps, waits = values
     named = dict(zip(_NAMES, figures, strict=False))  # the last two are lists
     named["steps_s"] = tuple((name, seconds) for name, seconds in steps)
-    named["waits"] = tuple((Wait(*place), count) for place, count in waits)
+    named["waits"] = tuple((Wait(*wait), count) for wait, count in waits)
     return BatchCost(**named)
 
 

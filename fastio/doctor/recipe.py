@@ -45,7 +45,7 @@ def recipe_of(steps: Iterable[Any]) -> tuple[tuple[Any, ...] | None, tuple[Any, 
     those of torchvision, v1 and v2, and fastio's own. Values become float32 as ToTensor makes them; Normalize does
     that too.
     """
-    found: list[Any] = []
+    transforms: list[Any] = []
     unknown = []
     for step in steps:
         try:
@@ -55,17 +55,17 @@ def recipe_of(steps: Iterable[Any]) -> tuple[tuple[Any, ...] | None, tuple[Any, 
         if ours is None:
             unknown.append(step)
         else:
-            found += ours
+            transforms += ours
     if unknown:
         return None, tuple(unknown)
-    found = _without_needless(found)
-    geometry, behind = split(found, on_device=True, resident=False)
+    transforms = _without_needless(transforms)
+    geometry, behind = split(transforms, on_device=True, resident=False)
     try:
         Recipe(behind, seed=0)
         Compose(geometry)(Image.new("RGB", (300, 200)))
     except (FastioError, TypeError, ValueError):
         return None, ()
-    return tuple(found), ()
+    return tuple(transforms), ()
 
 
 def is_torchvision(step: Any) -> bool:
@@ -81,17 +81,17 @@ def output_dtype(transforms: Sequence[Any]) -> str:
     ('uint8', 'float32')
     """
     dtype = "uint8"
-    for each in transforms:
-        if isinstance(each, ToDtype):
-            dtype = str(each.dtype).removeprefix("torch.")
-        elif isinstance(each, Normalize) and dtype == "uint8":
+    for transform in transforms:
+        if isinstance(transform, ToDtype):
+            dtype = str(transform.dtype).removeprefix("torch.")
+        elif isinstance(transform, Normalize) and dtype == "uint8":
             dtype = "float32"
     return dtype
 
 
 def output_sizes(transforms: Sequence[Any], sizes: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
     """Return heights and widths of the results for black pictures of these widths and heights."""
-    compose = Compose([each for each in transforms if isinstance(each, Transform)])
+    compose = Compose([transform for transform in transforms if isinstance(transform, Transform)])
     made = {compose(Image.new("RGB", size)).size for size in set(sizes)}
     return {(height, width) for width, height in made}
 
@@ -111,15 +111,15 @@ def code_of(value: Any) -> str:
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
     arguments: list[str] = []
-    for place, each in enumerate(fields(value)):
-        held, default = getattr(value, each.name), each.default
+    for number, field in enumerate(fields(value)):
+        held, default = getattr(value, field.name), field.default
         if default is not MISSING and _as_written(held) == _as_written(default):
             continue
-        is_for_all_sides = each.name in ("size", "padding") and not isinstance(value, Resize)
+        is_for_all_sides = field.name in ("size", "padding") and not isinstance(value, Resize)
         is_one = is_for_all_sides and isinstance(held, tuple) and len(set(held)) == 1
         text = code_of(held[0] if is_one else held)
-        is_named = isinstance(held, bool) or place != len(arguments)
-        arguments.append(f"{each.name}={text}" if is_named else text)
+        is_named = isinstance(held, bool) or number != len(arguments)
+        arguments.append(f"{field.name}={text}" if is_named else text)
     return f"{type(value).__name__}({', '.join(arguments)})"
 
 
@@ -225,14 +225,14 @@ def _numbers(values: Any) -> list[float]:
 
 def _without_needless(transforms: Sequence[Any]) -> list[Any]:
     """Move ToTensor after crops, resizes and flips, which work on bytes, and drop it before Normalize."""
-    found: list[Any] = []
+    needed: list[Any] = []
     is_pending = False
-    for each in transforms:
-        if each == _FROM_BYTES:
+    for transform in transforms:
+        if transform == _FROM_BYTES:
             is_pending = True
             continue
-        if is_pending and not isinstance(each, Transform):
-            found += [] if isinstance(each, Normalize) else [_FROM_BYTES]
+        if is_pending and not isinstance(transform, Transform):
+            needed += [] if isinstance(transform, Normalize) else [_FROM_BYTES]
             is_pending = False
-        found.append(each)
-    return [*found, _FROM_BYTES] if is_pending else found
+        needed.append(transform)
+    return [*needed, _FROM_BYTES] if is_pending else needed

@@ -45,10 +45,10 @@ def load_facts(paths: Sequence[str | Path]) -> Facts:
 
 def _of_file(path: Path) -> Facts:
     objects = _objects(path)
-    formats = {said.get("format") if isinstance(said, dict) else None for said in objects}
+    formats = {document.get("format") if isinstance(document, dict) else None for document in objects}
     name = next(iter(formats)) if len(formats) == 1 else None
     reader = _READERS.get(str(name).removesuffix(_VERSION))
-    if reader is None and any(isinstance(said, dict) and "traceEvents" in said for said in objects):
+    if reader is None and any(isinstance(document, dict) and "traceEvents" in document for document in objects):
         return Facts(trace=trace_facts(read_trace(path)), sources=(f"{path}: trace",))
     if reader is None or not str(name).endswith(_VERSION):
         expected = ", ".join(f"{known}{_VERSION}" for known in _READERS)
@@ -79,24 +79,24 @@ def _objects(path: Path) -> list[Any]:
 
 
 def _both(objects: Sequence[Any]) -> Facts:
-    said = objects[0]
-    rates = StepFacts(io_rate=said["io_samples_per_s"], train_rate=said["training_samples_per_s"])
-    return merged(Facts(step=rates), _summary(said["loop"]))
+    document = objects[0]
+    rates = StepFacts(io_rate=document["io_samples_per_s"], train_rate=document["training_samples_per_s"])
+    return merged(Facts(step=rates), _summary(document["loop"]))
 
 
 def _steps(objects: Sequence[Any]) -> Facts:
     return _summary(objects[0]["summary"])
 
 
-def _summary(said: Mapping[str, Any]) -> Facts:
-    steps = int(said["steps"])
+def _summary(summary: Mapping[str, Any]) -> Facts:
+    steps = int(summary["steps"])
     return Facts(
         step=StepFacts(
             steps=steps,
-            samples_per_step=said["samples"] / steps if steps else None,
-            loading_s=said["loading"]["mean_s"],
-            training_s=said["training"]["mean_s"],
-            epoch_start_s=said["first_batches_s"] / said["epochs"] if said["epochs"] else None,
+            samples_per_step=summary["samples"] / steps if steps else None,
+            loading_s=summary["loading"]["mean_s"],
+            training_s=summary["training"]["mean_s"],
+            epoch_start_s=summary["first_batches_s"] / summary["epochs"] if summary["epochs"] else None,
         )
     )
 
@@ -105,32 +105,32 @@ def _profile(objects: Sequence[Any]) -> Facts:
     traces = objects[0]["traces"]
     if not traces:
         raise ValueError("there is no trace in it")
-    said = traces[-1]
-    kernels = tuple(_built(OperatorTime, kernel) for kernel in said["kernels"])
-    found = _built(StepBreakdown, {**said, "kernels": kernels, "operators": (), "per_step": (), "memory": ()})
-    return Facts(trace=trace_facts(found))
+    trace = traces[-1]
+    kernels = tuple(_built(OperatorTime, kernel) for kernel in trace["kernels"])
+    breakdown = _built(StepBreakdown, {**trace, "kernels": kernels, "operators": (), "per_step": (), "memory": ()})
+    return Facts(trace=trace_facts(breakdown))
 
 
 def _monitor(objects: Sequence[Any]) -> Facts:
     samples = []
-    for said in objects:
-        process = None if said["process"] is None else _built(ProcessSample, said["process"])
-        gpus = tuple(_built(GpuSample, gpu) for gpu in said["gpus"])
-        samples.append(_built(Sample, {**said, "process": process, "gpus": gpus}))
+    for line in objects:
+        process = None if line["process"] is None else _built(ProcessSample, line["process"])
+        gpus = tuple(_built(GpuSample, gpu) for gpu in line["gpus"])
+        samples.append(_built(Sample, {**line, "process": process, "gpus": gpus}))
     return Facts(machine=machine_facts(samples), gpus=gpu_facts(samples))
 
 
 def _disk(objects: Sequence[Any]) -> Facts:
-    said = objects[0]
-    rate = said["sequential_bytes_per_s"]
+    document = objects[0]
+    rate = document["sequential_bytes_per_s"]
     if rate is None:
-        return Facts(unknown=(f"the disk under {said['path']}: nothing could be read cold",))
-    return Facts(disks=(DiskFacts(path=said["path"], sequential_bytes_per_s=rate, kind=said.get("kind")),))
+        return Facts(unknown=(f"the disk under {document['path']}: nothing could be read cold",))
+    return Facts(disks=(DiskFacts(path=document["path"], sequential_bytes_per_s=rate, kind=document.get("kind")),))
 
 
 def _doctor(objects: Sequence[Any]) -> Facts:
-    said = objects[0]["facts"]
-    loader = said["loader"]
+    facts = objects[0]["facts"]
+    loader = facts["loader"]
     if loader is not None:
         making = loader["making"]
         script = loader.get("script")
@@ -144,41 +144,41 @@ def _doctor(objects: Sequence[Any]) -> Facts:
             },
         )
     return Facts(
-        step=None if said["step"] is None else _built(StepFacts, said["step"]),
-        trace=None if said["trace"] is None else _built(TraceFacts, said["trace"]),
+        step=None if facts["step"] is None else _built(StepFacts, facts["step"]),
+        trace=None if facts["trace"] is None else _built(TraceFacts, facts["trace"]),
         loader=loader,
-        model=None if said["model"] is None else _built(ModelFacts, said["model"]),
-        machine=None if said["machine"] is None else _built(MachineFacts, said["machine"]),
-        gpus=tuple(_built(GpuFacts, gpu) for gpu in said["gpus"]),
-        disks=tuple(_built(DiskFacts, disk) for disk in said["disks"]),
-        sources=tuple(said["sources"]),
-        unknown=tuple(said["unknown"]),
+        model=None if facts["model"] is None else _built(ModelFacts, facts["model"]),
+        machine=None if facts["machine"] is None else _built(MachineFacts, facts["machine"]),
+        gpus=tuple(_built(GpuFacts, gpu) for gpu in facts["gpus"]),
+        disks=tuple(_built(DiskFacts, disk) for disk in facts["disks"]),
+        sources=tuple(facts["sources"]),
+        unknown=tuple(facts["unknown"]),
     )
 
 
-def _making(said: Mapping[str, Any]) -> MakingFacts:
+def _making(making: Mapping[str, Any]) -> MakingFacts:
     """Read the costs of making batches; old files lack ``transforms`` and ``waits``."""
-    transforms = tuple(_built(TransformFacts, each) for each in said.get("transforms", ()))
-    return _built(MakingFacts, {**said, "transforms": transforms, "waits": _waits(said)})
+    transforms = tuple(_built(TransformFacts, transform) for transform in making.get("transforms", ()))
+    return _built(MakingFacts, {**making, "transforms": transforms, "waits": _waits(making)})
 
 
-def _waits(said: Mapping[str, Any]) -> tuple[WaitFacts, ...]:
-    return tuple(_built(WaitFacts, each) for each in said.get("waits", ()))
+def _waits(making: Mapping[str, Any]) -> tuple[WaitFacts, ...]:
+    return tuple(_built(WaitFacts, wait) for wait in making.get("waits", ()))
 
 
-def _script(said: Mapping[str, Any]) -> ScriptFacts:
-    arguments = said["arguments"]
+def _script(script: Mapping[str, Any]) -> ScriptFacts:
+    arguments = script["arguments"]
     pairs = None if arguments is None else tuple((name, text) for name, text in arguments)
-    recipe = None if said["recipe"] is None else tuple(said["recipe"])
+    recipe = None if script["recipe"] is None else tuple(script["recipe"])
     return _built(
-        ScriptFacts, {**said, "arguments": pairs, "recipe": recipe, "unknown_steps": tuple(said["unknown_steps"])}
+        ScriptFacts, {**script, "arguments": pairs, "recipe": recipe, "unknown_steps": tuple(script["unknown_steps"])}
     )
 
 
-def _built(kind: type[_Built], said: Mapping[str, Any]) -> _Built:
+def _built(kind: type[_Built], values: Mapping[str, Any]) -> _Built:
     """Build the dataclass; unknown keys come from a later fastio and are left out."""
-    names = {each.name for each in dataclasses.fields(kind)}  # type: ignore[arg-type] # only dataclasses are asked for
-    return kind(**{name: value for name, value in said.items() if name in names})
+    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type] # only dataclasses are asked for
+    return kind(**{name: value for name, value in values.items() if name in names})
 
 
 _READERS: dict[str, Callable[[Sequence[Any]], Facts]] = {

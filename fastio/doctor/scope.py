@@ -18,14 +18,14 @@ def names_of(values: Mapping[str, object]) -> dict[str, str]:
     Values without a name there, and None, are left out.
     """
     wanted = {id(value): key for key, value in values.items() if value is not None}
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and len(found) < len(wanted):
+    while frame is not None and len(names) < len(wanted):
         if is_users_code(frame.f_code.co_filename, str(frame.f_globals.get("__name__"))):
             for scope in (frame.f_locals, frame.f_globals):
                 for name, value in list(scope.items()):
                     key = wanted.get(id(value))
                     if key is not None and name.isidentifier() and not name.startswith("__"):
-                        found.setdefault(key, name)
+                        names.setdefault(key, name)
         frame = frame.f_back
-    return found
+    return names

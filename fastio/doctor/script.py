@@ -88,14 +88,14 @@ def script_of(
 
 def fast_loader_script(arguments: Mapping[str, Any], name: str | None) -> ScriptFacts:
     """Return the script's facts for a FastLoader: the ``arguments`` of its call by name, and its variable ``name``."""
-    said = []
+    passed = []
     for key, value in arguments.items():
         is_dataset = key == "dataset" and hasattr(value, "store")
         text = _literal(str(value.store.path) if is_dataset else value)
         if text is None:
             return ScriptFacts(loader=name)
-        said.append((key, text))
-    return ScriptFacts(loader=name, arguments=tuple(said))
+        passed.append((key, text))
+    return ScriptFacts(loader=name, arguments=tuple(passed))
 
 
 def _is_all(loader: DataLoader[Any], recipe: Any, form: Form | None, files: DataFiles) -> bool:
@@ -119,7 +119,11 @@ def _is_all(loader: DataLoader[Any], recipe: Any, form: Form | None, files: Data
     (pixels, shape), (label, labels) = form
     if len(shape) != 4 or len(labels) != 1 or label != "int64" or pixels != output_dtype(recipe):
         return False
-    channels = 1 if any(type(each).__name__ == "Grayscale" and each.num_output_channels == 1 for each in recipe) else 3
+    channels = (
+        1
+        if any(type(transform).__name__ == "Grayscale" and transform.num_output_channels == 1 for transform in recipe)
+        else 3
+    )
     try:
         sizes = output_sizes(recipe, files.sizes)
     except (ValueError, TypeError):

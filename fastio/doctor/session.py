@@ -24,7 +24,7 @@ from fastio.measure.loop.step_timer import StepSummary, StepTimer, Timeline
 from fastio.measure.trace.kineto_lines import without_kineto_lines
 from fastio.measure.trace.trace import StepBreakdown, read_trace
 
-__all__ = ["ObservationPlan", "Seen", "observe"]
+__all__ = ["Observation", "ObservationPlan", "observe"]
 
 _FEW_STEPS = 5  # if fewer steps than this could be timed later, those of the start count instead
 _STEPS_OF_RANKS = 30  # steps timed in each of several processes, which must all stop at the same step
@@ -52,7 +52,7 @@ class ObservationPlan:
 
 
 @dataclass(slots=True)
-class Seen:
+class Observation:
     """
     What was measured of a training until it was stopped or ended.
 
@@ -82,7 +82,9 @@ class _ObservedEnough(BaseException):
     """Stops the training when enough was measured; no ``except Exception`` of the user's catches it."""
 
 
-def observe(training: Callable[[Watcher], object], plan: ObservationPlan, tell: Callable[[Seen], _Told]) -> _Told:
+def observe(
+    training: Callable[[Watcher], object], plan: ObservationPlan, tell: Callable[[Observation], _Told]
+) -> _Told:
     """
     Run ``training(watcher)``, stop it when enough was measured, and return what ``tell`` makes of the measurements.
 
@@ -91,21 +93,21 @@ def observe(training: Callable[[Watcher], object], plan: ObservationPlan, tell: 
     """
     with tempfile.TemporaryDirectory(prefix="fastio-doctor-") as folder:
         session = _Session(plan, Path(folder))
-        seen = session.seen
+        observation = session.observation
         with ExitStack() as stack:
             stack.callback(session.close)
-            stack.enter_context(seen.watcher)
-            stack.enter_context(seen.model)
+            stack.enter_context(observation.watcher)
+            stack.enter_context(observation.model)
             hook = register_optimizer_step_post_hook(session.optimized)
             stack.callback(hook.remove)
             try:
-                training(seen.watcher)
+                training(observation.watcher)
             except _ObservedEnough:
                 pass
             except BaseException as error:  # the user's error: shown with its traceback and exit code
-                if isinstance(error, FastioError) and not seen.watcher.watches:
+                if isinstance(error, FastioError) and not observation.watcher.watches:
                     raise
-                seen.failure = failure_of(error)
+                observation.failure = failure_of(error)
             return tell(session.close())
 
 
@@ -114,7 +116,7 @@ class _Session:
 
     def __init__(self, plan: ObservationPlan, folder: Path) -> None:
         self._plan = plan
-        self.seen = Seen(Watcher(self, folder), ModelWatch(), folder)
+        self.observation = Observation(Watcher(self, folder), ModelWatch(), folder)
         self._phase: Literal["warming", "timing", "profiling", "over"] = "warming"
         self._steps = 0  # steps of this phase
         self._timed = 0  # steps
@@ -133,26 +135,27 @@ class _Session:
             self._first = optimizer
         if optimizer is not self._first:
             return
-        seen, current = self.seen, self.seen.watcher.current
-        seen.optimizer_steps += 1
-        seen.model.look_at(optimizer)
+        observation, current = self.observation, self.observation.watcher.current
+        observation.optimizer_steps += 1
+        observation.model.look_at(optimizer)
         self._without_batch += 1
         if current is not None and self._without_batch <= _NO_BATCHES:
             current.is_training = True
             if self._guess not in (None, (current, current.epochs)):
                 self._begin_anew()
             self._guess = None
-        elif seen.watch is None:
+        elif observation.watch is None:
             self._step_ended()
 
     def step_ended(self, watch: LoaderWatch) -> None:
         """Called after a step of a loader's loop; the first loop with training in it is the one to watch."""
         self._without_batch = 0
         begun = self._loop_from.setdefault(watch.number, time.perf_counter())
-        if self.seen.watch is None and self._phase == "warming" and (watch.is_training or self._is_guessed(begun)):
-            self.seen.watch, self._steps, self._begun = watch, 0, begun
+        is_first = self.observation.watch is None and self._phase == "warming"
+        if is_first and (watch.is_training or self._is_guessed(begun)):
+            self.observation.watch, self._steps, self._begun = watch, 0, begun
             self._guess = None if watch.is_training else (watch, watch.epochs)
-        if watch is self.seen.watch:
+        if watch is self.observation.watch:
             self._step_ended()
 
     def _is_guessed(self, begun: float) -> bool:
@@ -162,15 +165,17 @@ class _Session:
         Ranks must all stop at one step, so that is not decided by time.
         """
         is_time = time.perf_counter() - begun >= _WARMUP_PART[0] * self._plan.seconds
-        return is_time and not (self.seen.optimizer_steps or self._are_ranks())
+        return is_time and not (self.observation.optimizer_steps or self._are_ranks())
 
     def _begin_anew(self) -> None:
         """Start over: the loop was a pass over data before the training, which begins now."""
         self._end_timing()
         self._stop_profiler()
-        seen, self._phase, self._warm = self.seen, "warming", None
-        seen.watch = seen.summary = seen.timeline = seen.window = seen.surroundings = seen.trace = None
-        seen.is_warm = False
+        observation, self._phase, self._warm = self.observation, "warming", None
+        observation.watch = observation.summary = observation.timeline = observation.window = (
+            observation.surroundings
+        ) = observation.trace = None
+        observation.is_warm = False
         self._loop_from.clear()
 
     def _step_ended(self) -> None:
@@ -190,7 +195,7 @@ class _Session:
                 # One cycle is recorded, so torch clears nothing that is needed.
                 warnings.filterwarnings("ignore", ".*Profiler clears events", UserWarning)
                 self._profiler.step()
-            if self.seen.trace is not None:
+            if self.observation.trace is not None:
                 raise _ObservedEnough
 
     @property
@@ -200,9 +205,9 @@ class _Session:
 
     def _warmup(self) -> int:
         """Return the number of steps until the batches made ahead at the start are used up."""
-        if self.seen.watch is None:
+        if self.observation.watch is None:
             return 2
-        loader = (self.seen.watch.inner or self.seen.watch).loader
+        loader = (self.observation.watch.inner or self.observation.watch).loader
         ahead = getattr(loader, "num_workers", 0) * (getattr(loader, "prefetch_factor", None) or 0)
         return min(2 + ahead, _MOST_WARMUP)
 
@@ -226,8 +231,8 @@ class _Session:
 
     def _step_s(self) -> float:
         """Return how long a timed step took."""
-        assert self.seen.window is not None
-        begun, ended = self.seen.window
+        assert self.observation.window is not None
+        begun, ended = self.observation.window
         return (ended - begun) / max(1, self._timed)
 
     def _is_time_for(self, steps: int) -> bool:
@@ -244,30 +249,34 @@ class _Session:
 
     def _begin_timing(self) -> None:
         self._phase, self._steps = "timing", 0
-        seen, watch = self.seen, self.seen.watch
-        seen.surroundings = Surroundings()
-        seen.surroundings.__enter__()
+        observation, watch = self.observation, self.observation.watch
+        observation.surroundings = Surroundings()
+        observation.surroundings.__enter__()
         if watch is not None:
             self._marks = watch.waited_s - watch.queued_s, watch.own_cpu_s
             self._warm = watch.timer.summary(), watch.timer.timeline()
             watch.timer = StepTimer()
             watch.timer.begin()
         now = time.perf_counter()
-        seen.window = now, now
+        observation.window = now, now
 
     def _end_timing(self) -> None:
         self._phase, self._timed = "over", self._steps
-        seen, watch = self.seen, self.seen.watch
-        if seen.window is not None:
-            seen.window, seen.is_warm = (seen.window[0], time.perf_counter()), True
+        observation, watch = self.observation, self.observation.watch
+        if observation.window is not None:
+            observation.window, observation.is_warm = (observation.window[0], time.perf_counter()), True
         if watch is not None:
-            seen.summary, seen.timeline = watch.timer.summary(), watch.timer.timeline()
-            if self._warm is not None and seen.summary.steps < self._warm[0].steps and seen.summary.steps < _FEW_STEPS:
-                (seen.summary, seen.timeline), seen.is_warm = self._warm, False
-            seen.waited_s = watch.waited_s - watch.queued_s - self._marks[0]
-            seen.own_cpu_s = watch.own_cpu_s - self._marks[1]
-        if seen.surroundings is not None:
-            seen.surroundings.__exit__(None, None, None)
+            observation.summary, observation.timeline = watch.timer.summary(), watch.timer.timeline()
+            if (
+                self._warm is not None
+                and observation.summary.steps < self._warm[0].steps
+                and observation.summary.steps < _FEW_STEPS
+            ):
+                (observation.summary, observation.timeline), observation.is_warm = self._warm, False
+            observation.waited_s = watch.waited_s - watch.queued_s - self._marks[0]
+            observation.own_cpu_s = watch.own_cpu_s - self._marks[1]
+        if observation.surroundings is not None:
+            observation.surroundings.__exit__(None, None, None)
 
     def _begin_profiling(self) -> None:
         if self._plan.profiled == 0 or not self._is_time_for(2):
@@ -287,20 +296,20 @@ class _Session:
     def _write(self, profiler: Any) -> None:
         if self._phase != "profiling":  # stopped early: the trace is incomplete
             return
-        path = self.seen.folder / "trace.json"
+        path = self.observation.folder / "trace.json"
         profiler.export_chrome_trace(str(path))
-        self.seen.trace = read_trace(path)
+        self.observation.trace = read_trace(path)
 
-    def close(self) -> Seen:
+    def close(self) -> Observation:
         """Stop what is running and keep what was measured; calling it twice is harmless."""
-        seen = self.seen
-        if seen.watch is None and not seen.optimizer_steps and seen.watcher.watches:
-            seen.watch = max(seen.watcher.watches, key=lambda watch: watch.timer.steps)
+        observation = self.observation
+        if observation.watch is None and not observation.optimizer_steps and observation.watcher.watches:
+            observation.watch = max(observation.watcher.watches, key=lambda watch: watch.timer.steps)
         if self._phase in ("warming", "timing"):
             self._end_timing()
         self._phase = "over"
         self._stop_profiler()
-        return seen
+        return observation
 
     def _stop_profiler(self) -> None:
         if self._profiler is None:

@@ -116,18 +116,18 @@ def gpu_facts(samples: list[Sample]) -> tuple[GpuFacts, ...]:
     Return mean utilisation and highest memory of each GPU in the last sample. MIG slices have no utilisation of their
     own.
     """
-    found = []
+    facts = []
     for last in samples[-1].gpus if samples else ():
-        seen = [
+        of_gpu = [
             gpu
             for sample in samples
             for gpu in sample.gpus
             if (gpu.index, gpu.mig_index) == (last.index, last.mig_index)
         ]
-        used = [gpu.utilization_percent for gpu in seen if gpu.utilization_percent is not None]
-        memory = [gpu.memory_used_bytes for gpu in seen if gpu.memory_used_bytes is not None]
+        used = [gpu.utilization_percent for gpu in of_gpu if gpu.utilization_percent is not None]
+        memory = [gpu.memory_used_bytes for gpu in of_gpu if gpu.memory_used_bytes is not None]
         number = f"{last.index}" if last.mig_index is None else f"{last.index}, slice {last.mig_index}"
-        found.append(
+        facts.append(
             GpuFacts(
                 name=f"GPU {number} ({last.name})",
                 utilization_percent=sum(used) / len(used) if used else None,
@@ -135,7 +135,7 @@ def gpu_facts(samples: list[Sample]) -> tuple[GpuFacts, ...]:
                 memory_total_bytes=last.memory_total_bytes,
             )
         )
-    return tuple(found)
+    return tuple(facts)
 
 
 def _network_limit() -> float | None:

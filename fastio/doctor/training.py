@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from fastio.measure.loop.user_code import load_function, said_by, user_traceback
+from fastio.measure.loop.user_code import error_line, load_function, user_traceback
 
 __all__ = ["Failure", "failure_of", "function_training"]
 
@@ -55,9 +55,9 @@ def failure_of(error: BaseException) -> Failure | None:
         if error.code in (None, 0):
             return None
         code = error.code if isinstance(error.code, int) else 1
-        said = f"sys.exit({error.code!r})"
-        return Failure(said, "" if isinstance(error.code, int) else str(error.code), code)
+        call = f"sys.exit({error.code!r})"
+        return Failure(call, "" if isinstance(error.code, int) else str(error.code), code)
     if isinstance(error, KeyboardInterrupt):
         return Failure("interrupted", "", _INTERRUPTED)
     text = user_traceback(error) or "".join(traceback.format_exception(error))
-    return Failure(said_by(error), text, 1)
+    return Failure(error_line(error), text, 1)

@@ -47,8 +47,8 @@ class TransformTimers:
         put_whole = partial(setattr, holder, name)
         self._whole = None if isinstance(transform, (list, tuple)) else _timed(transform, put_whole)
         timers = [(_timed(step, put), step_name(step)) for step, put in steps or [(transform, put_whole)]]
-        found = [(timer, name) for timer, name in timers if timer is not None]
-        self._steps, self.names = [timer for timer, _ in found], tuple(name for _, name in found)
+        timed = [(timer, name) for timer, name in timers if timer is not None]
+        self._steps, self.names = [timer for timer, _ in timed], tuple(name for _, name in timed)
 
     def __bool__(self) -> bool:
         return self._whole is not None or bool(self._steps)
@@ -143,11 +143,11 @@ def steps_of(transform: Any) -> Iterator[tuple[Any, Callable[[Any], None]]]:
     held: Any = transform if isinstance(transform, (list, tuple)) else getattr(transform, "transforms", None)
     if not _is_steps(held):
         return
-    for place, step in enumerate(held):
+    for number, step in enumerate(held):
         if _is_steps(getattr(step, "transforms", None)) and type(step).__name__ == "Compose":
             yield from steps_of(step)
         else:
-            yield step, partial(operator.setitem, held, place)
+            yield step, partial(operator.setitem, held, number)
 
 
 def step_name(step: Any) -> str:

@@ -65,8 +65,8 @@ class WaitSampler:
     def end(self) -> Counter[Wait]:
         """Stop sampling; returns how often the thread was seen waiting since ``begin``, by line of code."""
         self._is_wanted.clear()
-        seen, self._waits = self._waits, Counter()
-        return seen
+        waits, self._waits = self._waits, Counter()
+        return waits
 
     def close(self) -> None:
         """Stop the sampling thread."""
@@ -91,7 +91,7 @@ class WaitSampler:
         self.looks += 1
         frame = sys._current_frames().get(self._ident) if state in (_READING, _SLEEPING) else None
         if frame is not None:
-            self._waits[_place(frame, self._root, is_reading=state == _READING)] += 1
+            self._waits[_wait_of(frame, self._root, is_reading=state == _READING)] += 1
 
 
 def sampler_of_this_thread() -> WaitSampler:
@@ -113,7 +113,7 @@ def end_samplers() -> None:
 _samplers: dict[tuple[int, int], WaitSampler] = {}
 
 
-def _place(innermost: FrameType, root: CodeType | None, *, is_reading: bool) -> Wait:
+def _wait_of(innermost: FrameType, root: CodeType | None, *, is_reading: bool) -> Wait:
     """Return the innermost frame of the user's code below ``root``, or the innermost of all if there is none."""
     frame: FrameType | None = innermost
     while frame is not None and frame.f_code is not root and not _is_users(frame):

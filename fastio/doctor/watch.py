@@ -255,10 +255,10 @@ def _and_subclasses(kind: Any) -> Iterator[Any]:
     known = {kind}
     yield kind
     for below in kind.__subclasses__():
-        for each in _and_subclasses(below):
-            if each not in known:
-                known.add(each)
-                yield each
+        for subclass in _and_subclasses(below):
+            if subclass not in known:
+                known.add(subclass)
+                yield subclass
 
 
 class _Advanced:

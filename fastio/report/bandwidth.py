@@ -11,23 +11,23 @@ from fastio.types.units import duration, size
 __all__ = ["bandwidth_page"]
 
 
-def bandwidth_page(said: Mapping[str, Any]) -> Page:
+def bandwidth_page(report: Mapping[str, Any]) -> Page:
     """Build the page from the form ``fastio.bandwidth``."""
-    links = said["links"]
+    links = report["links"]
     bars = [
-        Bar(each["link"], each["bytes_per_s"], f"{size(each['bytes_per_s'])}/s", _ROLES[each["measured"]])
-        for each in links
+        Bar(link["link"], link["bytes_per_s"], f"{size(link['bytes_per_s'])}/s", _ROLES[link["measured"]])
+        for link in links
     ]
-    is_measured = any(each["measured"] for each in links)
+    is_measured = any(link["measured"] for link in links)
     caption = "Bytes per second, as a course publishes them" + (
         "; another colour: measured on this machine" * is_measured
     )
     rows = [
-        (each["link"], _SOURCES[each["measured"]], f"{size(each['bytes_per_s'])}/s", duration(each["seconds"]))
-        for each in links
+        (link["link"], _SOURCES[link["measured"]], f"{size(link['bytes_per_s'])}/s", duration(link["seconds"]))
+        for link in links
     ]
-    table = Table(("link", "rate is", "rate", "time"), rows, (1, 2, 3), f"How long {size(said['size_bytes'])} take")
-    subject = f"{size(said['size_bytes'])} over each link"
+    table = Table(("link", "rate is", "rate", "time"), rows, (1, 2, 3), f"How long {size(report['size_bytes'])} take")
+    subject = f"{size(report['size_bytes'])} over each link"
     sections = [Section("Time", [table]), Section("Rates", [Bars(caption, bars)])]
     return Page("How long data takes", subject, sections)
 

@@ -11,19 +11,19 @@ from fastio.types.units import size
 __all__ = ["bus_page"]
 
 
-def bus_page(said: Mapping[str, Any]) -> Page:
+def bus_page(report: Mapping[str, Any]) -> Page:
     """Build the page from the form ``fastio.bench.bus``."""
     title, subject = "How fast the bus to the GPU is", "copies between host memory and the CUDA device"
-    rates = said["rates"]
+    rates = report["rates"]
     if not rates:
-        return Page(title, subject, [Section("Nothing was measured", [Prose(str(said["skipped"]))])])
+        return Page(title, subject, [Section("Nothing was measured", [Prose(str(report["skipped"]))])])
     sections = []
     figures = []
-    for direction in dict.fromkeys(each["direction"] for each in rates):
-        found = [each for each in rates if each["direction"] == direction]
-        sections.append(Section(str(direction).capitalize(), [_bars(found)]))
-        for memory in dict.fromkeys(each["memory"] for each in found):
-            best = max(each["bytes_per_s"] for each in found if each["memory"] == memory)
+    for direction in dict.fromkeys(rate["direction"] for rate in rates):
+        one_way = [rate for rate in rates if rate["direction"] == direction]
+        sections.append(Section(str(direction).capitalize(), [_bars(one_way)]))
+        for memory in dict.fromkeys(rate["memory"] for rate in one_way):
+            best = max(rate["bytes_per_s"] for rate in one_way if rate["memory"] == memory)
             figures.append((f"{direction}, {memory}", f"{size(best)}/s"))
     return Page(title, subject, sections, figures=figures)
 
@@ -32,12 +32,12 @@ def _bars(rates: list[Mapping[str, Any]]) -> Part:
     """Return pinned beside pageable memory, size by size, so that both directions compare on one page."""
     bars = [
         Bar(
-            f"{each['memory']}, {size(each['size_bytes'])}",
-            each["bytes_per_s"],
-            f"{size(each['bytes_per_s'])}/s",
-            "training" if each["memory"] == "pinned" else "loading",
-            (each["slowest_bytes_per_s"], each["fastest_bytes_per_s"]),
+            f"{rate['memory']}, {size(rate['size_bytes'])}",
+            rate["bytes_per_s"],
+            f"{size(rate['bytes_per_s'])}/s",
+            "training" if rate["memory"] == "pinned" else "loading",
+            (rate["slowest_bytes_per_s"], rate["fastest_bytes_per_s"]),
         )
-        for each in sorted(rates, key=lambda each: (each["size_bytes"], each["memory"] != "pinned"))
+        for rate in sorted(rates, key=lambda rate: (rate["size_bytes"], rate["memory"] != "pinned"))
     ]
     return Bars("Bytes per second by the size of a copy: median, slowest and fastest of ten", bars)

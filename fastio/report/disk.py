@@ -16,24 +16,24 @@ _CACHES = {"cold": "From the disk", "warm": "From memory"}
 _KINDS = {"nvme": "NVMe", "flash": "flash, no NVMe", "rotating": "rotating", None: "not told"}
 
 
-def disk_page(said: Mapping[str, Any]) -> Page:
+def disk_page(report: Mapping[str, Any]) -> Page:
     """Build the page from the form ``fastio.bench.disk``."""
     sections = []
     for cache, title in _CACHES.items():
-        rates = [each for each in said["rates"] if each["cache"] == cache]
+        rates = [rate for rate in report["rates"] if rate["cache"] == cache]
         if rates:
-            sections.append(Section(title, _rates(rates, said.get("kind"), is_cold=cache == "cold")))
-    sequential = said["sequential_bytes_per_s"]
+            sections.append(Section(title, _rates(rates, report.get("kind"), is_cold=cache == "cold")))
+    sequential = report["sequential_bytes_per_s"]
     if sequential is None:
         sections.insert(0, Section("Nothing was cold", [Prose(_NEVER_COLD)]))
     figures = [
         ("sequential, cold", "unknown" if sequential is None else f"{size(sequential)}/s"),
-        ("written and synced", f"{size(said['write_bytes_per_s'])}/s"),
-        ("kind of disk", _KINDS[said.get("kind")]),
-        ("file", size(said["size_bytes"])),
-        ("small files", number(said["files"])),
+        ("written and synced", f"{size(report['write_bytes_per_s'])}/s"),
+        ("kind of disk", _KINDS[report.get("kind")]),
+        ("file", size(report["size_bytes"])),
+        ("small files", number(report["files"])),
     ]
-    return Page("How fast the disk is", said["path"], sections, figures=figures)
+    return Page("How fast the disk is", report["path"], sections, figures=figures)
 
 
 _NEVER_COLD = (
@@ -44,18 +44,18 @@ _NEVER_COLD = (
 
 def _rates(rates: list[Mapping[str, Any]], kind: DiskKind | None, *, is_cold: bool) -> list[Part]:
     bars = [
-        Bar(_name(each), each["bytes_per_s"], f"{size(each['bytes_per_s'])}/s", "loading" if is_cold else "memory")
-        for each in rates
+        Bar(_name(rate), rate["bytes_per_s"], f"{size(rate['bytes_per_s'])}/s", "loading" if is_cold else "memory")
+        for rate in rates
     ]
     expected = expected_rate(kind) or EXPECTED_DISK
     mark = ReferenceLine(expected, f"{size(expected)}/s") if is_cold else None
     latencies = [
         (
-            _name(each),
-            per_second(each["reads_per_s"]),
-            *(f"{each[name] * 1e6:,.0f}" for name in ("p50_s", "p99_s", "max_s")),
+            _name(rate),
+            per_second(rate["reads_per_s"]),
+            *(f"{rate[name] * 1e6:,.0f}" for name in ("p50_s", "p99_s", "max_s")),
         )
-        for each in rates
+        for rate in rates
     ]
     caption = "Bytes per second"
     if is_cold:

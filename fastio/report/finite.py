@@ -19,7 +19,7 @@ def finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {name: finite(each) for name, each in value.items()}
+        return {name: finite(part) for name, part in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [finite(each) for each in value]
+        return [finite(part) for part in value]
     return value

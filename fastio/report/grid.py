@@ -15,9 +15,9 @@ _FIGURES = ("loading ms/step", "spread", "training ms/step", "start ms", "sample
 _OPEN_ROWS = 40  # a longer table is folded
 
 
-def grid_page(said: Mapping[str, Any]) -> Page:
+def grid_page(report: Mapping[str, Any]) -> Page:
     """Build the page from the form ``fastio.bench.grid``."""
-    rows = said["rows"]
+    rows = report["rows"]
     data = list(dict.fromkeys(row["data"] for row in rows))
     best = rows[0]
     figures = [
@@ -39,19 +39,19 @@ def grid_page(said: Mapping[str, Any]) -> Page:
 def _heat(rows: list[Mapping[str, Any]], data: str) -> HeatMap | None:
     """Return loading time by the setting with most values, against all others that vary; None if nothing varies."""
     values = {name: list(dict.fromkeys(row["settings"][name] for row in rows)) for name in rows[0]["settings"]}
-    varied = {name: sorted(found) for name, found in values.items() if len(found) > 1}
+    varied = {name: sorted(distinct) for name, distinct in values.items() if len(distinct) > 1}
     if not varied:
         return None
     across = max(varied, key=lambda name: len(varied[name]))
     down = [name for name in varied if name != across]
     cells = {(tuple(row["settings"][name] for name in down), row["settings"][across]): row for row in rows}
-    places = sorted({place for place, _ in cells})
+    places = sorted({setting for setting, _ in cells})
     lines = [
         (
-            ", ".join(f"{name} {_value(value)}" for name, value in zip(down, place, strict=True)) or "all",
-            [_cell(cells.get((place, value))) for value in varied[across]],
+            ", ".join(f"{name} {_value(value)}" for name, value in zip(down, setting, strict=True)) or "all",
+            [_cell(cells.get((setting, value))) for value in varied[across]],
         )
-        for place in places
+        for setting in places
     ]
     caption = f"{data}: median milliseconds per step that training waits; darker is better, the best is framed"
     return HeatMap(caption, across, [_value(value) for value in varied[across]], lines, less_is_better=True)

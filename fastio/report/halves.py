@@ -11,9 +11,9 @@ from fastio.report.steps import ms, rate, timeline_plot, times_table
 __all__ = ["halves_page"]
 
 
-def halves_page(said: Mapping[str, Any]) -> Page:
+def halves_page(report: Mapping[str, Any]) -> Page:
     """Build the page from the form ``fastio.bench.both``."""
-    io, training, loop = (said[f"{name}_samples_per_s"] for name in ("io", "training", "loop"))
+    io, training, loop = (report[f"{name}_samples_per_s"] for name in ("io", "training", "loop"))
     bars = Bars(
         "Samples per second; the dashed line is what training could use:",
         (
@@ -23,16 +23,16 @@ def halves_page(said: Mapping[str, Any]) -> Page:
         ),
         ReferenceLine(training, rate(training)),
     )
-    plot = timeline_plot(said["timeline"])
+    plot = timeline_plot(report["timeline"])
     sections = [
         Section("Rates", [bars]),
         *([Section("Step by step", [plot])] if plot else []),
-        Section("Times", [times_table([("real loop", said["loop"]), ("training alone", said["training"])])]),
+        Section("Times", [times_table([("real loop", report["loop"]), ("training alone", report["training"])])]),
     ]
     figures = (
-        ("waits for data", f"{said['loop']['loading_share']:.1%}"),
-        ("loading per step", ms(said["loop"]["loading"]["mean_s"])),
-        ("training per step", ms(said["loop"]["training"]["mean_s"])),
-        ("first batch after", ms(said["io"]["first_batch_s"])),
+        ("waits for data", f"{report['loop']['loading_share']:.1%}"),
+        ("loading per step", ms(report["loop"]["loading"]["mean_s"])),
+        ("training per step", ms(report["loop"]["training"]["mean_s"])),
+        ("first batch after", ms(report["io"]["first_batch_s"])),
     )
-    return Page("Loading or training?", said["data"], sections, verdict_of(said["verdict"]), figures)
+    return Page("Loading or training?", report["data"], sections, verdict_of(report["verdict"]), figures)

@@ -14,28 +14,34 @@ __all__ = ["loading_page"]
 _WITHOUT_WORKERS = "CPU time, without the workers'"
 
 
-def loading_page(said: Mapping[str, Any]) -> Page:
+def loading_page(report: Mapping[str, Any]) -> Page:
     """Build the page from the form ``fastio.bench.io``."""
     bars = Bars(
         "Samples per second",
         (
-            Bar("with the first batch", said["samples_per_s"], rate(said["samples_per_s"]), "loading"),
-            Bar("after the first batch", said["steady_samples_per_s"], rate(said["steady_samples_per_s"]), "loading"),
+            Bar("with the first batch", report["samples_per_s"], rate(report["samples_per_s"]), "loading"),
+            Bar(
+                "after the first batch", report["steady_samples_per_s"], rate(report["steady_samples_per_s"]), "loading"
+            ),
         ),
     )
     figures = (
-        ("samples", number(said["samples"])),
-        ("batches", number(said["batches"])),
-        ("time", f"{said['seconds']:.2f} s"),
-        ("CPU time" if said["kind"] == "store" else _WITHOUT_WORKERS, f"{said['cpu_seconds']:.2f} s"),
-        ("first batch after", ms(said["first_batch_s"])),
+        ("samples", number(report["samples"])),
+        ("batches", number(report["batches"])),
+        ("time", f"{report['seconds']:.2f} s"),
+        ("CPU time" if report["kind"] == "store" else _WITHOUT_WORKERS, f"{report['cpu_seconds']:.2f} s"),
+        ("first batch after", ms(report["first_batch_s"])),
     )
     sections = [Section("Rates", [bars])]
-    every = [said, *said["beside"]]
+    every = [report, *report["beside"]]
     if len(every) > 1:
-        rows = [(each["data"], rate(each["samples_per_s"]), _opened(each["opens_per_s"])) for each in every]
+        rows = [
+            (measured["data"], rate(measured["samples_per_s"]), _opened(measured["opens_per_s"])) for measured in every
+        ]
         sections.append(Section("Side by side", [Table(("data", "samples/s", "files opened/s"), rows, right=(1, 2))]))
-    return Page("How fast data can be loaded", ", ".join(each["data"] for each in every), sections, figures=figures)
+    return Page(
+        "How fast data can be loaded", ", ".join(measured["data"] for measured in every), sections, figures=figures
+    )
 
 
 def _opened(per_s: float | None) -> str:

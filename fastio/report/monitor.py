@@ -41,7 +41,7 @@ def monitor_page(subject: str, samples: Sequence[Sample]) -> Page:
         Section("Networks", curves.plots([("Bytes received and sent", networks, "bytes/s", None)])),
     ]
     names = [f"{_named(gpu)}: {gpu['name']}" for gpu in last["gpus"]]
-    gpus = [Section(name, curves.plots(_gpu(place))) for place, name in enumerate(names)]
+    gpus = [Section(name, curves.plots(_gpu(number))) for number, name in enumerate(names)]
     return Page("What the machine did", subject, [*gpus, *sections], figures=_summary(samples, curves.seconds))
 
 
@@ -52,8 +52,10 @@ class _Curves:
     """Figures of all samples over their times, in at most ``_POINTS`` points."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
-        each = -(-len(samples) // _POINTS)
-        self._groups = [samples[start : start + each] for start in range(0, len(samples), each)]
+        samples_per_point = -(-len(samples) // _POINTS)
+        self._groups = [
+            samples[start : start + samples_per_point] for start in range(0, len(samples), samples_per_point)
+        ]
         begun = samples[0]["time_s"] - samples[0]["seconds"]
         self._times = [group[-1]["time_s"] - begun for group in self._groups]
         self.seconds = self._times[-1]
@@ -65,11 +67,11 @@ class _Curves:
 
     def _plot(self, caption: str, figures: Sequence[_Figure], unit: Unit, limit: float | None) -> Plot | None:
         series = [Series(name, [_mean(group, figure) for group in self._groups]) for name, figure in figures]
-        series = [each for each in series if any(value is not None for value in each.values)]
+        series = [curve for curve in series if any(value is not None for value in curve.values)]
         if not series:
             return None
-        said = "; ".join(f"{each.name}: {_said(each.values, unit)}" for each in series[:4])
-        return Plot(caption, f"{said}.", "s", self._times, unit, series, limit=limit)
+        summary = "; ".join(f"{curve.name}: {_mean_and_most(curve.values, unit)}" for curve in series[:4])
+        return Plot(caption, f"{summary}.", "s", self._times, unit, series, limit=limit)
 
 
 def _named(gpu: Mapping[str, Any]) -> str:
@@ -77,9 +79,9 @@ def _named(gpu: Mapping[str, Any]) -> str:
     return f"GPU {gpu['index']}" + ("" if gpu["mig_index"] is None else f" slice {gpu['mig_index']}")
 
 
-def _gpu(place: int) -> list[tuple[str, Sequence[_Figure], Unit, float | None]]:
+def _gpu(number: int) -> list[tuple[str, Sequence[_Figure], Unit, float | None]]:
     def of(name: str) -> Callable[[Sample], float | None]:
-        return lambda sample: sample["gpus"][place][name] if place < len(sample["gpus"]) else None
+        return lambda sample: sample["gpus"][number][name] if number < len(sample["gpus"]) else None
 
     activity = ("utilization", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
     return [
@@ -103,8 +105,8 @@ def _summary(samples: Sequence[Sample], seconds: float) -> list[tuple[str, str]]
     ]
     if last["gpu_source"] is None:
         return [*figures, ("GPUs", "none seen")]
-    for place, gpu in enumerate(last["gpus"]):
-        used = [each["gpus"][place]["utilization_percent"] for each in samples if place < len(each["gpus"])]
+    for index, gpu in enumerate(last["gpus"]):
+        used = [sample["gpus"][index]["utilization_percent"] for sample in samples if index < len(sample["gpus"])]
         known = [percent for percent in used if percent is not None]
         if known:
             figures.append((f"{_named(gpu)}, mean utilization", f"{sum(known) / len(known):.1f}%"))
@@ -114,13 +116,13 @@ def _summary(samples: Sequence[Sample], seconds: float) -> list[tuple[str, str]]
 def _of(*names: str) -> Callable[[Sample], float | None]:
     """Return a function that gets a figure by its path of names; None if the path ends early."""
 
-    def found(sample: Sample) -> float | None:
+    def figure(sample: Sample) -> float | None:
         value: Any = sample
         for name in names:
             value = None if value is None else value[name]
         return None if value is None else float(value)
 
-    return found
+    return figure
 
 
 def _mean_cpu(sample: Sample) -> float:
@@ -133,7 +135,7 @@ def _mean(group: Sequence[Sample], figure: Callable[[Sample], float | None]) -> 
     return round(sum(known) / len(known), 3) if known else None
 
 
-def _said(values: Sequence[float | None], unit: Unit) -> str:
+def _mean_and_most(values: Sequence[float | None], unit: Unit) -> str:
     known = [value for value in values if value is not None]
     mean, most = sum(known) / len(known), max(known)
     if unit == "bytes":

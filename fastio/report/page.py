@@ -162,7 +162,7 @@ class HeatMap:
 
     def strength(self, cell: Cell) -> float:
         """Return a strength from 0 for the worst cell to 1 for the best."""
-        values = [each.value for _, cells in self.rows for each in cells if each is not None]
+        values = [other.value for _, cells in self.rows for other in cells if other is not None]
         low, high = min(values), max(values)
         part = (cell.value - low) / (high - low) if high > low else 1.0
         return 1 - part if self.less_is_better else part
@@ -205,7 +205,7 @@ class Plot:
             "unit": self.unit,
             "look": self.look,
             "limit": self.limit,
-            "series": [{"name": each.name, "role": each.role, "values": each.values} for each in self.series],
+            "series": [{"name": curve.name, "role": curve.role, "values": curve.values} for curve in self.series],
         }
 
 
@@ -260,9 +260,9 @@ class Page:
     figures: Sequence[tuple[str, str]] = ()
 
 
-def verdict_of(said: Mapping[str, Any]) -> PageVerdict:
+def verdict_of(verdict: Mapping[str, Any]) -> PageVerdict:
     """Return the verdict of a JSON form, in words."""
-    evidence = list(said["evidence"])
-    if said["headroom"] is not None:
-        evidence.insert(0, f"headroom of loading {said['headroom']:+.0%}")
-    return PageVerdict(HEADLINES[said["bound"]], said["bound"], evidence, said["next_step"], said["bound"])
+    evidence = list(verdict["evidence"])
+    if verdict["headroom"] is not None:
+        evidence.insert(0, f"headroom of loading {verdict['headroom']:+.0%}")
+    return PageVerdict(HEADLINES[verdict["bound"]], verdict["bound"], evidence, verdict["next_step"], verdict["bound"])

@@ -14,20 +14,24 @@ _COLOURS: tuple[Role, ...] = ("c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7")  #
 _LISTED = 25  # operators, kernels and functions listed per table
 
 
-def profile_page(said: Mapping[str, Any]) -> Page:
+def profile_page(report: Mapping[str, Any]) -> Page:
     """Build the page from the form ``fastio.profile``."""
-    traces, cpu = said["traces"], said["cpu"]
+    traces, cpu = report["traces"], report["cpu"]
     several = len(traces) > 1
     sections = []
-    for place, trace in enumerate(traces):
-        name = f", trace {place} (rank {trace['rank']})" if several else ""
+    for position, trace in enumerate(traces):
+        name = f", trace {position} (rank {trace['rank']})" if several else ""
         sections += _trace(trace, name)
     if cpu is not None:
         sections += _cpu(cpu)
     first = traces[0] if traces else None
     verdict = None if first is None else verdict_of(first["verdict"])
     return Page(
-        "Where the time of a step goes", " ".join(said["command"]), sections, verdict, _figures(first) if first else ()
+        "Where the time of a step goes",
+        " ".join(report["command"]),
+        sections,
+        verdict,
+        _figures(first) if first else (),
     )
 
 
@@ -37,7 +41,7 @@ def _figures(trace: Mapping[str, Any]) -> list[tuple[str, str]]:
         figures.append(("device idle", f"{trace['idle_us'] / trace['total_us']:.1%}"))
     if trace["tensor_core_share"] is not None:
         figures.append(("Tensor cores, of kernels", f"{trace['tensor_core_share']:.1%}"))
-    peaks = [each["peak_allocated_bytes"] for each in trace["memory"]]
+    peaks = [curve["peak_allocated_bytes"] for curve in trace["memory"]]
     return figures + ([("most memory", size(max(peaks)))] if peaks else [])
 
 
@@ -54,7 +58,7 @@ def _trace(trace: Mapping[str, Any], name: str) -> list[Section]:
         parts.append(_per_step(trace["per_step"]))
     sections = [Section(f"Breakdown{name}", parts)]
     if trace["memory"]:
-        sections.append(Section(f"Memory{name}", [_memory(each) for each in trace["memory"]]))
+        sections.append(Section(f"Memory{name}", [_memory(curve) for curve in trace["memory"]]))
     for title, key in (("Operators", "operators"), ("Kernels", "kernels")):
         if trace[key]:
             sections.append(Section(f"{title}{name}", [_operators(trace[key])]))
@@ -94,9 +98,12 @@ def _memory(curve: Mapping[str, Any]) -> Plot:
     )
 
 
-def _operators(found: Sequence[Mapping[str, Any]]) -> Table:
-    rows = [(each["name"], number(each["calls"]), _ms(each["self_us"]), _ms(each["total_us"])) for each in found]
-    caption = f"Longest own time first, {min(len(found), _LISTED)} of {len(found)}"
+def _operators(operators: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [
+        (operator["name"], number(operator["calls"]), _ms(operator["self_us"]), _ms(operator["total_us"]))
+        for operator in operators
+    ]
+    caption = f"Longest own time first, {min(len(operators), _LISTED)} of {len(operators)}"
     return Table(("name", "calls", "own time", "with callees"), rows[:_LISTED], (1, 2, 3), caption)
 
 
@@ -107,13 +114,13 @@ def _cpu(cpu: Mapping[str, Any]) -> list[Section]:
         sections.append(Section("Who holds the GIL", [Shares("Parts of the time", "of the time", parts)]))
     rows = [
         (
-            each["name"],
-            f"{each['file']}:{each['line']}",
-            "" if each["calls"] is None else number(each["calls"]),
-            f"{each['self_s'] * 1e3:,.1f}",
-            f"{each['total_s'] * 1e3:,.1f}",
+            function["name"],
+            f"{function['file']}:{function['line']}",
+            "" if function["calls"] is None else number(function["calls"]),
+            f"{function['self_s'] * 1e3:,.1f}",
+            f"{function['total_s'] * 1e3:,.1f}",
         )
-        for each in cpu["functions"][:_LISTED]
+        for function in cpu["functions"][:_LISTED]
     ]
     titles = ("function", "file", "calls", "own ms", "with callees, ms")
     caption = f"{cpu['tool']}, {counted(cpu['steps'], 'step')} in {cpu['seconds']:.1f} s"

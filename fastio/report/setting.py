@@ -34,13 +34,13 @@ def machine() -> Sequence[tuple[str, str]]:
 
 def versions() -> Sequence[tuple[str, str]]:
     """Return packages and versions, Python first."""
-    found = [("Python", platform.python_version())]
+    versions = [("Python", platform.python_version())]
     for name in _PACKAGES:
         try:
-            found.append((name, metadata.version(name)))
+            versions.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:
-            found.append((name, "not installed"))
-    return found
+            versions.append((name, "not installed"))
+    return versions
 
 
 def _cpu_model() -> str:

@@ -57,7 +57,7 @@ def timeline_plot(timeline: Mapping[str, Any]) -> Plot | None:
 def times_table(summaries: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     """Return loading and training of each summary: mean and percentiles."""
     rows = [
-        (f"{name}, {part}".strip(", "), *(f"{summary[part][each] * 1e3:,.2f}" for each in _PARTS))
+        (f"{name}, {part}".strip(", "), *(f"{summary[part][statistic] * 1e3:,.2f}" for statistic in _PARTS))
         for name, summary in summaries
         for part in ("loading", "training")
     ]

@@ -13,29 +13,29 @@ __all__ = ["store_page"]
 _BARS = 20  # classes shown as bars; more of them make a table
 
 
-def store_page(said: Mapping[str, Any], pictures: PictureGrid | None) -> Page:
+def store_page(report: Mapping[str, Any], pictures: PictureGrid | None) -> Page:
     """Build the page from the form that ``fastio info --json`` prints, and a few sample pictures."""
     sections = [] if pictures is None else [Section("Samples", [pictures])]
-    sections += [Section(f"Field {name}", _field(field)) for name, field in said["fields"].items()]
-    if said["classes"]:
-        sections.append(Section("Classes", _classes(said["classes"])))
-    if said["labels"]:
-        sections.append(Section("Labels", [_labels(said["labels"])]))
-    if said["shuffle"] is not None:
-        sections.append(Section("Shuffling", _shuffling(said["shuffle"])))
-    sections.append(Section("Where it comes from", _origin(said)))
-    if said["read_without_fastio"]:
-        sections.append(Section("Reading it without fastio", [Code(said["read_without_fastio"].rstrip())]))
+    sections += [Section(f"Field {name}", _field(field)) for name, field in report["fields"].items()]
+    if report["classes"]:
+        sections.append(Section("Classes", _classes(report["classes"])))
+    if report["labels"]:
+        sections.append(Section("Labels", [_labels(report["labels"])]))
+    if report["shuffle"] is not None:
+        sections.append(Section("Shuffling", _shuffling(report["shuffle"])))
+    sections.append(Section("Where it comes from", _origin(report)))
+    if report["read_without_fastio"]:
+        sections.append(Section("Reading it without fastio", [Code(report["read_without_fastio"].rstrip())]))
     figures = [
-        ("samples", number(said["samples"])),
-        ("size", size(said["size_bytes"])),
-        ("format", said["format"]),
-        ("shards", number(said["shards"])),
+        ("samples", number(report["samples"])),
+        ("size", size(report["size_bytes"])),
+        ("format", report["format"]),
+        ("shards", number(report["shards"])),
     ]
-    if said["classes"]:
-        figures.append(("classes", number(len(said["classes"]))))
-    figures.append(("skipped", number(said["skipped"])))
-    return Page("A store of training data", said["path"], sections, figures=figures)
+    if report["classes"]:
+        figures.append(("classes", number(len(report["classes"]))))
+    figures.append(("skipped", number(report["skipped"])))
+    return Page("A store of training data", report["path"], sections, figures=figures)
 
 
 def _field(field: Mapping[str, Any]) -> list[Part]:
@@ -47,7 +47,7 @@ def _field(field: Mapping[str, Any]) -> list[Part]:
         ("width", field.get("width")),
     )
     rows = [
-        (str(name), *(number(numbers[each]) for each in ("min", "median", "mean", "max")))
+        (str(name), *(number(numbers[statistic]) for statistic in ("min", "median", "mean", "max")))
         for name, numbers in measured
         if numbers
     ]
@@ -62,25 +62,25 @@ def _field(field: Mapping[str, Any]) -> list[Part]:
 
 
 def _lengths(histogram: list[dict[str, int]], unit: str) -> Bars:
-    total = sum(each["samples"] for each in histogram)
+    total = sum(bar["samples"] for bar in histogram)
     bars = [
         Bar(
-            number(each["from"]) if each["from"] == each["to"] else f"{number(each['from'])} to {number(each['to'])}",
-            each["samples"],
-            f"{number(each['samples'])} ({each['samples'] / total:.1%})",
+            number(bar["from"]) if bar["from"] == bar["to"] else f"{number(bar['from'])} to {number(bar['to'])}",
+            bar["samples"],
+            f"{number(bar['samples'])} ({bar['samples'] / total:.1%})",
             "training",
         )
-        for each in histogram
+        for bar in histogram
     ]
     return Bars(f"How many samples have how many {unit}", bars)
 
 
 def _classes(classes: list[dict[str, Any]]) -> list[Part]:
     if len(classes) <= _BARS:
-        bars = [Bar(_class(each), each["samples"], number(each["samples"]), "training") for each in classes]
+        bars = [Bar(_class(row), row["samples"], number(row["samples"]), "training") for row in classes]
         return [Bars("Samples of each class", bars)]
-    rows = [(str(each["label"]), each["name"] or "", number(each["samples"])) for each in classes]
-    counts = sorted(each["samples"] for each in classes)
+    rows = [(str(row["label"]), row["name"] or "", number(row["samples"])) for row in classes]
+    counts = sorted(row["samples"] for row in classes)
     spread = f"{number(counts[0])} to {number(counts[-1])} samples per class."
     return [Prose(spread), Table(("label", "class", "samples"), rows, (0, 2), "All classes", folded=True)]
 
@@ -88,38 +88,38 @@ def _classes(classes: list[dict[str, Any]]) -> list[Part]:
 def _labels(labels: Mapping[str, Any]) -> Table:
     """Return labels that are numbers, not classes."""
     rows = [
-        (str(each["title"] or f"label {i}"), *(f"{each[name]:.6g}" for name in ("min", "mean", "max")))
-        for i, each in enumerate(labels["numbers"])
+        (str(column["title"] or f"label {i}"), *(f"{column[name]:.6g}" for name in ("min", "mean", "max")))
+        for i, column in enumerate(labels["numbers"])
     ]
     return Table((labels["dtype"], "least", "mean", "most"), rows, range(1, 4))
 
 
-def _class(said: Mapping[str, Any]) -> str:
-    return str(said["name"] or f"label {said['label']}")
+def _class(row: Mapping[str, Any]) -> str:
+    return str(row["name"] or f"label {row['label']}")
 
 
-def _shuffling(said: Mapping[str, Any]) -> list[Part]:
-    text = Prose(f"{said['text']}.")
-    if said["mixing"] is None:
+def _shuffling(shuffle: Mapping[str, Any]) -> list[Part]:
+    text = Prose(f"{shuffle['text']}.")
+    if shuffle["mixing"] is None:
         return [text]
     bars = Bars(
         "Distinct classes in a batch of 256, as a share of those in a full shuffle:",
-        [Bar("shuffle=True", said["mixing"], f"{said['mixing']:.2f}", "training")],
+        [Bar("shuffle=True", shuffle["mixing"], f"{shuffle['mixing']:.2f}", "training")],
         ReferenceLine(1.0, "full shuffle"),
     )
     return [bars, text]
 
 
-def _origin(said: Mapping[str, Any]) -> list[Part]:
-    source = said["source"] or {}
+def _origin(report: Mapping[str, Any]) -> list[Part]:
+    source = report["source"] or {}
     rows = [(name, str(value)) for name, value in source.items() if value is not None]
-    rows.append(("bytes of the samples", size(said["payload_bytes"])))
-    if said["overhead_bytes_per_sample"] is not None:
-        overhead = f"{number(said['overhead_bytes_per_sample'])} B a sample: {said['overhead_reason']}"
+    rows.append(("bytes of the samples", size(report["payload_bytes"])))
+    if report["overhead_bytes_per_sample"] is not None:
+        overhead = f"{number(report['overhead_bytes_per_sample'])} B a sample: {report['overhead_reason']}"
         rows.append(("on top", overhead))
     parts: list[Part] = [Table((), rows)]
-    parts += [Prose(line) for line in said["packing"]]
-    for name, entries in said["ledger"].items():
+    parts += [Prose(line) for line in report["packing"]]
+    for name, entries in report["ledger"].items():
         lines = [(str(entry["key"]), str(entry["problem"])) for entry in entries]
         parts.append(Table(("sample", "problem"), lines, caption=f"{name}: {number(len(lines))}", folded=True))
     return parts

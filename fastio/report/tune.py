@@ -14,39 +14,39 @@ __all__ = ["tune_page"]
 _BARS = 20  # settings shown as bars; the table has all
 
 
-def tune_page(said: Mapping[str, Any]) -> Page:
+def tune_page(report: Mapping[str, Any]) -> Page:
     """Build the page from the form ``fastio.tune``."""
-    tried = said["tried"]
-    shown = sorted(tried, key=lambda each: -each["samples_per_s"])[:_BARS]
-    chosen = said["settings"]
-    if all(each["settings"] != chosen for each in shown):
-        shown[-1] = next(each for each in tried if each["settings"] == chosen)
+    tried = report["tried"]
+    shown = sorted(tried, key=lambda point: -point["samples_per_s"])[:_BARS]
+    chosen = report["settings"]
+    if all(point["settings"] != chosen for point in shown):
+        shown[-1] = next(point for point in tried if point["settings"] == chosen)
     bars = [
         Bar(
-            _words(each["settings"]),
-            each["samples_per_s"],
-            per_second(each["samples_per_s"]) + (", chosen" if each["settings"] == chosen else ""),
-            "training" if each["settings"] == chosen else "plain",
+            _words(point["settings"]),
+            point["samples_per_s"],
+            per_second(point["samples_per_s"]) + (", chosen" if point["settings"] == chosen else ""),
+            "training" if point["settings"] == chosen else "plain",
         )
-        for each in shown
+        for point in shown
     ]
     caption = "Samples per second, median of the rounds; among settings within 3 % of the best, the cheapest wins"
-    rows = [(_words(each["settings"]), per_second(each["samples_per_s"]), str(each["rounds"])) for each in tried]
+    rows = [(_words(point["settings"]), per_second(point["samples_per_s"]), str(point["rounds"])) for point in tried]
     table = Table(("setting", "samples/s", "rounds"), rows, (1, 2), "Ordered by how long each stayed in the race")
     sections = [
-        Section("Paste this", [Code(said["code"].rstrip())]),
+        Section("Paste this", [Code(report["code"].rstrip())]),
         Section("Rates", [Bars(caption, bars)]),
         Section("All settings", [table]),
     ]
-    if not said["is_complete"]:
+    if not report["is_complete"]:
         line = "Time ran out before the best settings had met often enough to be sure: raise --seconds."
         sections.insert(1, Section("Not sure yet", [Prose(line)]))
     figures = [
-        ("chosen", rate(said["samples_per_s"])),
+        ("chosen", rate(report["samples_per_s"])),
         ("settings tried", counted(len(tried), "setting")),
-        ("took", f"{said['seconds']:.0f} s"),
+        ("took", f"{report['seconds']:.0f} s"),
     ]
-    return Page("The best setting of a loader", said["data"], sections, figures=figures)
+    return Page("The best setting of a loader", report["data"], sections, figures=figures)
 
 
 def _words(settings: Mapping[str, Any]) -> str:

@@ -41,10 +41,12 @@ def local_device(name: str | None, *, environ: Mapping[str, str] = os.environ) -
 
 def _place_on_node(environ: Mapping[str, str]) -> int:
     name = "LOCAL_RANK" if "LOCAL_RANK" in environ else "SLURM_LOCALID"
-    place = environ.get(name, "0")
-    if not place.isdecimal():
-        raise FastioError(f"environment {name}={place!r}: expected a whole number: correct it, or pass --device cuda:N")
-    return int(place)
+    number = environ.get(name, "0")
+    if not number.isdecimal():
+        raise FastioError(
+            f"environment {name}={number!r}: expected a whole number: correct it, or pass --device cuda:N"
+        )
+    return int(number)
 
 
 @contextmanager
@@ -115,8 +117,8 @@ def mean_over_ranks(values: list[float], device: torch.device) -> list[float]:
         return values
     sums = torch.tensor(values, dtype=torch.float64, device=device)
     distributed.all_reduce(sums)
-    found: list[float] = (sums / distributed.get_world_size()).tolist()
-    return found
+    means: list[float] = (sums / distributed.get_world_size()).tolist()
+    return means
 
 
 def every_rank(value: _Each) -> list[_Each]:

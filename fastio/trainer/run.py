@@ -142,15 +142,15 @@ class _Losses:
     def _look(self) -> None:
         if not self._waiting:
             return
-        found = torch.stack(self._waiting).tolist()
+        losses = torch.stack(self._waiting).tolist()
         self._waiting.clear()
-        for place, loss in enumerate(found, len(self._read)):
+        for step, loss in enumerate(losses, len(self._read)):
             if not math.isfinite(loss):
                 raise FastioError(
-                    f"{self._name}: the loss of step {place} is {loss}: check the data (`fastio verify`), or train in "
+                    f"{self._name}: the loss of step {step} is {loss}: check the data (`fastio verify`), or train in "
                     "another precision (--amp bf16 or off)"
                 )
-        self._read += found
+        self._read += losses
 
 
 def _synchronize(device: torch.device) -> None:

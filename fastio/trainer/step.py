@@ -115,9 +115,9 @@ class TrainStep:
         try:
             return self.workload.task.loss(self._run, batch)
         except TorchDynamoException as exc:
-            said = str(exc).partition("\n")[0]
+            reason = str(exc).partition("\n")[0]
             raise FastioError(
-                f"--compile: torch.compile failed ({said}); it needs a C++ compiler, and on a GPU Triton"
+                f"--compile: torch.compile failed ({reason}); it needs a C++ compiler, and on a GPU Triton"
             ) from exc
 
 

@@ -52,8 +52,8 @@ class _Layer(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         query, key, value = self.into(self.norm(tokens)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        tokens = tokens + self.out(seen.transpose(1, 2).flatten(2))
+        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        tokens = tokens + self.out(attended.transpose(1, 2).flatten(2))
         changed: torch.Tensor = tokens + self.body(tokens)
         return changed
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset, dataloader
 
 from fastio import FastLoader
 from fastio.doctor.gather import facts_of
-from fastio.doctor.session import ObservationPlan, Seen, observe
+from fastio.doctor.session import Observation, ObservationPlan, observe
 from fastio.doctor.watch import Watcher
 from fastio.errors import FastioError
 from tests.doctor.planted import PLAN, Burn, Samples, Training, examine
@@ -26,7 +26,7 @@ def batches(**settings: Any) -> DataLoader[torch.Tensor]:
     return DataLoader(Samples(), batch_size=2, **settings)
 
 
-def seen_of(training: Any, plan: ObservationPlan = PLAN) -> Seen:
+def seen_of(training: Any, plan: ObservationPlan = PLAN) -> Observation:
     """What a run has shown."""
     return observe(training, plan, lambda seen: seen)
 

@@ -114,8 +114,8 @@ def open_step(name: str) -> Step:
     step = load_function(name)()
     if not callable(step):
         raise FastioError(f"{name} returned {type(step).__name__}, expected a callable that takes a batch")
-    found: Step = step
-    return found
+    checked: Step = step
+    return checked
 
 
 def refuse_options(name: str, why: str, options: DataOptions, unfit: tuple[str, ...]) -> None:

@@ -94,10 +94,10 @@ def picture_files(folder: str | Path) -> list[str]:
     """
     Return the sorted paths of all picture files below ``folder``, by suffix. Raises SourceError if there are none.
     """
-    found = sorted(path for path in _files(str(folder)) if Path(path).suffix.lower() in _SUFFIXES)
-    if not found:
+    paths = sorted(path for path in _files(str(folder)) if Path(path).suffix.lower() in _SUFFIXES)
+    if not paths:
         raise SourceError(f"{folder}: no picture files in it (looked for {', '.join(sorted(_SUFFIXES))})")
-    return found
+    return paths
 
 
 def _files(folder: str) -> Iterator[str]:

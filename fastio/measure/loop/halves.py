@@ -46,8 +46,8 @@ def measure_halves(data: Data, step: Step, *, seconds: float) -> Halves:
     _run(timer, data, step, seconds)
     loop = timer.summary()
     shares = StepShares(loading=loop.loading_share)
-    found = verdict(io.steady_samples_per_s, training.samples_per_s, shares=shares)
-    return Halves(io, training, loop, timer.timeline(), found)
+    limit = verdict(io.steady_samples_per_s, training.samples_per_s, shares=shares)
+    return Halves(io, training, loop, timer.timeline(), limit)
 
 
 def measure_training(data: Data, step: Step, *, seconds: float) -> StepSummary:
@@ -72,9 +72,9 @@ def _first_batch(data: Data) -> Any:
 def _run(timer: StepTimer, data: Data, step: Step, seconds: float) -> None:
     """Run the real loop, epoch after epoch, until the time has passed or an epoch is empty."""
     ends = time.perf_counter() + seconds
-    seen = -1
-    while time.perf_counter() < ends and timer.steps > seen:
-        seen = timer.steps
+    steps_before = -1
+    while time.perf_counter() < ends and timer.steps > steps_before:
+        steps_before = timer.steps
         for batch in timer(limited(data.loader, ends=ends)):
             step(batch)
 

@@ -220,12 +220,12 @@ class StepTimer:
 
     def write_json(self, path: str | Path) -> None:
         """Write the summary and the latest steps, in the form that ``fastio/guide/json.md`` describes."""
-        said = {
+        report = {
             "format": "fastio.steps/1",
             "summary": self.summary().as_dict(),
             "timeline": dataclasses.asdict(self.timeline()),
         }
-        Path(path).write_text(json.dumps(said, indent=2) + "\n")
+        Path(path).write_text(json.dumps(report, indent=2) + "\n")
 
 
 class _Timed:

@@ -19,11 +19,11 @@ from typing import Any
 from fastio.errors import FastioError
 
 __all__ = [
+    "error_line",
     "is_function_name",
     "is_users_code",
     "load_function",
     "run_script",
-    "said_by",
     "takes_arguments",
     "user_traceback",
     "without_python",
@@ -66,8 +66,8 @@ def load_function(name: str) -> Callable[[], Any]:
         signature.bind()
     except TypeError as exc:
         raise FastioError(f"{name}: fastio calls it without arguments, but its signature is {signature}") from exc
-    found: Callable[[], Any] = function
-    return found
+    checked: Callable[[], Any] = function
+    return checked
 
 
 def run_script(script: str, arguments: Sequence[str]) -> None:
@@ -103,8 +103,8 @@ def without_python(command: Sequence[str]) -> tuple[str, ...]:
         return (_MODULE + rest[0], *rest[1:])
     if not (rest and rest[0].endswith((".py", "-m")) and re.fullmatch(r"python[0-9.]*", Path(first).name)):
         return tuple(command)
-    found = shutil.which(first)
-    if found is None or Path(found).parent.resolve() != Path(sys.executable).parent.resolve():
+    executable = shutil.which(first)
+    if executable is None or Path(executable).parent.resolve() != Path(sys.executable).parent.resolve():
         raise FastioError(f"{first}: fastio runs in {sys.executable}, and so must the training: drop {first!r}")
     return without_python(rest)
 
@@ -144,23 +144,23 @@ def is_users_code(file: str, module: str) -> bool:
     return not ours and not file.startswith("<") and not is_installed
 
 
-def said_by(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """
     Return type and message of an error in one line; from a DataLoader's worker, they are at the end of a longer text.
 
-    >>> said_by(ValueError("two\\nlines"))
+    >>> error_line(ValueError("two\\nlines"))
     'ValueError: two lines'
     """
     lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     if isinstance(error, SyntaxError) or _WORKERS in str(error):  # frames and source come first, indented
-        lines = lines[max(place for place, line in enumerate(lines) if line.startswith(" ")) + 1 :]
+        lines = lines[max(number for number, line in enumerate(lines) if line.startswith(" ")) + 1 :]
     return " ".join(line.strip() for line in lines)
 
 
 def _run_module(name: str, arguments: Sequence[str]) -> None:
-    here = str(Path.cwd())
+    folder = str(Path.cwd())
     argv, path = sys.argv, sys.path[:]
-    sys.argv, sys.path[0] = ["-m", *arguments], here
+    sys.argv, sys.path[0] = ["-m", *arguments], folder
     try:
         if not _can_be_found(name):
             raise FastioError(f"-m {name}: no such module here or on PYTHONPATH")
@@ -194,9 +194,9 @@ def _is_dotted(name: str) -> bool:
 
 
 def _module(module_name: str, name: str) -> ModuleType:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as exc:

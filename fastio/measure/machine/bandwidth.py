@@ -45,14 +45,14 @@ def measured_links(path: str | Path, *, size_bytes: int = 256 << 20) -> list[Lin
     from fastio.measure.machine.bus import has_cuda, measure_bus
     from fastio.measure.machine.disk import measure_disk
 
-    found = [Link("memory, copied by one thread", _copy_rate(), is_measured=True)]
+    links = [Link("memory, copied by one thread", _copy_rate(), is_measured=True)]
     report = measure_disk(path, size_bytes=size_bytes, files=16, reads=64)
     if report.sequential_bytes_per_s is not None:
-        found.append(Link(f"disk under {path}, cold", report.sequential_bytes_per_s, is_measured=True))
+        links.append(Link(f"disk under {path}, cold", report.sequential_bytes_per_s, is_measured=True))
     if has_cuda():
         best = max(measure_bus(), key=lambda rate: rate.bytes_per_s)
-        found.append(Link(f"host to device, {best.memory}", best.bytes_per_s, is_measured=True))
-    return found
+        links.append(Link(f"host to device, {best.memory}", best.bytes_per_s, is_measured=True))
+    return links
 
 
 def _copy_rate() -> float:

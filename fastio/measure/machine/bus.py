@@ -49,8 +49,8 @@ def _rate(direction: Direction, memory: Memory, size_bytes: int) -> BusRate:
     device = torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
     source, target = (host, device) if direction == "host to device" else (device, host)
     # The first copy maps memory and does not count.
-    seen = [size_bytes / _copy_s(source, target) for _ in range(_REPEATS + 1)][1:]
-    return BusRate(direction, memory, size_bytes, statistics.median(seen), min(seen), max(seen))
+    rates = [size_bytes / _copy_s(source, target) for _ in range(_REPEATS + 1)][1:]
+    return BusRate(direction, memory, size_bytes, statistics.median(rates), min(rates), max(rates))
 
 
 def _copy_s(source: torch.Tensor, target: torch.Tensor) -> float:

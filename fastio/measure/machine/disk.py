@@ -127,7 +127,7 @@ def _rates(big: Path, small: list[Path], size_bytes: int, reads: int, *, caches:
         for cache in _worth_it(caches, threads):
             with _opened(big, sequential=access.startswith("seq")) as descriptor:
                 _prepare([big], cache)
-                yield _measured(access, cache, threads, [partial(_read, descriptor, *place) for place in places])
+                yield _measured(access, cache, threads, [partial(_read, descriptor, *span) for span in places])
     for threads in (1, _THREADS):
         for cache in _worth_it(caches, threads):
             _prepare(small, cache)

@@ -45,18 +45,18 @@ def disk_kind(path: str | Path) -> DiskKind | None:
     try:
         number = Path(path).stat().st_dev
         if os.major(number) == 0:  # a file system without its own device: btrfs, network, memory
-            found = Path(mounted_from(Path(path).resolve(), _MOUNTS.read_text())).stat()
-            number = found.st_rdev if stat.S_ISBLK(found.st_mode) else 0
+            device = Path(mounted_from(Path(path).resolve(), _MOUNTS.read_text())).stat()
+            number = device.st_rdev if stat.S_ISBLK(device.st_mode) else 0
         return kind_of_device(number, _DEVICES)
     except OSError:  # no such folder in this kernel, or hidden from this container
         return None
 
 
-def mounted_from(place: Path, mounts: str) -> str:
+def mounted_from(path: Path, mounts: str) -> str:
     """
     Return what the file system at ``place`` was mounted from, by the text of a ``mountinfo``; the last entry counts.
     """
-    return _mount(place, mounts)[1]
+    return _mount(path, mounts)[1]
 
 
 def file_system(path: str | Path) -> str | None:
@@ -67,13 +67,13 @@ def file_system(path: str | Path) -> str | None:
         return None
 
 
-def _mount(place: Path, mounts: str) -> tuple[str, str]:
+def _mount(path: Path, mounts: str) -> tuple[str, str]:
     """Return the type of the file system at ``place``, and what it was mounted from."""
     longest, kind, source = -1, "", ""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         mounted = Path(before.split(" ")[4].replace("\\040", " "))
-        if place.is_relative_to(mounted) and len(mounted.parts) >= longest:
+        if path.is_relative_to(mounted) and len(mounted.parts) >= longest:
             longest, (kind, source) = len(mounted.parts), after.split(" ")[:2]
     return kind, source
 
@@ -104,8 +104,8 @@ def _disks(folder: Path) -> Iterator[Path]:
     below = list((folder / "slaves").iterdir()) if (folder / "slaves").is_dir() else []
     if not below:
         yield folder
-    for each in below:
-        yield from _disks(each.resolve())
+    for device in below:
+        yield from _disks(device.resolve())
 
 
 def _kind(disk: Path) -> DiskKind | None:

@@ -40,7 +40,7 @@ class GpuSample:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Unit:
     """A GPU, or one of its slices; ``whole`` is the handle of the GPU in both cases."""
 
     index: int
@@ -61,7 +61,7 @@ class Gpus:
         self.gpu_source: GpuSource | None = None
         self._nvml: Any = None
         self._multiprocessors: Multiprocessors | None = None
-        self._places: list[_Place] = []
+        self._units: list[_Unit] = []
         try:
             nvml = importlib.import_module("pynvml")
         except ImportError:
@@ -76,7 +76,7 @@ class Gpus:
         self.gpu_source = "NVML"
         wholes = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
         for index, whole in enumerate(wholes):
-            self._places += [_Place(index, whole, whole), *self._slices(index, whole)]
+            self._units += [_Unit(index, whole, whole), *self._slices(index, whole)]
         self._multiprocessors = self._chosen()
         self.source = (
             "GPU figures from NVML, where utilisation is the time with any kernel running; "
@@ -90,7 +90,7 @@ class Gpus:
 
     def sample(self) -> tuple[GpuSample, ...]:
         """Sample all of them, in order."""
-        return tuple(self._sampled(place) for place in self._places)
+        return tuple(self._sampled(unit) for unit in self._units)
 
     def close(self) -> None:
         """Release the driver; calling it twice is harmless."""
@@ -98,31 +98,31 @@ class Gpus:
             self._multiprocessors.close()
         if self._nvml is not None:
             self._nvml.nvmlShutdown()
-        self._nvml, self._multiprocessors, self._places = None, None, []
+        self._nvml, self._multiprocessors, self._units = None, None, []
 
-    def _slices(self, index: int, whole: Any) -> list[_Place]:
+    def _slices(self, index: int, whole: Any) -> list[_Unit]:
         """Return the MIG slices of a GPU."""
         mode = self._asked("nvmlDeviceGetMigMode", whole)
         if mode is None or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
             return []
-        found = []
+        slices = []
         for number in range(self._asked("nvmlDeviceGetMaxMigDeviceCount", whole) or 0):
             handle = self._asked("nvmlDeviceGetMigDeviceHandleByIndex", whole, number)
             if handle is not None:  # not every position has a slice
                 instance = self._asked("nvmlDeviceGetGpuInstanceId", handle)
-                found.append(_Place(index, handle, whole, mig_index=number, gpu_instance=instance))
-        return found
+                slices.append(_Unit(index, handle, whole, mig_index=number, gpu_instance=instance))
+        return slices
 
     def _chosen(self) -> Multiprocessors | None:
         """Choose DCGM if it runs. It knows only whole GPUs, so slices are left to the driver if that can tell."""
-        has_slices = any(place.mig_index is not None for place in self._places)
-        has_counters = any(Gpm.is_supported(self._nvml, place.whole) for place in self._places)
+        has_slices = any(unit.mig_index is not None for unit in self._units)
+        has_counters = any(Gpm.is_supported(self._nvml, unit.whole) for unit in self._units)
         if has_slices and has_counters:
             return Gpm(self._nvml)
         return find_dcgm() or (Gpm(self._nvml) if has_counters else None)
 
-    def _sampled(self, place: _Place) -> GpuSample:
-        nvml, handle = self._nvml, place.handle
+    def _sampled(self, unit: _Unit) -> GpuSample:
+        nvml, handle = self._nvml, unit.handle
         name = nvml.nvmlDeviceGetName(handle)
         rates = self._asked("nvmlDeviceGetUtilizationRates", handle)
         memory = self._asked("nvmlDeviceGetMemoryInfo", handle)
@@ -132,10 +132,10 @@ class Gpus:
         )
         sm = SmFigures()
         if self._multiprocessors is not None:
-            sm = self._multiprocessors.sample(place.index, place.whole, place.gpu_instance)
+            sm = self._multiprocessors.sample(unit.index, unit.whole, unit.gpu_instance)
         return GpuSample(
-            index=place.index,
-            mig_index=place.mig_index,
+            index=unit.index,
+            mig_index=unit.mig_index,
             name=name if isinstance(name, str) else name.decode(),
             utilization_percent=None if rates is None else float(rates.gpu),
             sm_active_percent=sm.active,

@@ -205,14 +205,14 @@ class _Tree:
 
     def _look(self) -> int:
         """Record what each process has used; returns the memory of all."""
-        found: dict[int, _Used] = {}
+        used: dict[int, _Used] = {}
         rss = 0
         for pid in (self._root.pid, *_descendants(self._root.pid)):
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or another user's
                 process = psutil.Process(pid)
-                found[pid] = _used(process)
+                used[pid] = _used(process)
                 rss += process.memory_info().rss
-        self._last = found
+        self._last = used
         return rss
 
 

@@ -63,7 +63,7 @@ class Dcgm:
     source: SmSource = "DCGM"
 
     def __init__(self, program: str) -> None:
-        self._seen: dict[int, SmFigures] = {}
+        self._figures: dict[int, SmFigures] = {}
         self._rest = b""
         self._process = subprocess.Popen(  # noqa: S603 - the program was looked up
             [program, "dmon", "-e", _FIELDS, "-d", str(_EVERY_MS)],
@@ -78,7 +78,7 @@ class Dcgm:
     def sample(self, index: int, handle: Any, gpu_instance: int | None) -> SmFigures:
         """Return what was printed last."""
         self._read()
-        return SmFigures() if gpu_instance is not None else self._seen.get(index, SmFigures())
+        return SmFigures() if gpu_instance is not None else self._figures.get(index, SmFigures())
 
     def close(self) -> None:
         """Stop the process."""
@@ -96,7 +96,7 @@ class Dcgm:
         for line in lines:
             match = _LINE.match(line.decode(errors="replace"))
             if match is not None:
-                self._seen[int(match[1])] = SmFigures(*(_percent(word) for word in match.groups()[1:]))
+                self._figures[int(match[1])] = SmFigures(*(_percent(word) for word in match.groups()[1:]))
 
 
 def _percent(word: str) -> float | None:
@@ -125,14 +125,14 @@ class Gpm:
 
     def sample(self, index: int, handle: Any, gpu_instance: int | None) -> SmFigures:
         """Return the figures since the last sample; all None at the first one."""
-        nvml, place = self._nvml, (index, gpu_instance)
+        nvml, unit = self._nvml, (index, gpu_instance)
         try:
             now = nvml.nvmlGpmSampleAlloc()
             if gpu_instance is None:
                 nvml.nvmlGpmSampleGet(handle, now)
             else:
                 nvml.nvmlGpmMigSampleGet(handle, gpu_instance, now)
-            last, self._last[place] = self._last.get(place), now
+            last, self._last[unit] = self._last.get(unit), now
             return SmFigures() if last is None else self._between(last, now)
         except nvml.NVMLError:  # a slice that was removed meanwhile
             return SmFigures()
@@ -157,7 +157,7 @@ class Gpm:
         for metric, number in zip(asked.metrics, wanted, strict=False):
             metric.metricId = number
         try:
-            found = nvml.nvmlGpmMetricsGet(asked).metrics
+            metrics = nvml.nvmlGpmMetricsGet(asked).metrics
         finally:
             nvml.nvmlGpmSampleFree(last)
-        return SmFigures(*(float(found[i].value) if found[i].nvmlReturn == 0 else None for i in range(len(wanted))))
+        return SmFigures(*(float(metrics[i].value) if metrics[i].nvmlReturn == 0 else None for i in range(len(wanted))))

@@ -86,8 +86,8 @@ def compare_decoders(
             for position, (_, decode) in enumerate(decoders):
                 rates[position].append(_rate(decode, seconds))
     return [
-        DecoderRate(name, statistics.median(seen), min(seen), max(seen), *difference)
-        for (name, _), seen, difference in zip(decoders, rates, differences, strict=True)
+        DecoderRate(name, statistics.median(repeats), min(repeats), max(repeats), *difference)
+        for (name, _), repeats, difference in zip(decoders, rates, differences, strict=True)
     ]
 
 
@@ -96,19 +96,19 @@ Decode = Callable[[], Iterator[Pixels]]  # all pictures once, (H, W, 3)
 
 @contextmanager
 def _decoders(pictures: Sequence[bytes], crop: int | None, *, batch_size: int) -> Iterator[list[tuple[str, Decode]]]:
-    found: list[tuple[str, Decode]] = [(_pillow_name(), lambda: _pillow(pictures, crop))]
+    decoders: list[tuple[str, Decode]] = [(_pillow_name(), lambda: _pillow(pictures, crop))]
     if importlib.util.find_spec("cv2") is not None:
-        found.append((f"OpenCV {_opencv().__version__}", lambda: _opencv_pictures(pictures, crop)))
+        decoders.append((f"OpenCV {_opencv().__version__}", lambda: _opencv_pictures(pictures, crop)))
     with TemporaryDirectory(prefix="fastio-decode-") as folder:
         path = _stored(pictures, Path(folder) / "pictures.lmdb")
         with _loader(path, batch_size, crop, "exact") as exact:
-            found.append(("fastio, exact", lambda: _rows(exact)))
+            decoders.append(("fastio, exact", lambda: _rows(exact)))
             if crop is None:
-                yield found
+                yield decoders
                 return
             with _loader(path, batch_size, crop, "fast") as fast:
-                found.append(("fastio, fast", lambda: _rows(fast)))
-                yield found
+                decoders.append(("fastio, fast", lambda: _rows(fast)))
+                yield decoders
 
 
 def _spread(length: int, count: int) -> NDArray[np.int64]:
@@ -187,10 +187,10 @@ def _rate(decode: Decode, seconds: float) -> float:
     return images / (time.process_time() - begun)
 
 
-def _difference(expected: Sequence[Pixels], found: Iterator[Pixels]) -> tuple[float, float, int]:
+def _difference(expected: Sequence[Pixels], actual: Iterator[Pixels]) -> tuple[float, float, int]:
     """Return mean, 99th percentile and maximum of the absolute differences of all values."""
     counts = np.zeros(256, np.int64)
-    for number, (one, other) in enumerate(zip(expected, found, strict=True)):
+    for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
         if one.shape != other.shape:
             raise FastioError(f"picture {number}: {one.shape} from Pillow, {other.shape} from another decoder")
         counts += np.bincount(np.abs(one.astype(np.int16) - other).ravel(), minlength=256)

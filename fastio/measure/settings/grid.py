@@ -56,8 +56,8 @@ class GridRow:
 
     def spread(self, name: str) -> tuple[float, float]:
         """Return the smallest and the largest value of one figure."""
-        seen = [getattr(repeat, name) for repeat in self.repeats]
-        return min(seen), max(seen)
+        values = [getattr(repeat, name) for repeat in self.repeats]
+        return min(values), max(values)
 
 
 def run_grid(
@@ -74,15 +74,15 @@ def run_grid(
     A point whose step takes more than 1.5 times that of the best one so far gets no further round. ``progress`` is
     called after each measurement, or in its place, with the count done and the total.
     """
-    seen: list[list[Repeat]] = [[] for _ in points]
+    repeats_of: list[list[Repeat]] = [[] for _ in points]
     for number in range(repeats):
-        for position, ((data, point), earlier) in enumerate(zip(points, seen, strict=True), 1):
-            if not _is_hopeless(earlier, seen):
+        for position, ((data, point), earlier) in enumerate(zip(points, repeats_of, strict=True), 1):
+            if not _is_hopeless(earlier, repeats_of):
                 earlier.append(measure_point(data, point, seconds=seconds, step=step))
             progress(number * len(points) + position, repeats * len(points))
     rows = [
-        GridRow(point, tuple(found), stopped_early=len(found) < repeats)
-        for (_, point), found in zip(points, seen, strict=True)
+        GridRow(point, tuple(measured), stopped_early=len(measured) < repeats)
+        for (_, point), measured in zip(points, repeats_of, strict=True)
     ]
     return sorted(rows, key=lambda row: row.median("loading_s"))
 
@@ -106,11 +106,11 @@ def measure_point(data: GridData, point: Point, *, seconds: float, step: Callabl
             for batch in timer(limited(loader, ends=ends, least=least, latest=begun + max(2 * seconds, 1.0))):
                 step(batch if device is None else move(batch, device, non_blocking=non_blocking))
             starts.append(timer.summary().first_batches_s)
-    seen = timer.summary()
+    summary = timer.summary()
     start_s = (starts[-1] - starts[0]) / (len(starts) - 1)
-    loading_s = seen.loading.mean_s + start_s / data.batches
-    step_s = loading_s + seen.training.mean_s
-    return Repeat(loading_s, seen.training.mean_s, start_s, samples_per_s=seen.samples / seen.steps / step_s)
+    loading_s = summary.loading.mean_s + start_s / data.batches
+    step_s = loading_s + summary.training.mean_s
+    return Repeat(loading_s, summary.training.mean_s, start_s, samples_per_s=summary.samples / summary.steps / step_s)
 
 
 def _is_hopeless(repeats: Sequence[Repeat], every: Sequence[Sequence[Repeat]]) -> bool:

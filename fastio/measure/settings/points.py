@@ -153,11 +153,11 @@ class GridData:
         """
         Return Python code that builds the point's loader as ``loader``, with imports; run it where fastio was called.
         """
-        said: dict[str, Any] = {"batch_size": self.options.batch_size}
+        settings: dict[str, Any] = {"batch_size": self.options.batch_size}
         if self.options.shuffle and "shuffle" not in dict(point.settings):
-            said["shuffle"] = True
-        said |= {name: value for name, value in point.settings if name != "non_blocking"}
-        arguments = ", ".join(f"{name}={value!r}" for name, value in said.items())
+            settings["shuffle"] = True
+        settings |= {name: value for name, value in point.settings if name != "non_blocking"}
+        arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items())
         names = sorted({type(step).__name__ for step in self.options.transforms})
         crop = [f"from fastio.transforms import {', '.join((['Compose'] if self.kind == 'folder' else []) + names)}"]
         crop = crop if names else []

@@ -49,8 +49,8 @@ class Race(Generic[T]):
     def ratios(self) -> dict[T, float]:
         """Return those that are left, best first, with their rates relative to the best."""
         scores = np.median(self._scores(), axis=0)
-        found = dict(zip(self.left, np.exp(scores - scores.max()).tolist(), strict=True))
-        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+        ratios = dict(zip(self.left, np.exp(scores - scores.max()).tolist(), strict=True))
+        return dict(sorted(ratios.items(), key=lambda pair: -pair[1]))
 
     def rates(self) -> dict[T, list[float]]:
         """Return everyone's rates in the rounds that they ran."""

@@ -101,7 +101,7 @@ def tune(data: GridData, points: Sequence[Point], *, seconds: float, progress: C
         Tried(point, statistics.median(best) * statistics.median(map(truediv, rates, best)), len(rates))
         for point, rates in rates_of.items()
     ]
-    tried.sort(key=lambda each: (-each.rounds, -each.samples_per_s))
+    tried.sort(key=lambda point: (-point.rounds, -point.samples_per_s))
     return Tuned(
         point=chosen,
         code=data.code(chosen),

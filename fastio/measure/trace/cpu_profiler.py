@@ -56,12 +56,12 @@ class CprofileRecorder:
     def result(self) -> CpuProfile:
         """Return what was measured, after the training has ended."""
         stats = pstats.Stats(self._profiler).stats  # type: ignore[attr-defined] # its one useful part has no annotation
-        found = [
+        functions = [
             FunctionTime(name, file, line, calls, self_s, total_s)
             for (file, line, name), (_, calls, self_s, total_s, _) in stats.items()
         ]
-        found.sort(key=lambda function: -function.self_s)
-        return CpuProfile("cprofile", str(self._out), self._watch.steps, self._watch.seconds, tuple(found), None)
+        functions.sort(key=lambda function: -function.self_s)
+        return CpuProfile("cprofile", str(self._out), self._watch.steps, self._watch.seconds, tuple(functions), None)
 
     def __enter__(self) -> Self:
         self._watch.step(0)
@@ -184,19 +184,19 @@ class _PySpy:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         assert self._process.stdout is not None
-        said = _until(self._process.stdout, "Sampling process")
+        output = _until(self._process.stdout, "Sampling process")
         self._begun = time.perf_counter()
-        if self._process.poll() is not None or "Sampling process" not in said:
+        if self._process.poll() is not None or "Sampling process" not in output:
             self._process.communicate()
             _allow(_NOBODY)
-            raise FastioError(f"py-spy: {_reason(said)}")
+            raise FastioError(f"py-spy: {_reason(output)}")
 
     def end(self) -> float:
         """Let it write its file, and return for how many seconds it sampled."""
         seconds = time.perf_counter() - self._begun
         self._process.send_signal(signal.SIGINT)
         try:
-            said, _ = self._process.communicate(timeout=_END_S)
+            output, _ = self._process.communicate(timeout=_END_S)
         except subprocess.TimeoutExpired as exc:
             self._process.kill()
             self._process.communicate()
@@ -204,36 +204,36 @@ class _PySpy:
         finally:
             _allow(_NOBODY)
         if self._process.returncode != 0:
-            raise FastioError(f"py-spy: {_reason(said)}")
+            raise FastioError(f"py-spy: {_reason(output)}")
         return seconds
 
 
 def _until(lines: IO[str], words: str) -> str:
     """Return the output up to the line with these words, or to the end."""
-    said = ""
+    output = ""
     for line in lines:
-        said += line
+        output += line
         if words in line:
             break
-    return said
+    return output
 
 
-def _reason(said: str) -> str:
-    if "ermission" in said:
+def _reason(output: str) -> str:
+    if "ermission" in output:
         return (
             "this system does not let it trace the process (ptrace): run as root, in a container with "
             "--cap-add SYS_PTRACE, or use --cpu cprofile"
         )
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[-1] if lines else "ended at once without a message"
 
 
 def _py_spy() -> str:
     beside = Path(sys.executable).with_name("py-spy")
-    found = str(beside) if beside.is_file() else shutil.which("py-spy")
-    if found is None:
+    program = str(beside) if beside.is_file() else shutil.which("py-spy")
+    if program is None:
         raise FastioError("py-spy is not installed: pip install 'fastio[profile]', or use --cpu cprofile")
-    return found
+    return program
 
 
 def _allow(who: ctypes.c_ulong) -> None:

@@ -19,11 +19,11 @@ def operator_flops(event: Mapping[str, Any]) -> int | None:
     Returns None for other operators, and if the trace has no shapes (recorded without ``record_shapes``). As in
     torch's own ``with_flops``, a multiplication with its addition counts as two.
     """
-    said = event.get("args", {})
+    arguments = event.get("args", {})
     count = _COUNTS.get(event["name"])
-    if count is None or "Input Dims" not in said:
+    if count is None or "Input Dims" not in arguments:
         return None
-    return count(said["Input Dims"], said.get("Concrete Inputs", ()))
+    return count(arguments["Input Dims"], arguments.get("Concrete Inputs", ()))
 
 
 def _product(left: Shape, right: Shape) -> int:
@@ -39,9 +39,9 @@ def _of_addmm(dims: Sequence[Shape], _: Sequence[str]) -> int:
     return _product(dims[1], dims[2])
 
 
-def _of_convolution(dims: Sequence[Shape], said: Sequence[str]) -> int:
+def _of_convolution(dims: Sequence[Shape], arguments: Sequence[str]) -> int:
     images, weights = dims[0], dims[1]  # (n, channels, ...), (channels out, channels in / groups, ...)
-    stride, padding, dilation, is_transposed = (json.loads(word.lower()) for word in said[3:7])
+    stride, padding, dilation, is_transposed = (json.loads(word.lower()) for word in arguments[3:7])
     places = math.prod(images[2:])
     if not is_transposed:
         sizes = zip(images[2:], weights[2:], stride, padding, dilation, strict=True)
@@ -51,11 +51,11 @@ def _of_convolution(dims: Sequence[Shape], said: Sequence[str]) -> int:
     return 2 * images[0] * places * math.prod(weights)
 
 
-def _of_convolution_backward(dims: Sequence[Shape], said: Sequence[str]) -> int:
+def _of_convolution_backward(dims: Sequence[Shape], arguments: Sequence[str]) -> int:
     """Count the gradients of images and of weights, if they are asked for: each takes as much as the forward pass."""
     gradient, images, weights = dims[0], dims[1], dims[2]
-    is_transposed = json.loads(said[7].lower())
-    gradients = said[10].strip("[]").replace(" ", "").split(",")[:2].count("True")
+    is_transposed = json.loads(arguments[7].lower())
+    gradients = arguments[10].strip("[]").replace(" ", "").split(",")[:2].count("True")
     places = math.prod((images if is_transposed else gradient)[2:])
     return 2 * images[0] * places * math.prod(weights) * gradients
 

@@ -38,17 +38,19 @@ class MemoryCurve:
 
 def memory_curves(events: Iterable[Mapping[str, Any]], start_us: float) -> tuple[MemoryCurve, ...]:
     """Return the curves of a trace's events by device; none if the trace was recorded without ``profile_memory``."""
-    seen: dict[tuple[int, int], list[tuple[float, int, int]]] = defaultdict(list)
+    by_device: dict[tuple[int, int], list[tuple[float, int, int]]] = defaultdict(list)
     for event in events:
-        said = event.get("args", {})
-        if event.get("name") == "[memory]" and "Total Allocated" in said:
-            place = int(said.get("Device Type", _CPU)), int(said.get("Device Id", -1))
-            seen[place].append((float(event["ts"]) - start_us, said["Total Allocated"], said.get("Total Reserved", 0)))
-    return tuple(_curve(place, sorted(points)) for place, points in sorted(seen.items()))
+        arguments = event.get("args", {})
+        if event.get("name") == "[memory]" and "Total Allocated" in arguments:
+            device = int(arguments.get("Device Type", _CPU)), int(arguments.get("Device Id", -1))
+            by_device[device].append(
+                (float(event["ts"]) - start_us, arguments["Total Allocated"], arguments.get("Total Reserved", 0))
+            )
+    return tuple(_curve(device, sorted(points)) for device, points in sorted(by_device.items()))
 
 
-def _curve(place: tuple[int, int], points: list[tuple[float, int, int]]) -> MemoryCurve:
-    kind, index = place
+def _curve(device: tuple[int, int], points: list[tuple[float, int, int]]) -> MemoryCurve:
+    kind, index = device
     name = _DEVICES.get(kind, f"device type {kind}")
     times, allocated, reserved = (np.array(column) for column in zip(*points, strict=True))
     kept = _kept(allocated)

@@ -55,14 +55,14 @@ def add_native_ranges(path: Path, ranges: Sequence[NativeRange]) -> None:
             "ts": 0,
             "pid": pid,
             "tid": thread,
-            "args": {"name": f"fastio native {place}"},
+            "args": {"name": f"fastio native {number}"},
         }
-        for place, thread in enumerate(threads)
+        for number, thread in enumerate(threads)
     ]
     for thread, start_ns, stop_ns, what, samples in ranges:
         times = {"ts": (start_ns - base_ns) / 1e3, "dur": (stop_ns - start_ns) / 1e3}
-        place = {"pid": pid, "tid": thread}
-        events.append({"ph": "X", "cat": NATIVE, "name": what, **times, **place, "args": {"samples": samples}})
+        number = {"pid": pid, "tid": thread}
+        events.append({"ph": "X", "cat": NATIVE, "name": what, **times, **number, "args": {"samples": samples}})
     ours = json.dumps(events)[1:-1].encode()
     is_empty = data[opened.end() :].lstrip().startswith(b"]")
     path.write_bytes(data[: opened.end()] + ours + (b"" if is_empty else b",") + data[opened.end() :])

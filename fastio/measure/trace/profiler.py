@@ -99,10 +99,10 @@ class TraceRecorder:
         profiler.
         """
         seconds = time.perf_counter() - self._left
-        place = (done - 1) % self._cycle
-        if done > self.plan.steps or (place < self.plan.wait and done > 1):
+        position = (done - 1) % self._cycle
+        if done > self.plan.steps or (position < self.plan.wait and done > 1):
             self._plain_s.append(seconds)
-        elif place >= self.plan.wait + self.plan.warmup:
+        elif position >= self.plan.wait + self.plan.warmup:
             self._profiled_s.append(seconds)
         if done <= self.plan.steps:
             with without_kineto_lines():
@@ -169,5 +169,5 @@ def _numbered(path: Path, cycle: int | None) -> Path:
     """Add the rank, if there are several, and the cycle before the suffix."""
     stem = path.name.removesuffix(".gz").removesuffix(".json")
     rank, world_size = rank_and_world()
-    said = f"-rank{rank}" if world_size > 1 else ""
-    return path.with_name(f"{stem}{said}{'' if cycle is None else f'-{cycle}'}{path.name[len(stem) :]}")
+    rank_part = f"-rank{rank}" if world_size > 1 else ""
+    return path.with_name(f"{stem}{rank_part}{'' if cycle is None else f'-{cycle}'}{path.name[len(stem) :]}")

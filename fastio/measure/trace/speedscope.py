@@ -42,9 +42,10 @@ class ThreadProfile:
 def read_speedscope(path: Path) -> list[ThreadProfile]:
     """Read all threads of a file. Raises FastioError if it is not a speedscope file with times."""
     try:
-        said = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
         frames = [
-            Frame(frame["name"], frame.get("file") or "", frame.get("line") or 0) for frame in said["shared"]["frames"]
+            Frame(frame["name"], frame.get("file") or "", frame.get("line") or 0)
+            for frame in document["shared"]["frames"]
         ]
         return [
             ThreadProfile(
@@ -52,7 +53,7 @@ def read_speedscope(path: Path) -> list[ThreadProfile]:
                 stacks=tuple(tuple(frames[index] for index in stack) for stack in profile["samples"]),
                 weights=tuple(map(float, profile["weights"])),
             )
-            for profile in said["profiles"]
+            for profile in document["profiles"]
         ]
     except (ValueError, KeyError, TypeError, IndexError) as exc:
         raise FastioError(f"{path}: no profile in speedscope's format ({exc!r})") from exc
@@ -68,19 +69,19 @@ def function_times(profiles: Sequence[ThreadProfile]) -> tuple[FunctionTime, ...
                 total[frame] += seconds
             if stack:
                 own[stack[-1]] += seconds
-    found = (FunctionTime(*frame, calls=None, self_s=own[frame], total_s=total[frame]) for frame in total)
-    return tuple(sorted(found, key=lambda function: (-function.self_s, -function.total_s, function.name)))
+    times = (FunctionTime(*frame, calls=None, self_s=own[frame], total_s=total[frame]) for frame in total)
+    return tuple(sorted(times, key=lambda function: (-function.self_s, -function.total_s, function.name)))
 
 
 def loader_share(profiles: Sequence[ThreadProfile]) -> float:
     """Return the share of time, 0 to 1, whose stacks pass through a loader; 0 without samples."""
-    seen = [
+    samples = [
         (seconds, any(_is_loader(frame) for frame in stack))
         for profile in profiles
         for stack, seconds in zip(profile.stacks, profile.weights, strict=True)
     ]
-    total = sum(seconds for seconds, _ in seen)
-    return sum(seconds for seconds, is_loader in seen if is_loader) / total if total else 0.0
+    total = sum(seconds for seconds, _ in samples)
+    return sum(seconds for seconds, is_loader in samples if is_loader) / total if total else 0.0
 
 
 def _is_loader(frame: Frame) -> bool:

@@ -138,7 +138,7 @@ def read_trace(path: str | Path) -> StepBreakdown:
     Counts the time from the start of the first marked step to the end of the last; what the device did outside is
     left out. Raises FastioError if the file is not such a trace.
     """
-    events, said = _events(Path(path))
+    events, document = _events(Path(path))
     steps = [event for event in events if event["name"].startswith(STEP_PREFIX) and _is_host(event)]
     if not steps:
         raise FastioError(f"{path}: no step is marked in this trace: call prof.step() after each step when recording")
@@ -157,7 +157,7 @@ def read_trace(path: str | Path) -> StepBreakdown:
     host = _length(ranges["CPU Exec"], ranges["Runtime"], *waits) - _length(*waits)
     return StepBreakdown(
         path=str(path),
-        rank=int(said.get("distributedInfo", {}).get("rank", 0)),
+        rank=int(document.get("distributedInfo", {}).get("rank", 0)),
         steps=len({step["name"] for step in steps}),
         total_us=total,
         rows_us=_rows(ranges, total),
@@ -170,7 +170,7 @@ def read_trace(path: str | Path) -> StepBreakdown:
         operators=_summed(_called(event for event in inside if event.get("cat") == "cpu_op")),
         kernels=kernels,
         per_step=tuple(_step_row(step, ranges, window[0], has_device=has_device) for step in sorted(steps, key=_start)),
-        memory=memory_curves(said["traceEvents"], window[0]),
+        memory=memory_curves(document["traceEvents"], window[0]),
     )
 
 
@@ -190,8 +190,8 @@ def _events(path: Path) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
     """Return the complete events of the trace, and the whole trace."""
     data = path.read_bytes()
     try:
-        said = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-        return [event for event in said["traceEvents"] if event.get("ph") == "X" and "dur" in event], said
+        document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        return [event for event in document["traceEvents"] if event.get("ph") == "X" and "dur" in event], document
     except (gzip.BadGzipFile, EOFError, ValueError, KeyError, TypeError) as exc:
         raise FastioError(f"{path}: not a trace of torch.profiler ({exc!r}); expected .json or .json.gz") from exc
 
@@ -222,10 +222,10 @@ def _row_of(event: Mapping[str, Any]) -> str | None:
 
 
 def _by_row(events: Iterable[Mapping[str, Any]], window: tuple[float, float]) -> dict[str, Ranges]:
-    found = defaultdict(list)
+    by_row = defaultdict(list)
     for event in events:
-        found[_row_of(event)].append(event)
-    return {name: _clipped(found[name], window) for name in _PRIORITY}
+        by_row[_row_of(event)].append(event)
+    return {name: _clipped(by_row[name], window) for name in _PRIORITY}
 
 
 def _clipped(events: Iterable[Mapping[str, Any]], window: tuple[float, float]) -> Ranges:
@@ -235,11 +235,11 @@ def _clipped(events: Iterable[Mapping[str, Any]], window: tuple[float, float]) -
 
 def _rows(ranges: Mapping[str, Ranges], total: float) -> dict[str, float]:
     """Return what each row adds to those of higher priority; uncovered time is Other."""
-    covered, found = 0.0, {}
+    covered, lengths = 0.0, {}
     for number, name in enumerate(_PRIORITY, 1):
-        length = _length(*(ranges[each] for each in _PRIORITY[:number]))
-        found[name], covered = length - covered, length
-    return {name: found.get(name, total - covered) for name in ROWS}
+        length = _length(*(ranges[row] for row in _PRIORITY[:number]))
+        lengths[name], covered = length - covered, length
+    return {name: lengths.get(name, total - covered) for name in ROWS}
 
 
 def _length(*parts: Ranges) -> float:
@@ -273,14 +273,14 @@ def _summed(calls: Iterable[_Call]) -> tuple[OperatorTime, ...]:
     by_name: dict[str, list[_Call]] = defaultdict(list)
     for call in calls:
         by_name[call.event["name"]].append(call)
-    found = []
+    times = []
     for name, of_name in by_name.items():
         outer = [call.event for call in of_name if not call.is_overload]
         flops = [count for count in map(operator_flops, outer) if count is not None]
         total_us = sum(float(event["dur"]) for event in outer)
         self_us = sum(call.self_us for call in of_name)
-        found.append(OperatorTime(name, len(outer), self_us, total_us, sum(flops) if flops else None))
-    return tuple(sorted(found, key=lambda operator: -operator.self_us))
+        times.append(OperatorTime(name, len(outer), self_us, total_us, sum(flops) if flops else None))
+    return tuple(sorted(times, key=lambda operator: -operator.self_us))
 
 
 def _called(events: Iterable[Mapping[str, Any]]) -> list[_Call]:

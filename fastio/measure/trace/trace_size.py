@@ -20,8 +20,8 @@ def shorten_trace(path: Path, *, max_bytes: int) -> int:
     size = path.stat().st_size
     if size <= max_bytes:
         return 0
-    said = json.loads(path.read_bytes())
-    events: list[dict[str, Any]] = said["traceEvents"]
+    document = json.loads(path.read_bytes())
+    events: list[dict[str, Any]] = document["traceEvents"]
     ends = sorted(
         float(event["ts"]) + float(event["dur"])
         for event in events
@@ -31,7 +31,7 @@ def shorten_trace(path: Path, *, max_bytes: int) -> int:
     for kept in range(len(ends) - 1, 0, -1):
         chosen = [event for event, time in zip(events, times, strict=True) if time < ends[kept - 1]]
         if kept == 1 or size * len(chosen) / len(events) <= max_bytes:
-            said["traceEvents"] = chosen
-            path.write_text(json.dumps(said))
+            document["traceEvents"] = chosen
+            path.write_text(json.dumps(document))
             return len(ends) - kept
     return 0  # a single step

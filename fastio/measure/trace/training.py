@@ -101,9 +101,9 @@ class _CountedTraining:
 
     def _train(self, loader: Iterable[Any], step: Callable[[Any], object]) -> None:
         """Run the loop that the user would write, until the recorder has enough or an epoch is empty."""
-        seen = -1
-        while self._steps > seen:
-            seen = self._steps
+        steps_before = -1
+        while self._steps > steps_before:
+            steps_before = self._steps
             batches = iter(loader)
             while True:
                 with record_function(f"{LOADER_PREFIX}{type(loader).__name__}"):
