@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from fastio.store.format import INSTEAD
 from fastio.store.formats import content_of, named
 
 __all__ = ["container_of_others", "folder_kind", "kind_of"]
 
-_COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".rar")
+_COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 _BY_SUFFIX = {
     ".tfrecord": "a TFRecord file",
     ".tfrecords": "a TFRecord file",
@@ -21,7 +22,6 @@ _BY_SUFFIX = {
     ".mat": "a file of MATLAB",
     ".mdb": "an LMDB file",
 }
-_INSTEAD = "write its samples to files or to tar shards with the library that made it, and pack those"
 
 
 def kind_of(path: str) -> str:
@@ -37,17 +37,18 @@ def container_of_others(path: str) -> str:
         return ""
     if path.endswith(_COMPRESSED):
         return "a compressed file: decompress it first, then pack the .tar or the folder in it"
-    known, content, form = _BY_SUFFIX.get(Path(path).suffix.lower(), ""), content_of(path), named(path)
+    known, instead = _BY_SUFFIX.get(Path(path).suffix.lower(), ""), INSTEAD
+    content, form = content_of(path), named(path)
     if not known and content is not None:
-        known = content.file
+        known, instead = content.file, content.instead
     elif not known and form is not None:
         known = f"a file with the name of {form.file} that is none"
-    return f"{known}, which fastio did not pack: {_INSTEAD}" if known else ""
+    return f"{known}, which fastio did not pack: {instead}" if known else ""
 
 
 def folder_kind(names: Collection[str]) -> str:
     """What a folder with these files is, if it is none of a data set's; words that follow "found"."""
     if "data.mdb" in names:
-        return f"an LMDB environment, which fastio did not pack: {_INSTEAD}"
+        return f"an LMDB environment, which fastio did not pack: {INSTEAD}"
     stores = [name for name in names if named(name) is not None]
     return f"{', '.join(stores[:3])}: name one of them, to pack that store" if stores else ""

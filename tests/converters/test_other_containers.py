@@ -31,6 +31,8 @@ def test_containers_of_others(tmp_path):
             txn.put(b"0", picture(0))
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.zeros(3)
+    np.savez(tmp_path / "a.npz", np.zeros(3))
+    (tmp_path / "a.zip").write_bytes((tmp_path / "a.npz").read_bytes())
     for name in ("a.tfrecord", "b.h5", "a.bin"):
         (tmp_path / name).write_bytes(b"x")
     found = {
@@ -43,6 +45,8 @@ def test_containers_of_others(tmp_path):
     assert "an LMDB file, which fastio did not pack" in found["a.lmdb"]
     assert "an LMDB file, which fastio did not pack" in found["a.db"]
     assert "an LMDB environment, which fastio did not pack" in found["folder"]
+    assert "a zip archive, which fastio did not pack: unzip it first, then pack the folder" in found["a.zip"]
+    assert "an archive of NumPy, which fastio did not pack: write its samples to files" in found["a.npz"]
     assert "an HDF5 file, which fastio did not pack" in found["a.h5"]
     assert "a file with the name of an HDF5 file that is none" in found["b.h5"]
     assert "found a file" in found["a.bin"]
