@@ -22,8 +22,8 @@ class Traits:
     What is true of all values of one codec.
 
     * ``title``: what a field holds, in words; ``{array}`` in it becomes dtype and shape.
-    * ``codec``: the class that encodes and decodes, as ``module:class``. It is imported when it is first used: a store
-      of tokens needs no Pillow. None if there is nothing to decode.
+    * ``codec``: the class that encodes and decodes, as ``module:class``; ``fastio.codec.CODECS`` imports it when it is
+      first used. None if there is nothing to decode.
     * ``is_column``: the values of all samples are one array, and not a run of bytes each.
     * ``is_picture``: an encoded picture, whose header tells height, width and channels. The index keeps these, and
       where restart intervals begin.
@@ -63,7 +63,7 @@ class Traits:
         return self.is_plain and self.has_rows
 
 
-# A new codec adds a file to fastio/codec/ and a row here; tests/types/test_traits.py does so with a toy.
+# A new codec adds a file to fastio/codec/ and a row here, as tests/codec/test_new_codec.py does.
 TRAITS: Final[dict[str, Traits]] = {
     IMAGE: Traits(  # kept as it came (JPEG, PNG, ...); each sample is recognised by its first bytes
         title="encoded pictures",

@@ -58,6 +58,15 @@ class CodecTests:
         assert not status.any()
         np.testing.assert_array_equal(np.stack(values), out)
 
+    def test_probe_reads_a_header_for_each_value(self, codec: Codec, values: list[NDArray[Any]]) -> None:
+        """Good values are OK; a size that is told is that of the decoded array."""
+        headers = codec.probe(spans_of([codec.encode(value) for value in values]))
+        assert not headers.status.any()
+        assert len(headers) == len(values)
+        for header, value in zip(headers, values, strict=True):
+            assert (header.height, header.width) in ((0, 0), value.shape[:2])
+        assert len(codec.probe(spans_of([]))) == 0
+
     def test_no_samples(self, codec: Codec, values: list[NDArray[Any]]) -> None:
         """A batch of none is done at once."""
         out, status = self.empty(values)

@@ -15,7 +15,7 @@ from fastio.cli import cli
 from fastio.codec import CODECS, Codec
 from fastio.converters.verify import verify
 from fastio.errors import SampleError, SchemaError
-from fastio.store import SampleBatch, create_store, open_store
+from fastio.store import FORMATS, SampleBatch, create_store, open_store
 from fastio.types.schema import COLUMN, Field, Schema
 from fastio.types.traits import TRAITS
 from tests.codec.backwards import ROW
@@ -44,14 +44,15 @@ class TestBackwardsCodec(CodecTests):
         return list(np.random.default_rng(0).integers(0, 256, (9, 4, 3)).astype(request.param))
 
 
-@pytest.fixture(params=["store.lmdb", "store.h5", "store.tar"])
+@pytest.fixture(params=sorted(FORMATS))
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A store of such values in each format."""
     spans = spans_of([CODECS["backwards"].encode(value) for value in VALUES])
-    with create_store(tmp_path / request.param, SCHEMA) as writer:
+    path = tmp_path / f"store{FORMATS[request.param].suffixes[0]}"
+    with create_store(path, SCHEMA) as writer:
         keys = [f"{number:03d}" for number in range(COUNT)]
         writer.append(SampleBatch(keys, {"values": spans}, {"label": np.arange(COUNT)}))
-    return tmp_path / request.param
+    return path
 
 
 def test_the_store_gives_back_what_was_written(path: Path) -> None:
