@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from fastio.loader.device import Delivery, Numbered, NumberedBatches
 from fastio.loader.device.lane import lane_to
 from fastio.loader.device.nested import sample_count
 from fastio.machine import rank_and_world
+from fastio.samplers.position import whole
 from fastio.transforms.batch.recipe import AnyTransform
 
 __all__ = ["DevicePrefetcher"]
@@ -57,7 +57,7 @@ class DevicePrefetcher:
         seed: int = 0,
     ) -> None:
         self.batches = batches
-        self.depth = _depth(depth)
+        self.depth = whole("depth", depth, "a number of batches from 1", least=1)
         lane = lane_to(device)
         self.device = lane.device
         self._delivery = Delivery(lane, depth=self.depth, transforms=transforms, seed=seed)
@@ -169,14 +169,3 @@ def _place(loader: Any, counted: _Counted) -> dict[str, Any] | None:
 
 def _state(loader: Any, *, epoch: int, samples: int) -> dict[str, Any]:
     return {"version": _STATE_VERSION, "epoch": epoch, "samples": samples, "loader": loader.state_dict()}
-
-
-def _depth(depth: int) -> int:
-    """The depth as Python's int; ValueError for what is no number from 1."""
-    try:
-        whole = operator.index(depth)
-    except TypeError:
-        whole = 0
-    if whole < 1:
-        raise ValueError(f"depth={depth!r}: expected a number of batches from 1")
-    return whole
