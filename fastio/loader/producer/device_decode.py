@@ -51,9 +51,9 @@ def _start(threads: int) -> _Threads:
     return _Threads(preparing, _native.ThreadPool(threads), PillowThreads(threads))
 
 
-@dataclass(slots=True)
-class _Prepared:
-    """A batch as the host leaves it to the device."""
+@dataclass(frozen=True, slots=True)
+class _DeviceSamples:
+    """The samples of a batch, read and planned."""
 
     indices: NDArray[np.int64]
     spans: Spans
@@ -62,6 +62,13 @@ class _Prepared:
     shape: Shape  # of a row (height, width, channels)
     unread: NDArray[np.int32] | None
     epoch: int
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A batch as the host leaves it to the device."""
+
+    samples: _DeviceSamples
     for_device: NDArray[np.int64]  # places in the batch
     rows: list[tuple[NDArray[np.int64], NDArray[np.uint8]]] = field(default_factory=list)  # by the CPU: places, pixels
     bad: dict[int, SampleError] = field(default_factory=dict)
@@ -165,7 +172,8 @@ class DeviceDecodeProducer:
         chosen = [place for place in np.flatnonzero(is_good).tolist() if is_for_gpu(spans.view(place))]
         for_device = np.array(chosen, np.int64)
         shape = (height, width, channels)
-        prepared = _Prepared(indices, spans, stored, planned, shape, unread, epoch, for_device)
+        samples = _DeviceSamples(indices, spans, stored, planned, shape, unread, epoch)
+        prepared = _Prepared(samples, for_device)
         self._decode_on_cpu(prepared, np.setdiff1d(np.arange(len(indices)), for_device))
         return prepared
 
@@ -173,18 +181,18 @@ class DeviceDecodeProducer:
         """These samples of the batch, all the way to their rows."""
         if len(places) == 0:
             return
-        indices, spans = prepared.indices[places], prepared.spans.at(places)
-        rows = np.empty((len(places), *prepared.shape), np.uint8)
+        indices, spans = prepared.samples.indices[places], prepared.samples.spans.at(places)
+        rows = np.empty((len(places), *prepared.samples.shape), np.uint8)
         status = np.empty(len(places), np.int32)
         geometry = to_row = None
-        if self._fused is not None and prepared.planned is not None:
-            planned = prepared.planned.part(places)
-            geometry = self._fused.geometry(planned, channels=prepared.shape[2], is_planar=False)
-            to_row = PillowFinish(self._fused, planned, prepared.epoch, is_planar=False)
+        if self._fused is not None and prepared.samples.planned is not None:
+            planned = prepared.samples.planned.part(places)
+            geometry = self._fused.geometry(planned, channels=prepared.samples.shape[2], is_planar=False)
+            to_row = PillowFinish(self._fused, planned, prepared.samples.epoch, is_planar=False)
         reader, threads, verify = self._reader, self.threads_here(), self._context.options.verify
         reader.decode(spans, rows, status, pool=threads.decoding, verify=verify, geometry=geometry).wait()
-        if prepared.unread is not None:
-            unread = prepared.unread[places]
+        if prepared.samples.unread is not None:
+            unread = prepared.samples.unread[places]
             np.copyto(status, unread, where=unread != _native.OK)
         settled = threads.pillow.settle(reader.undecoded(indices, spans, rows, status, to_row=to_row)).result()
         rows[list(settled.errors)] = 0
@@ -196,7 +204,7 @@ class DeviceDecodeProducer:
         """The batch, by the current stream of the calling thread."""
         with named_range(DECODE):
             places, images = self._on_device(prepared)
-        self._pillow_count.add(len(prepared.indices), prepared.by_pillow, is_last=is_last)
+        self._pillow_count.add(len(prepared.samples.indices), prepared.by_pillow, is_last=is_last)
         on_device = len(places)
         for cpu_places, rows in prepared.rows:
             places = np.concatenate((places, cpu_places))
@@ -214,7 +222,7 @@ class DeviceDecodeProducer:
             together = together.index_select(0, to_device(order, self._device))
         pictures = together.permute(0, 3, 1, 2)
         pictures = pictures.contiguous() if self._context.is_planar else pictures
-        batch = self._with_labels(pictures, prepared.indices[np.sort(places[order])])
+        batch = self._with_labels(pictures, prepared.samples.indices[np.sort(places[order])])
         return FinishedBatch(batch, len(order), pictures.nbytes, errors, on_device=on_device)
 
     def _on_device(self, prepared: _Prepared) -> tuple[NDArray[np.int64], list[torch.Tensor]]:
@@ -231,10 +239,10 @@ class DeviceDecodeProducer:
 
     def _decoded(self, prepared: _Prepared, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[torch.Tensor]]:
         """What the decoder makes of these samples; where it fails, or finds another size, the CPU shall look."""
-        decoded = self._decoder.decode([prepared.spans.view(place) for place in places.tolist()])
+        decoded = self._decoder.decode([prepared.samples.spans.view(place) for place in places.tolist()])
         done, pictures = [], []
         for place, picture in zip(places.tolist(), decoded, strict=True):
-            if picture is not None and tuple(picture.shape) == (*prepared.stored[place, :2].tolist(), 3):
+            if picture is not None and tuple(picture.shape) == (*prepared.samples.stored[place, :2].tolist(), 3):
                 done.append(place)
                 pictures.append(picture)
         return np.array(done, np.int64), pictures
@@ -242,9 +250,9 @@ class DeviceDecodeProducer:
     def _transformed(
         self, prepared: _Prepared, places: NDArray[np.int64], pictures: list[torch.Tensor]
     ) -> torch.Tensor:
-        if self._fused is None or prepared.planned is None:
+        if self._fused is None or prepared.samples.planned is None:
             return torch.stack(pictures)
-        planned = prepared.planned.part(places)
+        planned = prepared.samples.planned.part(places)
         images = run_plans(pictures, planned.rows, self._fused.target(planned))
         images = images if self._fused.grey is None else grey(images, self._fused.grey)
         return images.permute(0, 2, 3, 1).contiguous()
@@ -272,7 +280,7 @@ def _bounded(prepared: _Prepared) -> list[NDArray[np.int64]]:
     places = prepared.for_device
     if len(places) == 0:
         return []
-    part = np.cumsum(prepared.stored[places, 0] * prepared.stored[places, 1] * 3) // _MOST_BYTES
+    part = np.cumsum(prepared.samples.stored[places, 0] * prepared.samples.stored[places, 1] * 3) // _MOST_BYTES
     return np.split(places, np.flatnonzero(np.diff(part)) + 1)
 
 
