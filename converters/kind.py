@@ -17,7 +17,7 @@ __all__ = ["SourceKind", "SourcePath", "source_record"]
 
 @dataclass(frozen=True)
 class SourcePath:
-    """A path that is to be packed. A folder is scanned once, when the first kind of source asks what lies in it."""
+    """A path to be packed. A folder is scanned once, when the first kind of source asks for its content."""
 
     path: str
 
@@ -42,15 +42,15 @@ class SourceKind:
     """
     One kind of source that ``fastio pack`` reads.
 
-    ``name`` is the value of ``--source-kind``, and packed stores record it; ``aliases`` are values that older versions
-    took. ``what`` completes "expected ..." and says in pack's first line what the source is.
+    ``name`` is the value of ``--source-kind``, and packed stores record it; ``aliases`` are former names that still
+    work. ``what`` describes such a source after "expected", and in the first line that pack prints.
 
-    ``signs`` looks at a path and says in a few words what speaks for this kind ("3 images"), "" if nothing does.
-    Without ``--source-kind`` a path is opened if exactly one kind sees signs in it: nothing is guessed.
+    ``signs`` looks at a path and returns in a few words what speaks for this kind ("3 images"), or "". Without
+    ``--source-kind`` a path is opened only if exactly one kind finds signs in it: nothing is guessed.
 
-    ``open`` gives the source. ``open_detected``, where given, does so if nobody named the kind, and may refuse with
-    SourceError what it doubts. ``own_labels`` completes "PATH: ...; leave --labels out" for a kind that takes no label
-    file; "" if it takes one.
+    ``open`` opens the source. ``open_detected`` replaces it if the user did not name the kind, and may raise
+    SourceError if the detection is doubtful. ``own_labels`` says why such a source takes no label file ("class folders
+    name the classes"); it is "" if it takes one.
     """
 
     name: str
@@ -64,8 +64,8 @@ class SourceKind:
 
 def source_record(kind: str, name: str, **more: Any) -> dict[str, Any]:
     """
-    What a packed store keeps of its source, as ``metadata["source"]``; ``name`` is the last part of its path.
+    Return what a packed store keeps of its source, as ``metadata["source"]``; ``name`` is the last part of its path.
 
-    The kind stands there twice, for versions of fastio that look for it under its former name, "layout".
+    The kind is there twice, because older versions look for it under its former name, "layout".
     """
     return {"kind": kind, "layout": kind, "name": name, **more}

@@ -32,7 +32,7 @@ class Values:
     """
     The encoded values of some samples: one run of bytes for each sample and payload field.
 
-    ``problems`` says what is wrong with a sample, by its position among them; its bytes do not matter then.
+    ``problems`` maps the position of a sample that could not be read to a sentence; its bytes are ignored.
     """
 
     spans: Mapping[str, Spans]
@@ -47,15 +47,15 @@ Read = Callable[[Indices, _native.ThreadPool | None], Callable[[], Values]]
 @dataclass(frozen=True, slots=True)
 class ListedSource:
     """
-    Samples whose keys, sizes and columns are known, and a function that reads some of them. Satisfies ``Source``.
+    A list of samples, and a function that reads some of them. Satisfies ``Source``.
 
-    A kind of source fills in the fields. ``sizes`` holds the bytes of each sample, all payload fields together;
-    ``keys_at(indices)`` names samples; ``columns`` are arrays with a row a sample; ``read`` is described above.
-    ``order`` are the indices of the samples to pack, in their order; None: all of them, as they are listed. That order
-    must depend on names alone, or ``is_by_name`` be False.
+    A kind of source fills in the fields. ``sizes`` (n,) holds the bytes of each sample, over all payload fields.
+    ``keys_at(indices)`` returns the keys of samples, ``columns`` are arrays with one row per sample, and ``read`` is
+    described above. ``order`` holds the indices of the samples to pack, in order; None packs all of them as listed.
+    Set ``is_by_name=False`` if that order depends on anything but names.
 
-    The rest is done here: pieces of bounded size, shuffling, the headers of pictures (read from their first bytes, so
-    that each has its size, and what is no picture is a problem), and names that promise another kind of picture.
+    This class does the rest: it cuts the list into pieces, shuffles it, reads the headers of pictures (they give each
+    picture its size; anything else is a problem), and finds names that promise another kind of picture.
     """
 
     path: str
@@ -115,7 +115,7 @@ class ListedSource:
 
     def _chunk(self, indices: Indices, values: Values) -> Chunk:
         """
-        The good samples as a batch, and sentences about the others.
+        Return the good samples as a batch, and a problem for each of the others.
 
         Headers are read in this thread: on the pool they would wait behind the reading ahead.
         """
@@ -153,10 +153,10 @@ def names_at(names: Sequence[str]) -> Callable[[Indices], list[str]]:
 
 def read_spans(spans_at: Callable[[Indices], Mapping[str, Spans]]) -> Read:
     """
-    ``ListedSource.read`` for values that lie in mapped files: ``spans_at(indices)`` says where.
+    Make a ``ListedSource.read`` for values in mapped files: ``spans_at(indices)`` returns their spans, by field.
 
-    Native threads read them ahead and compare them with their checksums, where they have some, so that damage is not
-    packed under a new, right checksum.
+    Native threads read ahead and compare the values with their checksums, if they have any: damaged values must not
+    get a new checksum that says they are right.
     """
 
     def begin(indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:

@@ -10,10 +10,10 @@ __all__ = ["origin_of", "recorded_kind"]
 
 def origin_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """
-    The record of the first source, which was no store; {} if a store does not say it.
+    Return the record of the first source, the one that was not a store, or {} if there is none.
 
-    Of a text file that record keeps what stood between its documents, by their numbers. If documents were skipped on
-    the way from store to store, the numbers mean others: only the usual separator is left then.
+    The record of a text file lists unusual separators by the number of their document. If a document was skipped on
+    the way from store to store, those numbers are wrong, so only the usual separator is returned.
     """
     text: Mapping[str, Any] | None = metadata.get("text_source")
     if text is None:
@@ -25,5 +25,5 @@ def origin_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def recorded_kind(record: Mapping[str, Any]) -> str:
-    """The kind of source in such a record, "" without one. Before it was called kind, it was called layout."""
+    """Return the kind of source in such a record, or "". Older versions call it "layout"."""
     return str(record.get("kind") or record.get("layout") or "")

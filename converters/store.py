@@ -23,8 +23,8 @@ from fastio.store.index import SealedStore
 
 __all__ = ["KIND", "names_store", "open_stored"]
 
-# What is said anew of the store that is written; all other metadata of the source is kept as it is.
-_SAID_ANEW = ("source", "skipped", "packing", "misnamed")
+# Metadata that the packer writes anew; everything else is copied.
+_WRITTEN_ANEW = ("source", "skipped", "packing", "misnamed")
 
 
 def names_store(path: str) -> bool:
@@ -34,10 +34,10 @@ def names_store(path: str) -> bool:
 
 def open_stored(place: SourcePath, _labels: LabelFile | None = None) -> ListedSource:
     """
-    The samples of a store in their order.
+    Open a store as a source of its samples, in their order.
 
-    In shards that others wrote, members that make no sample are problems, and so is a sample whose key an earlier
-    shard has already.
+    In shards written by other tools, members that belong to no sample are problems, and so are samples whose key
+    occurs in an earlier shard.
     """
     path = place.path
     if not names_store(path):
@@ -81,17 +81,17 @@ def _sizes(store: SealedStore) -> NDArray[np.int64]:
 
 def _metadata(name: str, store: SealedStore, *, is_sealed: bool) -> dict[str, Any]:
     """
-    What the store said of itself, as the new store keeps it.
+    Return the metadata that the new store keeps.
 
-    Its ledger of skipped samples and its packing become history: ``skipped_before``, ``packing_before``. Where its
-    samples came from first stays on record as ``origin``, of text as ``text_source``.
+    The list of skipped samples and the packing become history: ``skipped_before``, ``packing_before``. The record of
+    the first source is kept as ``origin``, or as ``text_source`` for text.
     """
     known = store.metadata
     said: Mapping[str, Any] = known.get("source") or {}
     record = source_record(KIND.name, name, labels=None, format=store.format)
     if "label_titles" in said:
         record["label_titles"] = said["label_titles"]
-    kept: dict[str, Any] = {"classes": None, **{name: known[name] for name in known if name not in _SAID_ANEW}}
+    kept: dict[str, Any] = {"classes": None, **{name: known[name] for name in known if name not in _WRITTEN_ANEW}}
     if is_sealed and known.get("skipped"):
         kept["skipped_before"] = [*known.get("skipped_before", ()), *known["skipped"]]
     if known.get("packing"):
@@ -120,7 +120,7 @@ def _repeated(store: SealedStore) -> dict[int, Problem]:
 
 
 def _signs(place: SourcePath) -> str:
-    """The name of a store, or shards in a folder; a folder in which no name tells of any is not listed once more."""
+    """Recognise the name of a store, or shards in a folder. A folder is listed again only if a name looks like one."""
     if not place.is_folder:
         return "a packed store" if names_store(place.path) else ""
     top = place.top

@@ -1,4 +1,4 @@
-"""The option that says of what kind a source is: its values are the registries' of ``fastio.converters``."""
+"""The option ``--source-kind``, whose values are the names in the registries of ``fastio.converters``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["source_kind_option", "source_words", "target_words"]
 
 
 class _Kind(_ParamType):
-    """A name in SOURCES, or in TEXT_SOURCES too; both are imported when a value or its help is asked for."""
+    """A name in SOURCES (or TEXT_SOURCES). The registries are imported when a value is given or help is shown."""
 
     name = "kind"
 
@@ -30,7 +30,7 @@ class _Kind(_ParamType):
         return f"[{'|'.join(self._names())}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name itself; of a former name the present one."""
+        """Return the name, or the present name of a kind that was called otherwise."""
         from fastio.converters import SOURCES
 
         present = {alias: source.name for source in SOURCES.values() for alias in source.aliases}
@@ -48,9 +48,9 @@ class _Kind(_ParamType):
 
 def source_kind_option(about: str, *, with_text: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """
-    Give a command ``--source-kind KIND`` as its argument ``kind``; help says ``about``.
+    Add ``--source-kind KIND`` to a command, which gets it as ``kind``; ``about`` is its help.
 
-    ``--layout``, which the option was called once, still works and is not shown.
+    The option's former name, ``--layout``, still works but is hidden.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
