@@ -114,9 +114,11 @@ void bind_image_kinds(nb::module_& m) {
 
 void bind_classes(nb::module_& m) {
   nb::class_<Buffers>(m, "Buffers",
-                      "Read-only byte buffers that spans point into; keeps them alive.")
+                      "Read-only byte buffers that spans point into; keeps them alive.\n\n"
+                      "A number stands for the size of a file that is not in memory: its spans are "
+                      "checked, and\nlooking at them is a ValueError.")
       .def(nb::init<nb::sequence>(), "buffers"_a,
-           nb::sig("def __init__(self, buffers: Sequence[NDArray[np.uint8]]) -> None"))
+           nb::sig("def __init__(self, buffers: Sequence[NDArray[np.uint8] | int]) -> None"))
       .def("__len__", &Buffers::size)
       .def("view", &view, "shard"_a, "start"_a, "size"_a,
            nb::sig("def view(self, shard: int, start: int, size: int) -> NDArray[np.uint8]"),

@@ -36,18 +36,31 @@ using ReadOnlyByteArray = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>
 using Int32s = Array<const std::int32_t, 1>;
 using Int64s = Array<const std::int64_t, 1>;
 
-/// Arrays that spans point into.
+/// Arrays that spans point into. Of a file that is not in memory there is the size alone: its
+/// spans are checked like others, but nobody can look at them.
 class Buffers {
  public:
-  explicit Buffers(const nb::sequence& arrays) {
-    for (nb::handle array : arrays) {
-      arrays_.push_back(nb::cast<Array<const std::uint8_t, 1>>(array));
-      bytes_.emplace_back(arrays_.back().data(), arrays_.back().size());
+  explicit Buffers(const nb::sequence& buffers) {
+    for (nb::handle buffer : buffers) {
+      if (nb::isinstance<nb::int_>(buffer)) {
+        bytes_.emplace_back(static_cast<const std::uint8_t*>(nullptr),
+                            nb::cast<std::size_t>(buffer));
+        in_memory_ = false;
+      } else {
+        arrays_.push_back(nb::cast<Array<const std::uint8_t, 1>>(buffer));
+        bytes_.emplace_back(arrays_.back().data(), arrays_.back().size());
+      }
     }
   }
 
   [[nodiscard]] std::size_t size() const { return bytes_.size(); }
   [[nodiscard]] std::span<const Bytes> bytes() const { return bytes_; }
+
+  /// ValueError where a buffer has a size alone.
+  void expect_memory() const {
+    if (in_memory_) return;
+    throw nb::value_error("these bytes are not in memory: fetch the spans before looking at them");
+  }
 
   /// The bytes of one span; IndexError, beginning with `where`, when they are not there.
   [[nodiscard]] Bytes at(const std::string& where, std::int64_t shard, std::int64_t start,
@@ -64,12 +77,14 @@ class Buffers {
                              std::to_string(buffer.size()) + " bytes")
                                 .c_str());
     }
+    expect_memory();
     return buffer.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(size));
   }
 
  private:
   std::vector<Array<const std::uint8_t, 1>> arrays_;
   std::vector<Bytes> bytes_;
+  bool in_memory_ = true;
 };
 
 using BuffersHandle = nb::handle_t<Buffers>;
@@ -190,8 +205,12 @@ PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handl
 /// ValueError where an array is not as long as `starts`.
 void expect_length(const char* name, std::size_t found, std::size_t expected);
 
-/// Pointers for all spans; IndexError naming the first that leaves its buffer.
+/// Pointers for all spans; IndexError naming the first that leaves its buffer, ValueError where
+/// they are not in memory.
 std::unique_ptr<Bytes[]> resolve(const Spans& spans);
+
+/// IndexError naming the first span that leaves its buffer, which need not be in memory.
+void expect_inside(const Spans& spans);
 
 /// The checksums of a batch of `count`, or null where there are none.
 const std::uint32_t* checked(const Checksums& checksums, std::size_t count);

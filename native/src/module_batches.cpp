@@ -102,34 +102,55 @@ PyJob gather(const Spans& spans, const Array<std::uint8_t, 2>& out, const Status
                pool, keep(spans.buffers, checksums, out, status));
 }
 
-PyJob read_ahead(const Spans& spans, const PoolHandle& pool, bool looks) {
+PyJob read_ahead(const Spans& spans, const PoolHandle& pool) {
   auto bytes = resolve(spans);
-  return begin(fastio::read_ahead_task(std::move(bytes), spans.size(), looks),
+  return begin(fastio::read_ahead_task(std::move(bytes), spans.size()),
                {std::size_t{spans.size() > 0}, 1}, pool, keep(spans.buffers));
+}
+
+/// Bytes of each span's file, which need not be in memory; IndexError as of `resolve`.
+std::vector<fastio::FileSpan> in_files(const Spans& spans, const Int32s& descriptors) {
+  expect_inside(spans);
+  if (descriptors.size() != nb::cast<const Buffers&>(spans.buffers).size()) {
+    throw nb::value_error("a descriptor for each buffer expected");
+  }
+  std::vector<fastio::FileSpan> found;
+  found.reserve(spans.size());
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const auto first = static_cast<std::uint64_t>(spans.starts.data()[i]);
+    found.push_back({descriptors.data()[spans.shard.data()[i]],
+                     {first, first + static_cast<std::uint64_t>(spans.sizes.data()[i])}});
+  }
+  return found;
+}
+
+PyJob read_files_ahead(const Spans& spans, const Int32s& descriptors, nb::object files,
+                       const PoolHandle& pool) {
+  return begin(fastio::read_files_ahead_task(in_files(spans, descriptors)),
+               {std::size_t{spans.size() > 0}, 1}, pool, keep(std::move(files)));
 }
 
 /// The descriptors are Python's: `files` keeps whatever closes them.
 PyJob read_spans(const Spans& spans, const Int32s& descriptors, nb::object files,
                  const Array<std::uint8_t, 1>& out, const Array<std::int32_t, 1>& error,
                  const PoolHandle& pool) {
-  auto bytes = resolve(spans);
   const std::size_t count = spans.size();
   expect_length("error", error.size(), count);
   std::vector<fastio::SpanRead> reads;
   reads.reserve(count);
   std::size_t place = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto number = static_cast<std::size_t>(spans.shard.data()[i]);  // resolve has checked it
-    if (number >= descriptors.size() || bytes[i].size() > out.size() - place) {
-      throw nb::value_error("a descriptor for each buffer, and out as long as all sizes together");
+  for (const auto& [fd, bytes] : in_files(spans, descriptors)) {
+    const std::size_t size = bytes.last - bytes.first;
+    if (size > out.size() - place) {
+      throw nb::value_error("out is shorter than all sizes together");
     }
-    reads.push_back({descriptors.data()[number], spans.starts.data()[i], bytes[i].size(),
-                     out.data() + place, error.data() + i});
-    place += bytes[i].size();
+    reads.push_back({fd, static_cast<std::int64_t>(bytes.first), size, out.data() + place,
+                     error.data() + reads.size()});
+    place += size;
   }
-  return begin(fastio::read_spans_task(std::move(reads), std::move(bytes)),
+  return begin(fastio::read_spans_task(std::move(reads)),
                {count > 0 ? fastio::read_spans_steps : 0, 1}, pool,
-               keep(spans.buffers, std::move(files), out, error));
+               keep(std::move(files), out, error));
 }
 
 }  // namespace
@@ -152,8 +173,24 @@ void expect_length(const char* name, std::size_t found, std::size_t expected) {
                             .c_str());
 }
 
+void expect_inside(const Spans& spans) {
+  const auto& buffers = nb::cast<const Buffers&>(spans.buffers);
+  const std::size_t count = spans.size();
+  expect_length("shard", spans.shard.size(), count);
+  expect_length("sizes", spans.sizes.size(), count);
+  const std::size_t bad = fastio::first_outside({buffers.bytes(),
+                                                 {spans.shard.data(), count},
+                                                 {spans.starts.data(), count},
+                                                 {spans.sizes.data(), count}});
+  if (bad == count) return;
+  const std::string where = "span " + std::to_string(bad) + ": ";
+  (void)buffers.at(where, spans.shard.data()[bad], spans.starts.data()[bad],
+                   spans.sizes.data()[bad]);
+}
+
 std::unique_ptr<Bytes[]> resolve(const Spans& spans) {
   const auto& buffers = nb::cast<const Buffers&>(spans.buffers);
+  buffers.expect_memory();
   const std::size_t count = spans.size();
   expect_length("shard", spans.shard.size(), count);
   expect_length("sizes", spans.sizes.size(), count);
@@ -230,21 +267,24 @@ void bind_batches(nb::module_& m) {
         nb::sig("def gather(spans: Spans, out: NDArray[np.uint8], "
                 "status: NDArray[np.int32], " POOL_VERIFY_TO_JOB),
         "Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.");
-  m.def("read_ahead", &read_ahead, "spans"_a, "pool"_a = nb::none(), nb::kw_only(),
-        "looks"_a = true,
-        nb::sig("def read_ahead(spans: Spans, pool: ThreadPool | None = None, *, "
-                "looks: bool = True) -> Job"),
-        "Ask the kernel to read these spans ahead, neighbours merged, unless a look at 64 places\n"
-        "finds them in memory; with ``looks=False`` it asks without looking, for files whose\n"
-        "mapping must not be touched. Blocks while the disk's queue is full: give it a pool of its "
-        "own.");
+  m.def("read_ahead", &read_ahead, "spans"_a, "pool"_a = nb::none(),
+        nb::sig("def read_ahead(spans: Spans, " POOL_TO_JOB),
+        "Ask the kernel to read these spans of mapped files ahead, neighbours merged, unless a\n"
+        "look at 64 places finds them in memory. Blocks while the disk's queue is full: give it a\n"
+        "pool of its own.");
+  m.def("read_files_ahead", &read_files_ahead, "spans"_a, "descriptors"_a.noconvert(), "files"_a,
+        "pool"_a = nb::none(),
+        nb::sig("def read_files_ahead(spans: Spans, descriptors: NDArray[np.int32], "
+                "files: Any, " POOL_TO_JOB),
+        "Ask the kernel to read these spans of open files ahead, neighbours merged, whether they\n"
+        "are in memory or not. ``descriptors`` and ``files`` as of ``read_spans``.");
   m.def("read_spans", &read_spans, "spans"_a, "descriptors"_a.noconvert(), "files"_a,
         "out"_a.noconvert(), "error"_a.noconvert(), "pool"_a = nb::none(),
         nb::sig("def read_spans(spans: Spans, descriptors: NDArray[np.int32], files: Any, "
                 "out: NDArray[np.uint8], error: NDArray[np.int32], " POOL_TO_JOB),
-        "Read the spans from files, one after the other into ``out``, without looking into the\n"
-        "buffers, which are mappings of the same files. ``descriptors`` has one for each buffer,\n"
-        "``files`` keeps them open. ``error[i]`` is 0, errno, or -1 where the file ends before.");
+        "Read the spans from open files, one after the other into ``out``. Of their buffers only\n"
+        "the sizes matter; ``descriptors`` has one for each, ``files`` keeps them open.\n"
+        "``error[i]`` is 0, errno, or -1 where the file ends before.");
 }
 
 }  // namespace fastio::python

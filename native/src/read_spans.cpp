@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <mutex>
+#include <new>
 #include <tuple>
 #include <utility>
 
@@ -42,8 +43,7 @@ class ReadSpansTask final : public Task {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "fastio.read"; }
 
-  ReadSpansTask(std::vector<SpanRead> reads, std::unique_ptr<Bytes[]> mapped) noexcept
-      : reads_(std::move(reads)), mapped_(std::move(mapped)) {}
+  explicit ReadSpansTask(std::vector<SpanRead> reads) noexcept : reads_(std::move(reads)) {}
 
   void run(Worker&, std::size_t first, std::size_t last) noexcept override {
     std::call_once(prepared_, [this] { prepare(); });
@@ -57,7 +57,21 @@ class ReadSpansTask final : public Task {
     std::sort(reads_.begin(), reads_.end(), [](const SpanRead& a, const SpanRead& b) {
       return std::tie(a.fd, a.start) < std::tie(b.fd, b.start);
     });
-    advise_all({mapped_.get(), reads_.size()});
+    advise();
+  }
+
+  void advise() noexcept {
+    try {
+      std::vector<FileSpan> coming;
+      coming.reserve(reads_.size());
+      for (const SpanRead& read : reads_) {
+        const auto first = static_cast<std::uint64_t>(read.start);
+        coming.push_back({read.fd, {first, first + read.size}});
+      }
+      advise_files(coming);
+    } catch (const std::bad_alloc&) {
+      // Without memory for a list the kernel hears of each span when it is read.
+    }
   }
 
   /// Reads the spans from `first` on that one call can fetch; the first one after them.
@@ -89,15 +103,13 @@ class ReadSpansTask final : public Task {
   }
 
   std::vector<SpanRead> reads_;
-  const std::unique_ptr<Bytes[]> mapped_;
   std::once_flag prepared_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> read_spans_task(std::vector<SpanRead> reads,
-                                      std::unique_ptr<Bytes[]> mapped) noexcept {
-  return std::make_unique<ReadSpansTask>(std::move(reads), std::move(mapped));
+std::unique_ptr<Task> read_spans_task(std::vector<SpanRead> reads) noexcept {
+  return std::make_unique<ReadSpansTask>(std::move(reads));
 }
 
 }  // namespace fastio

@@ -1,32 +1,30 @@
 #include "fastio/readahead.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <new>
+#include <tuple>
 #include <utility>
 
 namespace fastio {
 namespace {
 
-constexpr std::uintptr_t block_bytes = 4 << 20;
-constexpr std::uintptr_t dense_share = 8;  // of a block, from which on all of it is read
+constexpr std::uint64_t block_bytes = 4 << 20;
+constexpr std::uint64_t dense_share = 8;  // of a block, from which on all of it is read
 
 /// Spans with at most this much between them are one request: some 30 us at 1 GB/s, about
 /// what a request of its own costs.
-constexpr std::uintptr_t gap_bytes = 32 * 1024;
+constexpr std::uint64_t gap_bytes = 32 * 1024;
 
 /// The kernel answers longer advice by its read-ahead window alone, and drops the rest without
 /// a word; 128 KiB is the window's usual size (and NFS's and FUSE's).
-constexpr std::uintptr_t advice_bytes = 128 * 1024;
+constexpr std::uint64_t advice_bytes = 128 * 1024;
 
 constexpr std::size_t places_looked_at = 64;
-
-std::uintptr_t begin_of(Bytes span) noexcept {
-  return reinterpret_cast<std::uintptr_t>(span.data());
-}
 
 long major_faults() noexcept {
   rusage usage{};
@@ -53,13 +51,35 @@ bool is_cold(std::span<const Bytes> spans) noexcept {
   return false;
 }
 
-void advise(Stretch stretch) noexcept {
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+void advise_mapped(Stretch stretch) noexcept {
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   stretch.first -= stretch.first % page;
-  for (std::uintptr_t at = stretch.first; at < stretch.last; at += advice_bytes) {
+  for (std::uint64_t at = stretch.first; at < stretch.last; at += advice_bytes) {
     // A gap may hold the end of one mapping and the start of another: the kernel then
     // answers ENOMEM but has read what is mapped.
     madvise(reinterpret_cast<void*>(at), std::min(advice_bytes, stretch.last - at), MADV_WILLNEED);
+  }
+}
+
+void advise_file(int fd, Stretch stretch) noexcept {
+  for (std::uint64_t at = stretch.first; at < stretch.last; at += advice_bytes) {
+    (void)posix_fadvise(fd, static_cast<off_t>(at),
+                        static_cast<off_t>(std::min(advice_bytes, stretch.last - at)),
+                        POSIX_FADV_WILLNEED);
+  }
+}
+
+void advise_mappings(std::span<const Bytes> spans) noexcept {
+  try {
+    std::vector<Stretch> needed;
+    needed.reserve(spans.size());
+    for (const Bytes span : spans) {
+      const auto first = reinterpret_cast<std::uintptr_t>(span.data());
+      needed.push_back({first, first + span.size()});
+    }
+    for (const Stretch stretch : stretches(needed)) advise_mapped(stretch);
+  } catch (const std::bad_alloc&) {
+    // Without memory for a list nothing is read ahead: it is read when it is needed.
   }
 }
 
@@ -67,27 +87,37 @@ class ReadAheadTask final : public Task {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "fastio.read_ahead"; }
 
-  ReadAheadTask(std::unique_ptr<Bytes[]> spans, std::size_t count, bool looks) noexcept
-      : spans_(std::move(spans)), count_(count), looks_(looks) {}
+  ReadAheadTask(std::unique_ptr<Bytes[]> spans, std::size_t count) noexcept
+      : spans_(std::move(spans)), count_(count) {}
 
   void run(Worker&, std::size_t, std::size_t) noexcept override {
-    const std::span<Bytes> all(spans_.get(), count_);
-    if (looks_ && !is_cold(all)) return;
-    advise_all(all);
+    const std::span<const Bytes> all(spans_.get(), count_);
+    if (is_cold(all)) advise_mappings(all);
   }
 
  private:
   const std::unique_ptr<Bytes[]> spans_;
   const std::size_t count_;
-  const bool looks_;
+};
+
+class ReadFilesAheadTask final : public Task {
+ public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.read_ahead"; }
+
+  explicit ReadFilesAheadTask(std::vector<FileSpan> spans) noexcept : spans_(std::move(spans)) {}
+
+  void run(Worker&, std::size_t, std::size_t) noexcept override { advise_files(spans_); }
+
+ private:
+  std::vector<FileSpan> spans_;
 };
 
 }  // namespace
 
-std::vector<Stretch> stretches(std::span<Bytes> spans) {
-  std::sort(spans.begin(), spans.end(), [](Bytes a, Bytes b) { return a.data() < b.data(); });
+std::vector<Stretch> stretches(std::span<Stretch> spans) {
+  std::sort(spans.begin(), spans.end(), [](Stretch a, Stretch b) { return a.first < b.first; });
   std::vector<Stretch> found;
-  const auto add = [&](std::uintptr_t first, std::uintptr_t last, std::uintptr_t gap) {
+  const auto add = [&](std::uint64_t first, std::uint64_t last, std::uint64_t gap) {
     if (first == last) return;
     if (!found.empty() && first <= found.back().last + gap) {
       found.back().last = std::max(found.back().last, last);
@@ -96,38 +126,47 @@ std::vector<Stretch> stretches(std::span<Bytes> spans) {
     }
   };
   for (std::size_t i = 0; i < spans.size();) {
-    const std::uintptr_t block = begin_of(spans[i]) / block_bytes;
-    std::uintptr_t last = 0;
-    std::uintptr_t needed = 0;
+    const std::uint64_t block = spans[i].first / block_bytes;
+    std::uint64_t last = 0;
+    std::uint64_t needed = 0;
     std::size_t end = i;
-    for (; end < spans.size() && begin_of(spans[end]) / block_bytes == block; ++end) {
-      last = std::max(last, begin_of(spans[end]) + spans[end].size());
-      needed += spans[end].size();
+    for (; end < spans.size() && spans[end].first / block_bytes == block; ++end) {
+      last = std::max(last, spans[end].last);
+      needed += spans[end].last - spans[end].first;
     }
-    if (needed >= (last - begin_of(spans[i])) / dense_share &&
-        needed >= block_bytes / dense_share) {
-      add(begin_of(spans[i]), last, gap_bytes);
+    if (needed >= (last - spans[i].first) / dense_share && needed >= block_bytes / dense_share) {
+      add(spans[i].first, last, gap_bytes);
     } else {
-      for (std::size_t k = i; k < end; ++k) {
-        add(begin_of(spans[k]), begin_of(spans[k]) + spans[k].size(), gap_bytes);
-      }
+      for (std::size_t k = i; k < end; ++k) add(spans[k].first, spans[k].last, gap_bytes);
     }
     i = end;
   }
   return found;
 }
 
-void advise_all(std::span<Bytes> spans) noexcept {
+void advise_files(std::span<FileSpan> spans) noexcept {
   try {
-    for (const Stretch stretch : stretches(spans)) advise(stretch);
+    std::sort(spans.begin(), spans.end(), [](const FileSpan& a, const FileSpan& b) {
+      return std::tie(a.fd, a.bytes.first) < std::tie(b.fd, b.bytes.first);
+    });
+    std::vector<Stretch> needed;
+    for (std::size_t i = 0; i < spans.size();) {
+      const int fd = spans[i].fd;
+      needed.clear();
+      for (; i < spans.size() && spans[i].fd == fd; ++i) needed.push_back(spans[i].bytes);
+      for (const Stretch stretch : stretches(needed)) advise_file(fd, stretch);
+    }
   } catch (const std::bad_alloc&) {
     // Without memory for a list nothing is read ahead: it is read when it is needed.
   }
 }
 
-std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans, std::size_t count,
-                                      bool looks) noexcept {
-  return std::make_unique<ReadAheadTask>(std::move(spans), count, looks);
+std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans, std::size_t count) noexcept {
+  return std::make_unique<ReadAheadTask>(std::move(spans), count);
+}
+
+std::unique_ptr<Task> read_files_ahead_task(std::vector<FileSpan> spans) noexcept {
+  return std::make_unique<ReadFilesAheadTask>(std::move(spans));
 }
 
 }  // namespace fastio

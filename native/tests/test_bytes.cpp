@@ -28,6 +28,7 @@ void test_first_bad_span_is_named() {
   const std::array<std::int64_t, 3> sizes{8, 2, 1};
   std::array<fastio::Bytes, 3> out{};
   EXPECT(fastio::resolve({buffers, shard, starts, sizes}, out) == 2);
+  EXPECT(fastio::first_outside({buffers, shard, starts, sizes}) == 2);
   EXPECT(out[1].data() == data.data() + 6 && out[1].size() == 2);
 }
 

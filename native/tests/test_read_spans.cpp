@@ -50,9 +50,7 @@ std::vector<std::int32_t> read(const std::vector<Span>& spans) {
     place += spans[i].size;
   }
   fastio::Worker worker;
-  fastio::Job job(
-      fastio::read_spans_task(std::move(reads), std::make_unique<fastio::Bytes[]>(spans.size())),
-      fastio::read_spans_steps, 1);
+  fastio::Job job(fastio::read_spans_task(std::move(reads)), fastio::read_spans_steps, 1);
   job.work(worker);
   EXPECT(job.done());
   place = 0;

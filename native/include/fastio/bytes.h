@@ -49,6 +49,10 @@ struct PickedSpans {
          static_cast<std::uint64_t>(size) <= limit - static_cast<std::uint64_t>(start);
 }
 
+/// The position of the first span that leaves its buffer (or names none), and table.size() when
+/// all are good. Looks at the sizes of buffers only. Thread-safe.
+[[nodiscard]] std::size_t first_outside(const SpanTable& table) noexcept;
+
 /// Writes every span as a pointer and a size to `out` (as long as the table).
 ///
 /// Returns the position of the first span that leaves its buffer (or names none), and

@@ -24,9 +24,7 @@ struct SpanRead {
 inline constexpr std::size_t read_spans_steps = 8;
 
 /// A task of `read_spans_steps` steps that reads all spans, in the order of the file, near ones
-/// by one call. First the kernel is told of all that is coming (see `stretches`), by their
-/// places in a mapping, `mapped`, which is not looked into: no fault, no SIGBUS.
-[[nodiscard]] std::unique_ptr<Task> read_spans_task(std::vector<SpanRead> reads,
-                                                    std::unique_ptr<Bytes[]> mapped) noexcept;
+/// by one call. First the kernel is told of all that is coming (see `stretches`).
+[[nodiscard]] std::unique_ptr<Task> read_spans_task(std::vector<SpanRead> reads) noexcept;
 
 }  // namespace fastio

@@ -1,4 +1,4 @@
-/// Bringing mapped bytes into memory before somebody needs them.
+/// Bringing bytes of files into memory before somebody needs them: mapped ones, or by descriptor.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +12,38 @@
 
 namespace fastio {
 
-/// Addresses [first, last) to be read in one go.
+/// Bytes [first, last) to be read in one go: addresses, or places in a file.
 struct Stretch {
-  std::uintptr_t first;
-  std::uintptr_t last;
+  std::uint64_t first;
+  std::uint64_t last;
 };
 
-/// What to read for these spans, which it sorts: ascending and apart.
+/// What to read for these spans of one file or mapping, which it sorts: ascending and apart.
 ///
 /// Blocks of 4 MiB of which the spans take an eighth or more are read whole, from the first
 /// span in them to the last; elsewhere each span alone, with gaps of up to 32 KiB. So at most
 /// eight times the spans' bytes are read, or 32 KiB more for each of them where that is more.
-[[nodiscard]] std::vector<Stretch> stretches(std::span<Bytes> spans);
+[[nodiscard]] std::vector<Stretch> stretches(std::span<Stretch> spans);
 
-/// Has the kernel begin to read what `stretches` says for these spans; looks into none of them.
-void advise_all(std::span<Bytes> spans) noexcept;
+/// One span of an open file.
+struct FileSpan {
+  int fd;
+  Stretch bytes;
+};
 
-/// A task of one step that has the kernel read all spans (MADV_WILLNEED) where they are not
-/// in memory yet. It looks at 64 places of them all; with each one there it does nothing. Where
-/// it must not look, for fear of SIGBUS, it asks the kernel in any case.
+/// Has the kernel begin to read what `stretches` says for these spans, which it sorts by file.
+void advise_files(std::span<FileSpan> spans) noexcept;
+
+/// A task of one step that has the kernel read all spans of mappings (MADV_WILLNEED) where they
+/// are not in memory yet. It looks at 64 places of them all; with each one there it does nothing.
 ///
 /// It may block as long as the disk's queue is full: give it a thread of its own. Advice
 /// only: what cannot be read ahead is left to be read later.
 [[nodiscard]] std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans,
-                                                    std::size_t count, bool looks) noexcept;
+                                                    std::size_t count) noexcept;
+
+/// The same for files that are not mapped (POSIX_FADV_WILLNEED): nobody can look whether they are
+/// in memory, so the kernel is asked in any case. The descriptors stay open until it is done.
+[[nodiscard]] std::unique_ptr<Task> read_files_ahead_task(std::vector<FileSpan> spans) noexcept;
 
 }  // namespace fastio
