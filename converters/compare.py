@@ -18,6 +18,7 @@ from fastio.converters.source import Chunk, Problem, Source
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 from fastio.store import SampleStore
+from fastio.store.values import read_values
 
 __all__ = ["Comparison", "compare", "compare_chunks"]
 
@@ -153,7 +154,9 @@ def _compare_chunk(
     result.samples += len(there)
     indices = np.array(found, np.int64)[there] if len(there) else np.empty(0, np.int64)
     for name in fields:
-        pairs = list(zip(store.spans(name, indices).views(), chunk.batch.spans[name].at(there).views(), strict=True))
+        pairs = list(
+            zip(read_values(store, name, indices).views(), chunk.batch.spans[name].at(there).views(), strict=True)
+        )
         other = [row for row, (ours, theirs) in enumerate(pairs) if not np.array_equal(ours, theirs)]
         if pixels is not None and other:
             same = same_pixels([pairs[row] for row in other], pixels)

@@ -15,6 +15,7 @@ from fastio.converters.checksum import damaged
 from fastio.converters.source import Problem
 from fastio.errors import FastioError
 from fastio.store import SampleStore
+from fastio.store.values import read_values
 
 __all__ = ["ShownSample", "contact_sheet", "shown_samples"]
 
@@ -46,7 +47,7 @@ def shown_samples(store: SampleStore, *, count: int, size: int, seed: int | None
     if field is None or len(store) == 0:
         raise FastioError(f"{store.path}: has no images to show")
     indices = _chosen(len(store), count, seed)
-    spans, keys, labels = store.spans(field, indices), store.keys(indices), _labels(store, indices)
+    spans, keys, labels = read_values(store, field, indices), store.keys(indices), _labels(store, indices)
     changed = set(damaged(spans).tolist())
     return [
         ShownSample(key, label, _DAMAGED if i in changed else _picture(spans.view(i).tobytes(), size))

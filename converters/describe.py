@@ -14,6 +14,7 @@ from fastio.codec.headers import read_headers
 from fastio.converters.lengths import length_histogram
 from fastio.converters.packing import packing_lines, shuffling_of
 from fastio.store import FORMATS, SampleStore
+from fastio.store.values import read_values
 from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.schema import Field
 
@@ -137,7 +138,7 @@ def _payload(store: SampleStore, field: Field, sizes: NDArray[np.int64]) -> Mapp
     channels, counts = np.unique(known[:, 2], return_counts=True)
     said["channels"] = {str(c): n for c, n in zip(channels.tolist(), counts.tolist(), strict=True)}
     looked_at = np.unique(np.linspace(0, len(store) - 1, min(len(store), _PROBED)).astype(np.int64))
-    kinds, counts = np.unique(read_headers(store.spans(field.name, looked_at)).kind, return_counts=True)
+    kinds, counts = np.unique(read_headers(read_values(store, field.name, looked_at)).kind, return_counts=True)
     said["kinds"] = {PICTURE_KINDS[kind].name: n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)}
     said["kinds_of"] = len(looked_at)
     return said

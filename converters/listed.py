@@ -17,12 +17,13 @@ from fastio.converters.cut import cut
 from fastio.converters.probe import header_problems, probe
 from fastio.converters.source import Chunk, Problem
 from fastio.samplers.order import full_order
-from fastio.store.sample_store import SampleBatch
+from fastio.store.sample_store import SampleBatch, SampleStore
+from fastio.store.values import all_fetched
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kind_by_name
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
-__all__ = ["Indices", "ListedSource", "Read", "Values", "names_at", "read_spans"]
+__all__ = ["Indices", "ListedSource", "Read", "Values", "names_at", "read_stored"]
 
 Indices = NDArray[np.int64]
 
@@ -151,27 +152,35 @@ def names_at(names: Sequence[str]) -> Callable[[Indices], list[str]]:
     return keys_at
 
 
-def read_spans(spans_at: Callable[[Indices], Mapping[str, Spans]]) -> Read:
+def read_stored(store: SampleStore, fields: Sequence[str]) -> Read:
     """
-    Make a ``ListedSource.read`` for values in mapped files: ``spans_at(indices)`` returns their spans, by field.
+    Make a ``ListedSource.read`` for the payload fields of a store.
 
     Native threads read ahead and compare the values with their checksums, if they have any: damaged values must not
     get a new checksum that says they are right.
     """
+    files = store.files
 
     def begin(indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
-        spans = spans_at(indices)
-        jobs = [_native.read_ahead(s, pool) for s in spans.values()]
-        checks = {name: begin_check(each, pool) for name, each in spans.items()}
+        asked = {name: store.spans(name, indices) for name in fields}
+        jobs = [files.read_ahead(spans, pool=pool) for spans in asked.values()]
+        fetched = {name: files.fetch(spans, pool=pool, is_near=True) for name, spans in asked.items()}
+
+        def checked() -> dict[str, tuple[Spans, Callable[[], NDArray[np.int64]]]]:
+            spans = {name: all_fetched(store, name, indices, each) for name, each in fetched.items()}
+            return {name: (each, begin_check(each, pool)) for name, each in spans.items()}
+
+        begun = checked() if files.in_place else None  # otherwise their bytes are still on their way
 
         def finish() -> Values:
             for job in jobs:
                 job.wait()
+            checks = checked() if begun is None else begun
             problems: dict[int, str] = {}
-            for name, damaged in checks.items():
+            for name, (_, damaged) in checks.items():
                 for i in damaged().tolist():
                     problems.setdefault(i, f"has a field {name!r} that differs from its checksum")
-            return Values(spans, problems)
+            return Values({name: spans for name, (spans, _) in checks.items()}, problems)
 
         return finish
 

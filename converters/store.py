@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastio.converters.kind import SourceKind, SourcePath, source_record
 from fastio.converters.labels import LabelFile
-from fastio.converters.listed import ListedSource, read_spans
+from fastio.converters.listed import ListedSource, read_stored
 from fastio.converters.origin import origin_of
 from fastio.converters.other_containers import container_of_others, kind_of
 from fastio.converters.scan import shown
@@ -61,7 +61,7 @@ def open_stored(place: SourcePath, _labels: LabelFile | None = None) -> ListedSo
         metadata=_metadata(place.name, store, is_sealed=is_sealed),
         keys_at=store.keys,
         sizes=_sizes(store),
-        read=read_spans(lambda indices: {name: store.spans(name, indices) for name in payload}),
+        read=read_stored(store, payload),
         disk_bytes=sum(Path(each).stat().st_blocks * 512 for each in store.shard_paths),
         files_opened=len(store.shard_paths),
         columns={field.name: store.column(field.name) for field in store.schema.columns},

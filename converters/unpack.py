@@ -32,6 +32,7 @@ from fastio.store import SampleStore
 from fastio.store.atomic import PartialFile
 from fastio.store.publish import publish_file
 from fastio.store.stale import remove_stale
+from fastio.store.values import read_values
 from fastio.types.picture_kinds import PICTURE_KINDS, kind_by_name
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
@@ -148,7 +149,7 @@ def _write_all(
         sizes = store.spans(field.name, np.arange(len(store))).sizes
         for piece in cut(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
             indices = np.arange(piece.start, piece.stop)
-            keys, spans = store.keys(indices), store.spans(field.name, indices)
+            keys, spans = store.keys(indices), read_values(store, field.name, indices)
             for i in damaged(spans):
                 raise StoreCorrupt(
                     f"{store.path}: {keys[i]!r}, field {field.name!r}: bytes differ from their checksum; "

@@ -23,6 +23,7 @@ from fastio.converters.text.again import TextAgain
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import SampleStore, open_store
+from fastio.store.values import read_values
 from fastio.store.verify import Damage, verify_store
 from fastio.types.spans import Spans
 
@@ -143,7 +144,7 @@ def _once(problems: Sequence[Problem]) -> list[Problem]:
 
 def _decode(store: SampleStore, field: str, piece: range) -> list[Problem]:
     """Decode one piece, images of one shape a call."""
-    spans = store.spans(field, np.arange(piece.start, piece.stop))
+    spans = read_values(store, field, np.arange(piece.start, piece.stop))
     headers = probe(spans)
     problems = header_problems(headers)
     indexed = store.shapes(field)[piece.start : piece.stop]

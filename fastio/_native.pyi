@@ -64,9 +64,14 @@ def image_kind(file: NDArray[np.uint8]) -> int:
     """
 
 class Buffers:
-    """Read-only byte buffers that spans point into; keeps them alive."""
+    """
+    Read-only byte buffers that spans point into; keeps them alive.
 
-    def __init__(self, buffers: Sequence[NDArray[np.uint8]]) -> None: ...
+    A number stands for the size of a file that is not in memory: its spans are checked, and
+    looking at them is a ValueError.
+    """
+
+    def __init__(self, buffers: Sequence[NDArray[np.uint8] | int]) -> None: ...
 
     def __len__(self) -> int: ...
 
@@ -204,18 +209,24 @@ def gather(spans: Spans, out: NDArray[np.uint8], status: NDArray[np.int32], pool
     Copy each span into its row of ``out``, (n, row_bytes); another size is BAD_SHAPE.
     """
 
-def read_ahead(spans: Spans, pool: ThreadPool | None = None, *, looks: bool = True) -> Job:
+def read_ahead(spans: Spans, pool: ThreadPool | None = None) -> Job:
     """
-    Ask the kernel to read these spans ahead, neighbours merged, unless a look at 64 places
-    finds them in memory; with ``looks=False`` it asks without looking, for files whose
-    mapping must not be touched. Blocks while the disk's queue is full: give it a pool of its own.
+    Ask the kernel to read these spans of mapped files ahead, neighbours merged, unless a
+    look at 64 places finds them in memory. Blocks while the disk's queue is full: give it a
+    pool of its own.
+    """
+
+def read_files_ahead(spans: Spans, descriptors: NDArray[np.int32], files: Any, pool: ThreadPool | None = None) -> Job:
+    """
+    Ask the kernel to read these spans of open files ahead, neighbours merged, whether they
+    are in memory or not. ``descriptors`` and ``files`` as of ``read_spans``.
     """
 
 def read_spans(spans: Spans, descriptors: NDArray[np.int32], files: Any, out: NDArray[np.uint8], error: NDArray[np.int32], pool: ThreadPool | None = None) -> Job:
     """
-    Read the spans from files, one after the other into ``out``, without looking into the
-    buffers, which are mappings of the same files. ``descriptors`` has one for each buffer,
-    ``files`` keeps them open. ``error[i]`` is 0, errno, or -1 where the file ends before.
+    Read the spans from open files, one after the other into ``out``. Of their buffers only
+    the sizes matter; ``descriptors`` has one for each, ``files`` keeps them open.
+    ``error[i]`` is 0, errno, or -1 where the file ends before.
     """
 
 class Transcoded:

@@ -16,6 +16,7 @@ from fastio.converters.text.huggingface import HuggingFaceTokenizer
 from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
 from fastio.errors import FastioError, SourceError, StoreCorrupt
 from fastio.store import SampleStore
+from fastio.store.values import read_values
 from fastio.types.schema import Field, Schema
 
 __all__ = ["Document", "StoredText", "text_field", "tokenizer_of"]
@@ -104,7 +105,7 @@ class StoredText:
         sizes = self.store.spans(self.field.name, np.arange(len(self.store))).sizes
         for piece in cut(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
             indices = np.arange(piece.start, piece.stop)
-            keys, spans = self.store.keys(indices), self.store.spans(self.field.name, indices)
+            keys, spans = self.store.keys(indices), read_values(self.store, self.field.name, indices)
             for i in damaged(spans):
                 raise StoreCorrupt(
                     f"{self.store.path}: {keys[i]!r}, field {self.field.name!r}: bytes differ from their checksum; "

@@ -19,13 +19,13 @@ from fastio._native import Buffers
 from fastio.dataset.iterable import SequentialDataset
 from fastio.dataset.own_samples import find_key, select_samples
 from fastio.dataset.picture import LazyPicture, StoredPicture, small_picture
-from fastio.dataset.reading import Read, ShardFiles, reads_by_pread
 from fastio.dataset.row_reader import RowReader, is_uniform, label_values, one_by_one
 from fastio.dataset.standard_transform import StandardTransform
 from fastio.dataset.token_reader import TokenReader, read_text, stored_lengths
 from fastio.errors import SampleError, SchemaError
 from fastio.samplers.share import Share
 from fastio.store import open_store
+from fastio.store.files import Read
 from fastio.store.sample_store import SampleStore
 from fastio.types.spans import Spans
 from fastio.types.verification import check_verify
@@ -55,8 +55,7 @@ class FastDataset(Dataset[Any]):
 
     ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"); raw pixels always stay so. ``verify`` compares
     every sample with its checksum, that of a lazy picture when its pixels are first used. A bad sample then raises
-    SampleError; FastLoader can skip it. ``read="map"`` reads mapped files, ``"pread"`` reads into memory and holds
-    the index there too, ``"auto"`` uses "pread" on network file systems (see ``reading``).
+    SampleError; FastLoader can skip it. ``read`` says how a store that is opened here is read: see ``open_store``.
     """
 
     def __init__(
@@ -69,13 +68,12 @@ class FastDataset(Dataset[Any]):
         verify: bool = True,
         read: Read = "auto",
     ) -> None:
-        self.store = open_store(path) if isinstance(path, (str, Path)) else path
+        self.store = open_store(path, read=read) if isinstance(path, (str, Path)) else path
+        if self.store is path and read != "auto":
+            raise ValueError(f"{path.path}: read={read!r} is for a path; give it to open_store(path, read={read!r})")
         self.transform = transform
         self.target_transform = target_transform
         self.verify = check_verify(verify)
-        self.files = ShardFiles(self.store.shard_paths) if reads_by_pread(read, self.store.shard_paths) else None
-        if self.files is not None:
-            self.store.hold_index()
         self._whole = self.store
         self._read_from(self.store, mode)
 
@@ -179,7 +177,7 @@ class FastDataset(Dataset[Any]):
         """
         Return the location of one value for a StoredPicture: in the mapping, or copied from what was read with it.
         """
-        if self.files is None:
+        if self.store.files.in_place:
             return spans, position
         one = spans.part(position, position + 1)
         memory = Buffers([one.view(0).copy()] * len(self.store.shard_paths))
@@ -188,7 +186,7 @@ class FastDataset(Dataset[Any]):
     def _spans(self, indices: NDArray[np.int64]) -> tuple[Spans, NDArray[np.int32] | None]:
         """Return the spans of the values, and a status for each if some cannot be read."""
         spans = self.store.spans(self.reader.field.name, indices)
-        return (spans, None) if self.files is None else self.files.fetch(spans, pool=None, ring=None).wait()
+        return self.store.files.fetch(spans).wait()
 
     def _transformed(self, index: int, value: Any, label: Any) -> Any:
         try:

@@ -14,6 +14,7 @@ from fastio.codec.codec import Geometry
 from fastio.codec.pixel_limit import is_refused, pixel_limit, warn_of_large
 from fastio.dataset.undecoded import DecodedBatch, PixelsToRow, UndecodedRows
 from fastio.errors import SampleError, SchemaError
+from fastio.store.files.pieces import fetch_pieces
 from fastio.store.sample_store import SampleStore
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
@@ -85,6 +86,14 @@ class RowReader:
         if limit is not None:
             self._warn_of_large(indices, shapes, limit // 2)
         return self._as_mode(shapes)
+
+    def all_shapes(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """As ``shapes``, of samples that are not in memory: they are fetched only if headers have to be looked at."""
+        spans = self.store.spans(self.field.name, indices, checksums=False)
+        if self._shapes is None or _are_possible(self._shapes[indices], pixel_limit()):
+            return self.shapes(indices, spans)
+        pieces = fetch_pieces(self.store.files, spans)
+        return np.concatenate([self.shapes(indices[part], values) for part, values, _ in pieces])
 
     def _warn_of_large(self, indices: NDArray[np.int64], shapes: NDArray[np.int32], limit: int) -> None:
         if len(shapes) == 0 or int(shapes[:, 0].max()) * int(shapes[:, 1].max()) <= limit:

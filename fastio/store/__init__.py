@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from fastio.errors import StoreError, StoreIncomplete
-from fastio.store.format import Format
-from fastio.store.formats import FORMATS, content_of, holds_shards, shard_suffixes
+from fastio.store.files import ByteSource, Read, check_read, open_file
+from fastio.store.format import HEAD_BYTES, Format
+from fastio.store.formats import FORMATS, holds_shards, looks_like, shard_suffixes
 from fastio.store.index import SealedStore, check_set
-from fastio.store.mapping import readable
 from fastio.store.sample_store import SampleBatch, SampleStore, SampleWriter
-from fastio.store.sealed import Shard, open_shard
+from fastio.store.sealed import Shard, read_shard
 from fastio.store.target import Target, expand, match_format, target_format
 from fastio.store.writer import SealedWriter
 from fastio.types.schema import Schema
@@ -39,35 +40,39 @@ def format_of(path: str | os.PathLike[str]) -> str:
     return match_format(os.fspath(path)).name
 
 
-def open_store(path: str | os.PathLike[str]) -> SealedStore:
+def open_store(path: str | os.PathLike[str], *, read: Read = "auto") -> SealedStore:
     """
     Open a packed dataset of the format in FORMATS that its suffix names.
 
     Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar`` or
     their folder. Tar files that others wrote open too: they are scanned once, see ``foreign_tar``.
+    ``read="map"`` maps the files, "pread" copies what is asked for into memory; "auto" does that on network file
+    systems and maps everywhere else.
     Raises StoreNotFound, StoreIncomplete (no seal), StoreCorrupt; plain StoreError for a newer version.
     """
+    check_read(read)
     path = os.fspath(path)
     form = match_format(path)
     for _ in range(_ATTEMPTS):
         files = expand(path, form)
         before = _inodes(files)
         try:
-            return _open_files(path, form, files)
+            return _open_files(path, form, files, read)
         except StoreError:
             if before == _inodes(expand(path, form)):
                 raise  # nobody has replaced the store meanwhile
-    return _open_files(path, form, expand(path, form))
+    return _open_files(path, form, expand(path, form), read)
 
 
-def _open_files(path: str, form: Format, files: Sequence[str]) -> SealedStore:
-    shards = [_open_shard(file, form) for file in files]
+def _open_files(path: str, form: Format, files: Sequence[str], read: Read) -> SealedStore:
+    shards = [_open_shard(file, form, read) for file in files]
     sealed = [shard for shard in shards if shard.seal is not None]
     if sealed and len(sealed) < len(shards):
         other = next(shard.path for shard in shards if shard.seal is None)
         raise StoreError(f"{path}: {sealed[0].path} was packed by fastio, {other} was not; open them one by one")
     check = check_set if sealed or form.foreign is None else form.foreign.check_set
-    return SealedStore(path, format_name=form.name, shards=check(path, shards), opener=open_store)
+    opener = partial(open_store, read=read)
+    return SealedStore(path, format_name=form.name, shards=check(path, shards), opener=opener)
 
 
 def create_store(
@@ -113,25 +118,33 @@ def _inodes(files: Sequence[str]) -> list[tuple[str, tuple[int, int] | None]]:
     return found
 
 
-def _open_shard(path: str, form: Format) -> Shard:
+def _open_shard(path: str, form: Format, read: Read) -> Shard:
+    file = open_file(path, read)
     try:
-        return open_shard(path, format_name=form.name, seal_at=form.seal_at)
+        return _read_or_scan(file, form)
+    finally:
+        file.release()
+
+
+def _read_or_scan(file: ByteSource, form: Format) -> Shard:
+    try:
+        return read_shard(file, format_name=form.name, seal_at=form.seal_at)
     except StoreIncomplete as exc:
         if form.foreign is None:
-            _refuse_other_content(path, form, exc)
+            _refuse_other_content(file, form, exc)
             raise
     try:
-        return form.foreign.open(path)
+        return form.foreign.open(file)
     except StoreError as exc:
-        _refuse_other_content(path, form, exc)
+        _refuse_other_content(file, form, exc)
         raise
 
 
-def _refuse_other_content(path: str, form: Format, error: StoreError) -> None:
+def _refuse_other_content(file: ByteSource, form: Format, error: StoreError) -> None:
     """Raise StoreIncomplete if a file that could not be opened looks like one of another format."""
-    with readable(path):
-        content = content_of(path, likely=form)
+    content = looks_like(file.read(0, min(HEAD_BYTES, file.size)).tobytes(), likely=form)
     if content is not None and content is not form:
         raise StoreIncomplete(
-            f"{path}: its content looks like {content.name}, and its name says {form.name}; give it its right suffix"
+            f"{file.path}: its content looks like {content.name}, and its name says {form.name}; "
+            f"give it its right suffix"
         ) from error

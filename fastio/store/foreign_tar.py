@@ -34,7 +34,8 @@ from fastio._native import checksum, crc32
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.store.arrays import IndexHeader, Place, split_keys
 from fastio.store.atomic import PartialFile
-from fastio.store.mapping import map_file
+from fastio.store.files import KINDS, ByteSource, files_of
+from fastio.store.files.pieces import fetch_pieces
 from fastio.store.publish import publish_file
 from fastio.store.seal import SEAL_SIZE, Seal, always_at, set_checksum
 from fastio.store.sealed import Shard, read_shard
@@ -72,34 +73,36 @@ class _Group:
     problem: str = ""
 
 
-def open_foreign(path: str) -> Shard:
+def open_foreign(file: ByteSource) -> Shard:
     """
     The index of a tar that fastio did not write, from its sidecar or by scanning it.
 
     StoreIncomplete where it is one of ours that lost its end; StoreError or StoreCorrupt where
     it is no tar, cut off, damaged, compressed or sparse, or holds no sample.
     """
-    stamp = _stamp(path)  # before the file is mapped: what comes under its name later has another one
-    data = map_file(path)
-    if len(data) == 0:
-        raise StoreIncomplete(f"{path}: the file is empty; pack or copy it again")
-    kept = _read_sidecar(path, data, stamp)
+    if file.size == 0:
+        raise StoreIncomplete(f"{file.path}: the file is empty; pack or copy it again")
+    kept = _read_sidecar(file)
     if kept is not None:
         return kept
-    shard = _build(path, data)
+    shard = _build(file)
     shard = replace(shard, content_crc=_content_crc(shard))
-    if _stamp(path) == stamp:  # or somebody wrote to it meanwhile
-        _write_sidecar(shard, {**stamp, "headers_crc": _headers_crc(shard)})
+    if _is_unchanged(file):  # or somebody wrote to it meanwhile
+        _write_sidecar(shard, {**_stamp(file), "headers_crc": _headers_crc(shard)})
     return shard
 
 
-def _stamp(path: str) -> dict[str, int]:
-    """What changes with the file; nothing where it cannot be asked, and opening it says why."""
+def _stamp(file: ByteSource) -> dict[str, int | str]:
+    """What changes with the file. A copy with the same times may use the same index, so inodes are left out."""
+    return {name: value for name, value in file.identity.items() if name != "inode"}
+
+
+def _is_unchanged(file: ByteSource) -> bool:
     try:
-        about = Path(path).stat()
-    except OSError:
-        return {}
-    return {"size": about.st_size, "mtime_ns": about.st_mtime_ns, "ctime_ns": about.st_ctime_ns}
+        file.check()
+    except StoreError:
+        return False
+    return True
 
 
 def check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
@@ -135,15 +138,15 @@ def _warn(path: str, count: int, *, skipped: Skipped, left_out: Skipped) -> None
 # Grouping
 
 
-def _build(path: str, data: NDArray[np.uint8]) -> Shard:
-    members = scan(path, data)
+def _build(file: ByteSource) -> Shard:
+    path, members = file.path, scan(file)
     if any(member.name.startswith(INDEX_FOLDER) for member in members):
         raise StoreIncomplete(f"{path}: packed by fastio, but its seal is missing or damaged: copy or pack again")
     skipped: Skipped = []
     files = list(_files(members, skipped))
     groups = _plain(files, skipped) if _is_plain(files) else list(_grouped(files, skipped))
     names = _common_fields(groups)
-    samples, labels = _complete(groups, names, data, skipped)
+    samples, labels = _complete(groups, names, file, skipped)
     if not samples:
         why = f"; e.g. {skipped[0]['key']!r} {skipped[0]['problem']}" if skipped else ""
         raise StoreError(f"{path}: no sample in {len(members)} members{why}")
@@ -160,7 +163,7 @@ def _build(path: str, data: NDArray[np.uint8]) -> Shard:
     metadata = {"classes": None, "skipped": skipped, "left_out": _left_out(samples, names)}
     return Shard(
         path=path,
-        data=data,
+        data=file,
         schema=Schema(tuple(fields)),
         count=len(samples),
         starts={name: np.array([g.members[name].start for g in samples], np.int64) for name in payload},
@@ -257,10 +260,12 @@ def _common_fields(groups: Sequence[_Group]) -> list[str]:
 
 
 def _complete(
-    groups: Sequence[_Group], names: Sequence[str], data: NDArray[np.uint8], skipped: Skipped
+    groups: Sequence[_Group], names: Sequence[str], file: ByteSource, skipped: Skipped
 ) -> tuple[list[_Group], list[int]]:
     """The samples that have all fields, and their labels; the others go to the ledger."""
     samples, labels = [], []
+    labelled = [group.members[_LABEL] for group in groups if _LABEL in group.members] if _LABEL in names else []
+    texts = _label_texts(file, labelled)
     for group in groups:
         missing = [name for name in names if name not in group.members]
         label = 0
@@ -268,7 +273,7 @@ def _complete(
             group.problem = f"lacks {', '.join(missing)}"
         if _LABEL in names and not group.problem:
             member = group.members[_LABEL]
-            text = data[member.start : member.start + min(member.size, _MAX_LABEL)].tobytes().strip()
+            text = texts[member.start]
             if member.size <= _MAX_LABEL and re.fullmatch(rb"-?\d{1,18}", text):
                 label = int(text)
             else:
@@ -279,6 +284,16 @@ def _complete(
         samples.append(group)
         labels.append(label)
     return samples, labels
+
+
+def _label_texts(file: ByteSource, members: Sequence[Member]) -> dict[int, bytes]:
+    """The beginning of each of these members, by its place in the file."""
+    starts = np.array([member.start for member in members], np.int64)
+    sizes = np.array([min(member.size, _MAX_LABEL) for member in members], np.int64)
+    texts: list[bytes] = []
+    for values in _values(file, starts, sizes):
+        texts += [view.tobytes().strip() for view in values.views()]
+    return dict(zip(starts.tolist(), texts, strict=True))
 
 
 def _left_out(samples: Sequence[_Group], names: Sequence[str]) -> Skipped:
@@ -322,11 +337,24 @@ def _content_crc(shard: Shard) -> int:
     return crc
 
 
-def _checksums(data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.uint32]:
+def _checksums(file: ByteSource, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.uint32]:
     """CRC-32 of each span."""
-    found = np.empty(len(starts), np.uint32)
-    checksum(Spans.of(data, starts, sizes), found).wait()
-    return found
+    sums = [np.empty(0, np.uint32)]
+    for values in _values(file, starts, sizes):
+        sums.append(np.empty(len(values), np.uint32))
+        checksum(values, sums[-1]).wait()
+    return np.concatenate(sums)
+
+
+def _values(file: ByteSource, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterator[Spans]:
+    """These bytes of the file in memory, piece by piece. Raises StoreError if they cannot be read."""
+    files = files_of([file])
+    every = Spans(files.buffers, np.zeros(len(starts), np.int32), starts, sizes)
+    for part, spans, status in fetch_pieces(files, every):
+        if status is not None:
+            at = starts[part][int(status.astype(bool).argmax())]
+            raise StoreError(f"{file.path}: cannot be read at byte {at}; check the disk, or copy it again")
+        yield spans
 
 
 # The sidecar
@@ -338,14 +366,16 @@ def _headers_crc(shard: Shard) -> int:
     chosen = starts[np.linspace(0, len(starts) - 1, min(len(starts), _BOUND_HEADERS)).astype(np.int64)]
     crc = 0
     for start in chosen.tolist():
-        crc = crc32(shard.data[max(0, start - BLOCK) : start], crc)
+        crc = crc32(shard.data.read(max(0, start - BLOCK), start), crc)
     return crc
 
 
-def _read_sidecar(path: str, data: NDArray[np.uint8], stamp: dict[str, int]) -> Shard | None:
-    sidecar = path + SIDECAR_SUFFIX
+def _read_sidecar(file: ByteSource) -> Shard | None:
+    path = file.path
     try:
-        kept = read_shard(sidecar, map_file(sidecar), data, format_name=_FORMAT, seal_at=always_at(-SEAL_SIZE))
+        sidecar = KINDS[file.kind].open(path + SIDECAR_SUFFIX)
+        kept = read_shard(sidecar, format_name=_FORMAT, seal_at=always_at(-SEAL_SIZE), payload=file)
+        sidecar.release()
         metadata: dict[str, Any] = dict(json.loads(kept.metadata))
         bound = metadata.pop("archive")
         content_crc = bound.pop("content_crc")
@@ -354,7 +384,7 @@ def _read_sidecar(path: str, data: NDArray[np.uint8], stamp: dict[str, int]) -> 
     except (StoreError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as exc:
         _LOG.debug("%s: scanned, because its index cannot be used: %s", path, exc)
         return None
-    if bound != {**stamp, "headers_crc": _headers_crc(kept)}:
+    if bound != {**_stamp(file), "headers_crc": _headers_crc(kept)}:
         return None
     metadata_bytes = json.dumps(metadata).encode("ascii")
     return replace(kept, path=path, metadata=metadata_bytes, seal=None, content_crc=content_crc)
@@ -374,7 +404,7 @@ def _check_ledger(metadata: dict[str, Any]) -> None:
                 raise TypeError(f"{name}: {entry!r}")
 
 
-def _write_sidecar(shard: Shard, bound: dict[str, int]) -> None:
+def _write_sidecar(shard: Shard, bound: dict[str, int | str]) -> None:
     """Keep the scan's result; where that is not possible the next one scans again."""
     path = shard.path + SIDECAR_SUFFIX
     archive = {**bound, "content_crc": shard.content_crc}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastio.store.arrays import Place
 from fastio.store.atomic import PartialFile
+from fastio.store.files import ByteSource
 from fastio.store.seal import SealAt
 from fastio.store.sealed import Shard
 from fastio.types.schema import Schema
@@ -73,7 +74,7 @@ class Layout(Protocol):
 class ForeignFiles:
     """How to open files of a container that other tools wrote."""
 
-    open: Callable[[str], Shard]
+    open: Callable[[ByteSource], Shard]
     check_set: Callable[[str, Sequence[Shard]], list[Shard]]  # the shards in order; StoreError unless they are one set
 
 

@@ -9,7 +9,7 @@ from fastio.store import hdf5, lmdb, tar, zip_archive
 from fastio.store.format import HEAD_BYTES, Format
 from fastio.store.listing import shard_names
 
-__all__ = ["FORMATS", "content_of", "holds_shards", "named", "of_folder", "shard_suffixes", "suffixes"]
+__all__ = ["FORMATS", "content_of", "holds_shards", "looks_like", "named", "of_folder", "shard_suffixes", "suffixes"]
 
 FORMATS: dict[str, Format] = {form.name: form for form in (lmdb.FORMAT, hdf5.FORMAT, tar.FORMAT, zip_archive.FORMAT)}
 
@@ -19,14 +19,18 @@ def named(path: str) -> Format | None:
     return next((form for form in FORMATS.values() if form.is_name(path)), None)
 
 
-def content_of(path: str | Path, *, likely: Format | None = None) -> Format | None:
+def content_of(path: str | Path) -> Format | None:
+    """The format of a file by its first bytes, which others may have written. Raises OSError."""
+    with Path(path).open("rb") as file:
+        return looks_like(file.read(HEAD_BYTES))
+
+
+def looks_like(head: bytes, *, likely: Format | None = None) -> Format | None:
     """
-    The format of a file by its first bytes, which others may have written. Raises OSError.
+    The format of a file that begins with these HEAD_BYTES.
 
     ``likely`` wins if several formats fit: a member of an archive may begin where another format has its mark.
     """
-    with Path(path).open("rb") as file:
-        head = file.read(HEAD_BYTES)
     formats = [*([likely] if likely else []), *FORMATS.values()]
     return next((form for form in formats if form.is_content(head)), None)
 

@@ -1,4 +1,4 @@
-"""The one reader of all formats: a store is a few arrays over mapped files."""
+"""The one reader of all formats: a store is a few arrays over its files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers, pick_spans
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
+from fastio.store.files import StoreFiles, files_of
 from fastio.store.seal import set_checksum
-from fastio.store.sealed import Intervals, Shard, in_memory
+from fastio.store.sealed import Intervals, Shard
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
@@ -30,11 +31,9 @@ class SealedStore:
     """
     A packed dataset opened for reading; see ``SampleStore`` for the contract.
 
-    Holds mappings and arrays, no descriptors and no handles of other libraries: threads share
-    it, forks inherit it, and the same file may be opened any number of times. ``close`` lets
-    the mappings go; they end with the last array handed out. A file that is cut off while it
-    is open ends the process by SIGBUS, as with every mapping: replace stores, never rewrite them
-    (or see ``hold_index``).
+    Holds arrays and ``files``, no handles of other libraries: threads share it, forks inherit it, and the same file
+    may be opened any number of times. ``close`` lets the files go; a mapping ends with the last array handed out.
+    ``spans`` says where bytes lie, and ``files.fetch`` brings them into memory.
     """
 
     def __init__(
@@ -46,13 +45,9 @@ class SealedStore:
         self.schema: Schema = shards[0].schema
         self.shard_paths: Sequence[str] = tuple(shard.path for shard in shards)
         self._closed = False
-        self._is_held = False
         self._ends = np.cumsum([shard.count for shard in shards], dtype=np.int64)
         self._count = int(self._ends[-1])
-        self._buffers = Buffers([shard.data for shard in shards])
-        self._index(shards)
-
-    def _index(self, shards: Sequence[Shard]) -> None:
+        self._files = files_of([shard.data for shard in shards])
         self._shards: Sequence[Shard] = tuple(shards)
         names = [f.name for f in self.schema.payload]
         self._starts = {name: _join([s.starts[name] for s in shards]) for name in names}
@@ -60,16 +55,6 @@ class SealedStore:
         self._checksums = {name: _join([s.checksums[name] for s in shards]) for name in names if _all(shards, name)}
         self._intervals = {name: _join_intervals(shards, name) for name in names if _any_intervals(shards, name)}
         self._columns = {f.name: _join([s.columns[f.name] for s in shards]) for f in self.schema.columns}
-
-    def hold_index(self) -> None:
-        """
-        Copy the index into memory: from then on only the samples' own bytes are looked for in the mapping.
-
-        Whoever reads those by ``pread`` then gets errors where a mapping that lost its file ends the process.
-        """
-        if not self._is_held:
-            self._index([in_memory(shard) for shard in self._opened()])
-            self._is_held = True
 
     def __len__(self) -> int:
         return self._count
@@ -90,6 +75,12 @@ class SealedStore:
     def shards(self) -> Sequence[Shard]:
         """The files behind the store, for those who check or print them."""
         return self._opened()
+
+    @property
+    def files(self) -> StoreFiles:
+        """What brings spans of this store into memory."""
+        self._opened()
+        return self._files
 
     def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
         """Source paths of these samples; IndexError for an index outside 0..len-1."""
@@ -112,7 +103,7 @@ class SealedStore:
         picked = None if known is None else np.empty(count, np.uint32)
         pick_spans(self._ends, starts, self._sizes[field], known, chosen, shard, placed, sized, picked)
         intervals = self._interval_spans(field, shard, chosen)
-        return Spans(self._buffers, shard, placed, sized, picked, intervals)
+        return Spans(self._files.buffers, shard, placed, sized, picked, intervals)
 
     def _interval_spans(self, field: str, shard: NDArray[np.int32], chosen: NDArray[np.int64]) -> Spans | None:
         if field not in self._intervals:
@@ -135,10 +126,10 @@ class SealedStore:
         return _join([shard.shapes.get(field, _unknown(shard.count)) for shard in shards])
 
     def close(self) -> None:
-        """Let the mapping go; twice does no harm. Arrays and spans already handed out stay valid."""
+        """Let the files go; twice does no harm. Arrays handed out stay valid, and spans of mapped files."""
         self._closed = True
         self._shards = ()
-        self._buffers = Buffers([])
+        self._files = files_of([])
         self._starts, self._sizes, self._checksums, self._columns, self._intervals = {}, {}, {}, {}, {}
 
     def __enter__(self) -> Self:
@@ -154,7 +145,7 @@ class SealedStore:
 
     def __reduce__(self) -> tuple[object, ...]:
         """By path; the process that receives it refuses another content under the same name."""
-        return _reopen, (self._opener, self.path, self.identity, self._is_held)
+        return _reopen, (self._opener, self.path, self.identity)
 
     @property
     def identity(self) -> int:
@@ -209,15 +200,13 @@ def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
 
 
 def _identity(shard: Shard) -> tuple[int, int, int]:
-    return shard.count, len(shard.data), shard.content_crc if shard.seal is None else shard.seal.file_crc
+    return shard.count, shard.data.size, shard.content_crc if shard.seal is None else shard.seal.file_crc
 
 
-def _reopen(opener: Callable[[str], SealedStore], path: str, identity: int, is_held: bool) -> SealedStore:
+def _reopen(opener: Callable[[str], SealedStore], path: str, identity: int) -> SealedStore:
     store = opener(path)
     if store.identity != identity:
         raise StoreError(f"{path}: was replaced since it was opened; open it again everywhere")
-    if is_held:
-        store.hold_index()
     return store
 
 

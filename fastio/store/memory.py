@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import Buffers
+from fastio.store.files import StoreFiles
+from fastio.store.files.mapped import InPlaceFiles
 from fastio.store.sample_store import SampleStore
 from fastio.types.schema import RAW, Field, Schema
 from fastio.types.spans import Spans
@@ -37,7 +38,7 @@ class MemoryStore:
     ) -> None:
         self._source = source
         self._field = field
-        self._buffers = Buffers(list(buffers))
+        self.files: StoreFiles = InPlaceFiles(buffers)
         self._count = len(buffers)
         self._places = places
         self._shapes = shapes
@@ -96,7 +97,7 @@ class MemoryStore:
         shard, starts, sizes = np.ascontiguousarray(self._places[chosen].T)
         if (shard < 0).any():
             raise IndexError(f"{self.path}: sample {chosen[int((shard < 0).argmax())]} is not kept in memory")
-        return Spans(self._buffers, shard.astype(np.int32), starts, sizes)
+        return Spans(self.files.buffers, shard.astype(np.int32), starts, sizes)
 
     def column(self, field: str) -> NDArray[Any]:
         """As SampleStore.column."""
@@ -105,9 +106,6 @@ class MemoryStore:
     def shapes(self, field: str) -> NDArray[np.int32]:
         """As SampleStore.shapes."""
         return self._shapes
-
-    def hold_index(self) -> None:
-        """There is none."""
 
     def close(self) -> None:
         """Nothing is open here."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.store.files import StoreFiles
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
@@ -73,6 +74,11 @@ class SampleStore(Protocol):
         """Names the content, whatever its path: of each file's count, size and seal (foreign shards have no seal)."""
         ...
 
+    @property
+    def files(self) -> StoreFiles:
+        """What brings spans of this store into memory."""
+        ...
+
     def __len__(self) -> int: ...
 
     def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
@@ -80,7 +86,11 @@ class SampleStore(Protocol):
         ...
 
     def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
-        """Where a payload field's bytes lie; IndexError for an index outside 0..len-1. Faster without checksums."""
+        """
+        Where a payload field's bytes lie; ``files.fetch`` brings them into memory. Faster without checksums.
+
+        Raises IndexError for an index outside 0..len-1.
+        """
         ...
 
     def column(self, field: str) -> NDArray[Any]:
@@ -91,12 +101,8 @@ class SampleStore(Protocol):
         """``(len, 3)`` height, width, channels of an image field as stored; zeros where unknown."""
         ...
 
-    def hold_index(self) -> None:
-        """Copy the index into memory, so that only samples' bytes are looked for in the mapping."""
-        ...
-
     def close(self) -> None:
-        """Release the mapping; twice does no harm. Arrays and spans already handed out stay valid."""
+        """Let the files go; twice does no harm. Arrays handed out stay valid, and spans of mapped files."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -1,9 +1,10 @@
-"""Opens one sealed file: maps it, and checks seal, header and every index array before anybody uses them."""
+"""Opens one sealed file: reads its seal, header and index, and checks them before anybody uses them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from numpy.typing import NDArray
 from fastio._native import crc32
 from fastio.errors import StoreCorrupt
 from fastio.store.arrays import Expected, IndexHeader, Place, expected_arrays, split_keys, unit_bytes
-from fastio.store.mapping import map_file
+from fastio.store.files import ByteSource
 from fastio.store.seal import Seal, SealAt, find_seal, unsealed_regions
 from fastio.types.schema import Schema
 
-__all__ = ["Intervals", "Shard", "in_memory", "open_shard", "read_shard"]
+__all__ = ["Intervals", "Shard", "read_shard"]
+
+_GAP_BYTES = 64 << 10  # between index arrays, that is read with them rather than asked around
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,10 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file of a store: its bytes and the checked index over them, as arrays without a copy."""
+    """One file of a store, and its checked index: arrays that the file's kind has mapped or copied."""
 
     path: str
-    data: NDArray[np.uint8]  # what the spans point into
+    data: ByteSource  # what the spans point into
     schema: Schema
     count: int
     starts: Mapping[str, NDArray[np.int64]]
@@ -48,53 +51,25 @@ class Shard:
     content_crc: int = 0  # what names the content of a foreign file
 
 
-def in_memory(shard: Shard) -> Shard:
-    """The shard with its index copied out of the mapping; ``data`` stays mapped."""
-    return replace(
-        shard,
-        starts=_copied(shard.starts),
-        sizes=_copied(shard.sizes),
-        checksums=_copied(shard.checksums),
-        shapes=_copied(shard.shapes),
-        intervals={
-            name: Intervals(intervals.counts.copy(), intervals.places.copy())
-            for name, intervals in shard.intervals.items()
-        },
-        columns=_copied(shard.columns),
-        keys=shard.keys.copy(),
-        key_starts=None if shard.key_starts is None else shard.key_starts.copy(),
-    )
+def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: ByteSource | None = None) -> Shard:
+    """
+    Read and check the seal and the index of ``file``; spans point into it, or into ``payload``.
 
-
-def _copied(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    copies = {name: array.copy() for name, array in arrays.items()}
-    for copy in copies.values():
-        copy.setflags(write=False)
-    return copies
-
-
-def open_shard(path: str, *, format_name: str, seal_at: SealAt) -> Shard:
-    """Map and check one sealed file; the errors are those of ``Seal.unpack`` and StoreCorrupt."""
-    data = map_file(path)
-    return read_shard(path, data, data, format_name=format_name, seal_at=seal_at)
-
-
-def read_shard(
-    path: str, data: NDArray[np.uint8], payload: NDArray[np.uint8], *, format_name: str, seal_at: SealAt
-) -> Shard:
-    """Check the seal and index in ``data``; spans point into ``payload``, which may be another file's bytes."""
-    seal = find_seal(path, len(data), lambda start, size: data[start : start + size].tobytes(), seal_at)
+    Only the seal, the head, the header and the index are read. Raises what ``Seal.unpack`` raises, and StoreCorrupt.
+    """
+    path = file.path
+    seal = find_seal(path, file.size, partial(_bytes_from, file), seal_at)
     if not seal.is_of(format_name):
         raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected {format_name!r}; give it its right suffix")
-    _check_head(path, data, seal)
-    raw = data[seal.header_start : seal.header_start + seal.header_size]
+    _check_head(file, seal)
+    raw = file.read(seal.header_start, seal.header_start + seal.header_size)
     if crc32(raw) != seal.header_crc:
         raise StoreCorrupt(
             f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; copy or pack again"
         )
     header = IndexHeader.from_bytes(raw.tobytes(), path=path)
     required, optional = expected_arrays(header.schema, seal.count)
-    arrays = {name: _array(path, data, header, name) for name in header.places}
+    arrays = _read_arrays(file, header)
     for name, expected in required.items():
         _check_array(path, arrays, name, expected)
     for name in optional.keys() & arrays.keys():
@@ -109,7 +84,7 @@ def read_shard(
     }
     shard = Shard(
         path=path,
-        data=payload,
+        data=payload or file,
         schema=header.schema,
         count=seal.count,
         starts={name: starts for name, (starts, _) in places.items()},
@@ -127,40 +102,83 @@ def read_shard(
     return shard
 
 
-def _check_head(path: str, data: NDArray[np.uint8], seal: Seal) -> None:
+def _bytes_from(file: ByteSource, start: int, size: int) -> bytes:
+    """So many bytes, or as many as the file has."""
+    return file.read(min(start, file.size), min(start + size, file.size)).tobytes()
+
+
+def _check_head(file: ByteSource, seal: Seal) -> None:
     """The part that plain libraries start from: a changed LMDB or HDF5 file differs here."""
-    crc = 0
+    head, crc = file.read(0, seal.head_size), 0
     for start, stop in unsealed_regions(file_size=seal.head_size, seal_start=seal.seal_start, head_size=0):
-        crc = crc32(data[start:stop], crc)
+        crc = crc32(head[start:stop], crc)
     if crc != seal.head_crc:
         raise StoreCorrupt(
-            f"{path}: the first {seal.head_size} bytes have CRC-32 {crc:08x}, expected {seal.head_crc:08x}; "
+            f"{file.path}: the first {seal.head_size} bytes have CRC-32 {crc:08x}, expected {seal.head_crc:08x}; "
             f"damaged, or changed after it was sealed: pack again"
         )
 
 
-def _array(path: str, data: NDArray[np.uint8], header: IndexHeader, name: str) -> NDArray[Any]:
-    place: Place = header.places[name]
+def _read_arrays(file: ByteSource, header: IndexHeader) -> dict[str, NDArray[Any]]:
+    """The index arrays by name; those that lie near each other in the file are read at once."""
+    dtypes = {name: _dtype(file.path, name, place) for name, place in header.places.items()}
+    stops = {name: _stop(file, name, place, dtypes[name]) for name, place in header.places.items()}
+    arrays: dict[str, NDArray[Any]] = {}
+    for names in _neighbours({name: (place.start, stops[name]) for name, place in header.places.items()}):
+        start = header.places[names[0]].start
+        together = file.read(start, max(stops[name] for name in names))
+        for name in names:
+            place = header.places[name]
+            arrays[name] = _array(
+                file.path, name, place, dtypes[name], together[place.start - start : stops[name] - start]
+            )
+    return {name: arrays[name] for name in header.places}
+
+
+def _neighbours(ranges: Mapping[str, tuple[int, int]]) -> Iterator[list[str]]:
+    """Names of ranges that have only small gaps between them, in the order of the file."""
+    group: list[str] = []
+    end = 0
+    for name in sorted(ranges, key=lambda name: ranges[name]):
+        start, stop = ranges[name]
+        if group and start > end + _GAP_BYTES:
+            yield group
+            group = []
+        group.append(name)
+        end = max(end, stop)
+    if group:
+        yield group
+
+
+def _dtype(path: str, name: str, place: Place) -> np.dtype[Any]:
     try:
         dtype = np.dtype(place.dtype)
     except (TypeError, ValueError, SyntaxError) as exc:  # SyntaxError: "(,)f4" is parsed as Python
         raise StoreCorrupt(f"{path}: index array {name!r}: {place.dtype!r} is not a dtype; pack again") from exc
+    return dtype
+
+
+def _stop(file: ByteSource, name: str, place: Place, dtype: np.dtype[Any]) -> int:
+    """Where an index array ends; StoreCorrupt if that is not in the file."""
     size = dtype.itemsize
     for length in place.shape:
         size *= length
-    if dtype.hasobject or dtype.itemsize == 0 or place.start > len(data) or size > len(data) - place.start:
+    if dtype.hasobject or dtype.itemsize == 0 or place.start > file.size or size > file.size - place.start:
         raise StoreCorrupt(
-            f"{path}: index array {name!r}: expected {size} bytes of {dtype} at {place.start}, "
-            f"the file has {len(data)}; pack again"
+            f"{file.path}: index array {name!r}: expected {size} bytes of {dtype} at {place.start}, "
+            f"the file has {file.size}; pack again"
         )
-    raw = data[place.start : place.start + size]
+    return place.start + size
+
+
+def _array(path: str, name: str, place: Place, dtype: np.dtype[Any], raw: NDArray[np.uint8]) -> NDArray[Any]:
     crc = crc32(raw)
     if crc != place.crc32:
         raise StoreCorrupt(
-            f"{path}: index array {name!r} (bytes {place.start} to {place.start + size}): CRC-32 is {crc:08x}, "
+            f"{path}: index array {name!r} (bytes {place.start} to {place.start + len(raw)}): CRC-32 is {crc:08x}, "
             f"expected {place.crc32:08x}; damaged: copy or pack again"
         )
-    array: NDArray[Any] = np.frombuffer(raw, np.uint8).view(dtype) if size else np.empty(0, dtype)
+    array: NDArray[Any] = np.frombuffer(raw, np.uint8).view(dtype) if len(raw) else np.empty(0, dtype)
     try:
         array = array.reshape(place.shape)
     except ValueError as exc:  # an empty one of too many or too long dimensions
@@ -223,7 +241,7 @@ def _intervals(path: str, arrays: Mapping[str, NDArray[Any]], fields: Sequence[s
 
 def _check_spans(shard: Shard) -> None:
     """Every span lies inside the file: the native calls trust nothing else, and this is the message with a name."""
-    end = len(shard.data)
+    end = shard.data.size
     for field_ in shard.schema.payload:
         starts, sizes = shard.starts[field_.name], shard.sizes[field_.name]
         bad = (starts < 0) | (starts > end) | (sizes < 0) | (sizes > end - starts)

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.store.files import StoreFiles
 from fastio.store.sample_store import SampleStore
 from fastio.types.schema import COLUMN, Field, Schema
 from fastio.types.spans import Spans
@@ -62,6 +63,11 @@ class SelectedStore:
         content = zlib.crc32(self._chosen.tobytes(), self._source.identity & 0xFFFFFFFF)
         return content if self._labels is None else zlib.crc32(np.ascontiguousarray(self._labels).tobytes(), content)
 
+    @property
+    def files(self) -> StoreFiles:
+        """Those of the source."""
+        return self._source.files
+
     def __len__(self) -> int:
         return len(self._chosen)
 
@@ -86,10 +92,6 @@ class SelectedStore:
     def shapes(self, field: str) -> NDArray[np.int32]:
         """As SampleStore.shapes."""
         return _read_only(self._source.shapes(field)[self._chosen])
-
-    def hold_index(self) -> None:
-        """As SampleStore.hold_index."""
-        self._source.hold_index()
 
     def close(self) -> None:
         """Close the source."""

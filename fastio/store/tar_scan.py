@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastio.errors import StoreCorrupt, StoreError
+from fastio.store.files import ByteSource
 
 __all__ = ["BLOCK", "Member", "scan"]
 
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
 _SUM_HEADERS = 4096  # checked at a time
+_WINDOW_BYTES = 16 << 10  # read at a time: several small members, and of a large one no more than its header
+_TAIL_BYTES = 1 << 20
 _MAX_EXTENDED = 1 << 20  # bytes of a PAX header or a long name
 _MAX_DIGITS = 20  # of a number in a PAX header
 _SPARSE = "GNU.sparse."
@@ -38,40 +40,42 @@ class Member:
     kind: str
 
 
-def scan(path: str, data: NDArray[np.uint8]) -> list[Member]:
+def scan(file: ByteSource) -> list[Member]:
     """
     All members of an uncompressed tar (v7, ustar, GNU, PAX), in order.
+
+    Reads their headers, what follows the last member, and little else.
 
     StoreCorrupt for a file that is cut off or whose headers are damaged; StoreError for what
     has no plain bytes to point at: compressed, sparse and multi-volume archives.
     """
-    _refuse_compressed(path, data)
-    raw = data.data
+    path, window = file.path, _Window(file)
+    _refuse_compressed(path, window.read(0, 6))
+    headers = _HeaderSums(path)
     members: list[Member] = []
-    headers: list[int] = []
     overall: dict[str, str] = {}  # of global PAX headers; like ``pax``, only the few records that matter here
     pax: dict[str, str] = {}
     long_name: str | None = None
     at = 0
     while True:
-        block = bytes(raw[at : at + BLOCK])
+        block = window.read(at, at + BLOCK)
         if len(block) < BLOCK:
-            raise StoreCorrupt(f"{path}: ends at byte {len(data)} without the end of an archive: cut off, copy again")
+            raise StoreCorrupt(f"{path}: ends at byte {file.size} without the end of an archive: cut off, copy again")
         if block == _ZEROS:
             break
-        headers.append(at)
+        headers.add(at, block)
         size = _number(path, at, block[124:136])
         kind, start = block[156:157], at + BLOCK
         if kind in b"xgXLK" and size > _MAX_EXTENDED:
             raise StoreCorrupt(f"{path}: the extended header at byte {at} claims {size} bytes; copy again")
         if kind in (b"x", b"X", b"g"):
-            records = _pax_records(path, at, bytes(raw[start : start + size]))
+            records = _pax_records(path, at, window.read(start, start + size))
             if kind == b"g":
                 overall.update(records)
             else:
                 pax = records
         elif kind == b"L":
-            long_name = _text(bytes(raw[start : start + size]))
+            long_name = _text(window.read(start, start + size))
         elif kind != b"K":
             pax = {**overall, **pax}
             member = _member(path, block, start=start, size=size, name=long_name, pax=pax)
@@ -79,14 +83,67 @@ def scan(path: str, data: NDArray[np.uint8]) -> list[Member]:
             size = member.size
             pax, long_name = {}, None
         at = start + (size + BLOCK - 1) // BLOCK * BLOCK
-        if start + size > len(data):
+        if start + size > file.size:
             raise StoreCorrupt(
-                f"{path}: the member at byte {start - BLOCK} needs {size} bytes, the file ends at {len(data)}: cut off"
+                f"{path}: the member at byte {start - BLOCK} needs {size} bytes, the file ends at {file.size}: cut off"
             )
-    if data[at:].any():
-        raise StoreError(f"{path}: bytes follow the end of the archive at {at}: split concatenated archives first")
-    _check_sums(path, data, headers)
+    for first in range(at, file.size, _TAIL_BYTES):
+        if file.read(first, min(first + _TAIL_BYTES, file.size)).any():
+            raise StoreError(f"{path}: bytes follow the end of the archive at {at}: split concatenated archives first")
+    headers.check()
     return members
+
+
+class _Window:
+    """Reads a file here and there, mostly forwards, some bytes at a time."""
+
+    def __init__(self, file: ByteSource) -> None:
+        self._file = file
+        self._start = 0
+        self._bytes = b""
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes of a range, or as many of them as the file has."""
+        first = start - self._start
+        if first < 0 or stop > self._start + len(self._bytes):
+            size = self._file.size
+            self._start, first = min(start, size), 0
+            self._bytes = self._file.read(self._start, min(max(stop, start + _WINDOW_BYTES), size)).tobytes()
+        return self._bytes[first : first + stop - start]
+
+
+class _HeaderSums:
+    """Compares the checksums of tar headers, many at a time; old tars summed signed bytes."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._places: list[int] = []
+        self._blocks: list[bytes] = []
+
+    def add(self, at: int, block: bytes) -> None:
+        """A header, and where it lies."""
+        self._places.append(at)
+        self._blocks.append(block)
+        if len(self._blocks) == _SUM_HEADERS:
+            self.check()
+
+    def check(self) -> None:
+        """Raise StoreCorrupt for the first header added since the last call that is damaged."""
+        rows = np.frombuffer(b"".join(self._blocks), np.uint8).reshape(-1, BLOCK).copy()
+        fields = [row[148:156].tobytes() for row in rows]
+        stored = [_number(self._path, at, field) for at, field in zip(self._places, fields, strict=True)]
+        rows[:, 148:156] = ord(" ")
+        unsigned = rows.sum(axis=1, dtype=np.int64)
+        signed = rows.view(np.int8).sum(axis=1, dtype=np.int64)
+        expected = np.array(stored, np.int64)
+        bad = np.flatnonzero((unsigned != expected) & (signed != expected))
+        if len(bad):
+            raise StoreCorrupt(
+                f"{self._path}: the tar header at byte {self._places[bad[0]]} has checksum {unsigned[bad[0]]}, "
+                f"expected {stored[bad[0]]}: damaged, copy again"
+            )
+        self._places.clear()
+        self._blocks.clear()
 
 
 def _member(path: str, block: bytes, *, start: int, size: int, name: str | None, pax: dict[str, str]) -> Member:
@@ -145,27 +202,7 @@ def _text(field: bytes) -> str:
     return field.split(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
-def _refuse_compressed(path: str, data: NDArray[np.uint8]) -> None:
-    first = data[:6].tobytes()
+def _refuse_compressed(path: str, first: bytes) -> None:
     for magic, name in _COMPRESSED.items():
         if first.startswith(magic):
             raise StoreError(f"{path}: compressed with {name}; members cannot be mapped: decompress it first")
-
-
-def _check_sums(path: str, data: NDArray[np.uint8], headers: list[int]) -> None:
-    """Header checksums, many at a time; old tars summed signed bytes."""
-    blocks = data[: len(data) // BLOCK * BLOCK].reshape(-1, BLOCK)
-    for i in range(0, len(headers), _SUM_HEADERS):
-        chunk = headers[i : i + _SUM_HEADERS]
-        rows = blocks[np.array(chunk) // BLOCK].copy()
-        stored = [_number(path, at, field.tobytes()) for at, field in zip(chunk, rows[:, 148:156], strict=True)]
-        rows[:, 148:156] = ord(" ")
-        unsigned = rows.sum(axis=1, dtype=np.int64)
-        signed = rows.view(np.int8).sum(axis=1, dtype=np.int64)
-        expected = np.array(stored)
-        bad = np.flatnonzero((unsigned != expected) & (signed != expected))
-        if len(bad):
-            raise StoreCorrupt(
-                f"{path}: the tar header at byte {chunk[bad[0]]} has checksum {unsigned[bad[0]]}, "
-                f"expected {stored[bad[0]]}: damaged, copy again"
-            )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fastio._native import ThreadPool, checksum, crc32
+from fastio._native import OK, TRUNCATED, ThreadPool, checksum, crc32
+from fastio.errors import StoreError
+from fastio.store.files import ByteSource, StoreFiles, files_of
+from fastio.store.files.pieces import fetch_pieces
 from fastio.store.index import SealedStore
-from fastio.store.mapping import readable
-from fastio.store.seal import unsealed_regions
+from fastio.store.seal import Seal, unsealed_regions
 from fastio.store.sealed import Shard
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
@@ -54,22 +56,30 @@ def verify_store(store: SealedStore, *, pool: ThreadPool | None = None) -> list[
 
 
 def _verify_shard(store: SealedStore, shard: Shard, first: int, pool: ThreadPool | None) -> list[Damage]:
-    with readable(shard.path):
-        size = Path(shard.path).stat().st_size
-    if size < len(shard.data):  # reading on would end in SIGBUS
-        return [Damage(shard.path, None, None, size, len(shard.data), f"cut off, expected {len(shard.data)} bytes")]
-    found = [damage for field in shard.schema.payload for damage in _bad_samples(store, shard, field, first, pool)]
-    if shard.seal is None:
-        return found
-    seal, crc = shard.seal, 0
+    file = shard.data
+    try:
+        file.check()  # reading on in a mapping that was cut off would end in SIGBUS
+        found = [damage for field in shard.schema.payload for damage in _bad_samples(store, shard, field, first, pool)]
+        crc = None if shard.seal is None else _file_crc(file, shard.seal)
+    except StoreError as exc:
+        return [Damage(shard.path, None, None, 0, file.size, str(exc).removeprefix(f"{shard.path}: "))]
+    finally:
+        file.release()
+    expected = None if shard.seal is None else shard.seal.file_crc
+    if crc != expected and not found:
+        problem = f"padding or structure, no sample: expected CRC-32 {expected:08x} of the file, got {crc:08x}"
+        found.append(Damage(shard.path, None, None, 0, file.size, problem))
+    return found
+
+
+def _file_crc(file: ByteSource, seal: Seal) -> int:
+    """What the seal's ``file_crc`` ought to be."""
+    crc = 0
     regions = unsealed_regions(file_size=seal.file_size, seal_start=seal.seal_start, head_size=seal.head_size)
     for start, stop in regions:
         for at in range(start, stop, _CHUNK_BYTES):
-            crc = crc32(shard.data[at : min(at + _CHUNK_BYTES, stop)], crc)
-    if crc != seal.file_crc and not found:
-        problem = f"padding or structure, no sample: expected CRC-32 {seal.file_crc:08x} of the file, got {crc:08x}"
-        found.append(Damage(shard.path, None, None, 0, len(shard.data), problem))
-    return found
+            crc = crc32(file.read(at, min(at + _CHUNK_BYTES, stop)), crc)
+    return crc
 
 
 def _bad_samples(
@@ -78,12 +88,28 @@ def _bad_samples(
     expected = shard.checksums.get(field.name)
     if expected is None:
         return
-    starts, sizes = shard.starts[field.name], shard.sizes[field.name]
+    files = files_of([shard.data])
     for at in range(0, shard.count, _CHUNK_SAMPLES):
         part = slice(at, at + _CHUNK_SAMPLES)
-        got = np.empty(len(starts[part]), np.uint32)
-        checksum(Spans.of(shard.data, np.array(starts[part]), np.array(sizes[part])), got, pool).wait()
-        for i in (np.flatnonzero(got != expected[part]) + at).tolist():
-            start, stop = int(starts[i]), int(starts[i] + sizes[i])
-            problem = f"expected CRC-32 {expected[i]:08x}, got {got[i - at]:08x}"
-            yield Damage(shard.path, store.keys([first + i])[0], field.name, start, stop, problem)
+        # Copies, because the two may be columns of one array.
+        starts, sizes = shard.starts[field.name][part].copy(), shard.sizes[field.name][part].copy()
+        spans = Spans(files.buffers, np.zeros(len(starts), np.int32), starts, sizes)
+        got, status = _checksums(files, spans, pool)
+        for i in np.flatnonzero((got != expected[part]) | (status != OK)).tolist():
+            key, problem = store.keys([first + at + i])[0], f"expected CRC-32 {expected[at + i]:08x}, got {got[i]:08x}"
+            if status[i] != OK:
+                problem = "the file ends before" if status[i] == TRUNCATED else "cannot be read"
+            start = int(starts[i])
+            yield Damage(shard.path, key, field.name, start, start + int(sizes[i]), problem)
+
+
+def _checksums(
+    files: StoreFiles, spans: Spans, pool: ThreadPool | None
+) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
+    """CRC-32 of each value, and its status where it could not be read."""
+    sums, status = np.empty(len(spans), np.uint32), np.full(len(spans), OK, np.int32)
+    for part, values, unread in fetch_pieces(files, spans):
+        checksum(values, sums[part], pool).wait()
+        if unread is not None:
+            status[part] = unread
+    return sums, status

@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastio import FastDataset, FastLoader, SampleError, StoreError
-from fastio.dataset import reading
 from fastio.samplers.order import Shuffle
 from fastio.store import SampleBatch, create_store, open_store
+from fastio.store.files import pread
 from fastio.transforms import RandomCrop
 from fastio.types.schema import RAW, Field
 from tests.conftest import SUFFIXES, encode, pictures, write_store
@@ -72,8 +71,9 @@ def test_single_samples(png_store: Path) -> None:
     mapped, read = FastDataset(png_store, read="map"), FastDataset(png_store, read="pread")
     copied = pickle.loads(pickle.dumps(read))
 
-    assert mapped.files is None
-    assert read.files is not None
+    assert mapped.store.files.in_place
+    assert not read.store.files.in_place
+    assert not copied.store.files.in_place
     for index in (0, 49, 7):
         assert mapped[index][0].tobytes() == read[index][0].tobytes() == copied[index][0].tobytes()
     assert read.blank(3)[1] == 0
@@ -81,7 +81,7 @@ def test_single_samples(png_store: Path) -> None:
 
 def test_descriptors_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files beyond those kept open are closed when nobody reads them, and opened again."""
-    monkeypatch.setattr(reading, "_KEPT_OPEN", 2)
+    monkeypatch.setattr(pread, "_KEPT_OPEN", 2)
     field = Field("image", RAW, "|u1", (100,))
     first = write_store(tmp_path / "one.h5", [bytes(100)] * 40, field=field)
     with open_store(first) as store, create_store(tmp_path / "x-%d.tar", store.schema, shard_bytes=500) as writer:
@@ -149,61 +149,28 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     """An error of the disk or of a server names the sample."""
     path = write_store(tmp_path / "x.h5", [encode(pictures(1)[0])] * 3)
     dataset = FastDataset(path, read="pread")
-    assert dataset.files is not None
+    assert isinstance(dataset.store.files, pread.PreadFiles)
     folder = os.open(tmp_path, os.O_RDONLY)
     dataset[0]
-    os.dup2(folder, dataset.files._open[0].number)  # reading a folder fails with EISDIR
+    os.dup2(folder, dataset.store.files._sources[0].opened().number)  # reading a folder fails with EISDIR
     os.close(folder)
 
     with pytest.raises(SampleError, match=r"x\.h5\[1\] .*it could not be opened or read"):
         dataset[1]
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("nfs", True), (None, False)])
-def test_auto_goes_by_the_file_system(monkeypatch: pytest.MonkeyPatch, kind: str | None, expected: bool) -> None:
-    """Network file systems are read by pread, all others through the mapping."""
-    monkeypatch.setattr(reading, "network_file_system", lambda folder: kind)
-
-    assert reading.reads_by_pread("auto", ["/a/x.tar"]) is expected
-    assert reading.reads_by_pread("map", ["/a/x.tar"]) is False
-    assert reading.reads_by_pread("pread", ["/a/x.tar"]) is True
-
-
-def test_auto_looks_at_the_file_that_a_link_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link in a local folder to a file on a server is read by pread, and the other way round it is not."""
-    for folder in ("server", "local"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "x.tar").touch()
-    (tmp_path / "local" / "remote.tar").symlink_to(tmp_path / "server" / "x.tar")
-    (tmp_path / "server" / "near.tar").symlink_to(tmp_path / "local" / "x.tar")
-
-    class Libc:
-        """A statfs that takes one folder for NFS; like the real one it follows links."""
-
-        @staticmethod
-        def statfs(path: bytes, answer: Any) -> int:
-            answer[0] = 0x6969 if b"/server" in os.path.realpath(path) else 0
-            return 0
-
-    monkeypatch.setattr(reading, "_LIBC", Libc)
-    found = {
-        name: reading.reads_by_pread("auto", [str(tmp_path / name)])
-        for name in ("local/x.tar", "local/remote.tar", "server/x.tar", "server/near.tar")
-    }
-
-    assert {"local/x.tar": False, "local/remote.tar": True, "server/x.tar": True, "server/near.tar": False} == found
-
-
-def test_file_systems(tmp_path: Path) -> None:
-    """A local folder is none, nor is one that is not there."""
-    assert reading.network_file_system(tmp_path) is None
-    assert reading.network_file_system(tmp_path / "missing") is None
-
-
 def test_a_wrong_choice(png_store: Path) -> None:
     """The message names the choices."""
     with pytest.raises(ValueError, match=r"read='mmap': expected one of 'auto', 'map', 'pread'"):
         FastDataset(png_store, read="mmap")  # type: ignore[arg-type]
+
+
+def test_a_store_that_is_open_keeps_its_way_of_reading(png_store: Path) -> None:
+    """Told to read it otherwise, the dataset says where that is to be said."""
+    with open_store(png_store, read="pread") as store:
+        assert not FastDataset(store).store.files.in_place
+        with pytest.raises(ValueError, match=r"give it to open_store\(path, read='map'\)"):
+            FastDataset(store, read="map")
 
 
 def test_a_forked_child_goes_on(png_store: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from fastio._native import Buffers
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.index import SealedStore
+from fastio.store.values import read_values
 from fastio.types.schema import BYTES, COLUMN, IMAGE, Field, Schema
 from fastio.types.spans import Spans
 
@@ -69,7 +70,7 @@ def make_samples(count: int, *, seed: int = 0) -> dict[str, bytes]:
 def read_all(store: SealedStore, field: str = "image") -> dict[str, bytes]:
     """Every sample's bytes by key, in order."""
     indices = np.arange(len(store))
-    spans = store.spans(field, indices)
+    spans = read_values(store, field, indices)
     return {key: spans.view(i).tobytes() for i, key in enumerate(store.keys(indices))}
 
 

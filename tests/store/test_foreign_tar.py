@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store import open_store
+from fastio.store.files import open_file
 from fastio.store.foreign_tar import SIDECAR_SUFFIX, _split, _write_sidecar, open_foreign
 from fastio.store.tar_scan import scan
 from tests.store.build import make_samples, read_all, write
@@ -253,7 +254,7 @@ def test_damaged_headers(wds: Path) -> None:
     """A flipped bit in any header is refused by name."""
     data = bytearray(wds.read_bytes())
     rng = random.Random(6)
-    headers = [member.start - 512 for member in scan("w.tar", np.frombuffer(bytes(data), np.uint8))]
+    headers = [member.start - 512 for member in scan(open_file(str(wds)))]
     for _ in range(100):
         field = rng.choice([*range(154), *range(156, 500)])  # all but what ends the checksum's digits
         place, bit = rng.choice(headers) + field, 1 << rng.randrange(8)
@@ -322,7 +323,7 @@ def test_our_torso_is_no_foreign_tar(tmp_path: Path) -> None:
     """A store of ours that lost its seal is not taken for somebody else's archive, whatever follows the cut."""
     path = Path(write(tmp_path / "out.tar", make_samples(30)))
     data = path.read_bytes()
-    for member in scan("out.tar", np.frombuffer(data, np.uint8)):
+    for member in scan(open_file(str(path))):
         path.write_bytes(data[: member.start - 512] + bytes(len(data) - member.start + 512))
         with pytest.raises(StoreIncomplete if member.start > 512 else StoreError, match=r"out\.tar"):
             open_store(path)
@@ -386,7 +387,7 @@ def test_labels_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("metadata", [[], 7, {}, {"skipped": [], "left_out": [{"key": 1, "problem": ""}]}])
 def test_index_with_strange_metadata(wds: Path, metadata: object) -> None:
     """A sealed index whose ledger is not one is built anew."""
-    shard = open_foreign(str(wds))
+    shard = open_foreign(open_file(str(wds)))
     sidecar = Path(f"{wds}{SIDECAR_SUFFIX}")
     good = sidecar.read_bytes()
     kept = {"archive": {}, **metadata} if isinstance(metadata, dict) else metadata

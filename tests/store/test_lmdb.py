@@ -148,8 +148,8 @@ def test_index_is_aligned(tmp_path: Path) -> None:
     samples = make_samples(40)
     with open_store(write(tmp_path / "out.lmdb", samples)) as store:
         (shard,) = store.shards
-        assert np.shares_memory(shard.starts["image"], shard.data)
-        assert np.shares_memory(store.column("label"), shard.data)
+        assert np.shares_memory(shard.starts["image"], shard.data.memory)
+        assert np.shares_memory(store.column("label"), shard.data.memory)
         assert samples == read_all(store)
 
 

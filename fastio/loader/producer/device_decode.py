@@ -153,12 +153,10 @@ class DeviceDecodeProducer:
 
     def _prepare(self, indices: NDArray[np.int64], ids: NDArray[np.int64], epoch: int) -> _Prepared:
         """All that needs no device, in one of our threads."""
-        reader, files, pool = self._reader, self._dataset.files, self.threads_here().decoding
-        spans, unread = reader.store.spans(reader.field.name, indices), None
-        if files is not None:
-            spans, unread = files.fetch(spans, pool=None, ring=None).wait()
-        else:
-            _native.read_ahead(spans, pool=pool).wait()
+        reader, files, pool = self._reader, self._dataset.store.files, self.threads_here().decoding
+        asked = reader.store.spans(reader.field.name, indices)
+        files.read_ahead(asked, pool=pool).wait()
+        spans, unread = files.fetch(asked, is_near=True).wait()
         stored = reader.shapes(indices, spans)
         planned = None if self._fused is None else self._fused.plan(ids, stored, epoch=epoch)
         height, width, channels = reader.common_shape(indices, stored if planned is None else planned.shapes)

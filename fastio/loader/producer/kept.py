@@ -88,7 +88,7 @@ def what_to_keep(
         raise SchemaError(f"{dataset.store.path}: there is nothing to cache: no samples")
     if not reader.has_rows:
         raise SchemaError(f"{dataset.store.path}: cache= is for pictures and arrays of one size, not {reader.field}")
-    shapes = reader.shapes(every, reader.store.spans(reader.field.name, every))
+    shapes = reader.all_shapes(every)
     kept = Kept(dataset, every, shapes, None, transforms)
     count = next((place for place, each in enumerate(transforms) if _is_random(each)), len(transforms))
     if kept.is_uniform or count == 0:

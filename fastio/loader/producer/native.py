@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.dataset.reading import Fetched
 from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
 from fastio.loader.forks import PerProcess
@@ -19,6 +18,7 @@ from fastio.loader.producer.decoding import ChunkPart, RowDecoder, SampleChunk, 
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
 from fastio.loader.producer.producer import PendingBatch, ProducerContext, RestartedBatch
 from fastio.samplers.batches import Batches
+from fastio.store.files import Fetched
 from fastio.types.spans import Spans
 
 __all__ = ["NativeProducer"]
@@ -27,18 +27,13 @@ __all__ = ["NativeProducer"]
 # and the one ahead: of whole blocks at most 8 times their bytes (see readahead.h), 2 windows = 64 MiB when shuffled.
 READ_AHEAD_BYTES = 16 << 20
 
-# A mapping is read ahead by one thread, which waits where the disk does. By pread four share a chunk: a server answers
-# several questions at once.
-_PREAD_THREADS = 4
-
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """The samples of a chunk on their way into memory: the page cache's, or (by pread) our own."""
+    """The samples of a chunk on their way into memory."""
 
     batches: Batches
-    spans: Spans
-    fetched: PerProcess[Fetched] | None  # None: they are looked at where they are mapped
+    fetched: PerProcess[Fetched]
 
 
 @dataclass(slots=True)
@@ -47,9 +42,8 @@ class _Decoders:
 
     decoder: RowDecoder
     disk: _native.ThreadPool
-    # By pread: the chunk ahead and the one before, as long as it is decoded.
+    # Copies of the chunk ahead, and of the one before while it is decoded.
     staging: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
-    advice: _native.Job | None = None  # kept: a job that is dropped is cancelled
 
 
 class NativeProducer:
@@ -79,7 +73,7 @@ class NativeProducer:
 
     @property
     def buffer_bytes(self) -> int:
-        """Memory of batches, and of values as they were read by pread."""
+        """Memory of batches, and of copies of what is decoded into them."""
         machinery = self._machinery.here()
         return machinery.decoder.buffers.allocated_bytes + machinery.staging.allocated_bytes
 
@@ -124,24 +118,15 @@ class NativeProducer:
         return reader.store.spans(reader.field.name, batches.indices)
 
     def _read_ahead(self, batches: Batches, *, is_read: bool) -> _Ahead:
-        """Where these samples lie; somebody begins to read them, unless the page cache has them (``is_read``)."""
-        spans, machinery = self._spans(batches), self._machinery.here()
-        if self._context.dataset.files is not None:
-            return _Ahead(batches, spans, PerProcess(partial(self._fetch, spans)))
-        if len(spans) and not is_read:
-            machinery.advice = _native.read_ahead(spans, pool=machinery.disk)
-        return _Ahead(batches, spans, None)
+        """Begin to bring these samples into memory; ``is_read``: somebody else has them read ahead already."""
+        return _Ahead(batches, PerProcess(partial(self._fetch, self._spans(batches), is_near=is_read)))
 
-    def _fetch(self, spans: Spans) -> Fetched:
-        """Begin to read these spans by pread."""
-        files, machinery = self._context.dataset.files, self._machinery.here()
-        assert files is not None
-        return files.fetch(spans, pool=machinery.disk, ring=machinery.staging)
+    def _fetch(self, spans: Spans, *, is_near: bool) -> Fetched:
+        files, machinery = self._context.dataset.store.files, self._machinery.here()
+        return files.fetch(spans, pool=machinery.disk, ring=machinery.staging, is_near=is_near)
 
     def _look_up(self, ahead: _Ahead, epoch: int) -> SampleChunk:
-        """What these samples decode to, and their labels; where they are read by pread, they are there then."""
-        if ahead.fetched is None:
-            return self._described(ahead.batches, ahead.spans, epoch)
+        """What these samples decode to, and their labels, once they are in memory."""
         spans, unread = ahead.fetched.here().wait()
         return replace(self._described(ahead.batches, spans, epoch), unread=unread)
 
@@ -169,7 +154,7 @@ def _start(context: ProducerContext, pillow_count: PillowCount) -> _Decoders:
     buffers = BatchBuffers(options.depth + 2, is_pinned=options.pin_memory)
     pillow = PillowThreads(options.threads)
     decoder = RowDecoder(context, _native.ThreadPool(options.threads), buffers, pillow, pillow_count)
-    return _Decoders(decoder, _native.ThreadPool(1 if context.dataset.files is None else _PREAD_THREADS))
+    return _Decoders(decoder, _native.ThreadPool(context.dataset.store.files.threads))
 
 
 def _has_one_shape(shapes: NDArray[np.int64]) -> bool:

@@ -92,10 +92,8 @@ class WindowReader:
         spans = self._extents(windows, mean)
         pieces = np.cumsum(spans.sizes) // _JOB_BYTES
         cuts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(spans)]
-        looks = self._dataset.files is None  # files that are read by pread are not to be touched through their mapping
         for start, stop in pairwise(cuts):
-            part = spans.part(start, stop)
-            yield _native.read_ahead(part, pool=pool, looks=looks)
+            yield self._dataset.store.files.read_ahead(spans.part(start, stop), pool=pool)
 
     def _extents(self, windows: Windows, mean: int) -> Spans:
         """

@@ -27,7 +27,7 @@ _KEPT = 4  # free buffers: as many as an epoch's end gives back, for new memory 
 _IDLE = 2  # of these about, while batches are made
 _LOOKED_AT = 64  # batches whose size tells that of the others
 # By pread more: of samples that lie anywhere, a call fetches the more the nearer they are to each other.
-_PREAD_CHUNK_BYTES = 16 << 20
+_FETCH_CHUNK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class TokenProducer:
 
     def _chunk_batches(self, batches: Batches) -> int:
         """Batches in a chunk, by the slots of some that are spread over the epoch, padding included."""
-        size = CHUNK_BYTES if self._context.dataset.files is None else _PREAD_CHUNK_BYTES
+        size = CHUNK_BYTES if self._context.dataset.store.files.in_place else _FETCH_CHUNK_BYTES
         some = _spread(batches)
         lengths = self._context.dataset.lengths[some.indices]
         try:

@@ -115,10 +115,9 @@ def _joined(datasets: Sequence[FastDataset]) -> FastDataset:
             )
         stores.append(dataset.store)
     by_member = [dataset.target_transform for dataset in datasets]
-    read = "map" if all(dataset.files is None for dataset in datasets) else "pread"
     agree = all(each is by_member[0] for each in by_member)
     store = join_stores(stores, first.reader.field.name, has_classes=agree)
-    options: dict[str, Any] = {"mode": first.reader.mode, "verify": first.verify, "read": read}
+    options: dict[str, Any] = {"mode": first.reader.mode, "verify": first.verify}
     if agree:
         return FastDataset(store, first.transform, by_member[0], **options)
     ends = np.cumsum([len(member) for member in stores])

@@ -25,6 +25,7 @@ from fastio.errors import FastioError, SampleError
 from fastio.loader.fast_loader import FastLoader
 from fastio.measure.loop.folder import is_picture_folder, picture_files
 from fastio.store import SampleBatch, create_store, open_store
+from fastio.store.values import read_values
 from fastio.transforms import CenterCrop, Compose, Resize
 from fastio.types.schema import IMAGE, Field, Schema
 from fastio.types.spans import Spans
@@ -65,7 +66,7 @@ def sample_pictures(data: str, count: int) -> list[bytes]:
         field = next((field for field in store.schema.payload if field.traits.is_picture), None)
         if field is None or len(store) == 0:
             raise FastioError(f"{data}: holds no encoded pictures, only {', '.join(map(str, store.schema.fields))}")
-        return [view.tobytes() for view in store.spans(field.name, _spread(len(store), count)).views()]
+        return [view.tobytes() for view in read_values(store, field.name, _spread(len(store), count)).views()]
 
 
 def compare_decoders(

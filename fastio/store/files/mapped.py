@@ -1,22 +1,32 @@
-"""Maps a file read-only into memory and lets its descriptor go."""
+"""Files that are mapped: where the page cache has their bytes, nothing is copied and nobody asks the kernel."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
 import os
-import stat
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.errors import FastioError, StoreError, StoreNotFound
+from fastio import _native
+from fastio.errors import StoreError
+from fastio.store.files.byte_source import Kind
+from fastio.store.files.local import (
+    check_identity,
+    check_range,
+    identity_of,
+    is_local,
+    open_descriptor,
+    readable,
+    regular_file,
+)
+from fastio.types.spans import Spans
 
-__all__ = ["map_file", "readable"]
+__all__ = ["KIND", "InPlaceFiles", "MappedSource"]
 
 # Python's own mmap keeps a duplicate of the descriptor for as long as the mapping lives: a thousand shards would
 # be a thousand open files, above the usual limit.
@@ -28,55 +38,93 @@ _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _FAILED = ctypes.c_void_p(-1).value
 
 
-def map_file(path: str) -> NDArray[np.uint8]:
+class MappedSource:
     """
-    The bytes of a regular file, read-only and shared with the page cache.
+    A regular file, mapped read-only and shared with the page cache; see ByteSource.
 
-    The mapping ends with the last array over it; no descriptor stays open. A missing file is
-    StoreNotFound, anything else that cannot be mapped is StoreError.
+    The mapping ends with the last array over it; no descriptor stays open. The file stays the one that was opened even
+    if another takes its name. If it is cut off, the next look beyond its end ends the process by SIGBUS: replace
+    stores, never rewrite them.
     """
-    fd = _opened(path)
-    with readable(path):
-        try:
-            return _mapped(path, fd)
-        finally:
-            os.close(fd)
+
+    kind = "map"
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        descriptor = open_descriptor(path)
+        with readable(path):
+            try:
+                status = regular_file(path, descriptor)
+                self.memory: NDArray[np.uint8] = _mapped(path, descriptor, status.st_size)
+            finally:
+                os.close(descriptor)
+        self.size = status.st_size
+        self.identity: Mapping[str, int | str] = identity_of(status)
+
+    def read(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """A view of the mapping."""
+        check_range(self.path, start, stop, self.size)
+        return self.memory[start:stop]
+
+    def check(self) -> None:
+        """See ByteSource."""
+        check_identity(self.path, self.identity)
+
+    def release(self) -> None:
+        """Nothing is kept but the mapping."""
 
 
-@contextmanager
-def readable(path: str) -> Iterator[None]:
-    """Turn an OSError of whatever reads the file into one StoreError that names it."""
-    try:
-        yield
-    except FastioError:
-        raise  # some are OSErrors too
-    except OSError as exc:
-        raise StoreError(f"{path}: cannot be read ({exc.strerror or exc}); check the disk, or copy it again") from exc
+class InPlaceFiles:
+    """Bytes that are looked at where they lie, in mappings or in memory of our own; see StoreFiles."""
+
+    in_place = True
+    threads = 1  # which waits where the disk does
+
+    def __init__(self, memory: Sequence[NDArray[np.uint8]]) -> None:
+        self.buffers = _native.Buffers(memory)
+
+    def fetch(
+        self,
+        spans: Spans,
+        *,
+        pool: _native.ThreadPool | None = None,
+        ring: _native.BufferRing | None = None,
+        is_near: bool = False,
+    ) -> _InPlace:
+        """The same spans; with a pool, the kernel is asked to read those that are not in memory yet."""
+        wants_advice = pool is not None and not is_near and len(spans) > 0
+        return _InPlace(spans, self.read_ahead(spans, pool=pool) if wants_advice else None)
+
+    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> _native.Job:
+        """Have the kernel read what is not in memory yet."""
+        return _native.read_ahead(spans, pool)
 
 
-def _opened(path: str) -> int:
-    try:
-        # O_NONBLOCK: a FIFO under this name must not hang us before fstat can say what it is.
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError as exc:
-        raise StoreNotFound(f"{path}: no such file; check the name, or pack the dataset first") from exc
-    except OSError as exc:
-        raise StoreError(f"{path}: cannot be opened ({exc.strerror}); check its permissions") from exc
+class _InPlace:
+    """Spans that need no fetching, perhaps with advice to the kernel under way; see Fetched."""
+
+    __slots__ = ("_advice", "_spans")
+
+    def __init__(self, spans: Spans, advice: _native.Job | None) -> None:
+        self._spans = spans
+        self._advice = advice
+
+    def wait(self) -> tuple[Spans, None]:
+        """The spans, at once. Advice still to be given is dropped: from now on they are looked at."""
+        self._advice = None
+        return self._spans, None
 
 
-def _mapped(path: str, fd: int) -> NDArray[np.uint8]:
-    info = os.fstat(fd)
-    if not stat.S_ISREG(info.st_mode):
-        raise StoreError(f"{path}: expected a regular file, got a {_kind(info.st_mode)}")
-    if info.st_size == 0:
+def _mapped(path: str, descriptor: int, size: int) -> NDArray[np.uint8]:
+    if size == 0:
         return _read_only(np.empty(0, np.uint8))
-    address = _LIBC.mmap(None, info.st_size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+    address = _LIBC.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
     if address is None or address == _FAILED:
         problem = os.strerror(ctypes.get_errno())
-        raise StoreError(f"{path}: {info.st_size} bytes cannot be mapped ({problem}); raise ulimit -v")
-    holder: Any = (ctypes.c_uint8 * info.st_size).from_address(address)
+        raise StoreError(f"{path}: {size} bytes cannot be mapped ({problem}); raise ulimit -v")
+    holder: Any = (ctypes.c_uint8 * size).from_address(address)
     # Not at exit: native threads may still be reading then.
-    weakref.finalize(holder, _LIBC.munmap, address, info.st_size).atexit = False
+    weakref.finalize(holder, _LIBC.munmap, address, size).atexit = False
     return _read_only(np.frombuffer(holder, np.uint8))
 
 
@@ -85,5 +133,8 @@ def _read_only(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return array
 
 
-def _kind(mode: int) -> str:
-    return "directory" if stat.S_ISDIR(mode) else "special file"
+def _files(sources: Sequence[MappedSource]) -> InPlaceFiles:
+    return InPlaceFiles([source.memory for source in sources])
+
+
+KIND = Kind("map", claims=is_local, open=MappedSource, files=_files)

@@ -1,4 +1,4 @@
-"""How bytes come from disks: through a mapping, or by pread into memory.
+"""Files that are read into memory by pread.
 
 A mapping costs nothing for cached pages, and the native core reads ahead for the others. Network file systems answer
 page faults one by one and in small pieces, and a server's error or a truncated file becomes a SIGBUS that kills the
@@ -8,93 +8,181 @@ process. There, ``pread`` fetches the spans of about 16 MiB of samples at a time
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.errors import StoreError
-from fastio.store.mapping import readable
+from fastio.errors import StoreCorrupt, StoreError
+from fastio.store.files.byte_source import ByteSource, Kind
+from fastio.store.files.local import (
+    FLAGS,
+    check_identity,
+    check_range,
+    identity_of,
+    is_local,
+    open_descriptor,
+    readable,
+    regular_file,
+)
+from fastio.store.files.network import network_file_system
 from fastio.types.spans import Spans
 
-__all__ = ["Fetched", "Read", "ShardFiles", "network_file_system", "reads_by_pread"]
-
-Read = Literal["auto", "map", "pread"]
+__all__ = ["KIND", "PreadFiles", "PreadSource"]
 
 _KEPT_OPEN = 64  # descriptors kept open between look-ups; one look-up may need more
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-# f_type of statfs(2), from linux/magic.h and the sources of the file systems.
-_NETWORK = {
-    0x6969: "nfs",
-    0x517B: "smb",
-    0xFF534D42: "cifs",
-    0xFE534D42: "smb2",
-    0x65735546: "fuse",  # sshfs, gcsfuse, s3 mounts, virtiofs, ...
-    0x0BD00BD0: "lustre",
-    0x00C36400: "ceph",
-    0x47504653: "gpfs",
-    0x19830326: "beegfs",
-    0x01021997: "9p",
-    0x5346414F: "afs",
-}
+_ALIGNMENT = 64  # of copies, relative to the file: arrays that are aligned there are aligned here
 
 
-def reads_by_pread(read: Read, paths: Sequence[str]) -> bool:
+class PreadSource:
+    """A regular file whose ranges are copied; see ByteSource. Its descriptor stays open until ``release``."""
+
+    kind = "pread"
+    memory = None
+
+    def __init__(self, path: str, identity: Mapping[str, int | str], file: _Descriptor | None = None) -> None:
+        self.path = path
+        self.identity = identity
+        self.size = int(identity["size"])
+        self._file = file
+
+    @classmethod
+    def open(cls, path: str) -> Self:
+        """Raises StoreNotFound for a missing file, StoreError for one that cannot be opened."""
+        with readable(path):
+            file = _Descriptor(open_descriptor(path))
+            return cls(path, identity_of(regular_file(path, file.number)), file)
+
+    def read(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """A copy."""
+        check_range(self.path, start, stop, self.size)
+        file, copy, done = self.opened(), _aligned(start, stop - start), 0
+        with readable(self.path):
+            while done < len(copy):
+                got = os.preadv(file.number, [copy[done:].data], start + done)
+                if got == 0:
+                    raise StoreCorrupt(
+                        f"{self.path}: cut off at {start + done} bytes, expected {self.size}; copy or pack again"
+                    )
+                done += got
+        copy.setflags(write=False)
+        return copy
+
+    def opened(self) -> _Descriptor:
+        """
+        The open file, which lives as long as somebody holds it. Two threads may open it at once.
+
+        Raises StoreError unless it is the version that was opened first.
+        """
+        file = self._file
+        if file is None:
+            file = self._file = _reopened(self.path, self.identity)
+        return file
+
+    def check(self) -> None:
+        """See ByteSource."""
+        check_identity(self.path, self.identity)
+
+    def release(self) -> None:
+        """Close the file as soon as nobody reads it."""
+        self._file = None
+
+
+class PreadFiles:
     """
-    Decide whether to read files by ``pread``: as told, or with "auto", if one of them is on a network file system.
-    """
-    if read not in get_args(Read):
-        raise ValueError(f"read={read!r}: expected one of {', '.join(map(repr, get_args(Read)))}")
-    if read == "auto":
-        return any(network_file_system(Path(path)) is not None for path in paths)
-    return read == "pread"
+    The files of a store for ``pread``: opened on first use, at most 64 kept open; see StoreFiles.
 
-
-def network_file_system(path: Path) -> str | None:
+    Raises StoreError if a file has been replaced or changed since the store was opened.
     """
-    Return the kind of network file system that a file or folder is on, or None for a local or unknown one.
 
-    Links are followed.
-    """
-    answer = (ctypes.c_long * 64)()  # struct statfs begins with f_type and is shorter than this
-    if _LIBC.statfs(os.fsencode(path), answer) != 0:
-        return None
-    return _NETWORK.get(answer[0] & 0xFFFFFFFF)
+    in_place = False
+    threads = 4  # a server answers several questions at once
+
+    def __init__(self, sources: Sequence[ByteSource]) -> None:
+        self._sources = [PreadSource(source.path, source.identity) for source in sources]
+        self._open: dict[int, None] = {}  # shards, the one used last at the end
+        self.buffers = _native.Buffers([source.size for source in sources])
+
+    def fetch(
+        self,
+        spans: Spans,
+        *,
+        pool: _native.ThreadPool | None = None,
+        ring: _native.BufferRing | None = None,
+        is_near: bool = False,
+    ) -> _Fetched:
+        """Begin to read the spans into memory, one after the other."""
+        descriptors, files = self._descriptors(spans)
+        total = max(1, int(spans.sizes.sum()))
+        out = np.empty(total, np.uint8) if ring is None else ring.acquire(total)
+        error = np.zeros(len(spans), np.int32)
+        job = _native.read_spans(spans, descriptors, files, out, error, pool)
+        # One memory for all shards; the shard's number gives the file's name in messages.
+        memory = _native.Buffers([out] * len(self._sources))
+        starts = np.cumsum(spans.sizes) - spans.sizes
+        return _Fetched(Spans(memory, spans.shard, starts, spans.sizes, spans.checksums, spans.intervals), job, error)
+
+    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> _native.Job:
+        """Have the kernel read the spans, whether they are in memory or not: nobody can look."""
+        descriptors, files = self._descriptors(spans)
+        return _native.read_files_ahead(spans, descriptors, files, pool)
+
+    def _descriptors(self, spans: Spans) -> tuple[NDArray[np.int32], list[_Descriptor]]:
+        """A descriptor for each file of the store, -1 for those without a span, and what keeps them open."""
+        descriptors = np.full(len(self._sources), -1, np.int32)
+        files = []
+        for shard in np.unique(spans.shard).tolist():
+            file = self._file(shard)
+            descriptors[shard] = file.number
+            files.append(file)
+        return descriptors, files
+
+    def _file(self, shard: int) -> _Descriptor:
+        file = self._sources[shard].opened()
+        self._open.pop(shard, None)
+        self._open[shard] = None
+        for oldest in list(self._open)[:-_KEPT_OPEN]:
+            self._open.pop(oldest, None)
+            self._sources[oldest].release()
+        return file
 
 
 class _Descriptor:
     """An open file, closed with its last user, which may be a native job."""
 
-    def __init__(self, path: str) -> None:
-        self.number = -1
-        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    def __init__(self, number: int) -> None:
+        self.number = number
 
     def __del__(self) -> None:
-        if self.number >= 0:
-            with contextlib.suppress(OSError):  # it was only read, so errors of close do not matter
-                os.close(self.number)
+        with contextlib.suppress(OSError):  # it was only read, so errors of close do not matter
+            os.close(self.number)
+
+
+def _reopened(path: str, identity: Mapping[str, int | str]) -> _Descriptor:
+    """The file under this path. Raises StoreError unless it is the version with this identity."""
+    try:
+        file = _Descriptor(os.open(path, FLAGS))
+        status = os.fstat(file.number)
+    except OSError as exc:
+        raise StoreError(f"{path}: can no longer be read ({exc.strerror}): open the store again") from exc
+    check_identity(path, identity, status)
+    return file
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """Spans that are being read into memory."""
+class _Fetched:
+    """Spans that native threads are reading; see Fetched."""
 
     spans: Spans
     job: _native.Job
     error: NDArray[np.int32]
 
     def wait(self) -> tuple[Spans, NDArray[np.int32] | None]:
-        """
-        Return the spans in memory, and a status for each (TRUNCATED, IO_ERROR) if some could not be read, else None.
-        """
+        """See Fetched."""
         self.job.wait()
         if not self.error.any():
             return self.spans, None
@@ -105,60 +193,17 @@ class Fetched:
         return kept, status.astype(np.int32)
 
 
-class ShardFiles:
-    """
-    The files of a store for ``pread``: opened on first use, at most 64 kept open.
-
-    Raises StoreError if a file has been replaced or changed (by size and time of change) since it was opened. Threads
-    may share it, and it survives a fork; it is pickled without its descriptors.
-    """
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._paths = tuple(paths)
-        self._stamps = [_stamp_of(path) for path in paths]
-        self._open: dict[int, _Descriptor] = {}
-
-    def fetch(self, spans: Spans, *, pool: _native.ThreadPool | None, ring: _native.BufferRing | None) -> Fetched:
-        """Begin to read the spans into memory, from ``ring`` if there is one; without a pool, read them now."""
-        descriptors = np.full(len(self._paths), -1, np.int32)
-        files = [(shard, self._file(shard)) for shard in np.unique(spans.shard).tolist()]
-        for shard, file in files:
-            descriptors[shard] = file.number
-        total = max(1, int(spans.sizes.sum()))
-        out = np.empty(total, np.uint8) if ring is None else ring.acquire(total)
-        error = np.zeros(len(spans), np.int32)
-        job = _native.read_spans(spans, descriptors, files, out, error, pool)
-        # One memory for all shards; the shard's number gives the file's name in messages.
-        memory = _native.Buffers([out] * len(self._paths))
-        starts = np.cumsum(spans.sizes) - spans.sizes
-        staged = Spans(memory, spans.shard, starts, spans.sizes, spans.checksums, spans.intervals)
-        return Fetched(staged, job, error)
-
-    def _file(self, shard: int) -> _Descriptor:
-        """Return an open file. Two threads may open it at the same time: one descriptor is then closed after use."""
-        file = self._open.pop(shard, None)
-        if file is None:
-            path = self._paths[shard]
-            try:
-                file = _Descriptor(path)
-                stamp = _stamp(os.fstat(file.number))
-            except OSError as exc:
-                raise StoreError(f"{path}: can no longer be read ({exc.strerror}): open the store again") from exc
-            if stamp != self._stamps[shard]:
-                raise StoreError(f"{path}: was replaced or changed since it was opened: open the store again")
-        self._open[shard] = file  # the last one is the latest
-        for oldest in list(self._open)[:-_KEPT_OPEN]:
-            self._open.pop(oldest, None)
-        return file
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": {}}
+def _aligned(start: int, size: int) -> NDArray[np.uint8]:
+    """Memory for bytes that begin at ``start`` of a file."""
+    memory = np.empty(size + 2 * _ALIGNMENT, np.uint8)
+    first = (start - memory.ctypes.data) % _ALIGNMENT
+    return memory[first : first + size]
 
 
-def _stamp_of(path: str) -> tuple[int, int]:
-    with readable(path):
-        return _stamp(Path(path).stat())
-
-
-def _stamp(about: os.stat_result) -> tuple[int, int]:
-    return about.st_size, about.st_mtime_ns
+KIND = Kind(
+    "pread",
+    claims=lambda path: is_local(path) and network_file_system(path) is not None,
+    open=PreadSource.open,
+    files=PreadFiles,
+    joins=frozenset({"map"}),
+)

@@ -1,0 +1,52 @@
+"""Where a store's bytes come from: the table of kinds, and the two functions that open files by it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastio.errors import StoreError
+from fastio.store.files import mapped, pread
+from fastio.store.files.byte_source import ByteSource, Fetched, Kind, Read, StoreFiles
+
+__all__ = ["KINDS", "ByteSource", "Fetched", "Kind", "Read", "StoreFiles", "check_read", "files_of", "open_file"]
+
+# With read="auto" the first kind that claims a path reads it.
+KINDS: dict[str, Kind] = {each.name: each for each in (pread.KIND, mapped.KIND)}
+
+
+def check_read(read: str) -> None:
+    """Raise ValueError if there is no such way to read."""
+    if read != "auto" and read not in KINDS:
+        known = ", ".join(map(repr, ["auto", *sorted(KINDS)]))
+        raise ValueError(f"read={read!r}: expected one of {known}")
+
+
+def open_file(path: str, read: Read = "auto") -> ByteSource:
+    """
+    Open a file for reading, by the kind named, or with "auto" by the first that claims the path.
+
+    Raises StoreNotFound for a missing file, and StoreError for one that cannot be opened.
+    """
+    check_read(read)
+    name: str | None = read
+    if read == "auto":
+        name = next((name for name, kind in KINDS.items() if kind.claims(path)), None)
+    if name is None:
+        raise StoreError(
+            f"{path}: expected a file of this machine; nothing here reads from {path.partition('://')[0]}://"
+        )
+    return KINDS[name].open(path)
+
+
+def files_of(sources: Sequence[ByteSource]) -> StoreFiles:
+    """The files of one store, or of several that are read as one; StoreError if no kind can read all of them."""
+    names = {source.kind for source in sources}
+    for name in (*names, *KINDS):  # its own kind first
+        if names <= KINDS[name].joins | {name}:
+            return KINDS[name].files(sources)
+    first = sources[0]
+    other = next(source for source in sources if source.kind != first.kind)
+    raise StoreError(
+        f"{other.path}: is read by {other.kind!r} and {first.path} by {first.kind!r}, which cannot be joined; "
+        f"copy both to one place"
+    )

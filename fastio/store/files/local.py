@@ -1,0 +1,100 @@
+"""What mapped and pread files have in common: how a local file is opened, told apart from others, and complained of."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from fastio.errors import FastioError, StoreCorrupt, StoreError, StoreNotFound
+
+__all__ = [
+    "FLAGS",
+    "check_identity",
+    "check_range",
+    "identity_of",
+    "is_local",
+    "open_descriptor",
+    "readable",
+    "regular_file",
+]
+
+# O_NONBLOCK: a FIFO under this name must not hang us before fstat can say what it is.
+FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def is_local(path: str) -> bool:
+    """Whether this is a path of the file system, and no URL."""
+    return _SCHEME.match(path) is None
+
+
+def open_descriptor(path: str) -> int:
+    """A descriptor for reading. Raises StoreNotFound for a missing file, StoreError for one that cannot be opened."""
+    try:
+        return os.open(path, FLAGS)
+    except FileNotFoundError as exc:
+        raise StoreNotFound(f"{path}: no such file; check the name, or pack the dataset first") from exc
+    except OSError as exc:
+        raise StoreError(f"{path}: cannot be opened ({exc.strerror}); check its permissions") from exc
+
+
+def regular_file(path: str, descriptor: int) -> os.stat_result:
+    """What the system knows of an open file. Raises StoreError if it is a directory, a FIFO or another special file."""
+    with readable(path):
+        status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        kind = "directory" if stat.S_ISDIR(status.st_mode) else "special file"
+        raise StoreError(f"{path}: expected a regular file, got a {kind}")
+    return status
+
+
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Turn an OSError of whatever reads the file into one StoreError that names it."""
+    try:
+        yield
+    except FastioError:
+        raise  # some are OSErrors too
+    except OSError as exc:
+        raise StoreError(f"{path}: cannot be read ({exc.strerror or exc}); check the disk, or copy it again") from exc
+
+
+def identity_of(status: os.stat_result) -> dict[str, int | str]:
+    """What tells versions of a local file apart."""
+    return {
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "ctime_ns": status.st_ctime_ns,
+        "inode": status.st_ino,
+    }
+
+
+def check_identity(path: str, known: Mapping[str, int | str], status: os.stat_result | None = None) -> None:
+    """
+    Raise StoreError if what lies under the path (or has ``status``) is not the file with the ``known`` identity.
+
+    Neither the inode nor the ctime alone decides: file systems in user space renumber their files, and ``chmod`` or
+    another link sets a ctime.
+    """
+    if status is None:
+        try:
+            status = Path(path).stat()
+        except OSError as exc:
+            raise StoreError(f"{path}: can no longer be read ({exc.strerror}): open the store again") from exc
+    now = identity_of(status)
+    if now["inode"] == known["inode"] and status.st_size < int(known["size"]):
+        raise StoreCorrupt(f"{path}: cut off at {status.st_size} bytes, expected {known['size']}; copy or pack again")
+    is_other = now["inode"] != known["inode"] and now["ctime_ns"] != known["ctime_ns"]
+    if is_other or any(now[name] != known[name] for name in ("size", "mtime_ns")):
+        raise StoreError(f"{path}: was replaced or changed since it was opened: open the store again")
+
+
+def check_range(path: str, start: int, stop: int, size: int) -> None:
+    """Raise ValueError unless the range lies in a file of ``size`` bytes."""
+    if not 0 <= start <= stop <= size:
+        raise ValueError(f"{path}: bytes {start} to {stop} of {size}")
