@@ -19,7 +19,10 @@ from fastio.types.schema import Schema
 
 __all__ = ["Intervals", "Shard", "read_shard"]
 
-_GAP_BYTES = 64 << 10  # between index arrays, that is read with them rather than asked around
+# Index arrays that lie near each other are read together: of those below _TOGETHER_BYTES, with gaps up to _GAP_BYTES. A
+# large one is alone, so that its memory can go if it is only needed for a while.
+_GAP_BYTES = 64 << 10
+_TOGETHER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +141,14 @@ def _read_arrays(file: ByteSource, header: IndexHeader) -> dict[str, NDArray[Any
 def _neighbours(ranges: Mapping[str, tuple[int, int]]) -> Iterator[list[str]]:
     """Names of ranges that have only small gaps between them, in the order of the file."""
     group: list[str] = []
-    end = 0
+    first = end = 0
     for name in sorted(ranges, key=lambda name: ranges[name]):
         start, stop = ranges[name]
-        if group and start > end + _GAP_BYTES:
+        if group and (start > end + _GAP_BYTES or stop > first + _TOGETHER_BYTES):
             yield group
             group = []
+        first, end = (first, max(end, stop)) if group else (start, stop)
         group.append(name)
-        end = max(end, stop)
     if group:
         yield group
 
