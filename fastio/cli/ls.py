@@ -88,6 +88,7 @@ def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_jso
 def _reader(store: SampleStore) -> Callable[..., dict[str, str]]:
     """Return a function from a sample's index to its text: the beginning, or all of it for JSON; "" for pictures."""
     from fastio.converters.text.decode import StoredText, text_field
+    from fastio.store.values import read_values
 
     field = text_field(store.schema)
     if field is None:
@@ -97,7 +98,7 @@ def _reader(store: SampleStore) -> Callable[..., dict[str, str]]:
     stored = StoredText.of(store, field)
 
     def read(index: int, *, json: bool) -> dict[str, str]:
-        value = store.spans(field.name, np.array([index])).view(0)
+        value = read_values(store, field.name, np.array([index])).view(0)
         return {"text": stored.preview(value, max(len(value), 1) if json else _PREVIEW)}
 
     return read
