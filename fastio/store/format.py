@@ -17,7 +17,7 @@ from fastio.store.sealed import Shard
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
-__all__ = ["HEAD_BYTES", "INSTEAD", "Columns", "Ending", "ForeignFiles", "Format", "Layout", "Sizes", "Values"]
+__all__ = ["HEAD_BYTES", "INSTEAD", "Columns", "Ending", "ForeignFiles", "Format", "ShardWriter", "Sizes", "Values"]
 
 HEAD_BYTES = 8192  # of a file, in which the marks of every format lie
 INSTEAD = "write its samples to files with the library that made it, and pack those"
@@ -29,7 +29,7 @@ Sizes = Mapping[str, NDArray[np.int64]]  # bytes of every sample's value, per pa
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What a finished layout reports for the seal; ``seal.py`` explains each field."""
+    """What a finished file reports for the seal; ``seal.py`` explains each field."""
 
     file_size: int
     seal_start: int
@@ -41,11 +41,11 @@ class Ending:
     file_crc: int
 
 
-class Layout(Protocol):
+class ShardWriter(Protocol):
     """
     Writes samples to one file, in order, and the index after them.
 
-    The writer has already checked keys, sizes and checksums; a layout only decides where bytes go.
+    The writer has already checked keys, sizes and checksums; a shard writer only decides where bytes go.
     """
 
     def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
@@ -83,7 +83,7 @@ class Format:
     """
     One packed container and everything that fastio knows about it. As an entry of FORMATS it works in all commands.
 
-    Only ``layout`` writes files. Reading them takes only ``seal_at``: it finds the seal, which leads to the index.
+    Only ``writer`` writes files. Reading them takes only ``seal_at``: it finds the seal, which leads to the index.
 
     ``plain_reader`` returns Python that reads a store of this schema without fastio: given ``path``, it leaves the
     values of the first payload field in ``images`` (of text and tokens alone in ``samples``), and ``labels`` if the
@@ -94,7 +94,7 @@ class Format:
     suffixes: tuple[str, ...]  # of file names, with the dot; the first is the usual one
     file: str  # what one file is called, with its article: "an LMDB file"
     good_for: str  # when to choose it, a few words
-    layout: Callable[[PartialFile, Schema], Layout]
+    writer: Callable[[PartialFile, Schema], ShardWriter]
     seal_at: SealAt
     overhead: Callable[[Schema], str]  # why a file takes more bytes than the samples of this schema
     plain_reader: Callable[[Schema], str]

@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # h5py is imported by those who write: a reader does without
     import h5py
     from h5py import h5p
 
-__all__ = ["FORMAT", "Hdf5Layout"]
+__all__ = ["FORMAT", "Hdf5Writer"]
 
 USER_BLOCK = 4096
 _ALIGNMENT = 8
@@ -70,7 +70,7 @@ _WRITE_BYTES = 4 << 20
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
-class Hdf5Layout:
+class Hdf5Writer:
     """Streams values behind the place of the metadata; h5py describes them at the end."""
 
     def __init__(self, file: PartialFile, schema: Schema) -> None:
@@ -329,7 +329,7 @@ FORMAT = Format(
     suffixes=(".h5", ".hdf5"),
     file="an HDF5 file",
     good_for="least overhead on disk, scientific tools",
-    layout=Hdf5Layout,
+    writer=Hdf5Writer,
     seal_at=always_at(0),
     overhead=_overhead,
     plain_reader=_plain_reader,

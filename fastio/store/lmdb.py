@@ -78,7 +78,7 @@ from fastio.store.seal import SEAL_SIZE, always_at
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
-__all__ = ["FORMAT", "LmdbLayout"]
+__all__ = ["FORMAT", "LmdbWriter"]
 
 PAGE = 4096
 PAGE_HEADER = 16
@@ -103,7 +103,7 @@ _ZEROS = bytes(PAGE)
 _MAGIC = 0xBEEFC0DE
 
 
-class LmdbLayout:
+class LmdbWriter:
     """
     Has native code fill the pages of the samples; the index and the branch levels are built at the end.
 
@@ -346,7 +346,7 @@ FORMAT = Format(
     suffixes=(".lmdb",),
     file="an LMDB file",
     good_for="many readers, random access by key",
-    layout=LmdbLayout,
+    writer=LmdbWriter,
     seal_at=always_at(PAGE_HEADER - PAGE),
     overhead=_overhead,
     plain_reader=_plain_reader,

@@ -69,7 +69,7 @@ from fastio.types.picture_kinds import PICTURE_EXTENSIONS
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
-__all__ = ["FORMAT", "TarLayout", "sample_bytes"]
+__all__ = ["FORMAT", "TarWriter", "sample_bytes"]
 
 BLOCK = 512
 _ABOUT = b"Packed by fastio. The index is at the end; a file without the member __fastio__/seal is not whole.\n"
@@ -86,7 +86,7 @@ _AFTER_SUM = b"\0 0" + bytes(100) + b"ustar\00000" + bytes(64) + b"0000000\0" * 
 _CONSTANT_SUM = sum(_BEFORE_SIZE + _AFTER_SIZE + _AFTER_SUM) + 7 * ord(" ")  # the checksum counts as 8 blanks
 
 
-class TarLayout:
+class TarWriter:
     """Writes each sample as a run of members with one stem."""
 
     base = 0
@@ -314,7 +314,7 @@ FORMAT = Format(
     suffixes=(".tar",),
     file="an uncompressed tar file",
     good_for="WebDataset, object stores, streaming, `tar xf`",
-    layout=TarLayout,
+    writer=TarWriter,
     seal_at=always_at(-3 * BLOCK),
     overhead=_overhead,
     plain_reader=_plain_reader,

@@ -16,7 +16,7 @@ from fastio.errors import SchemaError, StoreError
 from fastio.store.arrays import IndexHeader, Place, check_names, expected_arrays, unit_bytes
 from fastio.store.atomic import PartialFile, writing
 from fastio.store.batch import CheckedBatch, check_batch
-from fastio.store.format import Ending, Layout
+from fastio.store.format import Ending, ShardWriter
 from fastio.store.key_ledger import KeyLedger, KeyRange
 from fastio.store.publish import COMPLETE, publish_file, publish_set
 from fastio.store.sample_store import SampleBatch
@@ -34,7 +34,7 @@ class _Shard:
     """One file under way, with its part of the index."""
 
     file: PartialFile
-    layout: Layout
+    writer: ShardWriter
     first: dict[str, int]  # row of each index array
     keys: KeyRange
     size_bytes: int = 0  # by Format.sample_bytes
@@ -61,7 +61,7 @@ class SealedWriter:
         }
         self._required = frozenset(required)
         self._units = unit_bytes(schema)
-        self._starts: list[str] = []  # arrays that come first in a file, in the layout's order
+        self._starts: list[str] = []  # arrays that come first in a file, in the order of the format's writer
         self._keys = KeyLedger(beside=target.path)
         self._shards: list[_Shard] = []
         self._open = True
@@ -209,7 +209,7 @@ class SealedWriter:
         shard = self._shards[-1]
         columns = {f.name: batch.arrays[f.name][start:stop] for f in self.schema.columns}
         values = {name: spans.part(start, stop) for name, spans in batch.values.items()}
-        shard.layout.append(batch.keys[start:stop], values, columns)
+        shard.writer.append(batch.keys[start:stop], values, columns)
         shard.keys.count += stop - start
         shard.keys.stop += int(batch.key_sizes[start:stop].sum()) + stop - start
         shard.keys.longest = max(shard.keys.longest, int(batch.key_sizes[start:stop].max(initial=0)))
@@ -223,7 +223,7 @@ class SealedWriter:
         self._take_starts(shard)
 
     def _take_starts(self, shard: _Shard) -> None:
-        taken = shard.layout.take_starts()
+        taken = shard.writer.take_starts()
         self._starts = [f"{name}_starts" for name in taken]
         for name, starts in taken.items():
             self._arrays[f"{name}_starts"].append(starts // self._units[name] if self._units[name] > 1 else starts)
@@ -232,15 +232,15 @@ class SealedWriter:
         first = self._shards[0].file if self._shards else None
         file = PartialFile(self._target.shard(len(self._shards)), first=first)
         try:
-            layout = self._target.format.layout(file, self.schema)
+            writer = self._target.format.writer(file, self.schema)
         except BaseException:
             file.discard()
             raise
         keys = self._shards[-1].keys.stop if self._shards else 0
-        self._shards.append(_Shard(file, layout, self._rows(), KeyRange(keys, keys)))
+        self._shards.append(_Shard(file, writer, self._rows(), KeyRange(keys, keys)))
 
     def _end_shard(self) -> None:
-        self._shards[-1].layout.end_payload()
+        self._shards[-1].writer.end_payload()
         self._take_starts(self._shards[-1])
 
     def _rows(self) -> dict[str, int]:
@@ -256,9 +256,9 @@ class SealedWriter:
         arrays["metadata"] = np.frombuffer(metadata, np.uint8)
 
         def header(places: Mapping[str, Place]) -> bytes:
-            return IndexHeader(schema=self.schema, base=shard.layout.base, places=places).to_bytes()
+            return IndexHeader(schema=self.schema, base=shard.writer.base, places=places).to_bytes()
 
-        ending = shard.layout.finish(arrays, header)
+        ending = shard.writer.finish(arrays, header)
         shard.file.rest()
         return ending
 

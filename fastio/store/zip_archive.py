@@ -64,7 +64,7 @@ from fastio.store.npy import NPY, npy_header, npy_prefix
 from fastio.store.seal import SEAL_SIZE, ReadBytes
 from fastio.types.schema import Field, Schema
 
-__all__ = ["FORMAT", "ZipLayout"]
+__all__ = ["FORMAT", "ZipWriter"]
 
 INDEX_FOLDER = "__fastio__/"
 _SEAL_NAME = (INDEX_FOLDER + "seal").encode("ascii")
@@ -102,7 +102,7 @@ class _Member:
     crc: int
 
 
-class ZipLayout:
+class ZipWriter:
     """Writes each sample as members; the central directory is made from the index, so nothing of them is kept."""
 
     base = 0
@@ -375,7 +375,7 @@ FORMAT = Format(
     suffixes=(".zip",),
     file="a zip archive",
     good_for="file managers, Python's zipfile, random access by name",
-    layout=ZipLayout,
+    writer=ZipWriter,
     seal_at=_seal_at,
     overhead=_overhead,
     plain_reader=_plain_reader,

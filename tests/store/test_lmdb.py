@@ -15,7 +15,7 @@ import pytest
 from fastio.errors import SchemaError, StoreError
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.atomic import PartialFile
-from fastio.store.lmdb import LmdbLayout, _groups
+from fastio.store.lmdb import LmdbWriter, _groups
 from fastio.types.schema import BYTES, Field, Schema
 from tests.store.build import LABELLED, make_samples, make_spans, read_all, write
 from tests.store.conformance import StoreConformance
@@ -157,7 +157,7 @@ def test_values_beyond_the_format(tmp_path: Path) -> None:
     """LMDB counts a value's bytes in 32 bits; more is refused, not cut off."""
     file = PartialFile(str(tmp_path / "out.lmdb"))
     with pytest.raises(SchemaError, match="up to 4294967295 bytes"):
-        LmdbLayout(file, LABELLED)._write_run(b"", 1 << 32)
+        LmdbWriter(file, LABELLED)._write_run(b"", 1 << 32)
     file.discard()
 
 
@@ -166,7 +166,7 @@ def test_samples_beyond_the_format(tmp_path: Path) -> None:
     file = PartialFile(str(tmp_path / "out.lmdb"))
     spans = replace(make_spans([b"", b""]), sizes=np.array([0, 1 << 32]))
     with pytest.raises(SchemaError, match="up to 4294967295 bytes"):
-        LmdbLayout(file, LABELLED).append(["a", "b"], {"image": spans}, {})
+        LmdbWriter(file, LABELLED).append(["a", "b"], {"image": spans}, {})
     file.discard()
 
 

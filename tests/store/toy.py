@@ -29,8 +29,8 @@ _MAGIC = b"TOY STORE"
 _ALIGNMENT = 8
 
 
-class ToyLayout:
-    """Writes values one behind the other. Satisfies ``fastio.store.format.Layout``."""
+class ToyWriter:
+    """Writes values one behind the other. Satisfies ``fastio.store.format.ShardWriter``."""
 
     base = 0
 
@@ -107,7 +107,7 @@ FORMAT = Format(
     suffixes=(".toybox", ".toy"),
     file="a toy container",
     good_for="tests",
-    layout=ToyLayout,
+    writer=ToyWriter,
     seal_at=_seal_at,
     overhead=lambda _schema: "the toy container pads values to 8 bytes",
     plain_reader=_plain_reader,
