@@ -76,7 +76,7 @@ def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_jso
         if not matching:
             continue
         if as_json:
-            yield [json.dumps(_record(row, classes) | reads(row[0], json=True)) for row in matching]
+            yield [json.dumps(_sample_form(row, classes) | reads(row[0], json=True)) for row in matching]
         else:
             yield [
                 f"{index:>{width}}  {size:>10}  {printable(_named(value, classes)):<16}  {printable(key)}"
@@ -110,9 +110,9 @@ def _named(value: Any, classes: list[Any]) -> str:
     return str(classes[value]) if classes and 0 <= value < len(classes) else str(value)
 
 
-def _record(row: tuple[int, str, int, Any], classes: list[Any]) -> dict[str, Any]:
+def _sample_form(row: tuple[int, str, int, Any], classes: list[Any]) -> dict[str, Any]:
     index, key, size, value = row
-    record: dict[str, Any] = {"index": index, "key": key, "size_bytes": size}
+    form: dict[str, Any] = {"index": index, "key": key, "size_bytes": size}
     if value is not None:
-        record |= {"label": value, "class": _named(value, classes) if classes else None}
-    return record
+        form |= {"label": value, "class": _named(value, classes) if classes else None}
+    return form

@@ -85,7 +85,7 @@ def pack(
     # Checked before a source is scanned, which may take long.
     check_target(out, overwrite=overwrite, shard_bytes=shard_size)
     source = pictures.source(src, kind)
-    click.echo(_found(source), err=True)
+    click.echo(_source_line(source), err=True)
     with noted() as facts:
         with meter("packing", len(source) - len(source.problems)) as progress:
             report = run(
@@ -108,7 +108,7 @@ def pack(
             click.echo(line)
 
 
-def _found(source: Source) -> str:
+def _source_line(source: Source) -> str:
     """Return one line that says how the source was understood."""
     from fastio.converters import SOURCES
 
@@ -135,7 +135,7 @@ def _labels(source: Source) -> str:
 def _summary(report: PackReport, overhead: str) -> list[str]:
     rate = f"{per_second(report.packed / report.seconds)} samples/s, {size(report.source_bytes / report.seconds)}/s"
     shards = f" in {report.shards} shards" if report.shards > 1 else ""
-    before, after = (number(each / report.packed) for each in (report.source_bytes, report.payload_bytes))
+    before, after = (number(total / report.packed) for total in (report.source_bytes, report.payload_bytes))
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
     of = counted(report.found - len(report.left_out), "sample")
     packed = f"packed {number(report.packed)} of {of}{skipped} in {report.seconds:.2f} s ({rate})"

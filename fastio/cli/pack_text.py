@@ -88,7 +88,7 @@ def _pack(
     check_target(out, overwrite=overwrite, shard_bytes=shard_size)
     source = open_text(src, kind=kind, options=text.options())
     encoder = text.encoder(source)
-    click.echo(_found(source, encoder), err=True)
+    click.echo(_source_line(source, encoder), err=True)
     if isinstance(encoder.tokenizer, HuggingFaceTokenizer) and encoder.tokenizer.template:
         names = " ".join(encoder.tokenizer.template)
         click.echo(
@@ -117,18 +117,18 @@ def _pack(
             click.echo(line)
 
 
-def _found(source: TextSource, encoder: Encoder) -> str:
+def _source_line(source: TextSource, encoder: Encoder) -> str:
     """Return one line that says how the source was understood and how it will be stored."""
-    said = source.metadata["source"]
-    if "split" in said:
-        what = f"one sample per {said['split']}"
-    elif "text_field" in said:
-        what = f"{source.kind}, {'token ids' if source.is_ids else 'text'} in {printable(said['text_field'])!r}"
+    origin = source.metadata["source"]
+    if "split" in origin:
+        what = f"one sample per {origin['split']}"
+    elif "text_field" in origin:
+        what = f"{source.kind}, {'token ids' if source.is_ids else 'text'} in {printable(origin['text_field'])!r}"
     else:
         what = "text files"
     classes = source.metadata.get("classes")
     labels = counted(len(classes), "class", "classes") if classes else "no labels"
-    if not source.has_labels and "text_field" in said:
+    if not source.has_labels and "text_field" in origin:
         labels += " (--label-field names the column with them)"
     files = counted(source.files_opened, "file")
     return f"{printable(source.path)}: {what}, {size(source.size_bytes)} in {files}, {labels}; {_stored(encoder)}"
@@ -138,13 +138,13 @@ def _stored(encoder: Encoder) -> str:
     field = encoder.schema.payload[0]
     if field.name == "text":
         return "stored as UTF-8 (--tokenizer bytes or FILE stores tokens)"
-    said = encoder.to_json()
+    tokenizer = encoder.to_json()
     bits = 16 if field.dtype == "<u2" else 32
-    if said["name"] is None:
+    if tokenizer["name"] is None:
         advice = "; --vocab-size N may halve that" if bits == 32 else ""
         return f"ids unchanged, stored as uint{bits}{advice}"
-    vocabulary = "" if said["vocab_size"] is None else f", {number(said['vocab_size'])} ids"
-    return f"tokenizer {printable(str(said['name']))}{vocabulary}, stored as uint{bits}"
+    vocabulary = "" if tokenizer["vocab_size"] is None else f", {number(tokenizer['vocab_size'])} ids"
+    return f"tokenizer {printable(str(tokenizer['name']))}{vocabulary}, stored as uint{bits}"
 
 
 def _summary(report: TextReport, encoder: Encoder) -> list[str]:
@@ -158,8 +158,8 @@ def _summary(report: TextReport, encoder: Encoder) -> list[str]:
     rate = f"{number(report.tokens // seconds)} tokens/s" if is_tokens else f"{size(report.text_bytes / seconds)}/s"
     lines[0] += f" ({rate})"
     if is_tokens:
-        each = f", {report.text_bytes / report.tokens:.2f} bytes of text per token" if report.text_bytes else ""
-        lines.append(f"tokens: {number(report.tokens)} in {counted(report.samples, 'sample')}{each}")
+        per_token = f", {report.text_bytes / report.tokens:.2f} bytes of text per token" if report.text_bytes else ""
+        lines.append(f"tokens: {number(report.tokens)} in {counted(report.samples, 'sample')}{per_token}")
     if report.exact_documents < report.probed_documents:
         exact = f"{number(report.exact_documents)} of {number(report.probed_documents)}"
         lines.append(

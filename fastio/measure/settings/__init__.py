@@ -1,1 +1,1 @@
-"""Finds the fastest settings of a loader on this machine."""
+"""What is fastest on this machine: which settings of a loader, which decoder."""

@@ -106,7 +106,7 @@ class PySpyRecorder:
             return False
         if not was_on:
             self._begin(self._out, "--threads")
-        elif self._running is not None and not self._seen_s and self._watch.elapsed_s >= self._seconds / 2:
+        elif self._running is not None and not self._seen_s and self._watch.watched_s >= self._seconds / 2:
             self._end()
             self._steps_seen = self._watch.steps
             self._begin(self._gil_out, "--gil")
@@ -158,7 +158,7 @@ class _RecordedSteps:
         return self._begun is not None
 
     @property
-    def elapsed_s(self) -> float:
+    def watched_s(self) -> float:
         return 0.0 if self._begun is None else time.perf_counter() - self._begun
 
     def step(self, done: int) -> None:
@@ -167,10 +167,10 @@ class _RecordedSteps:
         self.steps = max(0, done - self._skipped)
 
     def has_seen(self, done: int, seconds: float) -> bool:
-        return done >= self._plan.steps and self.elapsed_s >= seconds
+        return done >= self._plan.steps and self.watched_s >= seconds
 
     def end(self) -> None:
-        self.seconds = self.elapsed_s
+        self.seconds = self.watched_s
 
 
 class _PySpy:
