@@ -70,7 +70,6 @@ def _pack(
 
 def _pack_raw(png_store: Path, out: Path) -> None:
     """The same pictures as decoded pixels."""
-    from fastio._native import Buffers
     from fastio.codec import CODECS
     from fastio.store import SampleBatch, create_store, open_store
     from fastio.types.schema import COLUMN, RAW, Field, Schema
@@ -83,8 +82,7 @@ def _pack_raw(png_store: Path, out: Path) -> None:
         CODECS["image"].decode(store.spans("image", indices), pixels, status).wait()
         assert not status.any()
         schema = Schema((Field("image", RAW, "|u1", (32, 32, 3)), Field("label", COLUMN, "<i8", ())))
-        starts = indices * 3072
-        spans = Spans(Buffers([pixels.reshape(-1)]), np.zeros(len(store), np.int32), starts, np.full_like(starts, 3072))
+        spans = Spans.joined(pixels.reshape(-1), np.full(len(store), 3072, np.int64))
         with create_store(out, schema, overwrite=True) as writer:
             writer.append(SampleBatch(store.keys(indices), {"image": spans}, {"label": store.column("label")}))
 
@@ -93,7 +91,6 @@ def _pack_many(out: Path, count: int = 1_000_000) -> None:
     """A store of many tiny samples, to be opened only."""
     if out.exists():
         return
-    from fastio._native import Buffers
     from fastio.store import SampleBatch, create_store
     from fastio.types.schema import BYTES, COLUMN, Field, Schema
     from fastio.types.spans import Spans
@@ -101,7 +98,7 @@ def _pack_many(out: Path, count: int = 1_000_000) -> None:
     size, step = 16, 10_000
     data = np.arange(step * size, dtype=np.int64).astype(np.uint8)
     starts = np.arange(step, dtype=np.int64) * size
-    spans = Spans(Buffers([data]), np.zeros(step, np.int32), starts, np.full(step, size, np.int64))
+    spans = Spans.of(data, starts, np.full(step, size, np.int64))
     schema = Schema((Field("blob", BYTES, "|u1", (None,)), Field("label", COLUMN, "<i8", ())))
     with create_store(out, schema) as writer:
         for first in range(0, count, step):

@@ -36,7 +36,6 @@ _LOOKED_AT = 256  # places of the file, for whether it is cold
 
 def make_store(path: Path, *, mb: int, sample_kb: int) -> Path:
     """A store of ``mb`` megabytes of raw samples, random bytes from a seed; made once."""
-    from fastio._native import Buffers
     from fastio.store import SampleBatch, create_store
     from fastio.types.schema import COLUMN, RAW, Field, Schema
     from fastio.types.spans import Spans
@@ -51,8 +50,7 @@ def make_store(path: Path, *, mb: int, sample_kb: int) -> Path:
         for first in range(0, count, step):
             labels = np.arange(first, min(first + step, count))
             data = rng.integers(0, 256, len(labels) * size, np.uint8)
-            starts, sizes = np.arange(len(labels)) * size, np.full(len(labels), size, np.int64)
-            spans = Spans(Buffers([data]), np.zeros(len(labels), np.int32), starts, sizes)
+            spans = Spans.joined(data, np.full(len(labels), size, np.int64))
             writer.append(SampleBatch([str(i) for i in labels], {"x": spans}, {"label": labels % 10}))
     return path
 

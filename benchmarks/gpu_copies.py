@@ -14,7 +14,6 @@ import torch
 
 from benchmarks.gpu_sizes import BUFFERS, Case, Sizes, finish, in_rounds, timed
 from fastio import DevicePrefetcher, FastLoader, StepTimer, create_store
-from fastio._native import Buffers
 from fastio.store import SampleBatch
 from fastio.transforms import Normalize, ToDtype
 from fastio.transforms.batch.finish import Finish
@@ -218,8 +217,7 @@ def _raw_store(path: Path, count: int, side: int) -> Path:
         for first in range(0, count, 1024):
             numbers = np.arange(first, min(first + 1024, count), dtype=np.int64)
             pixels = rng.integers(0, 256, len(numbers) * size, np.uint8)
-            starts, sizes = (numbers - first) * size, np.full(len(numbers), size, np.int64)
-            spans = Spans(Buffers([pixels]), np.zeros(len(numbers), np.int32), starts, sizes)
+            spans = Spans.joined(pixels, np.full(len(numbers), size, np.int64))
             keys = [f"{number:08d}" for number in numbers]
             writer.append(SampleBatch(keys, {"image": spans}, {"label": numbers}))
     return path

@@ -34,7 +34,6 @@ from torch.utils.data import DataLoader
 
 from benchmarks.synthetic import natural_images
 from fastio import FastDataset, FastLoader
-from fastio._native import Buffers
 from fastio.samplers.batches import Batches
 from fastio.samplers.mixing import Classes
 from fastio.samplers.order import block_order
@@ -97,12 +96,7 @@ def pack(path: Path, pictures: NDArray[np.uint8], labels: NDArray[np.int64]) -> 
     """A store of raw pictures in the order given."""
     size = pictures[0].size
     schema = Schema((Field("image", RAW, "|u1", pictures.shape[1:]), Field("label", COLUMN, "<i8", ())))
-    spans = Spans(
-        Buffers([pictures.reshape(-1)]),
-        np.zeros(len(labels), np.int32),
-        np.arange(len(labels), dtype=np.int64) * size,
-        np.full(len(labels), size, np.int64),
-    )
+    spans = Spans.joined(pictures.reshape(-1), np.full(len(labels), size, np.int64))
     with create_store(path, schema) as writer:
         writer.append(SampleBatch([f"{i:06d}" for i in range(len(labels))], {"image": spans}, {"label": labels}))
     return path

@@ -80,7 +80,7 @@ class _Files:
 
         def finish() -> Values:
             job.wait()
-            spans = Spans(_native.Buffers([data]), np.zeros(len(keys), np.int32), starts, sizes)
+            spans = Spans.of(data, starts, sizes)
             bad = np.flatnonzero(status).tolist()
             return Values({"image": spans}, {i: read_problem(int(status[i]), int(errno[i])) for i in bad})
 

@@ -220,9 +220,7 @@ def _shown(shape: _Shape) -> str:
 def _rows(out: NDArray[np.uint8]) -> Spans:
     """Pictures of one size, one after the other."""
     size = out[0].size if len(out) else 0
-    starts = np.arange(len(out), dtype=np.int64) * size
-    shard = np.zeros(len(out), np.int32)
-    return Spans(_native.Buffers([out.reshape(-1)]), shard, starts, np.full(len(out), size, np.int64))
+    return Spans.joined(out.reshape(-1), np.full(len(out), size, np.int64))
 
 
 def _have_alpha(batch: SampleBatch, name: str, rows: NDArray[np.int64]) -> int:

@@ -198,8 +198,8 @@ class TranscodeStage:
         intervals = None
         if len(places):
             place_bytes = 4 * counts.astype(np.int64)
-            intervals = _joined(places.view(np.uint8), place_bytes)
-        return _joined(data, sizes, intervals), facts
+            intervals = Spans.joined(places.view(np.uint8), place_bytes)
+        return Spans.joined(data, sizes, intervals=intervals), facts
 
     def _resize_others(self, spans: Spans, facts: NDArray[np.int32], problems: dict[int, str]) -> Spans:
         """Resize what the native core has left as it is, by Pillow; ``facts`` and ``problems`` learn of it."""
@@ -279,12 +279,6 @@ class TranscodeStage:
             new_keys.append(new)
         self._keys.update(keys)
         return new_keys
-
-
-def _joined(data: NDArray[np.uint8], sizes: NDArray[np.int64], intervals: Spans | None = None) -> Spans:
-    """Values that lie one after the other."""
-    shard = np.zeros(len(sizes), np.int32)
-    return Spans(_native.Buffers([data]), shard, np.cumsum(sizes) - sizes, sizes, None, intervals)
 
 
 def check_size(size: tuple[int, int]) -> None:

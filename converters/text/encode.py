@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import Buffers
 from fastio.converters.source import Chunk
 from fastio.converters.text.check import checked
 from fastio.converters.text.documents import Documents
@@ -124,9 +123,7 @@ class Encoder:
         return self._as_tokens(documents, flat, found)
 
     def _as_text(self, documents: Documents, found: int) -> Encoded:
-        spans = Spans(
-            Buffers([documents.data]), np.zeros(len(documents.keys), np.int32), documents.starts, documents.sizes
-        )
+        spans = Spans.of(documents.data, documents.starts, documents.sizes)
         columns = {} if documents.labels is None else {"label": documents.labels}
         chunk = Chunk(SampleBatch(documents.keys, {"text": spans}, columns), documents.problems)
         return self._encoded(documents, chunk, found, tokens=0)
@@ -152,7 +149,7 @@ class Encoder:
             labels = None if labels is None else np.repeat(labels, pieces)
         data = np.ascontiguousarray(ids).view(np.uint8)
         sizes = sizes * ids.itemsize
-        spans = Spans(Buffers([data]), np.zeros(len(keys), np.int32), np.cumsum(sizes) - sizes, sizes)
+        spans = Spans.joined(data, sizes)
         columns = {} if labels is None else {"label": labels}
         chunk = Chunk(SampleBatch(keys, {"tokens": spans}, columns), documents.problems)
         return self._encoded(documents, chunk, found, tokens=len(ids), cut=cut, pieces=pieces, probed=probed)

@@ -56,7 +56,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import Buffers, crc32, tar_members
+from fastio._native import crc32, tar_members
 from fastio.errors import SchemaError
 from fastio.store.arrays import Place, byte_view
 from fastio.store.atomic import PartialFile
@@ -217,7 +217,7 @@ def _joined(values: list[bytes]) -> Spans:
     """Values as spans of one buffer."""
     sizes = np.array([len(value) for value in values], np.int64)
     data = np.frombuffer(b"".join(values), np.uint8)
-    return Spans(Buffers([data]), np.zeros(len(values), np.int32), np.cumsum(sizes) - sizes, sizes)
+    return Spans.joined(data, sizes)
 
 
 def _pieces(contents: Sequence[tuple[Spans, Spans]]) -> list[tuple[int, int]]:

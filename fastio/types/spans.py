@@ -22,10 +22,7 @@ class Spans:
     ``intervals`` says where restart intervals begin in a JPEG, for decoders that jump: spans of little-endian uint32,
     empty if nothing is known. They are hints and may be wrong.
 
-    >>> data = np.frombuffer(b"abcdef", np.uint8)
-    >>> spans = Spans(Buffers([data]), np.zeros(2, np.int32), np.array([0, 4]), np.array([3, 2]))
-    >>> spans.view(1).tobytes()
-    b'ef'
+    Native functions take spans as they are, and raise IndexError before they begin if one leaves its buffer.
     """
 
     buffers: Buffers
@@ -46,13 +43,23 @@ class Spans:
         intervals: Spans | None = None,
     ) -> Spans:
         """
-        Values that lie in one array: ``sizes[i]`` bytes from ``starts[i]``.
+        Return the spans of values in one array: ``sizes[i]`` bytes from ``starts[i]``.
 
         >>> spans = Spans.of(np.frombuffer(b"abcdef", np.uint8), np.array([0, 4]), np.array([3, 2]))
         >>> spans.view(1).tobytes()
         b'ef'
         """
         return cls(Buffers([data]), np.zeros(len(starts), np.int32), starts, sizes, checksums, intervals)
+
+    @classmethod
+    def joined(cls, data: NDArray[np.uint8], sizes: NDArray[np.int64], *, intervals: Spans | None = None) -> Spans:
+        """
+        Return the spans of values that lie one after the other in one array.
+
+        >>> Spans.joined(np.frombuffer(b"abcdef", np.uint8), np.array([4, 2])).view(1).tobytes()
+        b'ef'
+        """
+        return cls.of(data, np.cumsum(sizes) - sizes, sizes, intervals=intervals)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -71,8 +78,7 @@ class Spans:
         """
         Merge neighbouring values into one span, so that they are written at once; without checksums.
 
-        >>> buffers = Buffers([np.arange(9, dtype=np.uint8)])
-        >>> spans = Spans(buffers, np.zeros(2, np.int32), np.array([1, 3]), np.array([2, 4]))
+        >>> spans = Spans.of(np.arange(9, dtype=np.uint8), np.array([1, 3]), np.array([2, 4]))
         >>> spans.runs().sizes.tolist()
         [6]
         """

@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarks.peers.work import Work
 from fastio import FastDataset, FastLoader, LengthBucketSampler
-from fastio._native import Buffers
 from fastio.store import SampleBatch, create_store
 from fastio.types.schema import TOKENS, Field, Schema
 from fastio.types.spans import Spans
@@ -21,10 +20,9 @@ def pack(work: Work) -> None:
     """One HDF5 file."""
     tokens, offsets = np.load(work.source / "tokens.npy"), np.load(work.source / "offsets.npy")
     starts, sizes = offsets[:-1] * 2, np.diff(offsets) * 2
-    buffers = Buffers([tokens.astype("<u2").view(np.uint8)])
     keys = [f"{number:09d}" for number in range(len(sizes))]
     with create_store(work.packed / "train.h5", Schema((Field("tokens", TOKENS, "<u2", (None,)),))) as writer:
-        spans = Spans(buffers, np.zeros(len(sizes), np.int32), starts, sizes)
+        spans = Spans.of(tokens.astype("<u2").view(np.uint8), starts, sizes)
         writer.append(SampleBatch(keys, {"tokens": spans}))
 
 

@@ -19,7 +19,6 @@ import PIL
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastio._native import Buffers
 from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.errors import FastioError, SampleError
 from fastio.loader.fast_loader import FastLoader
@@ -160,8 +159,7 @@ def _opencv_pictures(pictures: Sequence[bytes], crop: int | None) -> Iterator[Pi
 def _stored(pictures: Sequence[bytes], path: Path) -> Path:
     """Put the pictures into a store, because fastio reads nothing else."""
     sizes = np.array([len(picture) for picture in pictures], np.int64)
-    buffers = Buffers([np.frombuffer(b"".join(pictures), np.uint8)])
-    spans = Spans(buffers, np.zeros(len(pictures), np.int32), np.cumsum(sizes) - sizes, sizes)
+    spans = Spans.joined(np.frombuffer(b"".join(pictures), np.uint8), sizes)
     keys = [f"{number:08d}" for number in range(len(pictures))]
     with create_store(path, Schema((Field("image", IMAGE, "|u1", (None, None, None)),))) as writer:
         writer.append(SampleBatch(keys, {"image": spans}, {}, {}))
