@@ -90,6 +90,11 @@ class PixelOptions:
     cache: Cache | None
     decode: Decode
 
+    @property
+    def makes_on_device(self) -> bool:
+        """Whether batches are made on the device, cached or decoded there, instead of being copied."""
+        return "device" in (self.cache, self.decode)
+
     def __post_init__(self) -> None:
         _check_choice("quality", self.quality, get_args(Quality))
         _check_choice("layout", self.layout, get_args(Layout))

@@ -75,7 +75,6 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     fused = fuse(stages.source, stages.native, quality=pixels.quality, layout=pixels.layout, seed=seed)
     if pixels.decode == "device" and not stages.native:
         fused = None  # the layout is a matter of the device there
-    is_made_there = "device" in (pixels.cache, pixels.decode)
     producer = make_producer(
         ProducerContext(
             stages.source,
@@ -83,7 +82,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
             fused=fused,
             is_planar=pixels.layout == "contiguous" and decodes_pictures(base),
             collate=choose_collate(base, pixels.collate, options.samples.batch_sampler),
-            device=delivery.device if is_made_there and delivery is not None else None,
+            device=delivery.device if pixels.makes_on_device and delivery is not None else None,
             kept=stages.kept,
         )
     )
@@ -116,7 +115,7 @@ def _delivery(pixels: PixelOptions, transforms: Sequence[Any], seed: int) -> Del
         depth=_DEPTH,
         transforms=_laid_out(transforms, pixels.layout),
         seed=seed,
-        is_made_there="device" in (pixels.cache, pixels.decode),
+        is_made_there=pixels.makes_on_device,
     )
 
 

@@ -68,9 +68,9 @@ class TokenProducer:
 
     @property
     def buffer_bytes(self) -> int:
-        """Memory of batches, and of ids as they were read by pread."""
-        machinery = self._machinery.here()
-        return machinery.filler.buffers.allocated_bytes + machinery.source.buffer_bytes
+        """Memory of batches, and of copies of the ids in them; 0 in a forked child that has made none."""
+        machinery = self._machinery.own
+        return 0 if machinery is None else machinery.filler.buffers.allocated_bytes + machinery.source.buffer_bytes
 
     def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
         """
@@ -78,7 +78,9 @@ class TokenProducer:
 
         ``batch_bytes`` does not matter: all batches of a chunk share its buffer.
         """
-        machinery = self._machinery.here()
+        machinery = self._machinery.own
+        if machinery is None:
+            return 0
         chunks = -(-depth // self._chunk_size) + 3 + _IDLE
         return chunks * machinery.filler.buffers.largest_bytes + machinery.source.buffer_bytes
 
