@@ -62,13 +62,17 @@ class ReadSpansTask final : public Task {
 
   void advise() noexcept {
     try {
-      std::vector<FileSpan> coming;
+      std::vector<Stretch> coming;
       coming.reserve(reads_.size());
-      for (const SpanRead& read : reads_) {
-        const auto first = static_cast<std::uint64_t>(read.start);
-        coming.push_back({read.fd, {first, first + read.size}});
+      for (std::size_t i = 0; i < reads_.size();) {
+        const int fd = reads_[i].fd;
+        coming.clear();
+        for (; i < reads_.size() && reads_[i].fd == fd; ++i) {
+          const auto first = static_cast<std::uint64_t>(reads_[i].start);
+          coming.push_back({first, first + reads_[i].size});
+        }
+        advise_file(fd, coming);
       }
-      advise_files(coming);
     } catch (const std::bad_alloc&) {
       // Without memory for a list the kernel hears of each span when it is read.
     }

@@ -26,6 +26,14 @@ constexpr std::uint64_t advice_bytes = 128 * 1024;
 
 constexpr std::size_t places_looked_at = 64;
 
+/// Samples of a store mostly come in its order, which a look finds out sooner than a sort.
+template <typename Span, typename Less>
+void sort_unless_sorted(std::span<Span> spans, Less less) {
+  if (!std::is_sorted(spans.begin(), spans.end(), less)) {
+    std::sort(spans.begin(), spans.end(), less);
+  }
+}
+
 long major_faults() noexcept {
   rusage usage{};
   getrusage(RUSAGE_THREAD, &usage);
@@ -58,14 +66,6 @@ void advise_mapped(Stretch stretch) noexcept {
     // A gap may hold the end of one mapping and the start of another: the kernel then
     // answers ENOMEM but has read what is mapped.
     madvise(reinterpret_cast<void*>(at), std::min(advice_bytes, stretch.last - at), MADV_WILLNEED);
-  }
-}
-
-void advise_file(int fd, Stretch stretch) noexcept {
-  for (std::uint64_t at = stretch.first; at < stretch.last; at += advice_bytes) {
-    (void)posix_fadvise(fd, static_cast<off_t>(at),
-                        static_cast<off_t>(std::min(advice_bytes, stretch.last - at)),
-                        POSIX_FADV_WILLNEED);
   }
 }
 
@@ -106,7 +106,22 @@ class ReadFilesAheadTask final : public Task {
 
   explicit ReadFilesAheadTask(std::vector<FileSpan> spans) noexcept : spans_(std::move(spans)) {}
 
-  void run(Worker&, std::size_t, std::size_t) noexcept override { advise_files(spans_); }
+  void run(Worker&, std::size_t, std::size_t) noexcept override {
+    try {
+      sort_unless_sorted(std::span<FileSpan>(spans_), [](const FileSpan& a, const FileSpan& b) {
+        return std::tie(a.fd, a.bytes.first) < std::tie(b.fd, b.bytes.first);
+      });
+      std::vector<Stretch> needed;
+      for (std::size_t i = 0; i < spans_.size();) {
+        const int fd = spans_[i].fd;
+        needed.clear();
+        for (; i < spans_.size() && spans_[i].fd == fd; ++i) needed.push_back(spans_[i].bytes);
+        advise_file(fd, needed);
+      }
+    } catch (const std::bad_alloc&) {
+      // Without memory for a list nothing is read ahead: it is read when it is needed.
+    }
+  }
 
  private:
   std::vector<FileSpan> spans_;
@@ -115,7 +130,7 @@ class ReadFilesAheadTask final : public Task {
 }  // namespace
 
 std::vector<Stretch> stretches(std::span<Stretch> spans) {
-  std::sort(spans.begin(), spans.end(), [](Stretch a, Stretch b) { return a.first < b.first; });
+  sort_unless_sorted(spans, [](Stretch a, Stretch b) { return a.first < b.first; });
   std::vector<Stretch> found;
   const auto add = [&](std::uint64_t first, std::uint64_t last, std::uint64_t gap) {
     if (first == last) return;
@@ -144,20 +159,13 @@ std::vector<Stretch> stretches(std::span<Stretch> spans) {
   return found;
 }
 
-void advise_files(std::span<FileSpan> spans) noexcept {
-  try {
-    std::sort(spans.begin(), spans.end(), [](const FileSpan& a, const FileSpan& b) {
-      return std::tie(a.fd, a.bytes.first) < std::tie(b.fd, b.bytes.first);
-    });
-    std::vector<Stretch> needed;
-    for (std::size_t i = 0; i < spans.size();) {
-      const int fd = spans[i].fd;
-      needed.clear();
-      for (; i < spans.size() && spans[i].fd == fd; ++i) needed.push_back(spans[i].bytes);
-      for (const Stretch stretch : stretches(needed)) advise_file(fd, stretch);
+void advise_file(int fd, std::span<Stretch> spans) {
+  for (const Stretch stretch : stretches(spans)) {
+    for (std::uint64_t at = stretch.first; at < stretch.last; at += advice_bytes) {
+      (void)posix_fadvise(fd, static_cast<off_t>(at),
+                          static_cast<off_t>(std::min(advice_bytes, stretch.last - at)),
+                          POSIX_FADV_WILLNEED);
     }
-  } catch (const std::bad_alloc&) {
-    // Without memory for a list nothing is read ahead: it is read when it is needed.
   }
 }
 

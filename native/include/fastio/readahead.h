@@ -31,8 +31,8 @@ struct FileSpan {
   Stretch bytes;
 };
 
-/// Has the kernel begin to read what `stretches` says for these spans, which it sorts by file.
-void advise_files(std::span<FileSpan> spans) noexcept;
+/// Has the kernel begin to read what `stretches` says for these spans of an open file.
+void advise_file(int fd, std::span<Stretch> spans);
 
 /// A task of one step that has the kernel read all spans of mappings (MADV_WILLNEED) where they
 /// are not in memory yet. It looks at 64 places of them all; with each one there it does nothing.
