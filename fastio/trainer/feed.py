@@ -102,7 +102,7 @@ def fitted(workload: Workload, data: Data) -> Workload:
     if isinstance(workload.task, NextToken) and isinstance(source, FastDataset):
         if source.token_reader is None:
             raise FastioError(
-                f"{data.name}: {workload.name} takes token ids, the store has {source.reader.field}; pack text "
+                f"{data.name}: {workload.name} takes token ids, but the store has {source.reader.field}; pack text "
                 f"with --tokenizer, or choose another --model"
             )
         vocabulary = source.token_reader.vocabulary
@@ -140,7 +140,9 @@ def _check_classes(task: Classification, source: object, where: str) -> None:
     labels = source.labels if isinstance(source, (FastDataset, FolderDataset)) else None
     if isinstance(source, FastDataset):
         if not source.reader.is_picture:
-            raise FastioError(f"{where} takes pictures, the store has {source.reader.field}; choose another --model")
+            raise FastioError(
+                f"{where} takes pictures, but the store has {source.reader.field}; choose another --model"
+            )
         if labels is None:
             raise FastioError(f"{where} learns classes, but the store has no labels: pack with --labels")
     if labels is not None and labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer) and len(labels):

@@ -206,8 +206,8 @@ def _store(path: Path, **arguments: Any) -> Path:
 def test_data_that_are_nothing_for_a_model(text: Path, tmp_path: Path, folder: Path, stores: dict[str, Path]) -> None:
     """One line before anything is read, from any side of the mismatch."""
     cases = [
-        (text, "cifar10cnn", "cifar10cnn takes pictures, but the store has 'token ids'"),
-        (stores["h5"], "transformer", "transformer takes token ids, but the store has 'image'"),
+        (text, "cifar10cnn", "cifar10cnn takes pictures, but the store has token ids in 'tokens'"),
+        (stores["h5"], "transformer", "transformer takes token ids, but the store has encoded pictures in 'image'"),
         (folder, "transformer", "the folder has pictures"),
         (_store(tmp_path / "no.lmdb"), "cifar10cnn", "the store has no labels: pack with --labels"),
         (
