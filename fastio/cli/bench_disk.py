@@ -28,7 +28,7 @@ __all__ = ["disk"]
 @html_option
 def disk(path: str, *, size_bytes: int, files: int, as_json: bool) -> None:
     """
-    Read a disk in order, at random, and as many small files. Each both cold (from the disk) and warm (from memory).
+    Read a disk in order, at random, and as many small files. Each is read cold (from disk) and warm (from memory).
 
     Writes one file of --size and the small files into a new folder below --path, and removes them again. Expect about
     150 MB/s in order from a hard disk and 3,000 MB/s from an NVMe drive. Choose a --size well above the cache of the

@@ -67,7 +67,7 @@ def grid(
     as_json: bool,
 ) -> None:
     """
-    Try every setting of DATA's loader, fastest first.
+    Time every setting of DATA's loader, and list the fastest first.
 
     A store is read by FastLoader; the settings are threads, prefetch_batches and shuffle. Name several stores to
     compare formats. A folder of pictures, or MODULE:FUNCTION that returns a map-style dataset, is read by torch's

@@ -1,4 +1,4 @@
-"""Bytes to arrays: one codec for each name that a schema may give a field."""
+"""Codecs turn bytes into arrays: one codec for each name that a schema may give a field."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ _WORDS: Final[dict[int, str]] = {
     _native.BAD_CHECKSUM: "its bytes differ from the checksum in the index: the file was damaged after packing",
     _native.TRUNCATED: "its data end too early",
     _native.CORRUPT: "its data are damaged",
-    _native.UNSUPPORTED: "it is of a kind that only Pillow may be able to decode",
+    _native.UNSUPPORTED: "only Pillow may be able to decode this kind",
     _native.NO_MEMORY: "there is not enough memory for it",
-    _native.BAD_SHAPE: "it decodes to another size than the row of the batch has",
+    _native.BAD_SHAPE: "its decoded size differs from the row of the batch",
     _native.NOT_IMAGE: "it is not recognised as a picture",
     _native.IO_ERROR: "it could not be opened or read",
-    _native.FAILED: "the function in its transforms raised an exception: call them on dataset[i][0] to see which",
-    _native.TOO_LARGE: "its header announces more pixels than are decoded",
-    _native.CHANGED: "its size is not the one that was announced: the file changed meanwhile",
+    _native.FAILED: "a function in the transforms raised an exception: call them on dataset[i][0] to see which",
+    _native.TOO_LARGE: "its header announces more pixels than the limit allows",
+    _native.CHANGED: "its size is not the announced one: the file changed meanwhile",
 }
 
 
 def describe_status(status: int) -> str:
-    """What a status of the native core means, in words that end a message.
+    """Return what a status of the native core means, as words that end a message.
 
     >>> describe_status(2)
     'its data end too early'

@@ -1,4 +1,4 @@
-"""The protocol of a codec: a batch of spans in, one array out, a status for every sample."""
+"""Codec, the protocol: takes a batch of spans, returns one array and a status for every sample."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastio.types.spans import Spans
 
 __all__ = ["FILTERS", "Codec", "Geometry"]
 
-# The antialiased filters that the native core has; its number of each is the position here.
+# The antialiased filters of the native core; the position here is the number there.
 FILTERS: Final = (
     Resampling.BILINEAR,
     Resampling.BICUBIC,
@@ -29,13 +29,13 @@ FILTERS: Final = (
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """
-    What the native core does to pictures on their way into the rows of a batch, in one pass.
+    What the native core does to pictures, in one pass, on their way into the rows of a batch.
 
-    ``plan`` is ``(n, 13)`` int32, see ``fastio.transforms.plan``; ``filter`` a position in FILTERS; ``fill`` the
-    colour of edges, one byte for each channel. Rows are ``(C, H, W)`` where ``is_planar``, and luma in all channels
-    where ``is_grey``. Raw pictures have no header that tells their size: ``stored`` does. ``is_fast`` lets decoders
-    shrink a picture before it is resampled, which gives slightly other pixels. ``function``, where there is one, is
-    called with each finished picture and its row of ``numbers``, ``(n, k)``.
+    ``plan`` is ``(n, 13)`` int32, see ``fastio.transforms.plan``; ``filter`` is a position in FILTERS; ``fill`` the
+    colour of edges, one byte per channel. With ``is_planar``, rows are ``(C, H, W)``; with ``is_grey``, all channels
+    hold luma. Raw pictures have no header with their size: ``stored`` gives it. ``is_fast`` lets decoders shrink a
+    picture before it is resampled, which changes pixels slightly. ``function``, if there is one, is called on each
+    finished picture with its row of ``numbers``, ``(n, k)``.
     """
 
     plan: NDArray[np.int32]
@@ -51,14 +51,14 @@ class Geometry:
 
 class Codec(Protocol):
     """
-    Bytes to arrays, a batch a call.
+    Turns bytes into arrays, one batch per call.
 
-    Bad bytes become a status (see ``fastio.codec.describe_status``), never an exception in
-    a thread and never a silent garbage row.
+    Bad bytes become a status (see ``fastio.codec.describe_status``), never an exception in a thread and never silent
+    garbage in a row.
     """
 
     def encode(self, value: NDArray[Any]) -> bytes:
-        """One value's bytes."""
+        """Return the bytes of one value."""
         ...
 
     def probe(self, spans: Spans) -> Headers:
@@ -76,11 +76,10 @@ class Codec(Protocol):
         geometry: Geometry | None = None,
     ) -> Job:
         """
-        Decode value i into ``out[i]``; ``status[i]`` says how it went.
+        Decode value i into ``out[i]``; ``status[i]`` says whether that worked.
 
-        Returns at once with the job under way, or, without a pool, when all is done. Rows
-        whose status is not OK are unspecified. ``verify`` compares each value with its
-        checksum first, where there is one. With a ``geometry`` pictures are transformed; codecs
-        of other things refuse it.
+        Returns the running job at once, or without a pool, after everything is done. Rows whose status is not OK are
+        unspecified. ``verify`` first compares each value with its checksum, if there is one. With a ``geometry``,
+        pictures are transformed; codecs of other things refuse it.
         """
         ...

@@ -1,4 +1,4 @@
-"""Encoded pictures: JPEG and PNG by the native decoders, all else marked for Pillow."""
+"""Encoded pictures: JPEG and PNG go to the native decoders, everything else is marked for Pillow."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class ImageCodec:
     """
     A picture in any format, recognised by its first bytes.
 
-    Decodes to ``(n, H, W, C)`` with C 1, 3 or 4: pixels as Pillow's ``convert`` to "L", "RGB" or
-    "RGBA" gives them, to the bit for PNG and for JPEG by the same libjpeg-turbo arithmetic. What
-    the native decoders do not handle is UNSUPPORTED: see ``fastio.codec.pillow``.
+    Decodes to ``(n, H, W, C)`` with C 1, 3 or 4. Pixels equal Pillow's ``convert`` to "L", "RGB" or "RGBA", to the
+    bit for PNG, and for JPEG with the same libjpeg-turbo arithmetic. What the native decoders do not handle is
+    UNSUPPORTED: see ``fastio.codec.pillow``.
     """
 
     def encode(self, value: NDArray[Any]) -> bytes:
-        """A PNG of a uint8 array ``(H, W)`` or ``(H, W, C)`` with C 1 to 4."""
+        """Return a PNG of a uint8 array ``(H, W)`` or ``(H, W, C)`` with C 1 to 4."""
         pixels = value[:, :, 0] if value.ndim == 3 and value.shape[2] == 1 else value
         is_picture = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (2, 3, 4))
         if value.dtype != np.uint8 or not is_picture or 0 in value.shape:
-            raise SchemaError(f"a picture is uint8 (H, W) or (H, W, 1 to 4), got {value.dtype} {value.shape}")
+            raise SchemaError(f"expected a picture as uint8 (H, W) or (H, W, 1 to 4), got {value.dtype} {value.shape}")
         file = io.BytesIO()
         Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG")
         return file.getvalue()

@@ -1,4 +1,4 @@
-"""Which JPEGs a GPU's decoder may have: baseline, in grey or YCbCr of 8 bits, and whole as far as headers tell."""
+"""Decides which JPEGs a GPU may decode: baseline, grey or YCbCr of 8 bits, and complete as far as headers tell."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["is_for_gpu"]
 
 _EOI = b"\xff\xd9"
 _BASELINE, _SCAN, _ADOBE = 0xC0, 0xDA, 0xEE
-_RGB = b"RGB"  # component ids by which libjpeg knows that nothing is to be converted
-_LUMA = (0x11, 0x12, 0x21, 0x22, 0x41)  # 4:4:4, 4:4:0, 4:2:2, 4:2:0, 4:1:1, where both others are 1x1
+_RGB = b"RGB"  # component ids that tell libjpeg not to convert colours
+_LUMA = (0x11, 0x12, 0x21, 0x22, 0x41)  # 4:4:4, 4:4:0, 4:2:2, 4:2:0, 4:1:1, if both other components are 1x1
 
-# Decoders stop at the end marker; what some cameras write behind it is let pass.
+# Decoders stop at the end marker; bytes that some cameras write after it are accepted.
 _TAIL = 1 << 10
 
 
 def is_for_gpu(data: NDArray[np.uint8]) -> bool:
     """
-    Whether a GPU's decoder makes of this value what the CPU's does, from its headers and its end alone.
+    Return whether a GPU's decoder gives the same result as the CPU's, judging by headers and the file's end alone.
 
-    A hardware decoder may fill the rest of a JPEG that was cut off with grey, without a word: hence the look at the
-    end. Progressive ones, CMYK, RGB without conversion and 12 bits are left to the CPU.
+    A hardware decoder may silently fill the rest of a truncated JPEG with grey, so the end is checked. Progressive
+    JPEGs, CMYK, RGB without conversion and 12 bits are left to the CPU.
     """
     head = data[: 1 << 16].tobytes()
     if not head.startswith(JPEG_SIGNATURE) or _EOI not in data[-_TAIL:].tobytes():

@@ -1,4 +1,4 @@
-"""The plain path: one picture by Pillow, for the kinds that the native decoders leave to it."""
+"""The plain path: Pillow decodes one picture of a kind that the native decoders leave to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Encoded = bytes | memoryview | NDArray[np.uint8]
 
 _USUAL_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
 
-# What Pillow's plugins are known to raise for bytes that are not what they should be.
+# What Pillow's plugins are known to raise for malformed bytes.
 PLUGIN_ERRORS = (
     Image.DecompressionBombError,
     EOFError,
@@ -31,7 +31,7 @@ PLUGIN_ERRORS = (
     SyntaxError,
     TypeError,
     ValueError,
-    Warning,  # where the program has made warnings errors
+    Warning,  # if the program turns warnings into errors
     struct.error,
     zlib.error,
 )
@@ -58,7 +58,7 @@ def decode_with_pillow(data: Encoded, mode: str) -> DecodedPicture:
 
 
 def mode_of(data: Encoded) -> str:
-    """Pillow's name for how the picture's pixels are stored ("RGB", "CMYK", "I;16"); ValueError as above."""
+    """Return Pillow's name for the stored pixels ("RGB", "CMYK", "I;16"). Raises ValueError as above."""
     with _opened(data) as picture:
         return picture.mode
 
@@ -70,7 +70,7 @@ def _opened(data: Encoded) -> Iterator[Image.Image]:
         with Image.open(io.BytesIO(data.data if isinstance(data, np.ndarray) else data)) as picture:
             yield picture
     except UnidentifiedImageError as exc:
-        raise ValueError("it is not recognised as a picture, not by Pillow either") from exc
+        raise ValueError("it is not recognised as a picture, not even by Pillow") from exc
     except PLUGIN_ERRORS as exc:
         words = " ".join(str(exc).split()) or type(exc).__name__
         raise ValueError(f"Pillow cannot decode it: {words}") from exc

@@ -1,4 +1,4 @@
-"""Values that are their own bytes: arrays of fixed dtype and shape, copied as they are."""
+"""Values that are their own bytes: arrays of fixed dtype and shape, copied unchanged."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["RawCodec"]
 
 
 class RawCodec:
-    """Bytes gathered into rows; also for plain ``bytes`` fields, as far as they fill a row exactly."""
+    """Copies bytes into rows; also used for plain ``bytes`` fields that fill a row exactly."""
 
     def encode(self, value: NDArray[Any]) -> bytes:
-        """The array's bytes in C order, little endian."""
+        """Return the array's bytes in C order, little endian."""
         return value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
 
     def probe(self, spans: Spans) -> Headers:
@@ -56,7 +56,7 @@ class RawCodec:
         verify: bool,
         geometry: Geometry,
     ) -> Job:
-        """Rows of pixels, uint8 ``(H, W, C)`` with the size that the geometry names, transformed into ``out``."""
+        """Transform rows of pixels, uint8 ``(H, W, C)`` with the size that the geometry names, into ``out``."""
         if geometry.stored is None:
             raise ValueError("raw pictures have no header: the geometry must name their height and width")
         return _native.gather_transformed(

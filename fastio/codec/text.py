@@ -18,10 +18,10 @@ __all__ = ["TextCodec"]
 
 
 class TextCodec:
-    """UTF-8 bytes copied as they are, for samples of one length in bytes."""
+    """Copies UTF-8 bytes unchanged, for samples of equal length in bytes."""
 
     def encode(self, value: NDArray[Any]) -> bytes:
-        """The bytes themselves; SchemaError where they are no UTF-8."""
+        """Return the bytes themselves. Raises SchemaError if they are not UTF-8."""
         if value.ndim != 1 or value.dtype != np.uint8:
             raise SchemaError(f"text is '|u1' of one dimension, got {value.dtype.str!r} {value.shape}")
         data = value.tobytes()
@@ -45,7 +45,7 @@ class TextCodec:
         verify: bool = True,
         geometry: Geometry | None = None,
     ) -> Job:
-        """Copy the bytes of sample i into ``out[i]``; another size than the row's is BAD_SHAPE."""
+        """Copy the bytes of sample i into ``out[i]``; a size other than the row's is BAD_SHAPE."""
         if geometry is not None:
             raise ValueError("text has no geometry")
         return _native.gather(spans, out, status, pool, verify=verify)

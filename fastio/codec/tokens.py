@@ -1,4 +1,4 @@
-"""Token ids: uint16 or uint32, as many as each sample has."""
+"""Token ids: uint16 or uint32, any number per sample."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["TokensCodec"]
 
 
 class TokensCodec:
-    """Ids copied as they are stored, for samples of one length; batches of many lengths are laid out otherwise."""
+    """Copies ids as stored, for samples of equal length; batches of several lengths are laid out elsewhere."""
 
     def encode(self, value: NDArray[Any]) -> bytes:
-        """The ids' bytes, little endian, in the width that they have."""
+        """Return the ids' bytes, little endian, in the width that they have."""
         if value.ndim != 1 or value.dtype.str not in ("<u2", "<u4"):
             raise SchemaError(f"token ids are '<u2' or '<u4' of one dimension, got {value.dtype.str!r} {value.shape}")
         return value.tobytes()
@@ -40,7 +40,7 @@ class TokensCodec:
         verify: bool = True,
         geometry: Geometry | None = None,
     ) -> Job:
-        """Copy the ids of sample i into ``out[i]``, of the stored dtype; another length than the row's is BAD_SHAPE."""
+        """Copy the ids of sample i into ``out[i]``, in the stored dtype; a length other than the row's is BAD_SHAPE."""
         if geometry is not None:
             raise ValueError("token ids have no geometry")
         rows = out.reshape(len(out), -1).view(np.uint8) if len(out) else np.empty((0, 0), np.uint8)

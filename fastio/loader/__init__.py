@@ -1,1 +1,1 @@
-"""FastLoader and DevicePrefetcher: batches of a store, made ahead of the training loop."""
+"""FastLoader and DevicePrefetcher: batches of a store, prepared ahead of the training loop."""

@@ -41,67 +41,78 @@ __all__ = ["FastLoader"]
 
 class FastLoader:
     """
-    ``for images, labels in FastLoader(dataset, 256, shuffle=True)``, without worker processes.
+    Batches of a packed store, decoded ahead of the training loop by native threads, without worker processes.
 
-    A batch has the values that a DataLoader makes with ``transform=PILToTensor()``: ``images`` is uint8
-    ``(B, C, H, W)``, ``labels`` int64 ``(B,)``; without labels, the images alone. Rows are decoded by native threads
-    without the GIL straight into the memory of the tensor, which goes back to a bounded ring when the tensor dies.
-    Pictures of one batch must have one size, after ``transforms``. A dataset with a
-    ``transform``, or a subclass with its own ``__getitem__``, takes the plain path: its samples, made in Python
-    threads, through torch's default collate.
+        for images, labels in FastLoader("train.lmdb", 256, shuffle=True):
 
-    Batches of token ids are dicts: see ``PadCollate`` (``collate="pad"``, their default), ``PackCollate`` ("pack") and
-    ``ChunkCollate``; ``stats.padding`` is the share of their slots that holds no token.
+    ``images`` is uint8 ``(B, C, H, W)``, ``labels`` int64 ``(B,)``: the values that a DataLoader gives with
+    ``transform=PILToTensor()``. Without labels, a batch is the images alone. Native threads decode rows without the
+    GIL, directly into the memory of the tensor, which returns to a bounded ring when the tensor dies. After
+    ``transforms``, all pictures of a batch must have one size. A dataset with a ``transform``, or a subclass with its
+    own ``__getitem__``, takes the plain path: Python threads make its samples, and torch's default collate joins
+    them.
+
+    Batches of token ids are dicts: see ``PadCollate`` (``collate="pad"``, their default), ``PackCollate`` ("pack")
+    and ``ChunkCollate``; ``stats.padding`` is the share of slots that hold no token.
 
     * ``dataset``: a FastDataset, the path of a store, or torch's Subset or ConcatDataset of FastDatasets.
-    * ``indices``: a part of it: whole numbers, repeated or negative too, or a mask of booleans.
-    * ``weights``: draw ``samples_per_epoch`` samples (by default as many as there are) with replacement, by a weight
-      for each sample, or ``{class: weight}`` by label or name.
-    * ``sampler``: any iterable of indices, torch's samplers among them. It draws while the global generators are seeded
-      by ``seed`` and epoch, and is shared out among the ranks unless it is a DistributedSampler.
-    * ``batch_sampler``: any iterable of lists of indices, whose batches ranks take in turn; or LengthBucketSampler,
-      PackSampler or another ``BatchSampler``, whose ``rank`` and ``world_size`` are its own. It decides on
-      ``batch_size``, ``shuffle`` and ``drop_last``. fastio/guide/loading.md has an example of each.
-    * ``shuffle``: False, True or "full"; ``seed`` and epoch name the order. True trains as "full" does, and reads whole
-      blocks where the store is larger than memory (see ``samplers.choice``); ``stats.shuffle`` says what was taken.
-    * Each iteration is an epoch of its own: the counter moves on when its first batch is asked for, ``set_epoch``
-      (or ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
+    * ``indices``: a part of it: integers, which may repeat or be negative, or a mask of booleans.
+    * ``weights``: draw ``samples_per_epoch`` samples (default: as many as there are) with replacement, by one weight
+      per
+      sample, or by ``{class: weight}`` with labels or names.
+    * ``sampler``: any iterable of indices, such as torch's samplers. It draws while the global generators are seeded
+      from
+      ``seed`` and epoch, and is divided among the ranks unless it is a DistributedSampler.
+    * ``batch_sampler``: any iterable of lists of indices, whose batches the ranks take in turn; or
+      LengthBucketSampler,
+      PackSampler or another ``BatchSampler`` with its own ``rank`` and ``world_size``. It replaces ``batch_size``,
+      ``shuffle`` and ``drop_last``. fastio/guide/loading.md has an example of each.
+    * ``shuffle``: False, True or "full"; ``seed`` and epoch determine the order. True trains as well as "full", but
+      reads
+      whole blocks if the store is larger than memory (see ``samplers.choice``); ``stats.shuffle`` says what was chosen.
+    * Each iteration is one epoch: the counter advances when its first batch is requested; ``set_epoch`` (or
+      ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
     * ``rank`` and ``world_size`` as in ``rank_and_world``; ``uneven`` as in ``Division``: all ranks get equal batches.
-    * ``threads=0``: as many as ``available_cpus``, or after a second the fewer that the loop needs (``stats.threads``,
-      see ``thread_tuner``); a number is kept. ``prefetch_batches`` are decoded ahead; memory is that of
-      ``prefetch_batches + 2`` batches and of what the loop keeps (``stats.estimated_bytes``, ``stats.buffer_bytes``).
-      Batches of token ids are made in chunks of about 4 MiB (16 by pread), two or more at a time: a smaller
-      ``prefetch_batches`` does not make these smaller.
-    * ``on_error``: "raise" SampleError; "skip" leaves bad samples out of their (then shorter) batch; "zero" puts a
-      black picture, or no tokens, under the sample's own label (a subclass with samples of its own says by ``blank``
-      what that is). ``skipped`` names them.
-    * ``verify``: True compares every sample with its checksum as it is read, False compares none; None does as the
-      dataset (``FastDataset(verify=True)``, its default). On the plain path the dataset alone decides.
-    * ``transforms``: those of ``fastio.transforms``, done by the native threads in the pass that decodes. Their random
-      numbers are a function of seed, epoch and sample: the same whatever the threads, ranks, batches or resumes.
-      Of a JPEG only the rows needed are decoded: damage behind them is seen by the checksum (``verify``) alone.
-    * ``quality``: "exact", or "fast", which lets JPEGs be shrunk to a half, a quarter or an eighth while they are
-      decoded wherever ``transforms`` make them at least four times smaller on both sides: other pixels than Pillow's,
-      by little (measured in fastio/guide/transforms.md). Nothing else changes, and the plain path has no fast mode.
-    * ``layout``: "contiguous", (B, C, H, W) in memory too, as a DataLoader's batches; or "channels_last", which Tensor
-      Cores are faster with. There ``view`` of what convolutions return fails: use ``reshape`` or ``flatten``.
-    * ``pin_memory``: pinned batches, by default where there is a CUDA device.
-    * ``device``: batches are copied there ahead, as by ``DevicePrefetcher(loader, device)``; None: left on the CPU.
-      ``transforms`` may go on with those of batches (Normalize, ColorJitter, ...): what stands before the first of
-      these is done by the native threads, the rest on the device, or on the CPU where there is none.
-    * ``decode``: "device" lets a GPU (``device="cuda"``, ``fastio[gpu-decode]``) decode, crop and resize JPEGs; those
-      that it cannot do, and other pictures, are decoded here (``stats.decoded_on_device``). Same samples, same crops,
-      other pixels by little: see fastio/guide/loading.md.
-    * ``cache``: "ram" keeps all samples decoded in memory, "device" on the device, and does all ``transforms`` there.
-      They are read when the loader is built, before which MemoryError says if they do not fit; each rank keeps all.
-      Pictures of different sizes are kept as the first ``transforms`` that are not random leave them.
+    * ``threads=0``: all CPUs this process may use (``available_cpus``); threads that are not needed are dropped after
+      a second (``stats.threads``, see ``thread_tuner``). Any other number is kept. ``prefetch_batches`` are decoded
+      ahead; memory is that of ``prefetch_batches + 2`` batches and of what the loop keeps (``stats.estimated_bytes``,
+      ``stats.buffer_bytes``). Batches of token ids are made in chunks of about 4 MiB (16 by pread), at least two at a
+      time, whatever ``prefetch_batches``.
+    * ``on_error``: "raise" raises SampleError; "skip" leaves bad samples out of their batch, which becomes shorter;
+      "zero"
+      puts a black picture, or no tokens, under the sample's own label (a subclass that makes its own samples provides
+      ``blank`` for that). ``skipped`` lists bad samples.
+    * ``verify``: True compares every sample with its checksum as it is read, False compares none, None follows the
+      dataset
+      (``FastDataset(verify=True)`` is the default). On the plain path, only the dataset's setting counts.
+    * ``transforms``: those of ``fastio.transforms``, run by the native threads while decoding. Their random numbers
+      depend only on seed, epoch and sample, whatever the threads, ranks, batches or resumes. Of a JPEG, only the rows
+      needed are decoded: damage after them is found only by the checksum (``verify``).
+    * ``quality``: "exact", or "fast", which lets JPEGs be shrunk to a half, a quarter or an eighth during decoding if
+      ``transforms`` shrink them at least four times on both sides; pixels then differ slightly from Pillow's
+      (measured in fastio/guide/transforms.md). Nothing else changes, and the plain path has no fast mode.
+    * ``layout``: "contiguous", (B, C, H, W) in memory too, like a DataLoader's batches; or "channels_last", which is
+      faster
+      on Tensor Cores. There, ``view`` fails on what convolutions return: use ``reshape`` or ``flatten``.
+    * ``pin_memory``: pinned batches; the default if there is a CUDA device.
+    * ``device``: copies batches there ahead, like ``DevicePrefetcher(loader, device)``; None leaves them on the CPU.
+      ``transforms`` may then continue with those of batches (Normalize, ColorJitter, ...): native threads run those
+      before the first of them, the device runs the rest, or the CPU if there is no device.
+    * ``decode``: "device" lets a GPU (``device="cuda"``, ``fastio[gpu-decode]``) decode, crop and resize JPEGs; the
+      CPU
+      decodes what the GPU cannot (``stats.decoded_on_device``). Same samples, same crops; pixels differ slightly: see
+      fastio/guide/loading.md.
+    * ``cache``: "ram" keeps all samples decoded in memory, "device" keeps them on the device and runs all
+      ``transforms``
+      there. Samples are read when the loader is built; MemoryError says before that if they do not fit. Each rank keeps
+      all of them. Pictures of different sizes are kept after the leading ``transforms`` that are not random.
 
-    Use it as a context manager or drop it: threads end with it. A forked child that goes on with an inherited
+    Use it as a context manager or drop it: its threads end with it. A forked child that continues with an inherited
     loader gets threads of its own. Iterate in a thread that is joined before the program ends: CPython before 3.14
-    kills daemon threads inside native calls, and C++ ends the process ("terminate called").
+    kills daemon threads inside native calls, and C++ then aborts the process ("terminate called").
     """
 
-    # As of a DataLoader without worker processes, for those who ask.
+    # Attributes of a DataLoader without worker processes, for code that reads them.
     num_workers: ClassVar[int] = 0
     prefetch_factor: ClassVar[int | None] = None
 
@@ -149,19 +160,19 @@ class FastLoader:
         self.drop_last, self.quality, self.pin_memory = drop_last, quality, wiring.options.pin_memory
 
     def __len__(self) -> int:
-        """Batches in an epoch, the same on every rank."""
+        """Return the number of batches in an epoch, the same on every rank."""
         return self._selection.sampler.count(self._position.next_epoch)
 
     def __iter__(self) -> Iterator[Any]:
         cursor = self._begin()
         if self._delivery is None:
             return self._iteration.run(cursor, cursor, is_numbered=False)
-        ahead = replace(cursor)  # of the copies; the consumer's own moves when a batch reaches it
+        ahead = replace(cursor)  # the position of the copies; the consumer's moves when a batch reaches it
         numbered = self._iteration.run(ahead, cursor, is_numbered=True)
         return self._delivery.run(numbered, place=lambda: ahead.place, arrive=cursor.move)
 
     def numbered(self) -> Iterator[Numbered]:
-        """As ``iter``, each batch with its epoch and the indices of its samples; always on the CPU."""
+        """Like ``iter``, but each batch comes with its epoch and the indices of its samples; always on the CPU."""
         cursor = self._begin()
         return self._iteration.run(cursor, cursor, is_numbered=True)
 
@@ -174,47 +185,48 @@ class FastLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """
-        Let the next iteration be this epoch.
+        Set the epoch of the next iteration.
 
-        After ``load_state_dict``, naming the epoch of the state keeps the position within it, so that the usual
-        ``for epoch in range(...): loader.set_epoch(epoch)`` resumes too; another epoch begins at its beginning, and a
-        warning is logged.
+        After ``load_state_dict``, setting the epoch of the state keeps the position within it, so the usual ``for
+        epoch in range(...): loader.set_epoch(epoch)`` resumes too. Another epoch starts at its beginning, and logs a
+        warning.
         """
         self._position.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """
-        Where the latest iteration stands, in plain numbers: the next batch that its consumer has not had.
+        Return the position of the latest iteration in plain numbers: the next batch that its consumer has not had.
 
-        What is decoded ahead does not count. The same on every rank.
+        Batches decoded ahead do not count. The state is the same on every rank.
         """
         return self._position.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """
-        Let the next iteration go on at that batch. ValueError, naming what differs, for another configuration.
+        Continue the next iteration at that batch. Raises ValueError, naming the differences, for another
+        configuration.
 
-        The order that ``shuffle=True`` was when the state was saved is kept, on this machine too.
+        The order that ``shuffle=True`` had when the state was saved is kept, also on a different machine.
         """
         self._position.load_state_dict(state)
 
     @property
     def dataset(self) -> Any:
         """
-        What was passed, as in torch; with ``indices`` a FastSubset of it, of a path its FastDataset.
+        The dataset as passed, as in torch; with ``indices``, a FastSubset of it; for a path, its FastDataset.
 
-        Another one needs another loader. ``base`` is the FastDataset that holds its samples.
+        It cannot be replaced: build another loader. ``base`` is the FastDataset that holds the samples.
         """
         return self._selection.dataset
 
     @property
     def batch_size(self) -> int | None:
-        """Samples of a batch of one rank; None where the batch_sampler decides. As in torch, it cannot be set."""
+        """Samples per batch of one rank; None if the batch_sampler decides. As in torch, it cannot be set."""
         return self._selection.plan.batch_size
 
     @property
     def sampler(self) -> EpochSampler:
-        """For ``loader.sampler.set_epoch(epoch)``, as loops written for a DistributedSampler have it."""
+        """A sampler for ``loader.sampler.set_epoch(epoch)``, as loops written for a DistributedSampler call it."""
         plan, position = self._selection.plan, self._position
         count = None if plan.division is None else plan.division.samples
         return EpochSampler(
@@ -227,17 +239,17 @@ class FastLoader:
 
     @property
     def batch_sampler(self) -> ClosedBatchSampler:
-        """For trainers that look for one; TypeError where it is iterated."""
+        """A batch_sampler for trainers that expect one. Raises TypeError when it is iterated."""
         return ClosedBatchSampler(self.sampler)
 
     @property
     def stats(self) -> LoaderStats:
-        """Counters since the loader was made: see LoaderStats."""
+        """Counters since the loader was built: see LoaderStats."""
         return self._iteration.report()
 
     @property
     def skipped(self) -> list[SampleError]:
-        """The bad samples met so far, each once, that ``on_error`` "skip" left out or "zero" blackened."""
+        """The bad samples so far, each once, that ``on_error`` "skip" left out or "zero" replaced."""
         return list(self._iteration.skipped.values())
 
     def __repr__(self) -> str:
@@ -245,10 +257,13 @@ class FastLoader:
         return f"FastLoader({self.base.store.path!r}): {batches}, {len(self._selection)} samples"
 
     def close(self) -> None:
-        """End the threads, and the dataset if this loader opened it; twice does no harm. Batches stay valid."""
+        """
+        Stop the threads, and close the dataset if this loader opened it; calling it twice is harmless. Batches stay
+        valid.
+        """
         order = self._selection.plan.order
         if self._selection.is_opened and order is not None and not self._iteration.is_closed:
-            order.settle()  # a state is asked for after close() too
+            order.settle()  # a state may be asked for after close()
         self._iteration.close()
         if self._selection.is_opened:
             self.base.close()
@@ -262,4 +277,6 @@ class FastLoader:
         self.close()
 
     def __getstate__(self) -> NoReturn:
-        raise TypeError("a FastLoader holds threads and cannot be pickled; pass the FastDataset and build it there")
+        raise TypeError(
+            "a FastLoader holds threads and cannot be pickled: pass the FastDataset, and build the loader there"
+        )

@@ -92,7 +92,7 @@ class BatchIteration:
                 cursor.batch += 1
                 del finished
                 if ready:
-                    # Nothing here may hold the batch while the loop works with it, or its memory would come back late.
+                    # Nothing here may keep the batch while the loop uses it, or its memory would be returned late.
                     yield ready.pop()
             cursor.epoch, cursor.batch = cursor.epoch + 1, 0
         finally:
@@ -135,12 +135,13 @@ class BatchIteration:
         )
 
     def _say_unlabelled(self, batches: Batches) -> None:
-        """Warn, once, where a batch is one tensor that ``images, labels = batch`` would take apart without an error."""
+        """Warn once if a batch is a single tensor that ``images, labels = batch`` would unpack without an error."""
         if self._may_be_unpacked and len(batches) and batches.cuts[1] == 2 and self._selection.base.labels is None:
             self._may_be_unpacked = False
             log.warning(
-                "%s: has no labels, so a batch is one tensor of two pictures; `for images, labels in loader` would "
-                "take the second one for labels: write `for images in loader`, or pack with labels",
+                "%s: has no labels, so a batch is a single tensor, here of two pictures; `for images, labels in "
+                "loader` would take the second picture for labels: write `for images in loader`, or pack with "
+                "labels",
                 self._path,
             )
 
@@ -153,7 +154,7 @@ class BatchIteration:
         if finished.samples:
             return [finished.batch]
         if self._selection.plan.share.world_size > 1:
-            # Going on would leave this rank a batch short, and the others waiting for it for ever.
+            # Continuing would leave this rank a batch short, and the others would wait for it for ever.
             raise finished.errors[0]
         return []
 
@@ -167,7 +168,7 @@ class BatchIteration:
 
 
 def _numbered(finished: FinishedBatch, batches: Batches, part: slice, epoch: int) -> Numbered:
-    """A batch with what its samples' random numbers go by; those that were skipped are not among them."""
+    """Return a batch with the ids of its samples for random numbers, without those skipped."""
     ids = batches.ids[part]
     if finished.samples < len(ids):
         ids = ids[~np.isin(batches.indices[part], [error.index for error in finished.errors])]

@@ -51,7 +51,7 @@ class SampleOptions:
 
     def __post_init__(self) -> None:
         if self.samples_per_epoch is not None and self.weights is None:
-            raise ValueError(f"samples_per_epoch={self.samples_per_epoch}: is for weights=; leave it out")
+            raise ValueError(f"samples_per_epoch={self.samples_per_epoch}: only for weights=: drop it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class OrderOptions:
     uneven: Uneven
 
     def __post_init__(self) -> None:
-        # By identity: 1 and numpy's True equal True and would be another configuration in a saved state.
+        # By identity: 1 and NumPy's True equal True, but would be another configuration in a saved state.
         is_full = isinstance(self.shuffle, str) and self.shuffle == "full"
         if not (self.shuffle is False or self.shuffle is True or is_full):
             raise ValueError(f"shuffle={self.shuffle!r}: expected False, True or 'full'")
@@ -106,7 +106,7 @@ class PixelOptions:
             raise ValueError("decode='device': pass device='cuda' too, to say which")
         if self.decode == "device" and self.cache is not None:
             raise ValueError(
-                f"decode='device' with cache={self.cache!r}: a cache is decoded once, by the CPU; leave one out"
+                f"decode='device' with cache={self.cache!r}: a cache is decoded once, by the CPU: drop one of the two"
             )
 
 
@@ -126,7 +126,7 @@ class WorkOptions:
             check_verify(self.verify)
         _set(
             self,
-            threads=whole("threads", self.threads, "0 (as many as available) or more", least=0),
+            threads=whole("threads", self.threads, "0 (all available CPUs) or more", least=0),
             prefetch_batches=whole("prefetch_batches", self.prefetch_batches, "1 or more", least=1),
         )
 
@@ -168,7 +168,7 @@ class LoaderOptions:
             _set(self, order=replace(self.order, batch_size=size))
 
     def _check_exclusive(self) -> None:
-        """ValueError for options of which one decides what another one is about."""
+        """Raise ValueError for options that exclude each other."""
         samples, order = self.samples, self.order
         shuffle = order.shuffle or None
         decided = {
@@ -186,7 +186,7 @@ class LoaderOptions:
             conflicts = [other for other, value in others.items() if value is not None]
             if getattr(samples, name) is not None and conflicts:
                 verb = "decide" if name == "weights" else "decides"
-                raise ValueError(f"{', '.join(conflicts)}: the {name} {verb} that; leave it out here")
+                raise ValueError(f"{', '.join(conflicts)}: the {name} {verb} that: drop it here")
 
 
 def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:

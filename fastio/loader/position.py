@@ -15,7 +15,7 @@ __all__ = ["Cursor", "LoaderPosition"]
 
 log = logging.getLogger(__name__)
 
-_STATE_VERSION = 2  # 1: shuffle=True was the block shuffle, and no state had an order
+_STATE_VERSION = 2  # version 1 knew only the block shuffle, and its states had no order
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Cursor:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Epoch and batch, to be kept while the cursor moves on."""
+        """Epoch and batch, to keep while the position moves on."""
         return self.epoch, self.batch
 
     def move(self, place: tuple[int, int]) -> None:
@@ -48,9 +48,9 @@ class LoaderPosition:
         self._store = selection.base.store.identity  # kept: a state is asked for after close() too
         self._path = selection.base.store.path
         self._pixels = dict(pixels)
-        self._next = Cursor(0, 0)  # where the next iteration begins
+        self._next = Cursor(0, 0)  # where the next iteration starts
         self._latest = self._next  # where the consumer of the latest iteration stands
-        self._saved = self._next  # the same, unless an epoch has been set or a state loaded since
+        self._saved = self._next  # the same, unless an epoch was set or a state loaded since
 
     @property
     def next_epoch(self) -> int:
@@ -110,5 +110,5 @@ class LoaderPosition:
         self._next = self._saved = Cursor(epoch, batch)
 
     def _configuration(self) -> dict[str, Any]:
-        """What must be equal for a position to mean the same samples."""
+        """Return what must be equal for a position to mean the same samples."""
         return {"store": self._store, **self._selection.sampler.configuration(), **self._pixels}

@@ -1,4 +1,4 @@
-"""DevicePrefetcher: the batches of any loader, copied ahead to the device while the training loop works."""
+"""DevicePrefetcher: copies the batches of any loader to the device ahead of the training loop."""
 
 from __future__ import annotations
 
@@ -24,27 +24,30 @@ _STATE_VERSION = 1
 
 class DevicePrefetcher:
     """
-    ``for images, labels in DevicePrefetcher(loader, "cuda")``: the loop stays as it is, its batches are on the device.
+    Copies the batches of any loader to a device ahead of the training loop, which stays as it is.
 
-    ``batches`` is a FastLoader, a torch DataLoader or any iterable of batches: tensors in lists, tuples, namedtuples,
-    mappings and dataclasses, nested; what is no tensor is handed on as it is. Copies of ``depth`` batches run ahead
-    on a side stream, and events order them: no thread, and the GPU waits for nothing but the copy of
-    its batch. Pinned tensors, as FastLoader's are, are copied as they lie; others by way of pinned staging memory,
-    allocated once. On "cpu" the batches and everything else are the same, without copies.
+        for images, labels in DevicePrefetcher(loader, "cuda"):
 
-    * ``transforms``: those of ``fastio.transforms``, then callables of your own from batch to batch; run on the device
-      behind the copy (see Recipe). Random numbers depend on ``seed``, epoch and sample: by the index that a
-      FastLoader knows, for other loaders by the count of samples in the epoch, over all ranks.
-    * A batch belongs to the consumer and its current stream, for as long as it is kept.
-    * What a batch raises is raised in its turn, behind the batches before it.
-    * ``state_dict`` is where the consumer stands, not the copies: for a FastLoader exactly the loader's own
-      state, for another loader that has ``state_dict`` a state around that one, taken at each batch.
-    * ``set_epoch`` reaches the loader, or its sampler where that has one, as in a DataLoader with a
+    ``batches`` is a FastLoader, a torch DataLoader or any iterable of batches: tensors in nested lists, tuples,
+    namedtuples, mappings and dataclasses; everything that is not a tensor is passed on unchanged. ``depth`` batches
+    are copied ahead on a side stream, ordered by events: there is no thread, and the GPU waits only for the copy of
+    its own batch. Pinned tensors, such as FastLoader's, are copied directly; others go through pinned staging memory,
+    allocated once. On "cpu", everything is the same, without copies.
+
+    * ``transforms``: those of ``fastio.transforms``, then your own callables from batch to batch; they run on the
+      device after the copy (see Recipe). Random numbers depend on ``seed``, epoch and sample: by its index for a
+      FastLoader, for other loaders by the count of samples in the epoch, over all ranks.
+    * A batch belongs to the consumer and its current stream for as long as it is kept.
+    * An error in a batch is raised in its turn, after the batches before it.
+    * ``state_dict`` is the consumer's position, not that of the copies: for a FastLoader, exactly the loader's own
+      state;
+      for another loader with ``state_dict``, a state around that one, taken at each batch.
+    * ``set_epoch`` is passed to the loader, or to its sampler if that has one, as in a DataLoader with a
       DistributedSampler.
 
-    An iterator must not write to a pinned batch that it has handed out: torch's own writing is noticed and
-    refused with RuntimeError, numpy's cannot be seen. Memory on the device: at most ``2 * depth + 3`` batches and
-    those that the consumer keeps.
+    An iterator must not write to a pinned batch that it has handed out: writing by torch is noticed and refused with
+    RuntimeError; writing by NumPy cannot be noticed. The device holds at most ``2 * depth + 3`` batches besides those
+    that the consumer keeps.
     """
 
     def __init__(
@@ -61,13 +64,13 @@ class DevicePrefetcher:
         lane = lane_to(device)
         self.device = lane.device
         self._delivery = Delivery(lane, depth=self.depth, transforms=transforms, seed=seed)
-        self._epoch = 0  # of the next iteration, where the loader does not say
-        self._done = 0  # samples of that epoch that are done already
+        self._epoch = 0  # the epoch of the next iteration, if the loader does not tell
+        self._done = 0  # samples of that epoch that are already done
         self._seen: _Seen | None = None
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
-        return len(self.batches)  # type: ignore[arg-type] # TypeError, as Python says it, where there is no length
+        """Return the number of batches in an epoch."""
+        return len(self.batches)  # type: ignore[arg-type] # without a length, Python's own TypeError is right
 
     def __iter__(self) -> Iterator[Any]:
         source: Iterator[Numbered]
@@ -82,29 +85,31 @@ class DevicePrefetcher:
         return self._delivery.run(source, place=place, arrive=partial(self._arrive, seen))
 
     def _arrive(self, seen: _Seen, place: dict[str, Any] | None) -> None:
-        """The consumer has had what is before ``place``; with its first batch, its iteration is the latest."""
+        """
+        Note that the consumer has had everything before ``place``; its first batch makes its iteration the latest.
+        """
         if not seen.has_begun:
             self._seen, seen.has_begun = seen, True
         seen.place = place
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be this epoch, in the loader (or its samplers) and for random numbers."""
+        """Set the epoch of the next iteration, in the loader (or its samplers) and for random numbers."""
         before = self._loader_state()
         owners: list[Any] = [self.batches, getattr(self.batches, "sampler", None)]
         for owner in (*owners, getattr(self.batches, "batch_sampler", None)):
             if hasattr(owner, "set_epoch"):
                 owner.set_epoch(epoch)
         if self._loader_state() != before:
-            self._seen = None  # the loader has left the place where the latest iteration stood
+            self._seen = None  # the loader has left the position of the latest iteration
         if epoch != self._epoch:
             self._epoch, self._done = epoch, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the consumer of the latest iteration stands; what is copied ahead does not count."""
+        """Return the position of the latest iteration's consumer; batches copied ahead do not count."""
         if not hasattr(self.batches, "state_dict"):
             raise TypeError(
-                f"{type(self.batches).__name__} has no state_dict, so nobody knows where it stands; use a FastLoader, "
-                f"or a loader that has one"
+                f"{type(self.batches).__name__} has no state_dict, so its position is unknown: use a FastLoader, or "
+                "a loader that has one"
             )
         if self._seen is not None:
             return dict(self._seen.place)
@@ -113,9 +118,9 @@ class DevicePrefetcher:
         return _state(self.batches, epoch=self._epoch, samples=self._done)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on there."""
+        """Let the next iteration continue at this position."""
         if not hasattr(self.batches, "load_state_dict"):
-            raise TypeError(f"{type(self.batches).__name__} has no load_state_dict; use a loader that has one")
+            raise TypeError(f"{type(self.batches).__name__} has no load_state_dict: use a loader that has one")
         if isinstance(self.batches, NumberedBatches):
             self.batches.load_state_dict(state)
         else:
@@ -133,7 +138,7 @@ class DevicePrefetcher:
 
 
 class _Counted:
-    """Batches of any iterator, their samples numbered as they come: all ranks' first ones, their second ones, ..."""
+    """Batches of any iterator, their samples numbered in order: all ranks' first ones, all ranks' second ones, ..."""
 
     def __init__(self, batches: Iterator[Any], *, epoch: int, samples: int) -> None:
         self._batches = batches
@@ -157,7 +162,9 @@ class _Counted:
 
 @dataclass(slots=True)
 class _Seen:
-    """Where an iteration stands, as its consumer sees it."""
+    """
+    The position of an iteration, as its consumer sees it: ``batch`` is the next one, once the iteration has begun.
+    """
 
     place: Any
     has_begun: bool = False

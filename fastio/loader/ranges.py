@@ -1,4 +1,4 @@
-"""Named ranges around what a loader does, for torch's profiler and, where asked for, for Nsight Systems (NVTX)."""
+"""Named ranges around what a loader does, for torch's profiler and, on request, for Nsight Systems (NVTX)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["COPY", "DECODE", "NVTX", "TRANSFORM", "WAIT", "named_range", "wants_
 
 NVTX = "FASTIO_NVTX"  # the environment variable; anything but "" and "0" turns ranges on
 
-# The name of the wait is torch's own DataLoader's: profilers know its beginning.
+# The wait has the name of torch's own DataLoader, so profilers recognise it by its beginning.
 WAIT = "enumerate(DataLoader)#FastLoader.__next__"
 COPY = "fastio.copy"
 DECODE = "fastio.decode"
@@ -23,17 +23,19 @@ _NOTHING = nullcontext()
 
 
 def wants_nvtx() -> bool:
-    """Whether the environment asks for NVTX ranges, and there is a GPU whose tools would read them."""
+    """Return whether the environment asks for NVTX ranges and there is a GPU whose tools would read them."""
     return os.environ.get(NVTX, "0") not in ("", "0") and torch.cuda.is_available()
 
 
-_nvtx = wants_nvtx()  # once: a look at the environment would cost more than a range that is off
+_nvtx = wants_nvtx()  # read once: reading the environment would cost more than a range that is off
 
 
 def named_range(name: str) -> AbstractContextManager[object]:
     """
-    A range of torch's profiler where one runs (with ``emit_nvtx`` that is an NVTX range too), else one of NVTX where
-    ``FASTIO_NVTX=1`` was set when fastio was imported, else nothing: for nobody, torch would take 6 us a range.
+    Return a range of torch's profiler if one runs (with ``emit_nvtx``, that is an NVTX range too).
+
+    Otherwise an NVTX range if ``FASTIO_NVTX=1`` was set when fastio was imported, else nothing: a range that nobody
+    reads would cost torch 6 us.
     """
     if profiler_is_on():
         return record_function(name)

@@ -1,4 +1,4 @@
-"""How many decoding threads a training loop needs: found in its first second, never above what the process may use."""
+"""Finds how many decoding threads a training loop needs in its first second, never more than the process may use."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Protocol
 __all__ = ["Pool", "ThreadTuner", "Window", "threads_needed"]
 
 _WINDOW_S = 1.0
-_LEAST_BATCHES = 8  # in a window that says anything
+_LEAST_BATCHES = 8  # least batches in a window that tells anything
 _WAITING = 0.02  # the share of its time above which a loop waits for data
-_HEADROOM = 1.5  # on the threads that were busy: batches do not come evenly
+_HEADROOM = 1.5  # added to the busy threads: batches do not come evenly
 
 
 class Pool(Protocol):
@@ -42,10 +42,10 @@ class Window:
 
 def threads_needed(window: Window, *, most: int) -> int:
     """
-    The fewest threads that keep up with the loop, 1 to ``most``.
+    Return the fewest threads that keep up with the loop, 1 to ``most``.
 
-    A loop that waits for data for more than 2 % of its time gets all. Otherwise those that were busy on average,
-    and half as many again.
+    A loop that waits for data more than 2 % of its time gets all threads. Otherwise, it gets the number that was busy
+    on average, and half as many again.
 
     >>> threads_needed(Window(wall_s=1.0, waited_s=0.0, busy_s=1.2), most=8)
     2
@@ -59,11 +59,11 @@ def threads_needed(window: Window, *, most: int) -> int:
 
 class ThreadTuner:
     """
-    Lets a pool use fewer threads where the loop does not need all, so that they leave its own computation alone.
+    Lets a pool use fewer threads if the loop does not need all, so that they leave CPU time to its own computation.
 
-    ``look`` is called with each batch. After a second (and 8 batches) of one iteration the threads needed are chosen,
-    once. It goes on watching: a loop that waits in a later second gets all threads back, for good. Which batches
-    come never depends on it.
+    ``look`` is called with each batch. After a second (and 8 batches) of one iteration, the threads needed are
+    chosen, once. It keeps watching: if the loop waits in a later second, it gets all threads back, for good. This
+    never changes which batches come.
     """
 
     def __init__(self) -> None:
@@ -72,11 +72,11 @@ class ThreadTuner:
         self._is_settled = False
 
     def restart(self) -> None:
-        """An iteration begins: what was before it says nothing."""
+        """Start an iteration: what was before it does not count."""
         self._begin = None
 
     def look(self, pool: Pool, *, now_s: float, loading_s: float, batches: int) -> None:
-        """After a batch: the time, the seconds waited and the batches so far."""
+        """Note a batch: the time, the seconds waited and the batches so far."""
         if self._is_settled:
             return
         if self._begin is None:

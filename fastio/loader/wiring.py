@@ -74,7 +74,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     delivery = _delivery(pixels, stages.later, seed)
     fused = fuse(stages.source, stages.native, quality=pixels.quality, layout=pixels.layout, seed=seed)
     if pixels.decode == "device" and not stages.native:
-        fused = None  # the layout is a matter of the device there
+        fused = None  # the device decides the layout there
     producer = make_producer(
         ProducerContext(
             stages.source,
@@ -127,12 +127,12 @@ def _device(pixels: PixelOptions) -> Any:
 
 
 def _leading(transforms: Sequence[Any]) -> list[Any]:
-    """The crops, resizes and flips at the beginning."""
+    """Return the leading crops, resizes and flips."""
     return list(takewhile(lambda step: isinstance(step, Transform), transforms))
 
 
 def _laid_out(transforms: Sequence[Any], layout: Layout) -> list[Any]:
-    """The transforms on a device, and after them (but before the user's own functions) the layout asked for."""
+    """Return the transforms on a device, followed (but before the user's own functions) by the layout asked for."""
     ours = list(takewhile(lambda step: isinstance(step, (Transform, BatchTransform)), transforms))
     if not ours or layout == "channels_last" or any(isinstance(step, ChannelsLast) for step in ours):
         return list(transforms)
@@ -144,6 +144,6 @@ def _check_blank(dataset: FastDataset, on_error: OnError) -> None:
     path, name = dataset.store.path, type(dataset).__name__
     if on_error == "zero" and dataset.makes_samples and not dataset.makes_blanks:
         raise ValueError(
-            f"{path}: on_error='zero' cannot know the label of a sample that {name} makes itself; "
-            f"use on_error='skip' or 'raise', or give {name} a blank(index) of its own"
+            f"{path}: on_error='zero' does not know the label of a sample that {name} makes itself: use "
+            f"on_error='skip' or 'raise', or give {name} its own blank(index)"
         )

@@ -87,5 +87,5 @@ def test_every_status_has_words() -> None:
 @pytest.mark.parametrize("value", [np.zeros((2, 2), np.float32), np.zeros(4, np.uint8), np.zeros((2, 2, 5), np.uint8)])
 def test_what_is_no_picture_is_not_encoded(value: NDArray[Any]) -> None:
     """Only uint8 of two dimensions, or three with 1 to 4 channels, is a picture."""
-    with pytest.raises(SchemaError, match="a picture is uint8"):
+    with pytest.raises(SchemaError, match="a picture as uint8"):
         CODECS["image"].encode(value)

@@ -26,7 +26,7 @@ from tests.conftest import encode, pictures, write_store
 
 SMALL, LARGE = (6, 6, 3), (10, 12, 3)  # 36 and 120 pixels
 LIMIT = 50  # Pillow's: it warns above, and refuses above 100
-REFUSED = r"announces 10 x 12 pixels, and more than 100 are refused .* PIL.Image.MAX_IMAGE_PIXELS.*--max-pixels"
+REFUSED = r"announces 10 x 12 pixels, but more than 100 .* PIL.Image.MAX_IMAGE_PIXELS.*--max-pixels"
 KINDS = ("PNG", "JPEG", "WEBP")
 
 

@@ -63,7 +63,7 @@ CASES = {
     "transforms beside a transform": Case(
         "equal",
         {"transforms": RandomCrop(4)},
-        "leave it out here, and call fastio.transforms there",
+        "drop it here and use fastio.transforms there",
         ({},),
         {"transform": to_tensor},
         ({"transform": cropped},),
@@ -71,7 +71,7 @@ CASES = {
     "layout beside a transform": Case(
         "equal",
         {"layout": "channels_last"},
-        "layout='channels_last' is for pictures that native threads decode.*leave it out",
+        "layout='channels_last' is for pictures that native threads decode.*drop it",
         ({},),
         {"transform": to_tensor},
     ),
@@ -121,7 +121,7 @@ CASES = {
         "equal", {"cache": "ram", "on_error": "skip"}, "on_error='raise'", ({"cache": "ram", "on_error": "raise"},)
     ),
     "a cache beside a transform": Case(
-        "equal", {"cache": "ram"}, "no transform of the dataset's", ({"cache": "ram"},), {"transform": to_tensor}, ({},)
+        "equal", {"cache": "ram"}, "no transform of the dataset", ({"cache": "ram"},), {"transform": to_tensor}, ({},)
     ),
     "a cache nowhere": Case("equal", {"cache": "device"}, "pass device= too", ({"cache": "device", "device": "cpu"},)),
     "random crops on a device": Case(
@@ -140,7 +140,7 @@ CASES = {
         ({"on_error": "skip"},),
         {"transform": to_tensor},
     ),
-    "a collate of pictures": Case("equal", {"collate": "pad"}, "collate= is for token ids.*leave it out", ({},)),
+    "a collate of pictures": Case("equal", {"collate": "pad"}, "collate= is for token ids.*drop it", ({},)),
     "pictures' transforms of ids": Case(
         "ids", {"transforms": RandomHorizontalFlip()}, "is for pictures, but the samples are token ids", ({},)
     ),
@@ -161,18 +161,18 @@ CASES = {
         ({"sampler": [1]},),
     ),
     "weights and a shuffle": Case(
-        "equal", {"weights": [1.0] * 5, "shuffle": True}, "leave it out here", ({"weights": [1.0] * 5},)
+        "equal", {"weights": [1.0] * 5, "shuffle": True}, "drop it here", ({"weights": [1.0] * 5},)
     ),
     "a class without a weight": Case(
         "equal",
         {"weights": {0: 1, 1: 1, 2: 1, 3: 2}},
-        "no weight for '4'; give it one, 0 to leave it out",
+        "no weight for '4': give it one, or 0 to leave it out",
         ({"weights": {0: 1, 1: 1, 2: 1, 3: 2, 4: 0}},),
     ),
     "a weight a class": Case(
         "two classes",
         {"weights": [1, 2]},
-        r"for one weight a class pass \{class: weight\}",
+        r"for one weight per class, pass \{class: weight\}",
         ({"weights": {0: 1, 1: 2}},),
     ),
 }
@@ -235,7 +235,7 @@ class WithBlank(Mirrored):
 )
 def test_bad_samples_of_a_subclass(stores: dict[str, Path], kind: type[FastDataset], options: dict[str, Any]) -> None:
     """on_error="zero" of a subclass is refused; both ways out work."""
-    with pytest.raises(ValueError, match=r"use on_error='skip' or 'raise', or give Mirrored a blank\(index\)"):
+    with pytest.raises(ValueError, match=r"use on_error='skip' or 'raise', or give Mirrored its own blank\(index\)"):
         FastLoader(Mirrored(stores["bad"]), 5, on_error="zero")
     with FastLoader(kind(stores["bad"]), 5, **options) as loader:
         images, _ = next(iter(loader))
@@ -250,7 +250,10 @@ def build(dataset: FastDataset) -> FastLoader:
 def test_a_pickled_loader(stores: dict[str, Path]) -> None:
     """The dataset travels, and the loader is built where it arrives."""
     dataset = FastDataset(stores["equal"])
-    with FastLoader(dataset, 5) as loader, pytest.raises(TypeError, match="pass the FastDataset and build it there"):
+    with (
+        FastLoader(dataset, 5) as loader,
+        pytest.raises(TypeError, match="pass the FastDataset, and build the loader there"),
+    ):
         pickle.dumps(loader)
     there: Callable[[], FastLoader] = lambda: build(pickle.loads(pickle.dumps(dataset)))  # noqa: E731
     with there() as loader:
@@ -262,7 +265,7 @@ def test_a_transform_after_the_loader(stores: dict[str, Path]) -> None:
     dataset = FastDataset(stores["equal"])
     with FastLoader(dataset, 5) as loader:
         dataset.transform = to_tensor
-        with pytest.raises(ValueError, match="set it before, or build the loader anew"):
+        with pytest.raises(ValueError, match="set it first, or build the loader again"):
             next(iter(loader))
     with FastLoader(dataset, 5) as loader:
         assert len(next(iter(loader))[0]) == 5

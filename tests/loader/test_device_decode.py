@@ -312,11 +312,11 @@ def test_what_cannot_be(store: Path, gpu: FakeGpu, tmp_path: Path) -> None:
         FastLoader(store, 4, decode="gpu")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="pass device='cuda'"):
         FastLoader(store, 4, decode="device")
-    with pytest.raises(ValueError, match="leave one out"):
+    with pytest.raises(ValueError, match="drop one of the two"):
         on_gpu(store, cache="ram")
     with pytest.raises(ValueError, match="quality"):
         on_gpu(store, quality="fast", transforms=[Resize((8, 8))])
-    with pytest.raises(SchemaError, match="behind resampling"):
+    with pytest.raises(SchemaError, match="must come after resampling"):
         on_gpu(store, transforms=[Grayscale(1), Resize((8, 8))])
     with pytest.raises(SchemaError, match="mode='L'"):
         on_gpu(FastDataset(store, mode="L"))

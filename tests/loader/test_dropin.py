@@ -174,7 +174,10 @@ def test_the_length_of_the_sampler_costs_no_plan(dataset: FastDataset, monkeypat
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_loader_is_not_copied(dataset: FastDataset, duplicate: Any) -> None:
     """Threads cannot be copied: one line says what can."""
-    with loader_of(dataset) as loader, pytest.raises(TypeError, match="pass the FastDataset and build it there"):
+    with (
+        loader_of(dataset) as loader,
+        pytest.raises(TypeError, match="pass the FastDataset, and build the loader there"),
+    ):
         duplicate(loader)
 
 
@@ -184,7 +187,7 @@ def test_ranks_beside_a_batch_sampler_are_compared(dataset: FastDataset) -> None
     with FastLoader(dataset, batch_sampler=sampler, rank=1, world_size=2) as loader:
         assert loader.batch_size is None
     for ranks in ({"rank": 0, "world_size": 2}, {"rank": 0, "world_size": 1}, {"rank": 1}):
-        with pytest.raises(ValueError, match="the batch_sampler plans for rank 1 of 2; give it the same"):
+        with pytest.raises(ValueError, match="the batch_sampler plans for rank 1 of 2: give it the same"):
             FastLoader(dataset, batch_sampler=sampler, **ranks)
 
 

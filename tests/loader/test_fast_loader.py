@@ -302,7 +302,7 @@ def test_what_is_repeated_is_said_once(png_store: Path, caplog: pytest.LogCaptur
         list(loader)
 
     expected = f"{png_store}: 50 samples for 4 ranks (batch_size=16, uneven='pad', drop_last=False): "
-    assert [(logging.WARNING, expected + "an epoch repeats 2 of them")] == [
+    assert [(logging.WARNING, expected + "each epoch repeats 2 of them")] == [
         (record.levelno, record.message) for record in caplog.records
     ]
 
@@ -379,7 +379,7 @@ def test_what_is_no_fast_dataset_is_refused(png_store: Path) -> None:
     """Whatever else torch's DataLoader takes: the message says what to pass."""
     dataset = FastDataset(png_store)
     for other in (dataset.store, [1, 2]):
-        with pytest.raises(TypeError, match=rf"got {type(other).__name__}; use torch's DataLoader"):
+        with pytest.raises(TypeError, match=rf"got {type(other).__name__}: use torch's DataLoader"):
             FastLoader(other, 2)  # type: ignore[arg-type]
 
 

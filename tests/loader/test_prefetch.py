@@ -415,5 +415,5 @@ def test_a_device_that_is_not_there(device: str, store: Path) -> None:
 @pytest.mark.parametrize("depth", [0, -1, 1.5, "2"])
 def test_a_depth_that_is_none(depth: Any) -> None:
     """Depth is a number of batches."""
-    with pytest.raises(ValueError, match="expected a number of batches from 1"):
+    with pytest.raises(ValueError, match="expected a number of batches, at least 1"):
         DevicePrefetcher([], "cpu", depth)

@@ -192,7 +192,7 @@ def test_a_distributed_sampler_has_its_own_share(numbered: FastDataset) -> None:
             state = json.loads(json.dumps(loader.state_dict()))
         with FastLoader(numbered, 4, sampler=own, rank=rank, world_size=2, threads=1) as loader:
             loader.load_state_dict(state)
-        with pytest.raises(ValueError, match=r"DistributedSampler draws for rank \d of 2; leave them out"):
+        with pytest.raises(ValueError, match=r"DistributedSampler draws for rank \d of 2: drop them"):
             FastLoader(numbered, 4, sampler=own, rank=1 - rank, world_size=2)
 
 
@@ -265,7 +265,9 @@ def test_a_hidden_order_is_refused_when_it_resumes(numbered: FastDataset) -> Non
         state = loader.state_dict()
         assert state == loader.state_dict()
     with FastLoader(numbered, 4, sampler=Hidden(), threads=1) as loader:
-        with pytest.raises(ValueError, match=r"another order for epoch 0 .* or begin the epoch anew by set_epoch\(0\)"):
+        with pytest.raises(
+            ValueError, match=r"another order for epoch 0 .* or start the epoch over with set_epoch\(0\)"
+        ):
             loader.load_state_dict(state)
         loader.set_epoch(0)
         assert next(iter(loader))[0].tolist() == [2, 3, 4, 5]
@@ -337,10 +339,10 @@ def test_what_is_no_sampler(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sampler": [1], "shuffle": True}, "shuffle: the sampler decides that; leave it out here"),
+        ({"sampler": [1], "shuffle": True}, "shuffle: the sampler decides that: drop it here"),
         ({"sampler": [1], "weights": WEIGHTS}, "weights: the sampler decides that"),
         ({"weights": WEIGHTS, "shuffle": "full"}, "shuffle: the weights decide that"),
-        ({"samples_per_epoch": 5}, "samples_per_epoch=5: is for weights="),
+        ({"samples_per_epoch": 5}, "samples_per_epoch=5: only for weights="),
         ({"batch_sampler": [[1]], "sampler": [1]}, "batch_size, sampler: the batch_sampler decides that"),
     ],
 )

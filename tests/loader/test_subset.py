@@ -91,8 +91,8 @@ def test_masks_and_ranges(numbered: FastDataset) -> None:
         ([0, COUNT], IndexError, rf"indices\[1\] is {COUNT}: expected indices of {COUNT} samples"),
         ([-COUNT - 1], IndexError, r"indices\[0\]"),
         ([True, False], ValueError, f"a mask of 2 entries for {COUNT} samples"),
-        ([0.5], TypeError, "expected whole numbers or booleans, got float64"),
-        ({1, 2}, TypeError, "expected an array, list or range of whole numbers, got set"),
+        ([0.5], TypeError, "expected integers or booleans, got float64"),
+        ({1, 2}, TypeError, "expected an array, list or range of integers, got set"),
         ([[1, 2]], ValueError, "expected one dimension"),
         (3, TypeError, "got int"),
     ],
@@ -253,7 +253,7 @@ class Changed(Subset[Any]):
 def test_a_subset_that_changes_samples_is_refused(numbered: FastDataset) -> None:
     """It would be passed over; torch's DataLoader, which the message names, takes it."""
     changed = Changed(numbered, [3, 4])
-    with pytest.raises(TypeError, match="got Changed; use torch's DataLoader"):
+    with pytest.raises(TypeError, match="got Changed: use torch's DataLoader"):
         FastLoader(changed, 2)
     assert next(iter(DataLoader(changed, 2)))[1].tolist() == [-3, -4]
 

@@ -141,9 +141,9 @@ def test_a_device_and_a_cache(numbered: FastDataset) -> None:
         ({"weights": np.zeros(COUNT)}, ValueError, "all 23 are 0"),
         ({"weights": np.where(np.arange(COUNT) == 4, -1, 1)}, ValueError, r"weights\[4\] is -1"),
         ({"weights": np.where(np.arange(COUNT) == 4, np.nan, 1)}, ValueError, r"weights\[4\] is nan"),
-        ({"weights": ["a"] * COUNT}, TypeError, "expected one number a sample"),
-        ({"weights": np.ones((COUNT, 2))}, TypeError, "expected one number a sample"),
-        ({"weights": {0: 1.0}}, ValueError, "no weight for '1', '2', '3', '4', '5', ...; give it one, 0 to leave"),
+        ({"weights": ["a"] * COUNT}, TypeError, "expected one number per sample"),
+        ({"weights": np.ones((COUNT, 2))}, TypeError, "expected one number per sample"),
+        ({"weights": {0: 1.0}}, ValueError, "no weight for '1', '2', '3', '4', '5', ...: give it one, or 0 to leave"),
         ({"weights": {"horse": 1.0}}, ValueError, "no class 'horse' among 0, 1, 2, 3, 4, ..."),
         ({"weights": {0: 1.0, "0": 1.0}}, ValueError, "class 0 comes twice"),
         ({"weights": np.ones(COUNT), "samples_per_epoch": 0}, ValueError, "samples_per_epoch=0"),
@@ -159,5 +159,5 @@ def test_what_is_no_weight(
 
 def test_three_weights_for_three_classes(png_stores: dict[str, Path]) -> None:
     """A list of one weight a class is answered with the form that means it."""
-    with pytest.raises(ValueError, match=r"3 weights for 50 samples; for one weight a class pass \{class: weight\}"):
+    with pytest.raises(ValueError, match=r"3 weights for 50 samples; for one weight per class, pass \{class: weight\}"):
         FastLoader(png_stores["tar"], 4, weights=[1, 2, 3])

@@ -1,4 +1,4 @@
-"""To the device: copies on a side stream, pinned staging, transforms that run behind the copy."""
+"""Brings batches to the device: copies on a side stream, pinned staging, transforms after the copy."""
 
 from __future__ import annotations
 

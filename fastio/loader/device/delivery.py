@@ -1,4 +1,4 @@
-"""Delivery: host batches, sent ahead to a device, handed over in order behind their copies and transforms."""
+"""Delivery: sends host batches ahead to a device and hands them over in order, after their copies and transforms."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Place = TypeVar("Place")
 @dataclass(slots=True)
 class Numbered:
     """
-    A batch, the epoch that it belongs to, and what random numbers go by: the index of each sample.
+    A batch, its epoch, and the ids of its samples for random numbers: their indices.
 
-    Where a sample is drawn several times in the epoch, its repetitions have numbers of their own (``Batches.ids``).
+    If a sample is drawn several times in the epoch, its repetitions have ids of their own (``Batches.ids``).
     """
 
     batch: Any
@@ -39,24 +39,24 @@ class Numbered:
 
 @runtime_checkable
 class NumberedBatches(Protocol):
-    """A loader that says which samples it hands out."""
+    """A loader that tells which samples it hands out."""
 
     def numbered(self) -> Iterator[Numbered]:
-        """As ``iter``, each batch with its epoch and indices."""
+        """Like ``iter``, but each batch comes with its epoch and indices."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the latest iteration stands."""
+        """Return the position of the latest iteration."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on there."""
+        """Let the next iteration continue at this position."""
         ...
 
 
 @dataclass(slots=True)
 class _Sent(Generic[Place]):
-    """A batch on its way, and where its source stood behind it."""
+    """A batch on its way, and the position of its source after it."""
 
     batch: Any
     arrived: Mark
@@ -65,7 +65,7 @@ class _Sent(Generic[Place]):
 
 @dataclass(slots=True)
 class _End(Generic[Place]):
-    """The source has no more: because of ``error``, or because it stands at the end of an epoch."""
+    """The source has no more batches: because of ``error``, or because its epoch has ended."""
 
     error: Exception | None
     place: Place
@@ -73,22 +73,22 @@ class _End(Generic[Place]):
 
 @dataclass(slots=True)
 class _InFlight:
-    """What one iteration holds on to; all of it is bounded by the depth."""
+    """What one iteration holds; the depth limits all of it."""
 
-    # Host tensors that the device still reads by itself, and their ``_versions``.
+    # Host tensors that the device is still reading, and their ``_versions``.
     read_from: deque[tuple[Mark, Any, dict[int, int]]] = field(default_factory=deque)
-    # Behind what the consumer had given its stream at each of its latest steps.
+    # Marks after what the consumer had submitted to its stream at each of its latest steps.
     steps: deque[Mark] = field(default_factory=deque)
 
 
 class Delivery:
     """
-    Sends batches ``depth`` ahead down a lane, runs ``transforms`` on them there, and hands them over.
+    Sends batches ``depth`` ahead through a lane, runs ``transforms`` on them there, and hands them over.
 
-    Pinned tensors are copied as they are, pageable ones by way of pinned staging. The consumer may run ahead of
-    its own stream by ``depth + 1`` steps: so the device holds at most ``2 * depth + 3`` batches, and those that the
-    consumer keeps. On the CPU nothing is to be copied, and nothing is asked for ahead. A source whose batches
-    are made on the device (``is_made_there``) is asked for them on the side stream.
+    Pinned tensors are copied directly, pageable ones through pinned staging memory. The consumer may run ahead of its
+    own stream by ``depth + 1`` steps, so the device holds at most ``2 * depth + 3`` batches besides those that the
+    consumer keeps. On the CPU, nothing is copied and nothing is requested ahead. A source that makes its batches on
+    the device (``is_made_there``) is asked for them on the side stream.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class Delivery:
         self, source: Iterator[Numbered], *, place: Callable[[], Place], arrive: Callable[[Place], None]
     ) -> Iterator[Any]:
         """
-        The batches of ``source``, on the device.
+        Yield the batches of ``source``, on the device.
 
-        ``place()`` tells where the source stands now; ``arrive(place)`` is called with where it stood when it made what
-        the consumer gets now. What goes wrong with a batch is raised in its turn: those before it are still good.
+        ``place()`` returns the position of the source now; ``arrive(place)`` is called with its position when it made
+        what the consumer gets now. An error in a batch is raised in its turn: the batches before it are still good.
         """
         ahead: deque[_Sent[Place] | _End[Place]] = deque()
         in_flight = PerProcess(_InFlight)
@@ -137,16 +137,16 @@ class Delivery:
                     return
                 self._lane.hand_over(held_tensors(latest.batch), latest.arrived)
                 arrive(latest.place)
-                # Nothing here may hold the batch while the loop works with it, or its memory would come back late.
+                # Nothing here may keep the batch while the loop uses it, or its memory would be returned late.
                 ready = [latest.batch]
                 del latest
                 yield ready.pop()
         finally:
-            ahead.clear()  # an error in it refers to this frame by its traceback: they would wait for Python's gc
+            ahead.clear()  # an error refers to this frame by its traceback: the batches would wait for Python's gc
             self._stop(source, in_flight)
 
     def _keep_step(self, run: _InFlight) -> None:
-        """Wait where the consumer is too far ahead of its stream: memory would grow by a batch a step."""
+        """Wait if the consumer is too far ahead of its stream: memory would grow by a batch per step."""
         run.steps.append(self._lane.consumer_mark())
         if len(run.steps) > self._depth + 1:
             run.steps.popleft().wait()
@@ -160,7 +160,7 @@ class Delivery:
             numbered = next(source)
         except StopIteration:
             return _End(None, place())
-        except Exception as exc:  # whatever it is, it is the consumer's, behind the batches before it
+        except Exception as exc:  # any error is the consumer's, after the batches before it
             return _End(exc, place())
         stands = place()
         try:
@@ -181,7 +181,7 @@ class Delivery:
         return _Sent(batch, self._lane.mark(), place)
 
     def _copied(self, host: list[torch.Tensor], run: _InFlight) -> list[torch.Tensor]:
-        """These tensors on the device, when the side stream gets there."""
+        """Return these tensors on the device; they are valid once the side stream gets there."""
         lane = self._lane
         pinned = {place: each for place, each in enumerate(host) if lane.is_ready(each)}
         _check_not_refilled(pinned.values(), run)
@@ -199,7 +199,7 @@ class Delivery:
         return [copies[place] for place in range(len(host))]
 
     def _stop(self, source: Iterator[Numbered], in_flight: PerProcess[_InFlight]) -> None:
-        """Let the source stop what it has under way, and the device finish what it reads from host memory."""
+        """Let the source stop its running work, and the device finish reading host memory."""
         if isinstance(source, Generator):
             source.close()
         run = in_flight.own
@@ -210,18 +210,18 @@ class Delivery:
 
 
 def _versions(batch: Iterable[torch.Tensor]) -> dict[int, int]:
-    """Address of each host tensor -> how often torch has written to it."""
+    """Map the address of each host tensor to the number of times torch has written to it."""
     return {each.data_ptr(): 0 if each.is_inference() else each._version for each in batch if each.device.type == "cpu"}
 
 
 def _check_not_refilled(batch: Iterable[torch.Tensor], run: _InFlight) -> None:
-    """RuntimeError where a pinned tensor was written to under a running copy: a batch before would be falsified."""
+    """Raise RuntimeError if a pinned tensor was written to during its copy: an earlier batch would be corrupted."""
     if not run.read_from:
         return
     for address, version in _versions(batch).items():
         for _, _, under_way in run.read_from:
             if under_way.get(address, version) != version:
                 raise RuntimeError(
-                    "the iterator filled a pinned tensor anew while it was still being copied to the device; let it "
-                    "hand out a new tensor for each batch, or pageable memory, which is copied before it goes on"
+                    "the iterator refilled a pinned tensor while it was still being copied to the device: let it "
+                    "return a new tensor for each batch, or pageable memory, which is copied before it continues"
                 )

@@ -1,4 +1,4 @@
-"""Lanes: how tensors get to a device. All that is known of streams and events is behind this seam."""
+"""Lanes: how tensors get to a device. All knowledge of streams and events is in this file."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ class Mark(Protocol):
         ...
 
     def is_passed(self) -> bool:
-        """Whether it has, without waiting."""
+        """Return whether it has passed, without waiting."""
         ...
 
 
 class Lane(Protocol):
     """
-    A side stream to one device. Copies and whatever runs inside ``side()`` happen on it, in order, and later.
+    A side stream to one device. Copies, and whatever runs inside ``side()``, happen on it later, in order.
 
-    The consumer's stream is the one that is current in the calling thread. Nothing here blocks but ``Mark.wait``.
+    The consumer's stream is the current one of the calling thread. Only ``Mark.wait`` blocks.
     """
 
     device: torch.device
-    is_immediate: bool  # copies are over when ``copy`` returns: there is nothing to be ahead of
+    is_immediate: bool  # copies are finished when ``copy`` returns: there is nothing to be ahead of
 
     def is_ready(self, tensor: torch.Tensor) -> bool:
-        """Whether ``copy`` takes it as it is: pinned, or on the device already."""
+        """Return whether ``copy`` takes the tensor directly: pinned, or already on the device."""
         ...
 
     def pinned(self, size_bytes: int) -> torch.Tensor:
-        """Host memory that the device can read by itself, uint8."""
+        """Return host memory that the device can read directly, uint8."""
         ...
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         """
-        Start copying; the result has its values when the side stream gets there.
+        Start copying; the result has its values once the side stream gets there.
 
-        The source must be left alone until a mark set behind it is passed. One that is not ready blocks until it is
-        copied.
+        Do not change the source until a mark set after the copy is passed. A tensor that is not ready blocks until it
+        is copied.
         """
         ...
 
@@ -55,20 +55,20 @@ class Lane(Protocol):
         ...
 
     def mark(self) -> Mark:
-        """Behind all that the side stream was given so far."""
+        """Return a mark after everything submitted to the side stream so far."""
         ...
 
     def consumer_mark(self) -> Mark:
-        """Behind all that the consumer's stream was given so far."""
+        """Return a mark after everything submitted to the consumer's stream so far."""
         ...
 
     def hand_over(self, batch: Iterable[torch.Tensor], arrived: Mark) -> None:
-        """Let the consumer's stream wait for ``arrived``, and keep the tensors' memory until it is done with them."""
+        """Let the consumer's stream wait for ``arrived``, and keep the tensors' memory until it has used them."""
         ...
 
 
 class _Passed:
-    """A mark on a device that does everything at once."""
+    """A mark on a device that does everything immediately."""
 
     def wait(self) -> None:
         """As Mark.wait."""
@@ -79,7 +79,7 @@ class _Passed:
 
 
 class HostLane:
-    """To the CPU: tensors are where they should be."""
+    """The lane to the CPU: tensors are already there."""
 
     is_immediate = True
 
@@ -91,7 +91,7 @@ class HostLane:
         return tensor.device.type == "cpu"
 
     def pinned(self, size_bytes: int) -> torch.Tensor:
-        """As Lane.pinned; any memory will do."""
+        """As Lane.pinned; any memory works."""
         return torch.empty(size_bytes, dtype=torch.uint8, device="cpu")
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -115,7 +115,7 @@ class HostLane:
 
 
 class _CudaMark:
-    """An event that lets a waiting thread sleep: the CPU belongs to the decoders."""
+    """An event during which a waiting thread sleeps: the CPU belongs to the decoders."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self.event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call] # torch's
@@ -131,7 +131,7 @@ class _CudaMark:
 
 
 class CudaLane:
-    """To a GPU, by a CUDA stream of its own that does not wait for the default stream."""
+    """The lane to a GPU: a CUDA stream of its own that does not wait for the default stream."""
 
     is_immediate = False
 
@@ -160,11 +160,11 @@ class CudaLane:
             return self._sent(tensor)
 
     def _sent(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Its copy, by the current stream."""
+        """Return the tensor's copy, made by the current stream."""
         return tensor.to(self.device, non_blocking=True)
 
     def _note_use(self, tensor: torch.Tensor, stream: torch.cuda.Stream) -> None:
-        """Tell the caching allocator who reads: it gives the memory away again only behind that."""
+        """Tell the caching allocator which stream reads: it reuses the memory only after that."""
         for part in dense_parts(tensor):
             part.record_stream(stream)
 
@@ -191,7 +191,7 @@ class CudaLane:
 
 
 def dense_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """What a tensor's values lie in: ``record_stream`` knows no sparse layout."""
+    """Return the tensors that hold a tensor's values, because ``record_stream`` knows no sparse layout."""
     if tensor.layout == torch.sparse_coo:
         return tensor._indices(), tensor._values()
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
@@ -202,7 +202,7 @@ def dense_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def lane_to(device: torch.device | str | int) -> Lane:
-    """The lane to a device; ValueError, with what to do, where there is none."""
+    """Return the lane to a device. Raises ValueError that says what to do if there is none."""
     try:
         chosen = torch.device(device)
     except RuntimeError as exc:
@@ -214,7 +214,7 @@ def lane_to(device: torch.device | str | int) -> Lane:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if (chosen.index or 0) >= count:
         raise ValueError(
-            f"device={device!r}: torch {torch.__version__} sees {count} CUDA devices here; pass device='cpu', or look "
-            f"at nvidia-smi, CUDA_VISIBLE_DEVICES and whether this torch was built with CUDA"
+            f"device={device!r}: torch {torch.__version__} sees {count} CUDA devices here: pass device='cpu', "
+            "or check nvidia-smi, CUDA_VISIBLE_DEVICES and whether this torch was built with CUDA"
         )
     return CudaLane(chosen)

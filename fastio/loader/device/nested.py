@@ -12,15 +12,16 @@ from torch.nn.utils.rnn import PackedSequence
 
 __all__ = ["held_tensors", "map_tensors", "sample_count", "tensors"]
 
-# Batches may hold thousands of these: captions, keys, boxes. To ask whether each is a mapping takes most of the time.
+# Batches may hold thousands of these: captions, keys, boxes. Checking each for being a mapping would take most of the
+# time.
 _PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> Any:
     """
-    A batch of the same form with each tensor replaced, in the order of ``tensors``; all else is left as it is.
+    Return a batch of the same form with each tensor replaced, in the order of ``tensors``; the rest is unchanged.
 
-    The ``batch_sizes`` of a PackedSequence belong on the CPU and are left too.
+    The ``batch_sizes`` of a PackedSequence belong on the CPU and also stay.
     """
     if isinstance(batch, torch.Tensor):
         return function(batch)
@@ -41,7 +42,7 @@ def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], batch: Any) ->
 
 
 def tensors(batch: Any) -> list[torch.Tensor]:
-    """All tensors that ``map_tensors`` meets."""
+    """Return all tensors that ``map_tensors`` would replace."""
     found: list[torch.Tensor] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
@@ -54,9 +55,9 @@ def tensors(batch: Any) -> list[torch.Tensor]:
 
 def held_tensors(batch: Any, *, levels: int = 2) -> list[torch.Tensor]:
     """
-    All tensors that ``map_tensors`` meets, and those in attributes of objects whose form nobody knows.
+    Return all tensors that ``map_tensors`` would replace, and those in attributes of objects of unknown form.
 
-    Of such objects in one another ``levels`` are looked into.
+    Such objects are searched ``levels`` deep.
     """
     if isinstance(batch, torch.Tensor):
         return [batch]
@@ -68,7 +69,7 @@ def held_tensors(batch: Any, *, levels: int = 2) -> list[torch.Tensor]:
     elif isinstance(batch, (list, tuple)):
         parts += batch
     found = [tensor for part in parts for tensor in held_tensors(part, levels=levels)]
-    if levels == 0 or callable(batch):  # classes, functions and networks are no batches
+    if levels == 0 or callable(batch):  # classes, functions and networks are not batches
         return found
     return found + [tensor for part in _attributes(batch) for tensor in held_tensors(part, levels=levels - 1)]
 
@@ -79,7 +80,7 @@ def _attributes(thing: Any) -> list[Any]:
 
 
 def sample_count(batch: Any) -> int:
-    """Samples in a batch: the length of its first tensor; 0 without any."""
+    """Return the number of samples in a batch: the length of its first tensor; 0 without any."""
     for tensor in tensors(batch):
         return len(tensor) if tensor.ndim else 1
     return 0
@@ -88,6 +89,6 @@ def sample_count(batch: Any) -> int:
 def _like(batch: Mapping[Any, Any], values: dict[Any, Any]) -> Mapping[Any, Any]:
     if type(batch) is dict or not isinstance(batch, MutableMapping):
         return values
-    filled = copy.copy(batch)  # an OrderedDict, a defaultdict, somebody's own
+    filled = copy.copy(batch)  # an OrderedDict, a defaultdict, a user's own class
     filled.update(values)
     return filled

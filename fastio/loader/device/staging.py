@@ -1,4 +1,4 @@
-"""Pinned memory through which pageable batches go: pinned once, used in turn."""
+"""Pinned memory through which pageable batches are copied: pinned once, used in turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ALIGNMENT = 256
 
 @dataclass(slots=True)
 class _Slot:
-    """One batch's worth of pinned memory, and the mark behind the copies that read it."""
+    """Pinned memory for one batch, and the mark after the copies that read it."""
 
     memory: torch.Tensor
     read: Mark | None = None
@@ -28,7 +28,7 @@ class Staging:
     """
     At most ``slots`` pieces of pinned memory, each as large as the largest batch that went through it.
 
-    The oldest one is taken next, after its copies are over. Two iterators may use one Staging: a slot in use
+    The oldest one is taken next, after its copies have finished. Two iterators may share one Staging: a slot in use
     belongs to one of them.
     """
 
@@ -39,11 +39,11 @@ class Staging:
 
     @property
     def pinned_bytes(self) -> int:
-        """Memory pinned so far."""
+        """Bytes pinned so far."""
         return sum(slot.memory.nbytes for slot in self._free)
 
     def take(self, batch: list[torch.Tensor]) -> StagedCopies:
-        """Pinned copies of these tensors, of the same strides where they are dense, without gradients."""
+        """Return pinned copies of these tensors, with the same strides if they are dense, without gradients."""
         starts, end = [], 0
         for tensor in batch:
             starts.append(end)
@@ -75,7 +75,7 @@ class Staging:
 
 
 class StagedCopies:
-    """Tensors in a slot, ``copies``, which goes back at the end of a ``with`` block, behind what was copied in it."""
+    """Tensors ``copies`` in a slot, which is returned at the end of a ``with`` block, after what was copied in it."""
 
     def __init__(self, staging: Staging, slot: _Slot, copies: list[torch.Tensor]) -> None:
         self.copies = copies

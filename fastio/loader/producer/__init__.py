@@ -1,4 +1,4 @@
-"""Ways to make batches ahead of the loop: native jobs, the dataset's own samples in threads, samples that are kept."""
+"""Makes batches ahead of the loop: by native jobs, from the dataset's own samples in threads, or from a cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which producer makes the batches of a dataset, and which collate goes with its token ids."""
+"""Chooses the producer for the batches of a dataset, its transforms and its collate."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def choose_collate(
     dataset: FastDataset, wish: TokenCollate | CollateName | None, sampler: object
 ) -> TokenCollate | None:
     """
-    The collate for a dataset of token ids; None for torch's default.
+    Return the collate for a dataset of token ids; None means torch's default.
 
-    "pad" rounds to what the LengthBucketSampler counts with, and "pack" makes batches as large as those that the
-    PackSampler plans.
+    "pad" rounds to the multiple that the LengthBucketSampler counts with, and "pack" makes batches as large as the
+    PackSampler plans them.
     """
     tokens = dataset.token_reader
     if tokens is None:
         if wish is not None:
             raise SchemaError(
-                f"{dataset.store.path}: collate= is for token ids, but samples are {dataset.reader.field}; leave it out"
+                f"{dataset.store.path}: collate= is for token ids, but samples are {dataset.reader.field}: drop it"
             )
         return None
     if wish is None and not dataset.is_as_stored:

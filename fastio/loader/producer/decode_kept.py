@@ -23,7 +23,10 @@ _AHEAD = 2
 
 
 def decode_kept(kept: Kept, *, threads: int, verify: bool) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
-    """All that is kept, as rows of memory (n, H, W, C) of one shape, and their places among ``kept.indices``."""
+    """
+    Yield everything that is kept as rows of memory (n, H, W, C) of one shape, and their positions in
+    ``kept.indices``.
+    """
     dataset = kept.dataset
     options = ProducerOptions(threads=threads, depth=_AHEAD, on_error="raise", verify=verify, pin_memory=False)
     producer = NativeProducer(ProducerContext(dataset, options, fused=kept.first))
@@ -42,7 +45,7 @@ def decode_kept(kept: Kept, *, threads: int, verify: bool) -> Iterator[tuple[NDA
 
 
 def _groups(kept: Kept) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places of values of equal shape behind each other, and cuts where a batch of them begins."""
+    """Return positions grouped by equal shape, and cuts where a batch of them begins."""
     count = len(kept.indices)
     if kept.is_uniform:
         cuts = np.minimum(np.arange(-(-count // _ROWS) + 1, dtype=np.int64) * _ROWS, count)

@@ -27,16 +27,17 @@ __all__ = ["ChunkPart", "PillowFinish", "RowDecoder", "SampleChunk", "row_shape"
 
 @dataclass(frozen=True, slots=True)
 class SampleChunk:
-    """A few batches' worth of samples, looked up at once: a look-up per batch would cost more than the batch."""
+    """The samples of a few batches, looked up at once: a look-up per batch would cost more than the batch."""
 
     batches: Batches
     spans: Spans
     labels: NDArray[Any] | None
-    stored: NDArray[np.int64] | None  # the shape of each value before transforms; None where the field fixes it
-    shape: Shape | None  # where all rows have the same one
+    stored: NDArray[np.int64] | None  # the shape of each value before transforms; None if the field fixes it
+    shape: Shape | None  # the row's shape, if all rows have the same one
     epoch: int
-    planned: Planned | None = None  # None with transforms: they fail for some sample, and each batch finds out
-    unread: NDArray[np.int32] | None = None  # the status of each sample, where some could not be read
+    # None with transforms: they fail for some sample, and each batch finds out for itself.
+    planned: Planned | None = None
+    unread: NDArray[np.int32] | None = None  # the status of each sample, if some could not be read
 
     @property
     def indices(self) -> NDArray[np.int64]:
@@ -73,7 +74,7 @@ class ChunkPart:
 
 @dataclass(frozen=True, slots=True)
 class PillowFinish:
-    """What is left to do for pictures that Pillow decodes: the transforms, by Pillow too."""
+    """The rest of the work for pictures that Pillow decodes: the transforms, also done by Pillow."""
 
     fused: Fused
     planned: Planned
@@ -81,7 +82,7 @@ class PillowFinish:
     is_planar: bool
 
     def channels(self, position: int) -> int:
-        """As stored, or those of the dataset's mode."""
+        """Return the channels as stored, or those of the dataset's mode."""
         return int(self.planned.stored[position, 2])
 
     def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
@@ -108,7 +109,7 @@ class RowDecoder:
         try:
             shape, planned = self._plan(samples)
         except SchemaError as exc:
-            return _Impossible(exc)  # belongs to this batch: those before it are still good
+            return _Impossible(exc)  # the error belongs to this batch: those before it are still good
         rows, tensor = self.buffers.take_rows((len(samples), *shape), reader.dtype)
         status = np.empty(len(samples), np.int32)
         geometry = None
@@ -120,7 +121,9 @@ class RowDecoder:
         return _NativeBatch(self, samples, planned, rows, tensor, status, job)
 
     def _plan(self, samples: ChunkPart) -> tuple[Shape, Planned | None]:
-        """The shape of a batch's rows and its plan; SchemaError where there are several, or a transform fails."""
+        """
+        Return the shape of a batch's rows and its plan. Raises SchemaError if shapes differ, or if a transform fails.
+        """
         context, chunk, part, planned = self.context, samples.chunk, samples.part, None
         if context.fused is not None:
             assert chunk.stored is not None
@@ -194,7 +197,7 @@ class _NativeBatch:
             self._pending = decoder.pillow.call_later(self._settle)
 
     def cancel(self) -> None:
-        """Samples not yet begun are skipped."""
+        """Cancel the batch: samples not yet begun are skipped."""
         self._is_cancelled = True  # before the job is: its status says nothing then
         self._job.cancel()
         if self._undecoded is not None:
@@ -244,9 +247,9 @@ class _NativeBatch:
         return FinishedBatch(self._batch(tensor, labels), len(tensor), self._rows.nbytes, errors)
 
     def _batch(self, rows: torch.Tensor, labels: NDArray[Any] | None) -> Any:
-        """What the training loop gets: a list, as of torch's default collate."""
+        """Return what the training loop gets: a list, like torch's default collate."""
         context = self._decoder.context
-        # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: another view, no copy.
+        # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: a view, not a copy.
         images = rows.permute(0, 3, 1, 2) if context.dataset.reader.is_picture and not context.is_planar else rows
         if labels is None:
             return images
@@ -256,6 +259,6 @@ class _NativeBatch:
 
 
 def row_shape(shape: NDArray[np.int64] | Shape, *, is_planar: bool) -> Shape:
-    """The shape of a row in memory, from that of a picture or array."""
+    """Return the shape of a row in memory for that of a picture or array."""
     height, *others = (int(size) for size in shape)
     return (others[1], height, others[0]) if is_planar else (height, *others)

@@ -34,8 +34,8 @@ def fuse(
     reader = dataset.reader
     if not dataset.is_as_stored:
         raise ValueError(
-            f"{what} is for pictures that native threads decode, but this dataset has a transform or methods of its "
-            f"own: leave it out here, and call fastio.transforms there, each of which is a function of a picture"
+            f"{what} is for pictures that native threads decode, but this dataset has a transform or methods of "
+            "its own: drop it here and use fastio.transforms there; each of them can be called on a picture"
         )
     if not reader.is_picture:
         raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")

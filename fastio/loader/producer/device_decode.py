@@ -1,4 +1,4 @@
-"""Batches whose JPEGs a GPU decodes, crops and resizes; what it cannot do, native threads do beside it."""
+"""Makes batches whose JPEGs a GPU decodes, crops and resizes; native threads do what it cannot."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from fastio.types.spans import Spans
 
 __all__ = ["DeviceDecodeProducer"]
 
-_MOST_BYTES = 1 << 30  # of decoded pictures on the device at a time, before they are cropped and resized
-_PREPARERS = 2  # batches prepared at a time: reading and checking one costs little beside decoding it
+_MOST_BYTES = 1 << 30  # bytes of decoded pictures on the device at a time, before they are cropped and resized
+_PREPARERS = 2  # batches prepared at a time: reading and checking one is cheap compared with decoding it
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +57,32 @@ class _DeviceSamples:
 
     indices: NDArray[np.int64]
     spans: Spans
-    stored: NDArray[np.int64]  # (n, 3), as the index or the header says
+    stored: NDArray[np.int64]  # (n, 3), by the index or the header
     planned: Planned | None
-    shape: Shape  # of a row (height, width, channels)
+    shape: Shape  # shape of a row (height, width, channels)
     unread: NDArray[np.int32] | None
     epoch: int
 
 
 @dataclass(slots=True)
 class _Prepared:
-    """A batch as the host leaves it to the device."""
+    """A batch as the host prepares it for the device."""
 
     samples: _DeviceSamples
-    for_device: NDArray[np.int64]  # places in the batch
-    rows: list[tuple[NDArray[np.int64], NDArray[np.uint8]]] = field(default_factory=list)  # by the CPU: places, pixels
+    for_device: NDArray[np.int64]  # positions in the batch
+    # Decoded by the CPU: positions, pixels.
+    rows: list[tuple[NDArray[np.int64], NDArray[np.uint8]]] = field(default_factory=list)
     bad: dict[int, SampleError] = field(default_factory=dict)
     by_pillow: Counter[str] = field(default_factory=Counter)  # pictures that Pillow decoded, by kind
 
 
 class DeviceDecodeProducer:
     """
-    Makes batches on the device, by the stream that is current when a result is asked for.
+    Makes batches on the device, in the stream that is current when a result is requested.
 
-    Threads read the bytes ahead, compare checksums, plan transforms by the same random numbers as on the CPU, and
-    decode what is not for the GPU; ``result`` lets the GPU decode the rest, and what it refuses after all comes
-    from the CPU too. Which samples are bad, and what is said of them, is decided by the CPU's decoder alone.
+    Threads read the bytes ahead, compare checksums, plan transforms with the same random numbers as on the CPU, and
+    decode what is not for the GPU. ``result`` lets the GPU decode the rest; what it refuses after all comes from the
+    CPU too. Only the CPU's decoder decides which samples are bad, and what is reported about them.
     """
 
     reads_samples = False
@@ -108,16 +109,16 @@ class DeviceDecodeProducer:
 
     @property
     def threads(self) -> int:
-        """Those of the CPU."""
+        """The number of CPU threads."""
         return self._context.options.threads
 
     @property
     def buffer_bytes(self) -> int:
-        """Batches lie on the device, in torch's memory."""
+        """Always 0: batches are on the device, in torch's memory."""
         return 0
 
     def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
-        """Those under way, the loop's, and one between, on the device."""
+        """Return the bytes of batches in progress, of the loop's and of one in between, on the device."""
         return (depth + 2) * batch_bytes
 
     def close(self) -> None:
@@ -138,7 +139,7 @@ class DeviceDecodeProducer:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether this is a forked child's copy, which has neither the threads nor the GPU."""
+        """Whether this is a copy in a forked child, which has neither the threads nor the GPU."""
         return self._threads.own is None
 
     def threads_here(self) -> _Threads:
@@ -146,13 +147,13 @@ class DeviceDecodeProducer:
         threads = self._threads.own
         if threads is None:
             raise RuntimeError(
-                f"{self._dataset.store.path}: a forked child cannot use its parent's GPU; build the loader in the "
-                f"child, and start that by spawn"
+                f"{self._dataset.store.path}: a forked child cannot use its parent's GPU: build the loader in the "
+                "child, and start that with spawn"
             )
         return threads
 
     def _prepare(self, indices: NDArray[np.int64], ids: NDArray[np.int64], epoch: int) -> _Prepared:
-        """All that needs no device, in one of our threads."""
+        """Do everything that needs no device, in one of our threads."""
         reader, files, pool = self._reader, self._dataset.store.files, self.threads_here().decoding
         asked = reader.store.spans(reader.field.name, indices)
         files.read_ahead(asked, pool=pool).wait()
@@ -176,7 +177,7 @@ class DeviceDecodeProducer:
         return prepared
 
     def _decode_on_cpu(self, prepared: _Prepared, places: NDArray[np.int64]) -> None:
-        """These samples of the batch, all the way to their rows."""
+        """Decode these samples of the batch completely, into their rows."""
         if len(places) == 0:
             return
         indices, spans = prepared.samples.indices[places], prepared.samples.spans.at(places)
@@ -199,7 +200,7 @@ class DeviceDecodeProducer:
         prepared.rows.append((places, rows))
 
     def finish(self, prepared: _Prepared, *, is_last: bool) -> FinishedBatch:
-        """The batch, by the current stream of the calling thread."""
+        """Return the batch, made in the current stream of the calling thread."""
         with named_range(DECODE):
             places, images = self._on_device(prepared)
         self._pillow_count.add(len(prepared.samples.indices), prepared.by_pillow, is_last=is_last)
@@ -210,7 +211,7 @@ class DeviceDecodeProducer:
         errors = [prepared.bad[place] for place in sorted(prepared.bad)]
         if errors and self._context.options.on_error == "raise":
             raise errors[0]
-        order = np.argsort(places)  # a permutation: each place comes once
+        order = np.argsort(places)  # a permutation: each position comes once
         if self._context.options.on_error == "skip" and errors:
             order = order[~np.isin(np.arange(len(order)), list(prepared.bad))]
         if len(order) == 0:
@@ -224,7 +225,7 @@ class DeviceDecodeProducer:
         return FinishedBatch(batch, len(order), pictures.nbytes, errors, on_device=on_device)
 
     def _on_device(self, prepared: _Prepared) -> tuple[NDArray[np.int64], list[torch.Tensor]]:
-        """What the device decodes: places in the batch, and their rows (n, height, width, C), or nothing."""
+        """Return what the device decodes: positions in the batch, and their rows (n, height, width, C), or nothing."""
         places, rows = np.empty(0, np.int64), []
         for part in _bounded(prepared):
             done, pictures = self._decoded(prepared, part)
@@ -236,7 +237,7 @@ class DeviceDecodeProducer:
         return places, rows
 
     def _decoded(self, prepared: _Prepared, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[torch.Tensor]]:
-        """What the decoder makes of these samples; where it fails, or finds another size, the CPU shall look."""
+        """Return what the decoder makes of these samples; if it fails or finds another size, the CPU decodes them."""
         decoded = self._decoder.decode([prepared.samples.spans.view(place) for place in places.tolist()])
         done, pictures = [], []
         for place, picture in zip(places.tolist(), decoded, strict=True):
@@ -256,13 +257,13 @@ class DeviceDecodeProducer:
         return images.permute(0, 2, 3, 1).contiguous()
 
     def _with_labels(self, images: torch.Tensor, indices: NDArray[np.int64]) -> Any:
-        """As of torch's default collate; labels are still on the host."""
+        """Return images and labels like torch's default collate; labels are still on the host."""
         labels = self._dataset.labels
         return images if labels is None else [images, collate_labels(self._dataset, labels[indices])]
 
 
 def _check(dataset: FastDataset, fused: Fused | None) -> None:
-    """ValueError or SchemaError for samples that a GPU's decoder has nothing to do with."""
+    """Raise ValueError or SchemaError for samples that a GPU's decoder cannot handle."""
     path, reader = dataset.store.path, dataset.reader
     if not reader.field.traits.is_picture or reader.mode != "RGB":
         raise SchemaError(
@@ -274,7 +275,7 @@ def _check(dataset: FastDataset, fused: Fused | None) -> None:
 
 
 def _bounded(prepared: _Prepared) -> list[NDArray[np.int64]]:
-    """The samples for the device, in parts that decoded take little enough of its memory, or are one."""
+    """Return the samples for the device, in parts that take little enough of its memory when decoded, or are single."""
     places = prepared.for_device
     if len(places) == 0:
         return []
@@ -283,7 +284,7 @@ def _bounded(prepared: _Prepared) -> list[NDArray[np.int64]]:
 
 
 class _DeviceBatch:
-    """One batch that is being prepared."""
+    """A batch in preparation."""
 
     __slots__ = ("_future", "_is_last", "_producer")
 
@@ -293,7 +294,7 @@ class _DeviceBatch:
         self._is_last = is_last
 
     def cancel(self) -> None:
-        """Does not begin, where it has not yet."""
+        """Cancel the batch if it has not begun."""
         if not self._producer.is_inherited:
             self._future.cancel()
 

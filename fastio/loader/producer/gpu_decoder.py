@@ -1,4 +1,4 @@
-"""JPEGs decoded on a GPU, by nvImageCodec. All that is known of that package is behind this seam."""
+"""Decodes JPEGs on a GPU with nvImageCodec. All knowledge of that package is in this file."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class DeviceDecoder(Protocol):
 
     def decode(self, encoded: Sequence[NDArray[np.uint8]]) -> list[torch.Tensor | None]:
         """
-        RGB pictures (H, W, 3) uint8 on the device, which are there when its current stream gets there.
+        Return RGB pictures (H, W, 3) uint8 on the device, valid once its current stream gets there.
 
-        None for each that this decoder cannot do. EXIF's orientation is not looked at, as on the CPU.
+        None for each picture that this decoder cannot decode. EXIF's orientation is ignored, as on the CPU.
         """
         ...
 
 
 class NvImageCodec:
     """
-    nvJPEG by way of nvImageCodec's Python package, on the chip's JPEG engines where it has some.
+    nvJPEG through nvImageCodec's Python package, on the chip's JPEG engines if it has any.
 
-    Its own decoders for the CPU are left out: what nvJPEG cannot do is ours, and counted.
+    The package's own CPU decoders are not used: what nvJPEG cannot decode is decoded by fastio, and counted.
     """
 
     def __init__(self, device: torch.device, *, threads: int) -> None:
@@ -45,23 +45,23 @@ class NvImageCodec:
             device_id=device.index,
             max_num_cpu_threads=threads,
             backends=[self._module.Backend(kind) for kind in (kinds.HW_GPU_ONLY, kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU)],
-            options=":fancy_upsampling=1",  # as libjpeg-turbo does it
+            options=":fancy_upsampling=1",  # as in libjpeg-turbo
         )
         self._params = self._module.DecodeParams(
             apply_exif_orientation=False, color_spec=self._module.ColorSpec.SRGB, allow_any_depth=False
         )
-        self._reading: deque[tuple[torch.cuda.Event, object]] = deque()  # bytes that the device may still read
-        self._lock = threading.Lock()  # two iterators of a loader may be asked by two threads
+        self._reading: deque[tuple[torch.cuda.Event, object]] = deque()  # bytes that the device may still be reading
+        self._lock = threading.Lock()  # two threads may use two iterators of a loader
         self._check_works()
 
     def _check_works(self) -> None:
-        """ImportError where the package is there, but not the library that it loads."""
+        """Raise ImportError if the package is installed, but not the library that it loads."""
         file = io.BytesIO()
         Image.new("RGB", (64, 64)).save(file, "JPEG")
         if self.decode([np.frombuffer(file.getvalue(), np.uint8)])[0] is None:
             raise ImportError(
-                f"decode='device': nvImageCodec {self._module.__version__} cannot decode a JPEG on {self._device}; "
-                f"install nvJPEG ({_install()}) and look at its messages above"
+                f"decode='device': nvImageCodec {self._module.__version__} cannot decode a JPEG on {self._device}: "
+                f"install nvJPEG ({_install()}), and see its messages above"
             )
 
     def decode(self, encoded: Sequence[NDArray[np.uint8]]) -> list[torch.Tensor | None]:
@@ -70,20 +70,20 @@ class NvImageCodec:
         for place, data in enumerate(encoded):
             try:
                 streams.append(self._module.CodeStream(data))
-            except RuntimeError:  # a header that nvImageCodec cannot read: the CPU says what it is
+            except RuntimeError:  # a header that nvImageCodec cannot read: the CPU reports what is wrong
                 continue
             places.append(place)
         pictures: list[torch.Tensor | None] = [None] * len(encoded)
         if not streams:
             return pictures
         stream = torch.cuda.current_stream(self._device)
-        with self._lock, torch.cuda.device(self._device):  # a stream of another than the current device is none
+        with self._lock, torch.cuda.device(self._device):  # a stream must belong to the current device
             images = self._decoder.decode(streams, params=self._params, cuda_stream=stream.cuda_stream)
             self._keep(stream, (encoded, streams))
         if len(images) != len(streams):
             raise RuntimeError(
-                f"nvImageCodec {self._module.__version__} returned {len(images)} pictures for {len(streams)}, "
-                f"and nobody knows which is which; {_install()}"
+                f"nvImageCodec {self._module.__version__} returned {len(images)} pictures for {len(streams)}, so it "
+                f"is unknown which is which; {_install()}"
             )
         for place, image in zip(places, images, strict=True):
             pictures[place] = None if image is None else from_dlpack(image)
@@ -98,9 +98,9 @@ class NvImageCodec:
 
 
 def decoder_on(device: torch.device, *, threads: int) -> DeviceDecoder:
-    """The decoder of a device; one line that says what to do where there is none."""
+    """Return the decoder of a device. Raises an error of one line that says what to do if there is none."""
     if device.type != "cuda":
-        raise ValueError(f"decode='device' needs a GPU, and device={str(device)!r} is none; pass device='cuda'")
+        raise ValueError(f"decode='device' needs a GPU, but device={str(device)!r} is not one: pass device='cuda'")
     return NvImageCodec(device, threads=threads)
 
 
@@ -114,6 +114,6 @@ def _module() -> Any:
 
 
 def _install() -> str:
-    """How to get the package for torch's CUDA."""
+    """Return how to install the package for torch's CUDA."""
     extra = "gpu-decode" if (torch.version.cuda or "12").startswith("12") else "gpu-decode-cu13"
     return f"pip install 'fastio[{extra}]'"

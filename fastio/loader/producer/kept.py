@@ -25,8 +25,8 @@ def check_cache(dataset: FastDataset, cache: Cache | None, *, on_error: OnError)
     """ValueError for a cache of samples that cannot be kept."""
     if cache is not None and (on_error != "raise" or not dataset.is_as_stored):
         raise ValueError(
-            f"{dataset.store.path}: cache={cache!r} is for samples that are all good and that native threads decode: "
-            f"on_error='raise', no transform of the dataset's, no methods of its own"
+            f"{dataset.store.path}: cache={cache!r} needs samples that native threads decode without errors: "
+            "on_error='raise', no transform of the dataset, no methods of its own"
         )
 
 
@@ -35,8 +35,8 @@ class Kept:
     """
     What a cache holds: the samples of ``dataset`` at ``indices`` (ascending, each once), decoded.
 
-    ``first`` is what is done with them before they are kept, ``rest`` the transforms that are left for each epoch.
-    ``shapes`` (len(indices), ...) are those of the values kept; zeros where a header is bad.
+    ``first`` are the transforms applied before they are kept, ``rest`` those left for each epoch. ``shapes``
+    (len(indices), ...) are those of the kept values; zeros if a header is bad.
     """
 
     dataset: FastDataset
@@ -51,7 +51,7 @@ class Kept:
         return is_uniform(self._known)
 
     def one_shape(self) -> Shape:
-        """The one shape of all values; SchemaError that names two samples where there are several."""
+        """Return the common shape of all values. Raises SchemaError that names two samples if shapes differ."""
         known = self._known
         if len(known) and not self.is_uniform:
             reader = self.dataset.reader
@@ -65,13 +65,13 @@ class Kept:
         return self.shapes[self.shapes[:, :2].all(axis=1)]
 
     def check_fits(self, free: int, *, where: str) -> None:
-        """MemoryError before anything is read."""
+        """Raise MemoryError, before anything is read, if the samples do not fit."""
         needed = int(self.shapes.prod(axis=1).sum()) * self.dataset.reader.dtype.itemsize
         if needed > free:
             what = "x".join(map(str, self.one_shape())) if self.is_uniform else "different sizes"
             raise MemoryError(
-                f"{self.dataset.store.path}: {len(self.indices)} samples of {what} take {needed / 1e9:.2f} GB decoded, "
-                f"but only {free / 1e9:.2f} GB are free {where}; leave cache= out"
+                f"{self.dataset.store.path}: {len(self.indices)} samples of {what} take {needed / 1e9:.2f} GB "
+                f"decoded, but only {free / 1e9:.2f} GB are free {where}: drop cache="
             )
 
 
@@ -79,13 +79,15 @@ def what_to_keep(
     dataset: FastDataset, indices: NDArray[np.int64] | None, transforms: Sequence[Any], *, quality: Quality, seed: int
 ) -> Kept:
     """
-    Samples as they are stored where all have one size; otherwise as those first transforms that draw no random numbers
-    leave them. SchemaError where there is nothing to keep.
+    Decide what to keep: samples as stored if all have one size, otherwise what the leading deterministic transforms
+    return.
+
+    Raises SchemaError if there is nothing to keep.
     """
     reader = dataset.reader
     every = np.arange(len(dataset), dtype=np.int64) if indices is None else np.unique(indices)
     if len(every) == 0:
-        raise SchemaError(f"{dataset.store.path}: there is nothing to cache: no samples")
+        raise SchemaError(f"{dataset.store.path}: no samples, so nothing to cache")
     if not reader.has_rows:
         raise SchemaError(f"{dataset.store.path}: cache= is for pictures and arrays of one size, not {reader.field}")
     shapes = reader.all_shapes(every)

@@ -18,13 +18,13 @@ __all__ = ["keep_in_memory"]
 
 def keep_in_memory(kept: Kept, *, threads: int, verify: bool) -> FastDataset:
     """
-    The samples, decoded, in memory; MemoryError where they do not fit, SampleError for a bad one.
+    Decode the samples into memory. Raises MemoryError if they do not fit, SampleError for a bad one.
 
-    Pictures of several sizes, which transforms are still to make equal, are kept as PNGs that are not compressed.
+    Pictures of several sizes, which transforms will still make equal, are kept as uncompressed PNGs.
     """
     dataset = kept.dataset
     if not kept.is_uniform and not kept.rest:
-        kept.one_shape()  # the error that names two of them
+        kept.one_shape()  # raises the error that names two of them
     kept.check_fits(available_memory(), where="in memory")
     store = _rows_in_memory(kept, threads, verify) if kept.is_uniform else _pictures_in_memory(kept, threads, verify)
     return FastDataset(store, target_transform=dataset.target_transform, mode=dataset.reader.mode)

@@ -1,4 +1,4 @@
-"""Batches by native jobs: one call a batch, into memory that is recycled when its tensor dies."""
+"""Makes batches by native jobs: one call per batch, into memory that is recycled when its tensor dies."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from fastio.types.spans import Spans
 
 __all__ = ["NativeProducer"]
 
-# Samples looked up at a time, and read ahead of the batches under way. Of the page cache that takes the chunk under way
-# and the one ahead: of whole blocks at most 8 times their bytes (see readahead.h), 2 windows = 64 MiB when shuffled.
+# Samples looked up at a time, and read ahead of the current batches. In the page cache this takes the current chunk
+# and the next one: of whole blocks at most 8 times their bytes (see readahead.h), 2 windows = 64 MiB when shuffled.
 READ_AHEAD_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """The samples of a chunk on their way into memory."""
+    """The samples of a chunk on their way into memory: into the page cache, or (``fetched``) into our own."""
 
     batches: Batches
     fetched: PerProcess[Fetched]
@@ -47,7 +47,13 @@ class _Decoders:
 
 
 class NativeProducer:
-    """Decodes each batch by one native call into memory that is recycled when its tensor dies."""
+    """
+    Decodes each batch by one native call into memory that is recycled when its tensor dies.
+
+    With ``pin_memory``, buffers are torch's own pinned memory instead of the ring's: a copy to the device with
+    ``non_blocking=True`` still reads a batch after its tensor has died. Only torch's caching host allocator knows
+    when that copy is over; the ring would reuse the memory too early.
+    """
 
     reads_samples = False
 
@@ -68,7 +74,7 @@ class NativeProducer:
 
     @property
     def threads(self) -> int:
-        """How many threads begin batches now."""
+        """The number of threads that start batches now."""
         return self.pool.used
 
     @property
@@ -78,11 +84,11 @@ class NativeProducer:
         return machinery.decoder.buffers.allocated_bytes + machinery.staging.allocated_bytes
 
     def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
-        """Those under way, the loop's, and one between."""
+        """Return the bytes of batches in progress, of the loop's and of one in between."""
         return (depth + 2) * batch_bytes
 
     def close(self) -> None:
-        """Join the threads; a batch under way is finished first."""
+        """Join the threads; a batch in progress is finished first."""
         machinery = self._machinery.own
         if machinery is not None:
             machinery.decoder.close()
@@ -90,11 +96,11 @@ class NativeProducer:
             self._pillow_count.tell()
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[PendingBatch]:
-        """Start one batch at each step, with one chunk being read ahead."""
+        """Start one batch per step, while one chunk is read ahead."""
         if len(batches) == 0:
             return
         step = self._chunk_batches(batches)
-        is_read = batches.windows is not None  # by the loader, whole windows at once
+        is_read = batches.windows is not None  # the loader has read whole windows at once
         batches = replace(batches, windows=None)
         ahead = self._read_ahead(batches.part(0, step), is_read=is_read)
         for first in range(0, len(batches), step):
@@ -108,7 +114,7 @@ class NativeProducer:
         return self._machinery.here().decoder.begin(part)
 
     def _chunk_batches(self, batches: Batches) -> int:
-        """Batches in a chunk, by the size of samples: those of the first batches stand for all."""
+        """Return the batches in a chunk, by the size of samples: those of the first batches stand for all."""
         some = batches.part(0, 4)
         size_bytes = int(self._spans(some).sizes.sum())
         return int(max(1, READ_AHEAD_BYTES * len(some) // max(1, size_bytes)))

@@ -1,4 +1,4 @@
-"""Batches of the dataset's own samples, made in a few Python threads."""
+"""Makes batches of the dataset's own samples in a few Python threads."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["PlainProducer"]
 
 class PlainProducer:
     """
-    Makes each batch of the dataset's own samples, with its transforms, in a few Python threads.
+    Makes each batch from the dataset's own samples and transforms, in a few Python threads.
 
-    Correct for any transform, and as fast as Python and the GIL allow: what PIL, numpy and torch do
-    outside the GIL runs in parallel. Transforms must be safe to be called from several threads.
+    Correct for any transform, and as fast as Python and the GIL allow: what PIL, NumPy and torch do outside the GIL
+    runs in parallel. Transforms must be thread-safe.
     """
 
     reads_samples = True
@@ -36,8 +36,8 @@ class PlainProducer:
         dataset, verify = context.dataset, context.options.verify
         if verify != dataset.verify:
             raise ValueError(
-                f"{dataset.store.path}: verify={verify} does not reach samples that the dataset makes itself; pass it "
-                f"there: FastDataset(..., verify={verify})"
+                f"{dataset.store.path}: verify={verify} does not reach samples that the dataset makes itself: pass "
+                f"it to FastDataset(..., verify={verify})"
             )
         self._dataset = dataset
         self._collate = context.collate
@@ -51,7 +51,7 @@ class PlainProducer:
 
     @property
     def threads(self) -> int:
-        """As many as there are."""
+        """The number of threads."""
         return self._options.threads
 
     @property
@@ -60,7 +60,7 @@ class PlainProducer:
         return 0
 
     def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
-        """Those under way, the loop's, and one between."""
+        """Return the bytes of batches in progress, of the loop's and of one in between."""
         return (depth + 2) * batch_bytes
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class PlainProducer:
             executor.shutdown(cancel_futures=True)
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[PendingBatch]:
-        """Start one batch at each step."""
+        """Start one batch per step."""
         for part in batches.slices():
             yield RestartedBatch(partial(self._start, batches.indices[part].tolist()))
 
@@ -78,13 +78,13 @@ class PlainProducer:
         """
         Start one batch.
 
-        In a forked child too a thread makes it, a new one: in the main thread torch's parallel operations
-        would wait for ever for the parent's OpenMP threads, which a fork leaves behind.
+        Even in a forked child, a new thread makes it: in the main thread, torch's parallel operations would wait for
+        ever for the parent's OpenMP threads, which do not survive a fork.
         """
         return self._executor.here().submit(self._make, indices)
 
     def _make(self, indices: list[int]) -> FinishedBatch:
-        """One batch, in the calling thread."""
+        """Make one batch in the calling thread."""
         errors: list[SampleError] = []
         try:
             samples = self._dataset.__getitems__(indices)
@@ -101,7 +101,7 @@ class PlainProducer:
         return FinishedBatch(batch, len(samples), _nbytes(batch), errors, tokens, slots)
 
     def _good(self, indices: list[int], errors: list[SampleError]) -> list[Any]:
-        """The samples of a batch with a bad one in it, read one by one."""
+        """Read the samples of a batch with a bad one in it, one by one."""
         samples = []
         for index in indices:
             try:
@@ -114,7 +114,7 @@ class PlainProducer:
 
 
 def _as_tensors(sample: Any) -> Any:
-    """A sample whose transform has left a PIL image: that as uint8 (C, H, W), which is what native batches have."""
+    """Turn a PIL image that the transform has left in a sample into uint8 (C, H, W), as in native batches."""
     if isinstance(sample, Image.Image):
         pixels = torch.from_numpy(np.array(sample))
         return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
@@ -122,7 +122,7 @@ def _as_tensors(sample: Any) -> Any:
 
 
 def _pinned(batch: Any) -> Any:
-    """A collated batch with its tensors in pinned memory."""
+    """Return a collated batch with its tensors in pinned memory."""
     if isinstance(batch, torch.Tensor):
         return batch.pin_memory()
     if isinstance(batch, dict):
@@ -131,7 +131,7 @@ def _pinned(batch: Any) -> Any:
 
 
 def _nbytes(batch: Any) -> int:
-    """Bytes of a collated batch's tensors."""
+    """Return the bytes of a collated batch's tensors."""
     if isinstance(batch, torch.Tensor):
         return batch.nbytes
     if isinstance(batch, dict):

@@ -1,7 +1,7 @@
-"""What a loader asks of whoever makes its batches ahead of the training loop.
+"""Producer, the protocol: what makes a loader's batches ahead of the training loop.
 
-A producer's ``submit`` is a generator that starts one batch each time it is asked for the next, and
-hands out the batch under way; ``result()`` waits for it. How many are under way is the caller's bound.
+A producer's ``submit`` is a generator: each step starts one batch and yields it as pending; ``result()`` waits for
+it. The caller limits how many are pending.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class ProducerContext:
 @dataclass(slots=True)
 class FinishedBatch:
     """
-    A finished batch: what the training loop gets, its samples and bytes, and the errors of its bad samples.
+    A finished batch: what the training loop gets, its samples and bytes, and its bad samples by name.
 
-    Of token ids, ``tokens`` counts the ids and ``slots`` the places for them. A GPU decoded ``on_device`` of the
-    samples. (Not frozen: that would take a third of the time of a batch of tokens.)
+    For token ids, it also has the count of tokens and of slots for them. A GPU decoded ``on_device`` of its samples.
+    (Not frozen: that would take a third of the time of a batch of tokens.)
     """
 
     batch: Any
@@ -63,14 +63,14 @@ class FinishedBatch:
 
 
 class PendingBatch(Protocol):
-    """A batch under way."""
+    """A batch in progress."""
 
     def result(self) -> FinishedBatch:
-        """Wait for it. Raises what went wrong, at the batch where it went wrong."""
+        """Wait for the batch and return it. Raises the error of this batch, if there was one."""
         ...
 
     def cancel(self) -> object:
-        """Nobody will ask for the result."""
+        """Cancel the batch: its result will not be requested."""
         ...
 
 
@@ -100,9 +100,9 @@ class Producer(Protocol):
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[PendingBatch]:
         """
-        Start one batch at each step; never raises for a sample, that is left to ``result()``.
+        Start one batch per step. Errors of samples are raised by ``result()``, never here.
 
-        ``epoch`` names the random numbers of transforms, where there are any.
+        ``epoch`` determines the random numbers of transforms, if there are any.
         """
         ...
 
@@ -113,20 +113,23 @@ class Producer(Protocol):
 
     @property
     def threads(self) -> int:
-        """How many threads make batches now."""
+        """The number of threads that make batches now."""
         ...
 
     @property
     def buffer_bytes(self) -> int:
-        """Memory of batches: under way, with the training loop, and free."""
+        """Bytes of batches: in progress, with the training loop, and free."""
         ...
 
     def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
-        """Memory of batches where the loop keeps one, the largest has ``batch_bytes`` and ``depth`` are asked ahead."""
+        """
+        Return the bytes of batches if the loop keeps one, the largest has ``batch_bytes`` and ``depth`` are requested
+        ahead.
+        """
         ...
 
     def close(self) -> None:
-        """Stop the threads; twice does no harm."""
+        """Stop the threads; calling it twice is harmless."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Has the windows of an order read before the samples in them are needed, whoever makes the batches."""
+"""Reads the windows of an order before their samples are needed, for any producer."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fastio.types.spans import Spans
 
 __all__ = ["WindowReader"]
 
-# Ahead of the batch that is begun: what the native producer looks up by pread, two chunks, and one more.
+# Ahead of the batch that is started: what the native producer looks up by pread, two chunks, and one more.
 _AHEAD_BYTES = 48 << 20
-_JOB_BYTES = 64 << 20  # of one call to the kernel, and what can be dropped with the iteration
+_JOB_BYTES = 64 << 20  # bytes per call to the kernel, and what can be dropped with the iteration
 _MOST_JOBS = 256
 _MOST_SPREAD = 8  # times the samples' own bytes
 _LOOKED_AT = 1024  # samples whose sizes stand for all
@@ -30,22 +30,24 @@ _LOOKED_AT = 1024  # samples whose sizes stand for all
 
 class WindowReader:
     """
-    Reads ahead for one loader, by a thread of its own, through the page cache.
+    Reads ahead for one loader, in a thread of its own, through the page cache.
 
-    Batches with ``windows`` need samples from many places at once, a few of each: read one by one, these would be
-    random reads. A window is read whole when its first sample comes near.
+    Batches with ``windows`` need a few samples each from many places: read one by one, these would be random reads. A
+    window is read whole when its first sample comes near.
     """
 
     def __init__(self, dataset: FastDataset, indices: NDArray[np.int64] | None = None) -> None:
         self._dataset = dataset
-        self._members = None if indices is None else np.unique(indices)  # of a subset, in stored order; None: all
+        # The samples of a subset, in stored order; None: all.
+        self._members = None if indices is None else np.unique(indices)
         self._has_read_all = False
 
     def with_windows(self, batches: Batches, *, is_held: bool) -> Batches:
         """
-        The batches, and where memory holds all samples (``is_held``), these as one window, the first time.
+        Return the batches; if memory holds all samples (``is_held``), give them one window for everything, the first
+        time.
 
-        Then they are read from the first to the last of the store while they come in any order.
+        The store is then read from first to last while its samples come in any order.
         """
         if self._has_read_all or batches.windows is not None or not is_held:
             return batches
@@ -60,7 +62,7 @@ class WindowReader:
         return replace(batches, windows=Windows(firsts, stops, at_once, last, self._members))
 
     def run(self, batches: Batches, submitted: Iterator[PendingBatch]) -> Iterator[PendingBatch]:
-        """``submitted``, whose batches these are; before it is asked for one, what comes after that is read."""
+        """Yield from ``submitted``, the producer of these batches; before each one, what comes after it is read."""
         if batches.windows is None or len(batches) == 0:
             return submitted
         return self._run(batches, batches.windows, submitted)
@@ -78,7 +80,7 @@ class WindowReader:
                     jobs.extend(self._ask(windows.begun_in(asked, cut + ahead), mean, pool))
                     asked = cut + ahead
                     while jobs and (jobs[0].done or len(jobs) > _MOST_JOBS):
-                        jobs.popleft()  # of too many, the samples of the first have come by now
+                        jobs.popleft()  # if too many wait, the samples of the first ones have come by now
                 yield next(submitted)
         finally:
             for job in jobs:
@@ -86,7 +88,7 @@ class WindowReader:
             pool.close()
 
     def _ask(self, windows: Windows, mean: int, pool: _native.ThreadPool) -> Iterator[_native.Job]:
-        """Jobs that have the kernel read these runs, in this order; ``mean`` is the size of a sample."""
+        """Yield jobs that let the kernel read these runs, in this order; ``mean`` is the size of a sample."""
         if len(windows.starts) == 0:
             return
         spans = self._extents(windows, mean)
@@ -97,9 +99,9 @@ class WindowReader:
 
     def _extents(self, windows: Windows, mean: int) -> Spans:
         """
-        The bytes of each run, from its first sample to the end of its last one.
+        Return the bytes of each run, from its first sample to the end of its last one.
 
-        Where that is no stretch of one file, or mostly others' bytes, the bytes of every sample.
+        If that is not a stretch of one file, or mostly other samples' bytes, return the bytes of every sample.
         """
         first = self._spans(windows.at(windows.starts))
         last = self._spans(windows.at(windows.stops - 1))

@@ -22,9 +22,10 @@ __all__ = ["ResidentProducer"]
 
 class ResidentProducer:
     """
-    Batches chosen on the device from all samples, which lie there.
+    Picks batches on the device from all samples, which are kept there.
 
-    The work is done by the stream that is current when a batch is asked for. MemoryError where they do not fit.
+    The work runs in the stream that is current when a batch is requested. Raises MemoryError if the samples do not
+    fit.
     """
 
     reads_samples = False
@@ -65,15 +66,15 @@ class ResidentProducer:
 
     @property
     def buffer_bytes(self) -> int:
-        """All samples."""
+        """The bytes of all samples."""
         return self._rows.nbytes
 
     def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
-        """All samples, and the loop's batch and the one after it."""
+        """Return the bytes of all samples, the loop's batch and the one after it."""
         return self._rows.nbytes + 2 * batch_bytes
 
     def close(self) -> None:
-        """There are no threads; batches stay valid."""
+        """Do nothing: there are no threads, and batches stay valid."""
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[_ResidentBatch]:
         """As Producer.submit; nothing is random here."""
@@ -81,7 +82,7 @@ class ResidentProducer:
             yield _ResidentBatch(self, batches.indices[part])
 
     def make(self, indices: NDArray[np.int64]) -> FinishedBatch:
-        """The batch of these samples."""
+        """Return the batch of these samples."""
         rows = self._picked(self._rows, self._row_of[indices])
         images = rows.permute(0, 3, 1, 2) if self._is_channels_last else rows
         if self._dataset.labels is None:
@@ -94,27 +95,28 @@ class ResidentProducer:
         return FinishedBatch([images, labels], len(indices), rows.nbytes)
 
     def _picked(self, kept: torch.Tensor, places: NDArray[np.int64]) -> torch.Tensor:
-        """Rows of what lies on the device, by the current stream."""
+        """Return rows of what is on the device, made in the current stream."""
         chosen = torch.from_numpy(np.ascontiguousarray(places))
         if self._device.type == "cuda":
             chosen = chosen.pin_memory().to(self._device, non_blocking=True)
-            kept.record_stream(torch.cuda.current_stream(self._device))  # it may still read when the loader is dropped
+            # The stream may still read when the loader is dropped.
+            kept.record_stream(torch.cuda.current_stream(self._device))
         return kept.index_select(0, chosen)
 
 
 def _one_shape(kept: Kept) -> Shape:
-    """The shape of all rows on a device; SchemaError, which says what to do, where they differ."""
+    """Return the shape of all rows on a device. Raises SchemaError, which says what to do, if they differ."""
     if not kept.is_uniform and kept.rest:
         first = "" if kept.first is None else f" behind {kept.first.transforms}"
         raise SchemaError(
             f"{kept.dataset.store.path}: pictures have different sizes{first}, and {kept.rest[0]!r} is random: "
-            f"cache='device' keeps pictures of one size; begin with Resize((height, width)), or use cache='ram'"
+            "cache='device' keeps pictures of one size: begin with Resize((height, width)), or use cache='ram'"
         )
     return kept.one_shape()
 
 
 class _ResidentBatch:
-    """One batch to be chosen."""
+    """A batch to be picked."""
 
     __slots__ = ("_indices", "_producer")
 
@@ -123,15 +125,17 @@ class _ResidentBatch:
         self._indices = indices
 
     def result(self) -> FinishedBatch:
-        """The batch."""
+        """Return the batch."""
         return self._producer.make(self._indices)
 
     def cancel(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: nothing is in progress."""
 
 
 def _free_on(device: torch.device) -> int:
-    """Bytes that torch can still give away there: those of the driver, and those it keeps of tensors that died."""
+    """
+    Return the bytes that torch can still allocate there: the driver's free ones, and those kept from dead tensors.
+    """
     if device.type != "cuda":
         return available_memory()
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -60,7 +60,7 @@ class TokenFiller:
         return Filling(job, status, flat, slots, lengths, cuts, slot_bytes(collate))
 
     def _flat(self, total: int) -> Flat:
-        """Uninitialised memory for so many tokens."""
+        """Return uninitialised memory for ``total`` tokens."""
         collate = self.collate
         words = 2 * total if collate.has_positions else total
         memory = self.buffers.take_bytes(slot_bytes(collate) * total)
@@ -73,7 +73,7 @@ class TokenFiller:
         )
 
     def batches(self, filled: Filling, indices: NDArray[np.int64]) -> Iterator[Batch]:
-        """What the training loop gets, from a filled buffer, made one by one."""
+        """Yield what the training loop gets from a filled buffer, one by one."""
         batches = self.collate.batches(filled.flat, filled.slots, filled.lengths, filled.cuts)
         labels = self.context.dataset.labels if self.collate.has_labels else None
         if labels is not None:
@@ -86,14 +86,14 @@ class TokenFiller:
             yield batch
 
     def _parts(self, labels: NDArray[Any], cuts: NDArray[np.int64]) -> Iterable[Any]:
-        """The labels of each batch."""
+        """Return the labels of each batch."""
         dataset = self.context.dataset
         if dataset.target_transform is None:
             return torch.split_with_sizes(torch.from_numpy(labels), (cuts[1:] - cuts[:-1]).tolist())
         return (collate_labels(dataset, labels[start:stop]) for start, stop in pairwise(cuts.tolist()))
 
     def repaired(self, batches: Batches, spans: Spans, status: NDArray[np.int32]) -> FinishedBatch:
-        """One batch after the policy for bad samples was applied: left out, or without tokens."""
+        """Return one batch after applying the policy for bad samples: left out, or without tokens."""
         errors = self.tokens.errors(batches.indices, spans, status)
         if self.context.options.on_error == "raise":
             raise next(iter(errors.values()))
@@ -105,7 +105,7 @@ class TokenFiller:
             spans, indices = spans.at(kept), indices[kept]
         else:
             spans = replace(spans, sizes=np.where(status == _native.OK, spans.sizes, 0))
-        filled = self.fill(spans, np.array([0, len(indices)]), verify=False)  # those that are left were compared
+        filled = self.fill(spans, np.array([0, len(indices)]), verify=False)  # the remaining ones were compared
         filled.job.wait()
         return next(filled.finished(self.batches(filled, indices), list(errors.values())))
 
@@ -123,17 +123,17 @@ class Filling:
     slot_bytes: int
 
     def finished(self, batches: Iterator[Batch], errors: Sequence[SampleError] = ()) -> Iterator[FinishedBatch]:
-        """The batches one by one, each with what is counted of it."""
+        """Yield the batches one by one, each with its counts."""
         cuts, slots = self.cuts, self.slots.cuts
         tokens = np.add.reduceat(self.lengths, cuts[:-1]).tolist()
         numbers = zip((cuts[1:] - cuts[:-1]).tolist(), (slots[1:] - slots[:-1]).tolist(), tokens, strict=True)
         for samples, size, filled in numbers:
-            # Not kept in a variable: nothing here may hold what the loop works with.
+            # Not kept in a variable: nothing here may keep what the loop uses.
             yield FinishedBatch(next(batches), samples, self.slot_bytes * size, errors, filled, size)
 
 
 def slot_bytes(collate: TokenCollate) -> int:
-    """Memory for one token: its id, its place, whether it is one."""
+    """Return the bytes for one token: its id, its position, whether it is one."""
     return 8 + 8 * collate.has_positions + collate.has_mask
 
 

@@ -1,4 +1,4 @@
-"""Brings stored token ids into memory ahead of the jobs that widen them."""
+"""Reads stored token ids ahead of the jobs that widen them: into the page cache, or by pread into our own memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fastio.types.spans import Spans
 
 __all__ = ["Located", "PendingRead", "TokenSource"]
 
-# What the kernel is asked for by one call when it reads a whole store ahead.
+# Bytes requested from the kernel per call when a whole store is read ahead.
 _READ_AHEAD_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Samples of some batches where they can be looked at; ``unread``: the status of each, where some could not."""
+    """Samples of some batches in readable memory; ``unread`` is the status of each, if some could not be read."""
 
     batches: Batches
     spans: Spans
@@ -38,17 +38,17 @@ class PendingRead:
     fetched: Fetched
 
     def wait(self) -> Located:
-        """Where they lie then."""
+        """Wait for the samples, and return where they are."""
         return Located(self.batches, *self.fetched.wait())
 
 
 class TokenSource:
     """
-    Looks up the samples of batches, and has them read in threads of its own.
+    Looks up the samples of batches, and reads them in threads of its own.
 
-    Samples lie anywhere in the file, for batches are of similar lengths. Files that are read in place are read ahead as
-    a whole at the beginning, or, if that is more than half of the memory at hand, for each look-up: otherwise faults
-    would wait for each sample.
+    Samples lie anywhere in the file, because batches have similar lengths. For a mapped store, the kernel is asked to
+    read all of it at the start, or if that is more than half of the available memory, the samples of each look-up:
+    page faults would wait for each of them.
     """
 
     def __init__(self, dataset: FastDataset, *, checksums: bool) -> None:
@@ -56,7 +56,7 @@ class TokenSource:
         self._store = dataset.store
         self._field = dataset.reader.field.name
         self._pool = _native.ThreadPool(self._store.files.threads)
-        self._staging = _native.BufferRing(3)  # being read, being widened, with the loop (where samples are bad)
+        self._staging = _native.BufferRing(3)  # being read, being widened, with the loop (if samples are bad)
         self._jobs: list[_native.Job] = []
         self._is_whole = self._store.files.in_place and self._read_whole()
 
@@ -72,18 +72,21 @@ class TokenSource:
 
     @property
     def buffer_bytes(self) -> int:
-        """Memory of ids as stored."""
+        """The bytes of ids as stored."""
         return self._staging.allocated_bytes
 
     def look_up(self, batches: Batches, *, is_read: bool) -> PendingRead:
-        """Begin to read these samples; ``is_read``: the page cache has them, or somebody else sees to that."""
+        """
+        Begin to read these samples; ``is_read`` means that the page cache has them, or that something else reads
+        them.
+        """
         spans = self._store.spans(self._field, batches.indices, checksums=self._checksums)
         is_near = self._is_whole or is_read
         fetched = self._store.files.fetch(spans, pool=self._pool, ring=self._staging, is_near=is_near)
         return PendingRead(batches, fetched)
 
     def close(self) -> None:
-        """End the threads; what the kernel was not yet asked for is dropped."""
+        """Stop the threads; what was not yet requested from the kernel is dropped."""
         for job in self._jobs:
             job.cancel()
         self._pool.close()

@@ -1,4 +1,4 @@
-"""Batches of token ids by native jobs, several batches a job: one batch is too little work for a call of its own."""
+"""Makes batches of token ids by native jobs, several batches per job: one batch is too little work for a call."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from fastio.samplers.batches import Batches
 
 __all__ = ["TokenProducer"]
 
-# What the batches of one job take in memory, about: they share a buffer, which lives as long as one of them.
+# The approximate memory of the batches of one job: they share a buffer, which lives as long as any of them.
 CHUNK_BYTES = 4 << 20
-_KEPT = 4  # free buffers: as many as an epoch's end gives back, for new memory costs more than filling it
-_IDLE = 2  # of these about, while batches are made
-_LOOKED_AT = 64  # batches whose size tells that of the others
-# By pread more: of samples that lie anywhere, a call fetches the more the nearer they are to each other.
+_KEPT = 4  # free buffers: as many as the end of an epoch returns, because new memory costs more than filling it
+_IDLE = 2  # about this many, while batches are made
+_LOOKED_AT = 64  # batches whose size stands for the others
+# More by pread: for scattered samples, a call fetches the more, the closer they are.
 _FETCH_CHUNK_BYTES = 16 << 20
 
 
@@ -44,7 +44,12 @@ class _Fillers:
 
 
 class TokenProducer:
-    """Lays out a few batches at a time, lets native threads fill their buffer, and hands out views of it."""
+    """
+    Lays out a few batches at a time, lets native threads fill their buffer, and returns views of it.
+
+    The buffer comes from a ring, or with ``pin_memory`` from torch's allocator of pinned memory, for the reason given
+    in ``NativeProducer``.
+    """
 
     reads_samples = False
     pool = None
@@ -74,7 +79,8 @@ class TokenProducer:
 
     def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
         """
-        Whole chunks: those asked ahead, the one after them, the loop's, one between, idle ones; their ids as stored.
+        Return the bytes of whole chunks: those requested ahead, the next, the loop's, one in between and idle ones;
+        with stored ids.
 
         ``batch_bytes`` does not matter: all batches of a chunk share its buffer.
         """
@@ -85,19 +91,17 @@ class TokenProducer:
         return chunks * machinery.filler.buffers.largest_bytes + machinery.source.buffer_bytes
 
     def close(self) -> None:
-        """Join the threads; a job under way is finished first."""
+        """Join the threads; a job in progress is finished first."""
         machinery = self._machinery.own
         if machinery is not None:
             machinery.close()
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[_TokenChunk]:
-        """
-        Start a chunk of batches whenever the first of the chunk before is asked for; the one after it is being read.
-        """
+        """Start a chunk of batches when the first of the chunk before is requested, while the next one is read."""
         if len(batches) == 0:
             return
         step = self._chunk_size = self._chunk_batches(batches)
-        is_read = batches.windows is not None  # by the loader, whole windows at once
+        is_read = batches.windows is not None  # the loader has read whole windows at once
         batches = replace(batches, windows=None)
         chunk, coming = None, self._coming(batches.part(0, step), is_read=is_read)
         for first in range(step, len(batches) + step, step):
@@ -112,13 +116,13 @@ class TokenProducer:
         return PerProcess(partial(self.look_up, batches, is_read=is_read))
 
     def _chunk_batches(self, batches: Batches) -> int:
-        """Batches in a chunk, by the slots of some that are spread over the epoch, padding included."""
+        """Return the batches in a chunk, by the slots (with padding) of some that are spread over the epoch."""
         size = CHUNK_BYTES if self._context.dataset.store.files.in_place else _FETCH_CHUNK_BYTES
         some = _spread(batches)
         lengths = self._context.dataset.lengths[some.indices]
         try:
             slots = int(self._collate.slots(lengths, some.cuts).cuts[-1])
-        except ValueError:  # one does not fit its collate: raised where that batch is asked for
+        except ValueError:  # one does not fit its collate: raised when that batch is requested
             slots = int(lengths.sum())
         return int(max(1, size * len(some) // (slot_bytes(self._collate) * slots + 1)))
 
@@ -127,12 +131,12 @@ class TokenProducer:
         return self._machinery.here().source.look_up(batches, is_read=is_read)
 
     def fill(self, located: Located) -> Filling:
-        """Start to fill the buffer of some batches; ValueError where one does not fit its collate."""
+        """Start to fill the buffer of some batches. Raises ValueError if one does not fit its collate."""
         verify = self._context.options.verify
         return self._machinery.here().filler.fill(located.spans, located.batches.cuts, verify=verify)
 
     def finished(self, located: Located, filling: Filling) -> Iterator[FinishedBatch]:
-        """The batches of a buffer, when it is filled."""
+        """Yield the batches of a buffer once it is filled."""
         filling.job.wait()
         if located.unread is not None:
             np.copyto(filling.status, located.unread, where=located.unread != _native.OK)
@@ -152,7 +156,7 @@ def _start(context: ProducerContext) -> _Fillers:
 
 
 class _TokenChunk:
-    """Batches that one job fills, under way."""
+    """Batches in progress that one job fills."""
 
     def __init__(self, producer: TokenProducer, coming: PerProcess[PendingRead]) -> None:
         self._producer = producer
@@ -161,17 +165,17 @@ class _TokenChunk:
         self._finished: Iterator[FinishedBatch] | None = None
 
     def batches(self) -> Iterator[_TokenChunk]:
-        """Itself, once for each of its batches: they come in order, so that the next one is always meant."""
+        """Yield itself once per batch: they come in order, so the next one is always meant."""
         return repeat(self, self._count)
 
     def cancel(self) -> None:
-        """Nobody will ask for a batch; nor for the others, then: samples not yet begun are skipped."""
+        """Cancel the batch, and with it the others: samples not yet begun are skipped."""
         begun = self._begun.own
         if begun is not None and begun[1] is not None:
             begun[1].job.cancel()
 
     def result(self) -> FinishedBatch:
-        """The next batch; a forked child fills anew what its parent's threads had under way."""
+        """Return the next batch; a forked child fills again what its parent's threads had in progress."""
         if self._finished is None:
             located, filling = self._begun.here()
             if filling is None:
@@ -181,7 +185,8 @@ class _TokenChunk:
         return next(self._finished)
 
 
-# Functions and not methods: a generator that holds its chunk, which holds it, would wait for the garbage collector.
+# Functions, not methods: a generator that holds its chunk, which holds the generator, would wait for the garbage
+# collector.
 
 
 def _begin(producer: TokenProducer, coming: PerProcess[PendingRead]) -> tuple[Located, Filling | None]:
@@ -193,7 +198,7 @@ def _begin(producer: TokenProducer, coming: PerProcess[PendingRead]) -> tuple[Lo
 
 
 def _one_by_one(producer: TokenProducer, located: Located) -> Iterator[FinishedBatch]:
-    """Batches of which one does not fit, ValueError for that one."""
+    """Yield batches of which one does not fit; raises ValueError for that one."""
     for number in range(len(located.batches)):
         one = producer.look_up(located.batches.part(number, number + 1)).wait()
         yield from producer.finished(one, producer.fill(one))
@@ -202,7 +207,7 @@ def _one_by_one(producer: TokenProducer, located: Located) -> Iterator[FinishedB
 def _repaired(
     filler: TokenFiller, located: Located, batches: Iterator[FinishedBatch], status: NDArray[np.int32]
 ) -> Iterator[FinishedBatch]:
-    """The batches, those with bad samples after the policy for them was applied."""
+    """Yield the batches; the policy for bad samples has been applied to those with bad ones."""
     for number, part in enumerate(located.batches.slices()):
         if status[part].any():
             next(batches)
@@ -212,7 +217,7 @@ def _repaired(
 
 
 def _spread(batches: Batches) -> Batches:
-    """A few of the batches, from the whole epoch."""
+    """Return a few of the batches, spread over the whole epoch."""
     numbers = np.unique(np.linspace(0, len(batches) - 1, _LOOKED_AT).astype(np.int64))
     starts, stops = batches.cuts[numbers], batches.cuts[numbers + 1]
     chosen = [batches.indices[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]

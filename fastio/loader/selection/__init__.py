@@ -1,4 +1,4 @@
-"""Which samples a loader reads, and in which batches: from what its user passes to one dataset and one BatchSampler."""
+"""Turns what a user passes to a loader into one dataset and one BatchSampler: which samples, in which batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which samples a loader reads, and in which batches."""
+"""Chosen: which samples a loader reads, and in which batches."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ __all__ = ["BatchPlan", "Chosen", "choose", "sample_bytes", "sample_labels"]
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The sampler of a loader, which plans by places in the dataset that its user sees, and what is known of it."""
+    """The sampler of a loader, which plans by positions in the dataset that the user sees, and its properties."""
 
     sampler: BatchSampler
     share: Share
     batch_size: int | None = None
-    division: Division | None = None  # where it is the same in every epoch
-    order: OrderSampler | None = None  # where it is an order of ours
+    division: Division | None = None  # if it is the same in every epoch
+    order: OrderSampler | None = None  # if it is one of fastio's orders
     foreign: ForeignDraw | ForeignBatchSampler | None = None  # only the user's sampler knows the order
-    is_own_share: bool = False  # which is this rank's part already
+    is_own_share: bool = False  # it is already this rank's part
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class Chosen:
     The samples of a loader and the plan of its batches.
 
     ``dataset`` is what the user sees, ``base`` the FastDataset that holds its samples: those at ``indices`` (None:
-    all). ``sampler`` plans as ``plan`` does, by the indices of ``base``.
+    all). ``sampler`` plans like ``plan``, with the indices of ``base``.
     """
 
     dataset: Dataset[Any]
     base: FastDataset
-    datasets: Sequence[FastDataset]  # those that base joins, or base alone
+    datasets: Sequence[FastDataset]  # the datasets that base joins, or base alone
     stores: Sequence[SampleStore]  # theirs, as the loader was built
     is_opened: bool
     indices: NDArray[np.int64] | None
@@ -74,20 +74,20 @@ class Chosen:
             if dataset.store is not store:
                 raise ValueError(
                     f"{dataset.store.path}: dataset.samples was assigned after this FastLoader was built, which still "
-                    f"reads the samples from before; assign it first, or build the loader anew"
+                    "reads the old samples: assign it first, or build the loader again"
                 )
         transform = self.base.transform if reads_samples else None
         if any(dataset.transform is not transform for dataset in self.datasets):
             raise ValueError(
                 f"{self.base.store.path}: the dataset got its transform after this FastLoader was built, which "
-                f"decodes without one; set it before, or build the loader anew"
+                "decodes without one: set it first, or build the loader again"
             )
 
     def proof(self, epoch: int) -> dict[str, Any]:
         """
-        Names the order of an epoch that has begun, where only the user's sampler knows it, for a saved state.
+        Return a checksum of the order of a started epoch, if only the user's sampler knows it, for a saved state.
 
-        A sampler that draws one rank's part proves nothing to other ranks: it is compared on the same rank only.
+        A sampler that draws one rank's part proves nothing to other ranks: it is compared only on the same rank.
         """
         foreign = self.plan.foreign
         if foreign is None:
@@ -96,7 +96,7 @@ class Chosen:
         return {"drawn_order": {"epoch": epoch, "rank": rank, "crc32": foreign.order_crc32(epoch)}}
 
     def check_proof(self, state: Mapping[str, Any]) -> None:
-        """ValueError where the user's sampler draws another order than when the state was saved."""
+        """Raise ValueError if the user's sampler draws another order than when the state was saved."""
         order = state.get("drawn_order")
         if self.plan.foreign is None or not isinstance(order, Mapping) or not state.get("batch"):
             return
@@ -105,14 +105,17 @@ class Chosen:
         if order.get("rank") == expected["rank"] and order != expected:
             raise ValueError(
                 f"{self.base.store.path}: the sampler draws another order for epoch {epoch} than when the state was "
-                f"saved, so that batch {state['batch']} would have other samples; let its order depend on "
-                f"set_epoch(epoch), or on generators of torch, numpy or random alone, or begin the epoch anew by "
-                f"set_epoch({epoch}) instead"
+                f"saved, so batch {state['batch']} would have other samples: let its order depend only on "
+                "set_epoch(epoch), or on generators of torch, numpy or random, or start the epoch over with "
+                f"set_epoch({epoch})"
             )
 
 
 def choose(dataset: object, options: LoaderOptions) -> Chosen:
-    """The samples and batches that are asked for; TypeError, ValueError or IndexError where that makes no sense."""
+    """
+    Choose the samples and batches that the user asks for. Raises TypeError, ValueError or IndexError if that makes no
+    sense.
+    """
     members = find_members(dataset, verify=options.work.verify is not False)
     base, indices = members.base, members.chosen
     shown: Any = dataset if isinstance(dataset, Dataset) else base
@@ -127,7 +130,7 @@ def choose(dataset: object, options: LoaderOptions) -> Chosen:
 
 
 def sample_bytes(dataset: FastDataset, *, is_cached: bool) -> NDArray[np.int64]:
-    """The bytes that each sample reads from the store; 0 for what is cached, and for samples of a subclass' own."""
+    """Return the bytes that each sample reads from the store; 0 for cached samples, and for a subclass's own."""
     store = dataset.store
     if is_cached or dataset.makes_samples or len(dataset) > len(store):
         return np.zeros(len(dataset), np.int64)
@@ -135,7 +138,7 @@ def sample_bytes(dataset: FastDataset, *, is_cached: bool) -> NDArray[np.int64]:
 
 
 def sample_labels(dataset: FastDataset) -> NDArray[Any] | None:
-    """The stored label of each sample; None without labels, and where a subclass makes samples itself."""
+    """Return the stored label of each sample; None without labels, and if a subclass makes samples itself."""
     if dataset.labels is None or dataset.makes_samples or len(dataset) > len(dataset.labels):
         return None
     return dataset.labels[: len(dataset)]
@@ -164,7 +167,7 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderO
         per_epoch = count if samples.samples_per_epoch is None else samples.samples_per_epoch
         draw = WeightedDraw(
             as_weights(samples.weights, base, labels, count),
-            samples_per_epoch=whole("samples_per_epoch", per_epoch, "a whole number from 1", least=1),
+            samples_per_epoch=whole("samples_per_epoch", per_epoch, "a whole number of at least 1", least=1),
             seed=order.seed,
         )
         drawn = _drawn(draw, order, share)
@@ -182,9 +185,9 @@ def _ordered(
     share: Share,
 ) -> tuple[BatchSampler, OrderSampler]:
     """
-    An order of ours, and what plans by the places of ``indices``.
+    Return one of fastio's orders, and what plans by positions in ``indices``.
 
-    A shuffled one is that of the samples as they lie in the store, however they are listed.
+    If it is shuffled, it follows the samples as stored, whatever order they are listed in.
     """
     shuffle, by_place = options.order.shuffle, None
     if indices is not None and shuffle and (np.diff(indices) < 0).any():
@@ -202,7 +205,7 @@ def _ordered(
 
 
 def _at(values: Callable[[], NDArray[Any] | None], indices: NDArray[np.int64] | None) -> Any:
-    """What ``values`` gives for these samples; all where ``indices`` is None, None where it gives nothing."""
+    """Return ``values`` for these samples; all if ``indices`` is None, None if there are none."""
     every = values()
     return every if every is None or indices is None else every[indices]
 
@@ -220,27 +223,30 @@ def _drawn(draw: Draw, order: OrderOptions, share: Share, *, is_own: bool = Fals
 
 
 def _share_with(sampler: object, order: OrderOptions) -> tuple[Share, bool]:
-    """The share of a user's sampler, and whether that is what it draws; ValueError where it is another rank's."""
+    """
+    Return the share of a user's sampler, and whether it already draws that. Raises ValueError if it is another
+    rank's.
+    """
     own = own_share(sampler)
     if own is None:
         return Share.of(order.rank, order.world_size), False
     if (order.rank, order.world_size) not in (own, (None, None)):
         raise ValueError(
-            f"rank={order.rank}, world_size={order.world_size}: {type(sampler).__name__} draws for rank {own[0]} of "
-            f"{own[1]}; leave them out here, or give it the same"
+            f"rank={order.rank}, world_size={order.world_size}: {type(sampler).__name__} draws for rank "
+            f"{own[0]} of {own[1]}: drop them here, or give the sampler the same"
         )
     return Share(*own, is_found=False), True
 
 
 def _planned_by(base: FastDataset, sampler: BatchSampler, order: OrderOptions, count: int) -> BatchPlan:
-    """ValueError for a BatchSampler of another dataset or rank."""
+    """Raise ValueError for a BatchSampler of another dataset or rank."""
     own = sampler.rank, sampler.world_size
     if (order.rank, order.world_size) not in (own, (None, None)):
         raise ValueError(
-            f"rank={order.rank}, world_size={order.world_size}: the batch_sampler plans for rank {own[0]} of {own[1]}; "
-            f"give it the same rank and world_size"
+            f"rank={order.rank}, world_size={order.world_size}: the batch_sampler plans for rank {own[0]} of "
+            f"{own[1]}: give it the same rank and world_size"
         )
     samples = sampler.configuration().get("samples", count)
     if samples != count:
         raise ValueError(f"{base.store.path}: {count} samples, but the batch_sampler plans {samples}")
-    return BatchPlan(sampler, Share(*own, is_found=False))  # the sampler looks after its share itself
+    return BatchPlan(sampler, Share(*own, is_found=False))  # the sampler takes care of its share itself

@@ -1,4 +1,4 @@
-"""From a FastDataset, torch's Subset or ConcatDataset of them: one FastDataset, and which of its samples are meant."""
+"""Turns a FastDataset, or torch's Subset or ConcatDataset of them, into one FastDataset and indices."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["Members", "find_members"]
 @dataclass(frozen=True, slots=True)
 class Members:
     """
-    ``base`` holds the samples; ``chosen`` are the indices of those that are meant, int64, in order (None: all).
+    ``base`` holds the samples; ``chosen`` are the indices of the ones meant, int64, in order (None: all).
 
-    ``datasets`` are the FastDatasets found, ``base`` alone or those that it joins. ``is_opened`` says that ``base`` was
-    opened here, and is to be closed by whoever asked.
+    ``datasets`` are the FastDatasets met: ``base`` alone, or those that it joins. ``is_opened`` means that ``base``
+    was opened here, and the caller must close it.
     """
 
     base: FastDataset
@@ -41,9 +41,10 @@ class Members:
 
 def find_members(dataset: object, *, verify: bool) -> Members:
     """
-    TypeError for anything but FastDatasets, paths, and torch's Subset and ConcatDataset of FastDatasets.
+    Find the samples meant. Raises TypeError for anything but FastDatasets, paths, and torch's Subset or ConcatDataset
+    of them.
 
-    ``verify`` is that of a store which is opened here.
+    ``verify`` applies to a store that is opened here.
     """
     if isinstance(dataset, (str, Path)):
         opened = FastDataset(dataset, verify=verify)
@@ -60,12 +61,12 @@ def find_members(dataset: object, *, verify: bool) -> Members:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The FastDatasets met so far, each once; their samples are counted one dataset after the other."""
+    """The FastDatasets met so far, each once; their samples are numbered one dataset after the other."""
 
     datasets: list[FastDataset]
 
     def places(self, dataset: object) -> NDArray[np.int64]:
-        """Where the samples of ``dataset`` lie among all those of the FastDatasets."""
+        """Return the positions of the samples of ``dataset`` among those of all FastDatasets."""
         if isinstance(dataset, FastDataset):
             return self._first(dataset) + np.arange(len(dataset), dtype=np.int64)
         if isinstance(dataset, Subset) and _is_plain(dataset, Subset):
@@ -74,12 +75,12 @@ class _Found:
         if isinstance(dataset, ConcatDataset) and _is_plain(dataset, ConcatDataset):
             return np.concatenate([self.places(member) for member in dataset.datasets])
         raise TypeError(
-            f"FastLoader needs a FastDataset, the path of a store, or torch's Subset or ConcatDataset of FastDatasets, "
-            f"got {type(dataset).__name__}; use torch's DataLoader for it"
+            "FastLoader needs a FastDataset, the path of a store, or torch's Subset or ConcatDataset of "
+            f"FastDatasets, got {type(dataset).__name__}: use torch's DataLoader for it"
         )
 
     def _first(self, dataset: FastDataset) -> int:
-        """The place of a dataset's first sample."""
+        """Return the position of a dataset's first sample."""
         first = 0
         for known in self.datasets:
             if known is dataset:
@@ -90,28 +91,29 @@ class _Found:
 
 
 def _is_plain(dataset: object, kind: Any) -> bool:
-    """Whether samples are those of torch's own class: a subclass that changes them is not to be passed over."""
+    """Return whether samples are those of torch's own class: a subclass that changes them must not be passed over."""
     names = ("__getitem__", "__getitems__", "__len__")
     return all(getattr(type(dataset), name, None) is getattr(kind, name, None) for name in names)
 
 
 def _joined(datasets: Sequence[FastDataset]) -> FastDataset:
-    """One FastDataset of several; SchemaError where they cannot be read as one."""
+    """Join several FastDatasets into one. Raises SchemaError if they cannot be read as one."""
     first = datasets[0]
     stores = []
     for dataset in datasets:
         if dataset.makes_samples or len(dataset) != len(dataset.store):
             raise TypeError(
-                f"{dataset.store.path}: {type(dataset).__name__} makes samples or a length of its own, and cannot be "
-                f"joined with others; use torch's DataLoader for the ConcatDataset"
+                f"{dataset.store.path}: {type(dataset).__name__} makes its own samples or length, and cannot be "
+                "joined with others: use torch's DataLoader for the ConcatDataset"
             )
         for name in ("transform", "verify"):
             _check_equal(first, dataset, name, getattr(first, name), getattr(dataset, name))
         _check_equal(first, dataset, "mode", first.reader.mode, dataset.reader.mode)
         if not isinstance(dataset.store, SealedStore):
             raise TypeError(
-                f"{dataset.store.path}: dataset.samples was assigned, and such a dataset cannot be joined with others; "
-                f"use torch's Subset of the dataset as it was opened, or torch's DataLoader for the ConcatDataset"
+                f"{dataset.store.path}: dataset.samples was assigned, and such a dataset cannot be joined with "
+                "others: use torch's Subset of the dataset as it was opened, or torch's DataLoader for the "
+                "ConcatDataset"
             )
         stores.append(dataset.store)
     by_member = [dataset.target_transform for dataset in datasets]
@@ -127,13 +129,13 @@ def _joined(datasets: Sequence[FastDataset]) -> FastDataset:
 def _check_equal(first: FastDataset, other: FastDataset, name: str, expected: object, found: object) -> None:
     if expected is not found and expected != found:
         raise SchemaError(
-            f"{other.store.path}: has {name}={found!r}, but {first.store.path} has {expected!r}; give the datasets the "
-            f"same one, or use torch's DataLoader for the ConcatDataset"
+            f"{other.store.path}: has {name}={found!r}, but {first.store.path} has {expected!r}: give the "
+            "datasets the same one, or use torch's DataLoader for the ConcatDataset"
         )
 
 
 class _LabelledByMember(FastDataset):
-    """A joined dataset whose labels mean different things by member: each is a pair of member and label."""
+    """A joined dataset whose labels differ in meaning by member: each is a pair of member and label."""
 
     def __init__(self, *args: Any, ends: NDArray[np.int64], **options: Any) -> None:
         super().__init__(*args, **options)
@@ -147,8 +149,8 @@ class _LabelledByMember(FastDataset):
             return None
         if own.ndim != 1 or own.dtype != np.int64:
             raise SchemaError(
-                f"{self.store.path}: target_transforms that differ need labels that are whole numbers, got {own.dtype} "
-                f"of shape {own.shape[1:]}; give the datasets the same target_transform"
+                f"{self.store.path}: different target_transforms need integer labels, got {own.dtype} of shape "
+                f"{own.shape[1:]}: give the datasets the same target_transform"
             )
         members = np.searchsorted(self._ends, np.arange(len(own)), side="right")
         return np.stack([members, own], axis=1)

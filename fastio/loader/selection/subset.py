@@ -1,4 +1,4 @@
-"""FastSubset: some samples of a FastDataset, as torch's Subset, with keys, labels and classes."""
+"""FastSubset: some samples of a FastDataset as torch's Subset, with keys, labels and classes."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class FastSubset(Subset[Any]):
 
     @property
     def class_to_idx(self) -> dict[str, int]:
-        """Label by class name."""
+        """The label of each class name."""
         return self.dataset.class_to_idx
 
     def column(self, name: str) -> NDArray[Any]:
-        """A column of the store, one value a sample; "length" as FastDataset has it."""
+        """Return a column of the store, one value per sample; "length" as in FastDataset."""
         return self.dataset.column(name)[self._chosen]
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Weights as users write them, one a sample or one a class, as an array with one entry a sample."""
+"""Parses weights as users write them, one per sample or one per class, into an array with one entry per sample."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["as_weights"]
 
 def as_weights(weights: Any, dataset: FastDataset, labels: NDArray[Any] | None, count: int) -> NDArray[np.float64]:
     """
-    The weight of each of ``count`` samples, whose ``labels`` are given; ``dataset`` names them and its classes.
+    Return the weight of each of ``count`` samples with these ``labels``; ``dataset`` names them and its classes.
 
-    A mapping has the weight of each sample of a class, by label or class name. ValueError for another number of
-    weights, an unknown class, or one without a weight.
+    A mapping holds the weight of each sample of a class, by label or class name. Raises ValueError for a wrong count
+    of weights, an unknown class, or a class without a weight.
     """
     if isinstance(weights, Mapping):
         return _by_class(weights, dataset, labels)
@@ -28,10 +28,11 @@ def as_weights(weights: Any, dataset: FastDataset, labels: NDArray[Any] | None, 
     array = np.asarray(weights)
     if array.dtype.kind not in "biuf" or array.ndim != 1:
         raise TypeError(
-            f"weights: expected one number a sample, or {{class: weight}}, got an array of {array.dtype} {array.shape}"
+            f"weights: expected one number per sample, or {{class: weight}}, got an array of {array.dtype} "
+            f"{array.shape}"
         )
     if len(array) != count:
-        hint = "; for one weight a class pass {class: weight}" if len(array) == len(dataset.classes) else ""
+        hint = "; for one weight per class, pass {class: weight}" if len(array) == len(dataset.classes) else ""
         raise ValueError(f"{dataset.store.path}: {len(array)} weights for {count} samples{hint}")
     return np.ascontiguousarray(array, np.float64)
 
@@ -54,10 +55,10 @@ def _by_class(weights: Mapping[Any, Any], dataset: FastDataset, labels: NDArray[
     if missing:
         names = {label: name for name, label in dataset.class_to_idx.items()}
         listed = _some([repr(names.get(label, label)) for label in missing])
-        raise ValueError(f"{path}: no weight for {listed}; give it one, 0 to leave it out")
+        raise ValueError(f"{path}: no weight for {listed}: give it one, or 0 to leave it out")
     return np.array([table[label] for label in present.tolist()], np.float64)[places]
 
 
 def _some(names: list[str]) -> str:
-    """The first of them."""
+    """Return the first names."""
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

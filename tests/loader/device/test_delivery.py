@@ -118,7 +118,7 @@ def test_a_pinned_batch_that_is_filled_anew_is_refused() -> None:
             same.fill_(number)
             yield same
 
-    with pytest.raises(RuntimeError, match="anew"):
+    with pytest.raises(RuntimeError, match="refilled"):
         list(run(SlowLane(checks_sources=False), source()))
 
 
