@@ -32,23 +32,21 @@ __all__ = [
 ]
 
 _SHARD_BYTES = 1 << 30
-_ATTEMPTS = 10  # at a set that others replace while it is being opened
+_ATTEMPTS = 10  # attempts to open a set that others replace meanwhile
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """The name in FORMATS that a path's suffix stands for; StoreError where it stands for none."""
+    """Return the name in FORMATS for a path's suffix. Raises StoreError for an unknown suffix."""
     return match_format(os.fspath(path)).name
 
 
 def open_store(path: str | os.PathLike[str], *, read: Read = "auto") -> SealedStore:
     """
-    Open a packed dataset of the format in FORMATS that its suffix names.
+    Open a packed dataset; its suffix names the format in FORMATS.
 
-    Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar`` or
-    their folder. Tar files that others wrote open too: they are scanned once, see ``foreign_tar``.
-    ``read="map"`` maps the files, "pread" copies what is asked for into memory; "auto" does that on network file
-    systems and maps everywhere else.
-    Raises StoreNotFound, StoreIncomplete (no seal), StoreCorrupt; plain StoreError for a newer version.
+    Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar`` or their folder. Tar files
+    that others wrote open too: they are scanned once, see ``foreign_tar``. Raises StoreNotFound, StoreIncomplete (no
+    seal) or StoreCorrupt, and StoreError for a newer version.
     """
     check_read(read)
     path = os.fspath(path)
@@ -60,7 +58,7 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto") -> SealedSt
             return _open_files(path, form, files, read)
         except StoreError:
             if before == _inodes(expand(path, form)):
-                raise  # nobody has replaced the store meanwhile
+                raise  # the store was not replaced meanwhile
     return _open_files(path, form, expand(path, form), read)
 
 
@@ -79,18 +77,18 @@ def create_store(
     path: str | os.PathLike[str], schema: Schema, *, overwrite: bool = False, shard_bytes: int | None = None
 ) -> SealedWriter:
     """
-    A writer of a new store; its suffix says which format.
+    Return a writer for a new store; its suffix names the format.
 
-    Shards are written to ``name-%06d.tar`` (or ``%d``), each up to ``shard_bytes`` (1 GiB unless told) of
-    samples, one larger sample aside. What lies there already is replaced only with
-    ``overwrite``, and not before the new store is whole.
+    Shards are written to ``name-%06d.tar`` (or ``%d``), each up to ``shard_bytes`` (default: 1 GiB) of samples, or a
+    single larger sample. An existing store is replaced only with ``overwrite``, and only once the new store is
+    complete.
     """
     target = _target(os.fspath(path), overwrite=overwrite, shard_bytes=shard_bytes)
     return SealedWriter(target, schema, shard_bytes=(shard_bytes or _SHARD_BYTES) if target.is_set else None)
 
 
 def check_target(path: str | os.PathLike[str], *, overwrite: bool = False, shard_bytes: int | None = None) -> None:
-    """StoreError where ``create_store`` would refuse these, at once and without a trace."""
+    """Raise StoreError if ``create_store`` would refuse these arguments; changes nothing."""
     _target(os.fspath(path), overwrite=overwrite, shard_bytes=shard_bytes).check()
 
 
@@ -98,7 +96,7 @@ def _target(path: str, *, overwrite: bool, shard_bytes: int | None) -> Target:
     target = Target(path, target_format(path), overwrite)
     if target.is_set and not target.format.has_shards:
         others = " or ".join(shard_suffixes())
-        raise StoreError(f"{path}: {target.format.name} stores are one file; leave the number out, or pack to {others}")
+        raise StoreError(f"{path}: {target.format.name} stores are one file: drop the number, or pack to {others}")
     if not target.is_set and shard_bytes is not None:
         raise StoreError(f"{path}: a shard size needs a name with a number, e.g. name-%06d.tar")
     if shard_bytes is not None and shard_bytes < 1:
@@ -107,7 +105,7 @@ def _target(path: str, *, overwrite: bool, shard_bytes: int | None) -> Target:
 
 
 def _inodes(files: Sequence[str]) -> list[tuple[str, tuple[int, int] | None]]:
-    """Which files these are at the moment; None for one that is not there."""
+    """Return which files these are at the moment; None for a missing one."""
     found: list[tuple[str, tuple[int, int] | None]] = []
     for file in files:
         try:
@@ -145,6 +143,6 @@ def _refuse_other_content(file: ByteSource, form: Format, error: StoreError) -> 
     content = looks_like(file.read(0, min(HEAD_BYTES, file.size)).tobytes(), likely=form)
     if content is not None and content is not form:
         raise StoreIncomplete(
-            f"{file.path}: its content looks like {content.name}, and its name says {form.name}; "
-            f"give it its right suffix"
+            f"{file.path}: its content looks like {content.name}, but its name says {form.name}: give it the "
+            "right suffix"
         ) from error

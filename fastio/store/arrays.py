@@ -15,8 +15,9 @@ from fastio.types.schema import Field, Schema
 
 __all__ = ["IndexHeader", "Place", "byte_view", "check_names", "expected_arrays", "split_keys", "unit_bytes"]
 
-VERSION = 2  # 2: the starts and sizes of a flat field count ids, see ``unit_bytes``; written only where there is one
-_BLOCK_BYTES = 1 << 20  # of keys looked at together: what is made of them in between is small
+# Version 2: starts and sizes of a flat field count ids, see ``unit_bytes``; written only if there is such a field.
+VERSION = 2
+_BLOCK_BYTES = 1 << 20  # bytes of keys examined together, which limits temporary memory
 _PARTS = ("starts", "sizes", "checksums", "shapes", "interval_counts", "intervals")
 
 Expected = tuple[str, tuple[int | None, ...]]  # dtype and shape; None: of any length
@@ -24,7 +25,7 @@ Expected = tuple[str, tuple[int | None, ...]]  # dtype and shape; None: of any l
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an index array lies in its file, and how it reads."""
+    """Where an index array lies in its file, and how to read it."""
 
     start: int
     dtype: str
@@ -41,7 +42,7 @@ class IndexHeader:
     places: Mapping[str, Place]
 
     def to_bytes(self) -> bytes:
-        """Compact JSON, the same bytes for the same content."""
+        """Return compact JSON, the same bytes for the same content."""
         places = {
             name: {"start": p.start, "dtype": p.dtype, "shape": list(p.shape), "crc32": p.crc32}
             for name, p in self.places.items()
@@ -52,7 +53,7 @@ class IndexHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str) -> IndexHeader:
-        """The inverse; StoreCorrupt where the structure is not ours, StoreError where it is newer."""
+        """Read the header. Raises StoreCorrupt if it is not one of fastio's, StoreError if it is newer."""
         try:
             parsed = json.loads(data)
             version, base = _natural(parsed["fastio"]), _natural(parsed["base"])
@@ -71,11 +72,13 @@ class IndexHeader:
         except SchemaError as exc:
             raise StoreError(f"{path}: {exc}") from exc
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as exc:
-            raise StoreCorrupt(f"{path}: the header is not one that fastio writes ({exc!r}); pack again") from exc
+            raise StoreCorrupt(f"{path}: the header is not one that fastio writes ({exc!r}): pack again") from exc
 
 
 def expected_arrays(schema: Schema, count: int) -> tuple[dict[str, Expected], dict[str, Expected]]:
-    """The arrays that a file of ``count`` samples must have, and those that it may have (keys and metadata aside)."""
+    """
+    Return the arrays that a file of ``count`` samples must have, and those it may have (without keys and metadata).
+    """
     required: dict[str, Expected] = {}
     optional: dict[str, Expected] = {}
     for field in schema.payload:
@@ -92,12 +95,15 @@ def expected_arrays(schema: Schema, count: int) -> tuple[dict[str, Expected], di
 
 
 def unit_bytes(schema: Schema) -> dict[str, int]:
-    """What one step of a field's ``starts`` and ``sizes`` in the file means: ids where they are one flat array."""
+    """
+    Return the unit of a field's ``starts`` and ``sizes`` in the file: the size of an id for a flat array of ids, else
+    1.
+    """
     return {f.name: np.dtype(f.dtype).itemsize if f is schema.flat else 1 for f in schema.payload}
 
 
 def check_names(schema: Schema) -> None:
-    """Refuse field names that would meet each other, or a name of our own, in the index."""
+    """Refuse field names that clash in the index, with each other or with reserved names."""
     taken = {"data", "header", "keys", "metadata", "seal"}
     for field in schema.fields:
         names = [field.name]
@@ -105,24 +111,24 @@ def check_names(schema: Schema) -> None:
             names += [f"{field.name}_{part}" for part in _PARTS]
         for name in names:
             if name in taken:
-                raise SchemaError(f"field {field.name!r}: the name {name!r} is taken in the index; rename the field")
+                raise SchemaError(f"field {field.name!r}: the name {name!r} is taken in the index: rename the field")
             taken.add(name)
 
 
 def byte_view(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The bytes of an array in C order, without a copy where it has that order already."""
+    """Return the bytes of an array in C order, without a copy if it is in that order."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def split_keys(array: NDArray[Any], count: int, *, path: str) -> NDArray[np.int64] | None:
-    """Where each NUL-joined key begins, and one past the end; None for keys of fixed width."""
+    """Return where each NUL-joined key begins, and one past the end; None for keys of fixed width."""
     if array.dtype.kind == "S":
         if len(array) != count:
             raise _miscounted(path, len(array), count)
         return None
-    # No bytes are no keys or, as keys are never empty, nothing else.
+    # No bytes mean no keys, because keys are never empty.
     found = min(1, len(array))
-    if count > len(array):  # nothing of that size is made for a damaged one
+    if count > len(array):  # no memory of that size is allocated for a damaged one
         raise _miscounted(path, found + int(np.count_nonzero(array == 0)), count)
     starts = np.zeros(count + 1, np.int64)
     for at in range(0, len(array), _BLOCK_BYTES):
@@ -138,7 +144,7 @@ def split_keys(array: NDArray[Any], count: int, *, path: str) -> NDArray[np.int6
 
 
 def _miscounted(path: str, found: int, count: int) -> StoreCorrupt:
-    return StoreCorrupt(f"{path}: the index has {found} keys, expected {count}; pack again")
+    return StoreCorrupt(f"{path}: the index has {found} keys, expected {count}: pack again")
 
 
 def _fixed(field: Field) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Writes a file beside its final name, under a hidden one, which it keeps until it is whole."""
+"""Writes a file beside its final name, under a hidden name until it is complete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BUFFER_BYTES = 2 << 20
 _LONG_BYTES = 16 << 20  # a part of this is too long to be copied beside the others
 MARK = ".partial-"
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_KEPT = "nothing new was kept under this name, what lay there is untouched"
+_KEPT = "nothing new was kept under this name, and what was there is untouched"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -37,11 +37,10 @@ class PartialFile:
     """
     A file under a hidden name beside ``path``, written front to back through a buffer.
 
-    ``crc`` is the CRC-32 of all that went through ``write``, in order; ``skip`` and
-    ``overwrite`` leave it alone. The descriptor holds a lock for as long as the writer lives,
-    which is how ``remove_stale`` knows the dead from the living, on every host that shares
-    the folder. A file of a set is created beside the ``first`` one, whose lock stands for all
-    of them: the others may ``rest`` without a descriptor. All failures are StoreError that names ``path``.
+    ``crc`` is the CRC-32 of everything that went through ``write``, in order; ``skip`` and ``overwrite`` do not
+    change it. The descriptor holds a lock while the writer lives, by which ``remove_stale`` tells dead writers from
+    living ones, on every host that shares the folder. A file of a set is created beside the ``first`` one, whose lock
+    stands for all: the others may ``rest`` without a descriptor. All failures are StoreErrors that name ``path``.
     """
 
     def __init__(self, path: str, *, first: PartialFile | None = None) -> None:
@@ -58,7 +57,7 @@ class PartialFile:
 
     @property
     def fd(self) -> int:
-        """The descriptor, at the end of the file; opened again after a ``rest``."""
+        """The descriptor, at the end of the file; reopened after a ``rest``."""
         if self._fd < 0:
             with writing(self.path):
                 self._fd = os.open(self.partial, os.O_RDWR | os.O_CLOEXEC)
@@ -67,7 +66,7 @@ class PartialFile:
 
     @property
     def size(self) -> int:
-        """Bytes written so far, buffered ones included: where the next ``write`` lands."""
+        """Bytes written so far, including buffered ones: the position of the next ``write``."""
         return self._size
 
     def write(self, data: Any) -> None:
@@ -82,7 +81,7 @@ class PartialFile:
             self.flush()
 
     def write_parts(self, parts: Sequence[Any], size: int) -> None:
-        """Append several buffers of ``size`` bytes in all: one call a sample instead of one a part."""
+        """Append several buffers of ``size`` bytes in total: one call per sample instead of one per part."""
         self._pending.extend(parts)
         self._size += size
         self._pending_bytes += size
@@ -90,14 +89,14 @@ class PartialFile:
             self.flush()
 
     def skip(self, size: int) -> None:
-        """Append zeros that ``crc`` does not see: the place of something known later."""
+        """Append zeros that ``crc`` ignores, to be filled in later."""
         self.flush()
         with writing(self.path):
             write_all(self.fd, bytes(size))
         self._size += size
 
     def flush(self) -> None:
-        """Hand the buffer to the kernel."""
+        """Pass the buffer to the kernel."""
         if not self._pending:
             return
         parts, self._pending = self._pending, []
@@ -121,7 +120,7 @@ class PartialFile:
             os.fsync(self.fd)
 
     def rest(self) -> None:
-        """Close the descriptor until it is needed again: a set may have more files than a process descriptors."""
+        """Close the descriptor until it is needed again: a set may have more files than a process may open."""
         self.flush()
         if self._first is not None:
             with writing(self.path):
@@ -129,18 +128,21 @@ class PartialFile:
 
     @property
     def is_published(self) -> bool:
-        """Whether the file has its final name, or will have it whatever happens."""
+        """Whether the file has its final name, or will certainly get it."""
         return self._is_published
 
     def published(self) -> None:
-        """Take note that the file belongs to its final name: ``discard`` leaves it alone from now on."""
+        """Note that the file belongs to its final name: ``discard`` then leaves it alone."""
         self._is_published = True
 
     def discard(self) -> None:
-        """Close the file, and remove it unless it was published; StoreError where that fails. Twice does no harm."""
+        """
+        Close the file, and remove it unless it was published. Raises StoreError if that fails; calling it twice is
+        harmless.
+        """
         self._pending = []
         if self._is_published:
-            with contextlib.suppress(OSError):  # its bytes were synced before: an error can be about nothing of them
+            with contextlib.suppress(OSError):  # its bytes were synced before, so an error cannot concern them
                 self._close()
         elif not self._is_discarded:
             self._is_discarded = True
@@ -159,7 +161,7 @@ class PartialFile:
 
 
 def exists(path: str) -> StoreError:
-    """The error where something lies under a name that must not be replaced."""
+    """Return the error for a name that is taken and must not be replaced."""
     return StoreError(f"{path}: exists; choose another name, or --overwrite (in Python overwrite=True)")
 
 
@@ -178,20 +180,20 @@ def writing(path: str) -> Iterator[None]:
 
 
 def _create(path: str) -> tuple[str, int]:
-    """A new hidden file beside ``path``, locked."""
+    """Create a new hidden file beside ``path``, locked."""
     with writing(path):
-        # Another pid namespace on the same folder may hold our pid's name: then the next number.
+        # Another pid namespace may use our pid in the same folder: then try the next number.
         for attempt in range(1000):
             partial = _hidden(path, f"{os.getpid()}-{attempt}")
             with contextlib.suppress(FileExistsError):
                 fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
                 if _is_locked(partial, fd):
                     return partial, fd
-        raise FileExistsError(errno.EEXIST, f"1000 partial files lie beside it, e.g. {partial}: remove them")
+        raise FileExistsError(errno.EEXIST, f"1000 partial files are beside it, e.g. {partial}: remove them")
 
 
 def _is_locked(partial: str, fd: int) -> bool:
-    """Lock a new file; False, and the file is closed, where another writer took it for stale before that."""
+    """Lock a new file. Returns False, with the file closed, if another writer considered it stale before that."""
     is_ours = False
     try:
         is_ours = _flock(fd) and os.fstat(fd).st_nlink > 0
@@ -205,18 +207,18 @@ def _is_locked(partial: str, fd: int) -> bool:
 
 
 def _flock(fd: int) -> bool:
-    """Lock the file; False where another process has it, True where there are no locks."""
+    """Lock the file. Returns False if another process holds it, True if there are no locks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        pass  # nobody can prove us dead, so nobody will remove the file
+        pass  # without locks, nobody can tell that this process is dead, so nobody removes the file
     return True
 
 
 def _create_beside(path: str, token: str) -> tuple[str, int]:
-    """A new hidden file beside ``path``, of the set whose first file is locked under this token."""
+    """Create a new hidden file beside ``path``, of the set whose first file is locked under this token."""
     with writing(path):
         partial = _hidden(path, token)
         return partial, os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -228,15 +230,15 @@ def _hidden(path: str, token: str) -> str:
 
 
 def token(partial: str) -> str:
-    """What all files of one writer's set have in their hidden names."""
+    """Return what all files of one writer's set have in their hidden names."""
     return partial.rpartition(MARK)[2]
 
 
 def move_to_free(partial: str, path: str) -> None:
     """
-    A rename that replaces nothing. Raises OSError, FileExistsError where the name is taken.
+    Rename without replacing. Raises OSError, FileExistsError if the name is taken.
 
-    A second name, which the kernel refuses where there is one, then one less.
+    It creates a second name, which the kernel refuses if it exists, and then removes the first.
     """
     try:
         os.link(partial, path)
@@ -267,7 +269,7 @@ def write_all(fd: int, data: Any) -> None:
 
 
 def pwrite_all(fd: int, data: Any, start: int) -> None:
-    """The same at a place of the file."""
+    """Write the whole of a contiguous buffer at a position of the file. Raises OSError."""
     view = memoryview(data).cast("B")
     while len(view):
         done = _some(os.pwrite(fd, view, start))
@@ -275,7 +277,7 @@ def pwrite_all(fd: int, data: Any, start: int) -> None:
 
 
 def _some(done: int) -> int:
-    """A disk that takes nothing and reports no error would be asked for ever."""
+    """Raise OSError if nothing was written: a disk that reports no error would be retried for ever."""
     if done <= 0:
         raise OSError(errno.EIO, "the system wrote 0 bytes and reported no error")
     return done

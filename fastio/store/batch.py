@@ -1,4 +1,4 @@
-"""Checks a batch on its way into a writer, as a whole, before its first byte is written."""
+"""Checks a whole batch on its way into a writer, before its first byte is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["CheckedBatch", "check_batch"]
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """A batch that fits: spans that lie in their buffers, and its part of the index arrays."""
+    """A batch that fits: spans inside their buffers, and its part of the index arrays."""
 
     keys: Sequence[str]
     joined_keys: bytes  # UTF-8, joined by NUL
@@ -31,10 +31,10 @@ class CheckedBatch:
 
 def check_batch(schema: Schema, batch: SampleBatch, *, path: str) -> CheckedBatch:
     """
-    Refuse with SchemaError whatever does not fit the schema.
+    Check a batch. Raises SchemaError if it does not fit the schema.
 
-    Values that come with a checksum (from another store) are compared with it: SampleError
-    where they differ. ``path`` is for messages.
+    Values with a checksum (from another store) are compared with it: SampleError if they differ. ``path`` is for
+    messages.
     """
     count = len(batch.keys)
     joined, key_sizes = _check_keys(batch.keys)
@@ -64,15 +64,15 @@ def check_batch(schema: Schema, batch: SampleBatch, *, path: str) -> CheckedBatc
 
 
 def _check_keys(keys: Sequence[str]) -> tuple[bytes, NDArray[np.int64]]:
-    """The keys in UTF-8, joined by NUL, and their sizes: not empty, without NUL."""
+    """Return the keys in UTF-8, joined by NUL, and their sizes; keys must not be empty or contain NUL."""
     if not keys:
         return b"", np.empty(0, np.int64)
     try:
-        # Names of files that are not UTF-8 reach us with surrogates (os.fsdecode) and leave as they came.
+        # Names of files that are not UTF-8 arrive with surrogates (os.fsdecode) and are stored as they came.
         joined = "\0".join(keys).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as exc:
         bad = next(key for key in keys if not _is_encodable(key))
-        raise SchemaError(f"key {bad!r} cannot be written as UTF-8; rename it") from exc
+        raise SchemaError(f"key {bad!r} cannot be written as UTF-8: rename it") from exc
     ends = np.append(np.flatnonzero(np.frombuffer(joined, np.uint8) == 0), len(joined))
     sizes = np.diff(ends, prepend=-1) - 1
     if len(sizes) != len(keys) or not sizes.all():
@@ -115,8 +115,8 @@ def _checksums(field: Field, spans: Spans, keys: Sequence[str], *, path: str) ->
     if spans.checksums is not None and not np.array_equal(found, spans.checksums):
         index = int(np.flatnonzero(found != spans.checksums)[0])
         raise SampleError(
-            f"{path}: sample {index} of the batch ({keys[index]!r}), field {field.name!r}: expected bytes with CRC-32 "
-            f"{spans.checksums[index]:08x}, got {found[index]:08x}; the source is damaged: verify it",
+            f"{path}: sample {index} of the batch ({keys[index]!r}), field {field.name!r}: expected bytes with "
+            f"CRC-32 {spans.checksums[index]:08x}, got {found[index]:08x}; the source is damaged: verify it",
             path=path,
             index=index,
             key=keys[index],
@@ -126,7 +126,7 @@ def _checksums(field: Field, spans: Spans, keys: Sequence[str], *, path: str) ->
 
 
 def _interval_counts(field: Field, spans: Spans) -> NDArray[np.uint32]:
-    """How many places of restart intervals come with each value."""
+    """Return how many restart intervals come with each value."""
     if spans.intervals is None:
         return np.zeros(len(spans), np.uint32)
     sizes = spans.intervals.sizes
@@ -136,7 +136,7 @@ def _interval_counts(field: Field, spans: Spans) -> NDArray[np.uint32]:
 
 
 def _exact(name: str, values: ArrayLike, *, dtype: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
-    """The values in this dtype, copied; SchemaError where a value would change or the shape differs."""
+    """Return a copy of the values in this dtype. Raises SchemaError if a value would change or the shape differs."""
     array = np.asarray(values)
     if array.shape != shape:
         raise SchemaError(f"{name!r}: expected shape {shape}, got {array.shape}")

@@ -1,4 +1,4 @@
-"""Token ids as one flat array, in pieces that a container keeps as a value each."""
+"""Token ids as one flat array, in pieces that a container keeps as one value each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PIECE_BYTES = 1 << 20  # the last page of a piece is half empty on average: 0.2 
 
 class FlatPieces:
     """
-    Gathers samples into pieces and has each written when the next sample does not fit.
+    Gathers samples into pieces and writes each one when the next sample does not fit.
 
-    ``write(value, size)`` writes one piece and says on which page; its bytes begin ``header`` behind that page's begin.
-    ``nodes`` are the pieces by key: page and size; ``first`` is the number of the first sample of the next one. What is
-    written depends on the samples alone, not on how they came in batches.
+    ``write(value, size)`` writes one piece and returns its page; its bytes begin ``header`` bytes after that page's
+    start. ``nodes`` are the pieces by key: page and size; ``first`` is the number of the first sample of the next
+    one. What is written depends only on the samples, not on how they came in batches.
     """
 
     def __init__(self, name: str, write: Callable[[bytearray, int], int], *, page: int, header: int) -> None:
@@ -29,12 +29,12 @@ class FlatPieces:
         self._write = write
         self._page, self._header = page, header
         self._pending = bytearray()
-        self._offsets: list[NDArray[np.int64]] = []  # of the samples in ``_pending``, from its begin
+        self._offsets: list[NDArray[np.int64]] = []  # positions of the samples in ``_pending``, from its start
         self._starts: list[NDArray[np.int64]] = []
         self.first = self._count = 0
 
     def append(self, spans: Spans) -> None:
-        """Take the samples of a batch; nothing of it is kept but copies."""
+        """Take the samples of a batch; only copies of them are kept."""
         ends = np.cumsum(spans.sizes)
         data = b"".join(view.data for view in spans.runs().views())
         start = done = 0
@@ -42,7 +42,7 @@ class FlatPieces:
             room = PIECE_BYTES - len(self._pending)
             stop = int(np.searchsorted(ends, done + room, side="right"))
             if stop == start and self._count == self.first:
-                stop += 1  # longer than a piece by itself
+                stop += 1  # a sample longer than a piece
             if stop > start:
                 end = int(ends[stop - 1])
                 self._offsets.append(ends[start:stop] - spans.sizes[start:stop] + (len(self._pending) - done))
@@ -53,7 +53,7 @@ class FlatPieces:
                 self._flush()
 
     def take_starts(self) -> NDArray[np.int64]:
-        """Where the samples lie in the file whose pieces were written since the last call."""
+        """Return where the samples lie in the file whose pieces were written since the last call."""
         taken, self._starts = self._starts, []
         return np.concatenate(taken) if taken else np.empty(0, np.int64)
 

@@ -1,19 +1,19 @@
 """Opens tar shards that others wrote (WebDataset, GNU tar, bsdtar) and keeps their index beside them.
 
-Samples are grouped by WebDataset's rule: members that follow each other and share the path up to the first dot of
-the name. ``png``, ``jpg`` and the like become the field ``image``, ``cls`` the column ``label``, any other
-extension a field of bytes with its name. Pictures without companions are taken as plain files: one sample a member,
-its key the whole path. What does not become a sample is listed in ``metadata["skipped"]``, members
-left out of samples in ``metadata["left_out"]``.
+Samples are grouped by WebDataset's rule: consecutive members that share the path up to the first dot of the name.
+``png``, ``jpg`` and the like become the field ``image``, ``cls`` the column ``label``, any other extension a field of
+bytes with that name. Pictures without companions are plain files: one sample per member, whose key is the whole path.
+Members that do not become samples are listed in ``metadata["skipped"]``, members left out of samples in
+``metadata["left_out"]``.
 
-The scan's result is kept as ``<name>.tar.fastio-index`` where the folder is writable: index arrays aligned to 64
-bytes, the JSON header, the seal at the end. It is bound to the archive by size, times of modification and of change
-(mtime, ctime) and the CRC-32 of up to 256 member headers, and rebuilt when one of these differs. Nobody but the kernel
-sets a ctime, so an edit that restores the mtime is noticed; a copy has a new one and is scanned once more.
+The scan's result is kept as ``<name>.tar.fastio-index`` if the folder is writable: index arrays aligned to 64 bytes,
+the JSON header, the seal at the end. It is bound to the archive by size, times of modification and of change (mtime,
+ctime) and the CRC-32 of up to 256 member headers, and rebuilt if one of these differs. Only the kernel sets a ctime,
+so an edit that restores the mtime is noticed; a copy has a new ctime and is scanned once more.
 
-What names the content (``SampleStore.identity``) is made of all headers of the samples' members, all keys and labels,
-and 512 bytes from the middle of up to 256 members. Two archives that differ only in other bytes, with equal headers
-down to the members' times, have one identity: telling them apart would mean to read them.
+The identity of the content (``SampleStore.identity``) is computed from all headers of the samples' members, all keys
+and labels, and 512 bytes from the middle of up to 256 members. Two archives that differ only in other bytes, with
+equal headers down to the members' times, have one identity: telling them apart would require reading them.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class _Group:
 
 def open_foreign(file: ByteSource) -> Shard:
     """
-    The index of a tar that fastio did not write, from its sidecar or by scanning it.
+    Return the index of a tar that fastio did not write, from its sidecar or by scanning it.
 
-    StoreIncomplete where it is one of ours that lost its end; StoreError or StoreCorrupt where
-    it is no tar, cut off, damaged, compressed or sparse, or holds no sample.
+    Raises StoreIncomplete if it is one of fastio's that lost its end; StoreError or StoreCorrupt if it is not a tar,
+    truncated, damaged, compressed or sparse, or holds no sample.
     """
     if file.size == 0:
         raise StoreIncomplete(f"{file.path}: the file is empty; pack or copy it again")
@@ -87,7 +87,7 @@ def open_foreign(file: ByteSource) -> Shard:
         return kept
     shard = _build(file)
     shard = replace(shard, content_crc=_content_crc(shard))
-    if _is_unchanged(file):  # or somebody wrote to it meanwhile
+    if _is_unchanged(file):  # or it was written to meanwhile
         _write_sidecar(shard, {**_stamp(file), "headers_crc": _headers_crc(shard)})
     return shard
 
@@ -107,15 +107,17 @@ def _is_unchanged(file: ByteSource) -> bool:
 
 def check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
     """
-    The shards in order of their names, with one ledger; StoreError where their fields differ.
+    Return the shards in order of their names, with one ledger. Raises StoreError if their fields differ.
 
-    What the ledger holds is not seen by who only counts samples, so one warning says that there is something.
+    Code that only counts samples does not see the ledger, so one warning says that there is something in it.
     """
     first = shards[0]
     for shard in shards:
         if shard.schema != first.schema:
             names, others = ([f.name for f in s.schema.fields] for s in (first, shard))
-            raise StoreError(f"{path}: {first.path} has fields {names}, {shard.path} {others}; open them one by one")
+            raise StoreError(
+                f"{path}: {first.path} has fields {names}, but {shard.path} has {others}: open them one by one"
+            )
     ledgers = [json.loads(shard.metadata) for shard in shards]
     merged = {name: [entry for each in ledgers for entry in each[name]] for name in _LEDGER}
     metadata = {**ledgers[0], **merged}
@@ -124,7 +126,7 @@ def check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
 
 
 def _warn(path: str, count: int, *, skipped: Skipped, left_out: Skipped) -> None:
-    """One line on what the archive holds beyond its samples, if anything."""
+    """Log one line on what the archive holds besides its samples, if anything."""
     said = []
     if skipped:
         said.append(f"no samples: {len(skipped)}, e.g. {skipped[0]['key']!r} {skipped[0]['problem']}")
@@ -152,7 +154,7 @@ def _build(file: ByteSource) -> Shard:
         raise StoreError(f"{path}: no sample in {len(members)} members{why}")
     payload = [name for name in names if name != _LABEL]
     if not payload:
-        raise StoreError(f"{path}: has labels, and nothing that they belong to; check what was packed")
+        raise StoreError(f"{path}: has labels, but nothing that they belong to; check what was packed")
     fields = [
         Field(n, IMAGE, "|u1", (None, None, None)) if _is_image(n) else Field(n, BYTES, "|u1", (None,)) for n in payload
     ]
@@ -179,7 +181,7 @@ def _build(file: ByteSource) -> Shard:
 
 
 def _files(members: Sequence[Member], skipped: Skipped) -> Iterator[tuple[str, str, str, Member]]:
-    """Regular members as (name, stem, extension, member); what is none goes to the ledger, folders aside."""
+    """Yield regular members as (name, stem, extension, member); others except folders go to the ledger."""
     for member in members:
         name = member.name.removeprefix("./")
         if member.kind == "a directory":
@@ -188,7 +190,7 @@ def _files(members: Sequence[Member], skipped: Skipped) -> Iterator[tuple[str, s
         if member.kind:
             skipped.append({"key": name, "problem": f"is {member.kind}"})
         elif _META.match(name):
-            skipped.append({"key": name, "problem": "has a name that WebDataset keeps for itself"})
+            skipped.append({"key": name, "problem": "has a name that WebDataset reserves"})
         elif found is None or "\0" in name:
             skipped.append({"key": name, "problem": "has no extension"})
         else:
@@ -196,15 +198,21 @@ def _files(members: Sequence[Member], skipped: Skipped) -> Iterator[tuple[str, s
 
 
 def _split(name: str) -> tuple[str, str] | None:
-    """Stem and extension: the path up to the first dot of its last part, which must leave a name; None without."""
+    """
+    Return stem and extension: the path up to the first dot of its last part, which must leave a name; None without a
+    dot.
+    """
     folder, slash, last = name.rpartition("/")
     plain, dot, extension = last.partition(".")
-    owner = plain or folder.rstrip("/").rpartition("/")[2]  # WebDataset takes "a/.png" for a sample "a/"
+    owner = plain or folder.rstrip("/").rpartition("/")[2]  # WebDataset reads "a/.png" as a sample "a/"
     return (folder + slash + plain, extension) if dot and owner and "." not in owner else None
 
 
 def _is_plain(files: Sequence[tuple[str, str, str, Member]]) -> bool:
-    """Pictures as plain files: none has a companion, such as a label, that shares its stem; views of it aside."""
+    """
+    Return whether all are plain picture files: none has a companion, such as a label, with its stem, other than views
+    of it.
+    """
     views: dict[str, set[str]] = {}
     for _, stem, extension, _ in files:
         views.setdefault(stem, set()).add(extension)
@@ -219,7 +227,7 @@ def _plain(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) -> l
     groups: dict[str, _Group] = {}
     for name, _, extension, member in files:
         if not _is_picture(extension):
-            skipped.append({"key": name, "problem": "is no picture, among plain picture files"})
+            skipped.append({"key": name, "problem": "is not a picture, among plain picture files"})
             continue
         group = groups.setdefault(name, _Group(name))
         group.problem = "comes twice" if group.members else ""
@@ -240,8 +248,8 @@ def _grouped(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) ->
             if group is not None:
                 yield group
             at, group = stem, _Group(stem)
-            if stem in seen:  # the ledger names the member: the sample itself is there
-                group = _Group(name, problem=f"comes again as a part of {stem!r}, after other samples")
+            if stem in seen:  # the ledger names the member, because the sample itself exists
+                group = _Group(name, problem=f"comes again as part of {stem!r}, after other samples")
             seen.add(stem)
         into = _field_name(extension)
         if into in group.members:
@@ -252,7 +260,7 @@ def _grouped(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) ->
 
 
 def _common_fields(groups: Sequence[_Group]) -> list[str]:
-    """Fields that at least half of the samples have, the image first, otherwise by name."""
+    """Return fields that at least half of the samples have, the image first, the others by name."""
     good = [group for group in groups if not group.problem]
     counts = Counter(name for group in good for name in group.members)
     common = (name for name, count in counts.items() if 2 * count >= len(good))
@@ -262,7 +270,7 @@ def _common_fields(groups: Sequence[_Group]) -> list[str]:
 def _complete(
     groups: Sequence[_Group], names: Sequence[str], file: ByteSource, skipped: Skipped
 ) -> tuple[list[_Group], list[int]]:
-    """The samples that have all fields, and their labels; the others go to the ledger."""
+    """Return the samples that have all fields, and their labels; the others go to the ledger."""
     samples, labels = [], []
     labelled = [group.members[_LABEL] for group in groups if _LABEL in group.members] if _LABEL in names else []
     texts = _label_texts(file, labelled)
@@ -297,7 +305,7 @@ def _label_texts(file: ByteSource, members: Sequence[Member]) -> dict[int, bytes
 
 
 def _left_out(samples: Sequence[_Group], names: Sequence[str]) -> Skipped:
-    """Members of samples that are kept, but not with them: fields that most samples lack."""
+    """Return members of kept samples that are left out: fields that most samples lack."""
     return [
         {"key": group.key, "problem": f"has a field {name!r} that most samples lack"}
         for group in samples
@@ -319,11 +327,11 @@ def _is_image(name: str) -> bool:
     return name == "image" or is_picture_extension(name.rpartition("_")[2])
 
 
-# What names the content
+# The identity of the content
 
 
 def _content_crc(shard: Shard) -> int:
-    """CRC-32 of what tells this archive from others: see the top of this file."""
+    """Return the CRC-32 of what tells this archive from others: see the top of this file."""
     crc = crc32(shard.keys)
     for column in shard.columns.values():
         crc = crc32(column, crc)
@@ -338,7 +346,7 @@ def _content_crc(shard: Shard) -> int:
 
 
 def _checksums(file: ByteSource, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """CRC-32 of each span."""
+    """Return the CRC-32 of each span."""
     sums = [np.empty(0, np.uint32)]
     for values in _values(file, starts, sizes):
         sums.append(np.empty(len(values), np.uint32))
@@ -361,7 +369,7 @@ def _values(file: ByteSource, starts: NDArray[np.int64], sizes: NDArray[np.int64
 
 
 def _headers_crc(shard: Shard) -> int:
-    """CRC-32 of the block in front of up to 256 members, evenly spread: another archive differs there."""
+    """Return the CRC-32 of the header block of up to 256 members, evenly spread: another archive differs there."""
     starts = np.sort(np.concatenate([*shard.starts.values()]))
     chosen = starts[np.linspace(0, len(starts) - 1, min(len(starts), _BOUND_HEADERS)).astype(np.int64)]
     crc = 0
@@ -391,13 +399,13 @@ def _read_sidecar(file: ByteSource) -> Shard | None:
 
 
 def _check_crc(value: object) -> None:
-    """Raise where this is no CRC-32."""
+    """Raise an error unless this is a CRC-32."""
     if type(value) is not int or not 0 <= value < 1 << 32:
         raise ValueError(f"content_crc: {value!r}")
 
 
 def _check_ledger(metadata: dict[str, Any]) -> None:
-    """Raise where the ledger is not as ``_build`` makes it."""
+    """Raise an error unless the ledger is as ``_build`` makes it."""
     for name in _LEDGER:
         for entry in metadata[name]:
             if not isinstance(entry["key"] + entry["problem"], str):
@@ -405,7 +413,7 @@ def _check_ledger(metadata: dict[str, Any]) -> None:
 
 
 def _write_sidecar(shard: Shard, bound: dict[str, int | str]) -> None:
-    """Keep the scan's result; where that is not possible the next one scans again."""
+    """Keep the scan's result; if that is impossible, the next one scans again."""
     path = shard.path + SIDECAR_SUFFIX
     archive = {**bound, "content_crc": shard.content_crc}
     metadata = json.dumps({**json.loads(shard.metadata), "archive": archive}).encode("ascii")

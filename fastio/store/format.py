@@ -62,7 +62,7 @@ class ShardWriter(Protocol):
 
     @property
     def base(self) -> int:
-        """Return the byte of the file that ``starts`` count from."""
+        """The byte of the file that ``starts`` count from."""
         ...
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
@@ -107,7 +107,9 @@ class Format:
 
     @property
     def has_shards(self) -> bool:
-        """Whether a store may be cut into several files, ``name-%06d`` and a suffix; a folder of them is a store."""
+        """
+        Whether a store may consist of several files, ``name-%06d`` and a suffix; a folder of them is then a store.
+        """
         return self.sample_bytes is not None
 
     @property

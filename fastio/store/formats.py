@@ -15,12 +15,12 @@ FORMATS: dict[str, Format] = {form.name: form for form in (lmdb.FORMAT, hdf5.FOR
 
 
 def named(path: str) -> Format | None:
-    """The format that the suffix of this name stands for."""
+    """Return the format that the suffix of this name stands for."""
     return next((form for form in FORMATS.values() if form.is_name(path)), None)
 
 
 def content_of(path: str | Path) -> Format | None:
-    """The format of a file by its first bytes, which others may have written. Raises OSError."""
+    """Return the format of a file by its first bytes, which others may have written. Raises OSError."""
     with Path(path).open("rb") as file:
         return looks_like(file.read(HEAD_BYTES))
 
@@ -36,31 +36,34 @@ def looks_like(head: bytes, *, likely: Format | None = None) -> Format | None:
 
 
 def of_folder(folder: str | Path) -> Format:
-    """The format of the shards in a folder. Raises StoreNotFound if there are none, StoreError if formats are mixed."""
+    """
+    Return the format of the shards in a folder. Raises StoreNotFound if there are none, StoreError if formats are
+    mixed.
+    """
     held = _held(folder)
     if not held:
         raise StoreNotFound(
-            f"{folder}: a folder without {' or '.join(shard_suffixes())} shards; name a store, or pack it: "
+            f"{folder}: a folder without {' or '.join(shard_suffixes())} shards: name a store, or pack it: "
             f"fastio pack {folder} NAME.lmdb"
         )
     if len(held) > 1:
         kinds = " and ".join(form.suffixes[0] for form in held)
-        raise StoreError(f"{folder}: holds {kinds} files; name the shards, e.g. name-*{held[0].suffixes[0]}")
+        raise StoreError(f"{folder}: holds {kinds} files: name the shards, e.g. name-*{held[0].suffixes[0]}")
     return held[0]
 
 
 def holds_shards(folder: str | Path) -> bool:
-    """Whether a folder holds shards, which makes it a store."""
+    """Return whether a folder holds shards, which makes it a store."""
     return bool(_held(folder))
 
 
 def suffixes() -> str:
-    """All suffixes, for messages: ``.lmdb, .h5, .hdf5, .tar``."""
+    """Return all suffixes, for messages: ``.lmdb, .h5, .hdf5, .tar``."""
     return ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
 
 
 def shard_suffixes() -> list[str]:
-    """The suffixes of those formats whose stores may be several files."""
+    """Return the suffixes of formats whose stores may consist of several files."""
     return [suffix for form in FORMATS.values() if form.has_shards for suffix in form.suffixes]
 
 

@@ -57,7 +57,7 @@ from fastio.store.format import Columns, Ending, Format, Values
 from fastio.store.seal import SEAL_SIZE, always_at, unsealed_regions
 from fastio.types.schema import Schema
 
-if TYPE_CHECKING:  # h5py is imported by those who write: a reader does without
+if TYPE_CHECKING:  # h5py is imported only for writing: reading does not need it
     import h5py
     from h5py import h5p
 
@@ -71,7 +71,7 @@ _MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
 class Hdf5Writer:
-    """Streams values behind the place of the metadata; h5py describes them at the end."""
+    """Streams values after the space for the metadata; h5py describes them at the end."""
 
     def __init__(self, file: PartialFile, schema: Schema) -> None:
         payload = schema.payload
@@ -111,14 +111,14 @@ class Hdf5Writer:
             self._file.write(value)
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
-        """Where values lie within ``data``: known when they are appended."""
+        """Return where values lie within ``data``: known when they are appended."""
         none = np.empty(0, np.int64)
         taken = {name: np.concatenate([none, *starts]) for name, starts in self._starts.items()}
         self._starts = {name: [] for name in taken}
         return taken
 
     def end_payload(self) -> None:
-        """Nothing is gathered."""
+        """Do nothing: nothing is gathered."""
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Let h5py write its metadata and the index around the payload."""
@@ -136,7 +136,7 @@ class Hdf5Writer:
                     places[name] = Place(start, each.dtype.str, each.shape, crc32(byte_view(each)))
                 encoded = header(places)
                 header_start = _dataset(h5, "header", np.frombuffer(encoded, np.uint8))
-        except (RuntimeError, ValueError) as exc:  # what h5py makes of libhdf5's failures
+        except (RuntimeError, ValueError) as exc:  # what h5py raises for libhdf5's failures
             raise StoreError(f"{self._file.path}: libhdf5 failed to write metadata ({exc}); nothing was kept") from exc
         file_size = os.fstat(self._file.fd).st_size
         regions = unsealed_regions(file_size=file_size, seal_start=0, head_size=self._base)
@@ -162,8 +162,8 @@ class Hdf5Writer:
             import h5py
 
             raise StoreError(
-                f"{self._file.path}: expected HDF5 to place the payload at byte {self._base}, got {start}; "
-                f"nothing was kept: report this with the version of libhdf5, {h5py.version.hdf5_version}"
+                f"{self._file.path}: expected HDF5 to place the payload at byte {self._base}, got {start}; nothing "
+                f"was kept; please report this with the version of libhdf5, {h5py.version.hdf5_version}"
             )
 
 
@@ -207,8 +207,8 @@ class _AroundPayload(io.RawIOBase):
         self._end = size
         return size
 
-    # Spelled out, not inherited: h5py asks for it while an error is pending, when Python finds in a class's own
-    # names only, and the error that the user sees would be about this name.
+    # Spelled out, not inherited: h5py asks for it while an error is pending; Python then finds only names of the
+    # class itself, and the user would see an error about this name.
     def flush(self) -> None:
         pass
 
@@ -224,13 +224,13 @@ class _AroundPayload(io.RawIOBase):
 
 @cache
 def _rehearse(name: str, dtype: str, shape: tuple[int, ...]) -> int:
-    """Where the first dataset comes to lie; it does not depend on how many samples there are."""
+    """Return where the first dataset will lie; it does not depend on the number of samples."""
     with _create(io.BytesIO()) as h5:
         return _payload(h5, name, shape=(1, *shape), dtype=np.dtype(dtype))
 
 
 def _create(target: Any) -> h5py.File:
-    """A new HDF5 file on a Python file object: no times, metadata with checksums, arrays aligned."""
+    """Create an HDF5 file on a Python file object: no times, metadata with checksums, arrays aligned."""
     import h5py
     from h5py import h5f, h5fd, h5p
 
@@ -246,7 +246,7 @@ def _create(target: Any) -> h5py.File:
 
 
 def _payload(h5: h5py.File, name: str, *, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    """Describe bytes that are there already; where libhdf5 takes them to be."""
+    """Describe bytes that are already there, and return where libhdf5 expects them."""
     from h5py import h5d, h5s, h5t
 
     space = h5s.create_simple(shape)
@@ -255,7 +255,7 @@ def _payload(h5: h5py.File, name: str, *, shape: tuple[int, ...], dtype: np.dtyp
 
 
 def _dataset(h5: h5py.File, name: str, values: NDArray[Any]) -> int:
-    """Write an index array; where it lies."""
+    """Write an index array, and return where it lies."""
     from h5py import h5d, h5s, h5t
 
     dtype, shape = _described(values.dtype, values.shape)
@@ -268,7 +268,7 @@ def _dataset(h5: h5py.File, name: str, values: NDArray[Any]) -> int:
     if values.size == 0:
         return 0
     step = max(1, _WRITE_BYTES // (values.nbytes // len(values)))
-    for first in range(0, len(values), step):  # h5py copies what it hands to a file object
+    for first in range(0, len(values), step):  # h5py copies what it passes to a file object
         part = np.ascontiguousarray(values[first : first + step])
         space.select_hyperslab((first, *(0 for _ in values.shape[1:])), part.shape)
         dataset.write(h5s.create_simple(part.shape), space, part, mtype=kind)
@@ -276,7 +276,9 @@ def _dataset(h5: h5py.File, name: str, values: NDArray[Any]) -> int:
 
 
 def _described(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """How HDF5 is told of an array: it has no strings of UTF-32, so they are code points in one axis more."""
+    """
+    Return how to describe an array to HDF5: it has no strings of UTF-32, so they become code points in one more axis.
+    """
     if dtype.kind != "U":
         return dtype, shape
     return np.dtype("<u4"), (*shape, dtype.itemsize // 4)

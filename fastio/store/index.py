@@ -1,4 +1,4 @@
-"""The one reader of all formats: a store is a few arrays over its files."""
+"""SealedStore, the reader of all formats: a store is a few arrays over mapped files."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class SealedStore:
     """
     A packed dataset opened for reading; see ``SampleStore`` for the contract.
 
-    Holds arrays and ``files``, no handles of other libraries: threads share it, forks inherit it, and the same file
-    may be opened any number of times. ``close`` lets the files go; a mapping ends with the last array handed out.
-    ``spans`` says where bytes lie, and ``files.fetch`` brings them into memory.
+    Holds mappings and arrays, no descriptors and no handles of other libraries: threads share it, forks inherit it,
+    and the same file may be opened any number of times. ``close`` releases the mappings, which end with the last
+    array handed out. As with every mapping, a file that is truncated while open kills the process by SIGBUS: replace
+    stores, never rewrite them (or see ``hold_index``).
     """
 
     def __init__(
@@ -61,19 +62,19 @@ class SealedStore:
 
     @cached_property
     def metadata(self) -> Mapping[str, Any]:
-        """What the packer kept beside the samples; parsed when it is first asked for."""
+        """What the packer stored besides the samples; parsed on first use."""
         raw = self._opened()[0].metadata
         try:
             parsed = json.loads(raw)
         except (ValueError, RecursionError) as exc:
-            raise StoreCorrupt(f"{self.shard_paths[0]}: the metadata are no JSON ({exc}); pack again") from exc
+            raise StoreCorrupt(f"{self.shard_paths[0]}: the metadata is not JSON ({exc}): pack again") from exc
         if not isinstance(parsed, dict):
-            raise StoreCorrupt(f"{self.shard_paths[0]}: the metadata are no JSON object; pack again")
+            raise StoreCorrupt(f"{self.shard_paths[0]}: the metadata is not a JSON object: pack again")
         return MappingProxyType(parsed)
 
     @property
     def shards(self) -> Sequence[Shard]:
-        """The files behind the store, for those who check or print them."""
+        """The files of the store, for code that checks or prints them."""
         return self._opened()
 
     @property
@@ -83,7 +84,7 @@ class SealedStore:
         return self._files
 
     def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
-        """Source paths of these samples; IndexError for an index outside 0..len-1."""
+        """Return the source paths of these samples. Raises IndexError for an index outside 0..len-1."""
         shards = self._opened()
         chosen = self._checked(np.asarray(indices, np.int64).reshape(-1))
         which = np.searchsorted(self._ends, chosen, side="right")
@@ -92,7 +93,7 @@ class SealedStore:
         return [_key(shards[s], i) for s, i in zip(which.tolist(), local.tolist(), strict=True)]
 
     def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
-        """Where a payload field's bytes lie; IndexError for an index outside 0..len-1."""
+        """Return where a payload field's bytes lie. Raises IndexError for an index outside 0..len-1."""
         self._opened()
         starts = self._starts.get(field)
         if starts is None:
@@ -112,14 +113,14 @@ class SealedStore:
         return Spans(buffers, shard, starts[chosen], sizes[chosen])
 
     def column(self, field: str) -> NDArray[Any]:
-        """A column, ``(len, *shape)``, read-only."""
+        """Return a column, ``(len, *shape)``, read-only."""
         self._opened()
         if field not in self._columns:
             raise SchemaError(f"{self.path}: no column {field!r}, expected one of {sorted(self._columns)}")
         return self._columns[field]
 
     def shapes(self, field: str) -> NDArray[np.int32]:
-        """``(len, 3)`` height, width, channels of an image field as stored; zeros where unknown. Read-only."""
+        """Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown. Read-only."""
         shards = self._opened()
         if field not in self._starts:
             raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(self._starts)}")
@@ -144,21 +145,21 @@ class SealedStore:
         return f"<{self.format} store {self.path!r}: {self._count} samples, {len(self.shard_paths)} file(s)>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """By path; the process that receives it refuses another content under the same name."""
+        """Pickle by path; the receiving process refuses other content under the same name."""
         return _reopen, (self._opener, self.path, self.identity)
 
     @property
     def identity(self) -> int:
-        """A number that names the content: see SampleStore."""
+        """A number that identifies the content: see SampleStore."""
         return set_checksum(_identity(shard) for shard in self._opened())
 
     def _opened(self) -> Sequence[Shard]:
         if self._closed:
-            raise StoreError(f"{self.path}: the store is closed; open it again")
+            raise StoreError(f"{self.path}: the store is closed: open it again")
         return self._shards
 
     def _checked(self, indices: NDArray[Any]) -> NDArray[np.int64]:
-        """Indices as the arrays take them: negative ones would silently mean the other end."""
+        """Check indices: negative ones would silently mean the other end."""
         if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
             raise TypeError(f"{self.path}: expected a 1-D array of integers, got {indices.dtype} {indices.shape}")
         if len(indices) == 0:
@@ -170,16 +171,16 @@ class SealedStore:
 
 
 def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
-    """The shards in order; StoreIncomplete or StoreCorrupt where they are not one whole set."""
+    """Return the shards in order. Raises StoreIncomplete or StoreCorrupt unless they form one complete set."""
     seals = [shard.seal for shard in shards if shard.seal is not None]
     first = seals[0]
     by_number: dict[int, Shard] = {}
     for shard, seal in zip(shards, seals, strict=True):
         if (seal.set_crc, seal.shards, seal.set_count) != (first.set_crc, first.shards, first.set_count):
-            raise StoreCorrupt(f"{path}: {shard.path} and {shards[0].path} are of different sets; open one set only")
+            raise StoreCorrupt(f"{path}: {shard.path} and {shards[0].path} are of different sets: open only one set")
         if seal.shard in by_number:
             other = by_number[seal.shard].path
-            raise StoreCorrupt(f"{path}: {shard.path} and {other} are both shard {seal.shard}; remove one")
+            raise StoreCorrupt(f"{path}: {shard.path} and {other} are both shard {seal.shard}: remove one")
         by_number[seal.shard] = shard
     missing = list(islice((i for i in range(first.shards) if i not in by_number), _SHOWN + 1))
     if missing:
@@ -187,15 +188,15 @@ def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
         numbers = ", ".join(map(str, missing[:_SHOWN])) + more
         pattern = re.sub(r"\d+(?=\D*\Z)", "*", Path(shards[0].path).name)
         raise StoreCorrupt(
-            f"{path}: expected {first.shards} shards, got {len(shards)}; missing (counted from 0): {numbers}; "
+            f"{path}: expected {first.shards} shards, got {len(shards)}; missing (counted from 0): {numbers}: "
             f"open the whole set, e.g. by {pattern}, or copy the missing ones"
         )
     ordered = [by_number[i] for i in range(first.shards)]
     added = set_checksum(_identity(shard) for shard in ordered), sum(shard.count for shard in ordered)
     if added != (first.set_crc, first.set_count):
-        raise StoreCorrupt(f"{path}: the shards' seals do not add up to their set; copy or pack again")
+        raise StoreCorrupt(f"{path}: the shards' seals do not match their set: copy or pack again")
     if any(shard.schema != ordered[0].schema for shard in ordered):
-        raise StoreCorrupt(f"{path}: the shards have different schemas; pack again")
+        raise StoreCorrupt(f"{path}: the shards have different schemas: pack again")
     return ordered
 
 
@@ -206,7 +207,7 @@ def _identity(shard: Shard) -> tuple[int, int, int]:
 def _reopen(opener: Callable[[str], SealedStore], path: str, identity: int) -> SealedStore:
     store = opener(path)
     if store.identity != identity:
-        raise StoreError(f"{path}: was replaced since it was opened; open it again everywhere")
+        raise StoreError(f"{path}: was replaced since it was opened: open it again everywhere")
     return store
 
 
@@ -223,7 +224,7 @@ def _any_intervals(shards: Sequence[Shard], name: str) -> bool:
 
 
 def _join_intervals(shards: Sequence[Shard], name: str) -> tuple[Buffers, NDArray[np.int64], NDArray[np.int64]]:
-    """The places of every shard as a buffer; start and size, in bytes, of each sample's."""
+    """Return the intervals of every shard as a buffer, and start and size in bytes of each sample's."""
     parts = [shard.intervals.get(name, _no_intervals(shard.count)) for shard in shards]
     sizes = [4 * part.counts.astype(np.int64) for part in parts]
     starts = [np.cumsum(each) - each for each in sizes]

@@ -1,4 +1,4 @@
-"""Several stores as one, whose shards are theirs: nothing is copied but the index."""
+"""Joins several stores into one that uses their shards: only the index is copied."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LABEL = "label"
 
 def join_stores(stores: Sequence[SealedStore], field: str, *, has_classes: bool = True) -> SealedStore:
     """
-    The samples of ``stores``, one store after the other: their ``field``, and the columns that all of them have.
+    Join the samples of ``stores``, one store after the other: their ``field``, and the columns that all of them have.
 
-    SchemaError where the field differs, where only some have labels or checksums, where the tokenizers differ, or
-    where a label is one class in one store and another class in the next; ``has_classes=False`` leaves class names
-    out, and does not compare them. The stores stay open and belong to whoever opened them.
+    Raises SchemaError if the field differs, if only some have labels or checksums, if the tokenizers differ, or if a
+    label means different classes in two stores; ``has_classes=False`` drops class names instead of comparing them.
+    The stores stay open and belong to whoever opened them.
     """
     schema = _common_schema(stores, field)
     _check_checksums(stores, field)
@@ -54,23 +54,26 @@ def _common_schema(stores: Sequence[SealedStore], field: str) -> Schema:
         if other != first.schema[field]:
             raise SchemaError(
                 f"{store.path}: field {field!r} is {other or 'not there'}, but in {first.path} it is "
-                f"{first.schema[field]}; stores of one loader must hold the same kind of samples: pack them alike"
+                f"{first.schema[field]}; stores of one loader must hold the same kind of samples: pack them the "
+                "same way"
             )
         if (_LABEL in store.schema) != (_LABEL in first.schema):
             without, with_ = (first, store) if _LABEL in store.schema else (store, first)
             raise SchemaError(
-                f"{without.path}: has no labels, but {with_.path} has; pack it with labels, or load them one by one"
+                f"{without.path}: has no labels, but {with_.path} has: pack it with labels, or load them one by one"
             )
     columns = [_common_column(stores, column.name) for column in first.schema.columns]
     kept = [column for column in columns if column is not None]
     if _LABEL in first.schema and _LABEL not in {column.name for column in kept}:
         kinds = ", ".join(f"{store.schema[_LABEL]} in {store.path}" for store in stores)
-        raise SchemaError(f"column {_LABEL!r} is {kinds}: labels of different kinds make no batch; pack them alike")
+        raise SchemaError(
+            f"column {_LABEL!r} is {kinds}: labels of different kinds cannot form a batch: pack them the same way"
+        )
     return Schema((first.schema[field], *kept))
 
 
 def _common_column(stores: Sequence[SealedStore], name: str) -> Field | None:
-    """A column that all stores have in one shape and kind; None for another one."""
+    """Return a column that all stores have in the same shape and kind; None otherwise."""
     columns = [store.schema[name] for store in stores if name in store.schema]
     if len(columns) < len(stores) or any(column.shape != columns[0].shape for column in columns):
         return None
@@ -86,13 +89,13 @@ def _check_checksums(stores: Sequence[SealedStore], field: str) -> None:
     if any(has) and not all(has):
         without, with_ = stores[has.index(False)].path, stores[has.index(True)].path
         raise SchemaError(
-            f"{without}: has no checksums, but {with_} has, so that damage would be seen in one of them only; pack it "
-            f"anew (fastio pack {without} NAME.lmdb)"
+            f"{without}: has no checksums, but {with_} has, so damage would be noticed in only one of them: "
+            f"pack it again (fastio pack {without} NAME.lmdb)"
         )
 
 
 def _common_metadata(stores: Sequence[SealedStore], *, has_classes: bool) -> dict[str, Any]:
-    """What the loader needs: class names and the tokenizer."""
+    """Return what the loader needs: class names and the tokenizer."""
     common: dict[str, Any] = {}
     classes = _common_classes(stores) if has_classes else None
     if classes is not None:
@@ -101,8 +104,8 @@ def _common_metadata(stores: Sequence[SealedStore], *, has_classes: bool) -> dic
     for store, tokenizer in zip(stores, tokenizers, strict=True):
         if tokenizer != tokenizers[0]:
             raise SchemaError(
-                f"{store.path}: was packed with another tokenizer than {stores[0].path}, so that its ids mean other "
-                f"words; pack it with the same one"
+                f"{store.path}: was packed with another tokenizer than {stores[0].path}, so its ids mean other "
+                "words: pack it with the same one"
             )
     if tokenizers[0] is not None:
         common["tokenizer"] = tokenizers[0]
@@ -110,7 +113,7 @@ def _common_metadata(stores: Sequence[SealedStore], *, has_classes: bool) -> dic
 
 
 def _common_classes(stores: Sequence[SealedStore]) -> list[str] | None:
-    """The longest list of names; each other list must be its beginning."""
+    """Return the longest list of names; every other list must be its beginning."""
     known: list[tuple[SealedStore, list[str]]] = [
         (store, [str(name) for name in store.metadata["classes"]]) for store in stores if _has_classes(store.metadata)
     ]
@@ -121,8 +124,8 @@ def _common_classes(stores: Sequence[SealedStore]) -> list[str] | None:
         at = next((place for place, name in enumerate(own) if name != names[place]), None)
         if at is not None:
             raise SchemaError(
-                f"label {at} is {names[at]!r} in {longest.path} and {own[at]!r} in {store.path}; give each FastDataset "
-                f"a target_transform of its own that makes them agree, or pack both with the same classes"
+                f"label {at} is {names[at]!r} in {longest.path} but {own[at]!r} in {store.path}: give each "
+                "FastDataset a target_transform that makes them agree, or pack both with the same classes"
             )
     return names
 

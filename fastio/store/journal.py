@@ -63,23 +63,23 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is to be done to a folder so that a set of shards lies under its names; names are without the folder."""
+    """What to do to a folder so that a set of shards gets its names; names are without the folder."""
 
     token: str  # what the hidden files of the set have in their names
     shards: Sequence[str]  # in the order in which they get their names
-    remove: Sequence[str]  # shards of the old set beyond those that are replaced
+    remove: Sequence[str]  # shards of the old set that are not replaced
     replace: bool
 
     def is_live(self, folder: Path) -> bool:
-        """Whether something is left to be done: the last shard to get its name does not have it yet."""
+        """Return whether anything is left to do: the last shard to be named does not have its name yet."""
         return os.path.lexists(folder / self.hidden(self.shards[-1]))
 
     def hidden(self, name: str) -> str:
-        """Where the shard lies until it has its name."""
+        """Return where the shard lies until it gets its name."""
         return f".{name}{MARK}{self.token}"
 
     def to_bytes(self) -> bytes:
-        """The two lines of the module's docstring."""
+        """Return the two lines of the module's docstring."""
         data = {
             "fastio": _VERSION,
             "token": self.token,
@@ -92,7 +92,10 @@ class Record:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str) -> Record | None:
-        """The record; None where it is not whole, which means that nothing was committed. StoreError if it is newer."""
+        """
+        Read the record; None if it is incomplete, which means that nothing was committed. Raises StoreError if it is
+        newer.
+        """
         line, feed, crc = data.partition(b"\n")
         if crc != b"%08x\n" % crc32(line + feed):
             return None
@@ -106,9 +109,9 @@ class Record:
             is_ours = len(parsed["shards"]) > 0 and all(_NAME.fullmatch(name) for name in names)
             record = cls(parsed["token"], parsed["shards"], parsed["remove"], bool(parsed["replace"]))
         except (ValueError, KeyError, TypeError) as exc:
-            raise StoreError(f"{path}: is not a journal that fastio writes ({exc!r}); remove it") from exc
+            raise StoreError(f"{path}: is not a journal that fastio writes ({exc!r}): remove it") from exc
         if not is_ours:
-            raise StoreError(f"{path}: names files in other folders, which fastio does not; remove it")
+            raise StoreError(f"{path}: names files in other folders, which fastio never does: remove it")
         return record
 
 
@@ -123,9 +126,9 @@ class Journal:
 
     def commit(self, record: Record) -> None:
         """
-        Sync the folder, then write and sync the record: the set's names mean the new set, unless this raises.
+        Sync the folder, then write and sync the record: unless this raises, the set's names now mean the new set.
 
-        The hidden shards must be there, all of them.
+        All hidden shards must exist.
         """
         for name in record.shards:
             (self._folder / record.hidden(name)).lstat()
@@ -139,43 +142,43 @@ class Journal:
         self._holds_record = True
 
     def carry_out(self, record: Record) -> None:
-        """Give the shards their names and remove what is left of the old set; may be repeated, by anybody."""
+        """Give the shards their names and remove the rest of the old set; any process may repeat this."""
         self._holds_record = True
         *others, last = record.shards
         for name in others:
             self._name(record, name)
         for name in record.remove:
             (self._folder / name).unlink(missing_ok=True)
-        sync_folder(self._folder)  # the last one's name says that all others have theirs
+        sync_folder(self._folder)  # once the last one is named, all others are
         self._name(record, last)
 
     def clear(self) -> None:
-        """Sync what was carried out, then forget the record."""
+        """Sync what was carried out, then delete the record."""
         sync_folder(self._folder)
         os.ftruncate(self._fd, 0)
         os.fsync(self._fd)
         self._holds_record = False
 
     def take_up(self) -> None:
-        """Carry out the record that a dead packer left, if it came that far; the journal is empty then."""
+        """Carry out the record that a dead packer left, if it got that far; afterwards the journal is empty."""
         data = _read_all(self._fd)
         self._holds_record = bool(data)
         record = Record.from_bytes(data, path=self._path)
         if record is not None and record.is_live(self._folder):
             self.carry_out(record)
             _LOG.warning(
-                "%s: a pack was cut off while it named its %d shards; they have their names now",
+                "%s: a pack was interrupted while it named its %d shards; they have their names now",
                 self._folder / record.shards[-1],
                 len(record.shards),
             )
         self.clear()
 
     def close(self) -> None:
-        """Unlock; the journal goes, unless it holds a record that is still to be carried out."""
+        """Unlock, and remove the journal unless its record is still to be carried out."""
         fd, self._fd = self._fd, -1
         if fd < 0:
             return
-        # Whatever fails here does no harm: an empty journal means nothing, and the next packer removes it.
+        # Failures here are harmless: an empty journal means nothing, and the next packer removes it.
         if not self._holds_record:
             with contextlib.suppress(OSError):
                 Path(self._path).unlink()
@@ -185,7 +188,7 @@ class Journal:
             os.close(fd)
 
     def _take_back(self) -> None:
-        """A record that could not be synced must not come to light when its shards are gone."""
+        """Withdraw a record that could not be synced: it must not reappear when its shards are gone."""
         try:
             os.ftruncate(self._fd, 0)
         except OSError:
@@ -196,20 +199,21 @@ class Journal:
         try:
             if record.replace:
                 hidden.rename(path)
-            elif path.exists() and path.samefile(hidden):  # killed between its second name and the end of its first
+            # Killed between adding the second name and removing the first.
+            elif path.exists() and path.samefile(hidden):
                 hidden.unlink()
             else:
                 move_to_free(str(hidden), str(path))
         except FileNotFoundError as exc:
-            if not path.exists():  # else it has its name: the step was taken before
+            if not path.exists():  # otherwise it has its name: the step was done before
                 raise StoreError(
-                    f"{hidden}: is gone, a shard of a set that was complete; remove {self._path} and pack again"
+                    f"{hidden}: a shard of a complete set is gone: remove {self._path} and pack again"
                 ) from exc
 
 
 def journal_path(path: str) -> str:
     """
-    Where the journal of a set lies; ``path`` is one shard or names them all, the journal is the same.
+    Return the path of a set's journal; ``path`` is one shard or the pattern for all, with the same result.
 
     >>> journal_path("data/out-%06d.tar"), journal_path("data/out-000001.tar")
     ('data/.out-#.tar.publishing', 'data/.out-#.tar.publishing')
@@ -220,16 +224,16 @@ def journal_path(path: str) -> str:
 
 def claim(path: str) -> Journal | None:
     """
-    Lock a journal and carry out what a packer that died had committed; None while another packer has it.
+    Lock a journal and carry out what a dead packer had committed; None while another packer has it.
 
-    OSError, or StoreError where the file system has no locks and somebody's journal lies there.
+    Raises OSError, or StoreError if the file system has no locks and another packer's journal is there.
     """
     journal = _locked(path, create=True)
     return None if journal is None else _taken_up(journal)
 
 
 def wait_for(path: str) -> None:
-    """Return when nobody holds the journal any more, or may have let it go. Raises OSError."""
+    """Return when no process holds the journal any more, or may have released it. Raises OSError."""
     try:
         fd = _open(path)
     except FileNotFoundError:
@@ -241,7 +245,7 @@ def wait_for(path: str) -> None:
 
 
 def recover(path: str) -> None:
-    """Carry out what a packer that died had committed, without effect while one is at work; errors as of ``claim``."""
+    """Carry out what a dead packer had committed; does nothing while one is at work. Errors as in ``claim``."""
     try:
         journal = _locked(path, create=False)
     except FileNotFoundError:
@@ -252,10 +256,10 @@ def recover(path: str) -> None:
 
 def follow(path: str) -> Record | None:
     """
-    What a reader does with a journal: carry it out if its packer died, wait for a packer at work; then as ``peek``.
+    Handle a journal as a reader: carry it out if its packer died, wait for a packer at work; then as ``peek``.
 
-    That packer needs milliseconds. One that takes longer than a second (a stopped process, a server that does not
-    answer) is not waited for.
+    A packer at work needs milliseconds. One that takes longer than a second (a stopped process, a server that does
+    not answer) is not waited for.
     """
     until = time.monotonic() + _PATIENCE_S
     while Path(path).exists():
@@ -271,15 +275,15 @@ def follow(path: str) -> Record | None:
 
 
 def peek(path: str) -> Record | None:
-    """The record, if one is there that is not carried out yet; StoreError where that cannot be found out."""
+    """Return the record if one is not carried out yet. Raises StoreError if that cannot be determined."""
     try:
         record = Record.from_bytes(Path(path).read_bytes(), path=path)
     except FileNotFoundError:
         return None
     except OSError as exc:
         raise StoreError(
-            f"{path}: says which of two sets is the right one, and cannot be read ({exc.strerror}); "
-            f"check its permissions"
+            f"{path}: says which of two sets is the right one, but cannot be read ({exc.strerror}): check its "
+            "permissions"
         ) from exc
     return record if record is not None and record.is_live(Path(path).parent) else None
 
@@ -294,7 +298,10 @@ def _taken_up(journal: Journal) -> Journal:
 
 
 def _locked(path: str, *, create: bool) -> Journal | None:
-    """The journal, locked; None if another process holds it. FileNotFoundError if there is none and none is made."""
+    """
+    Return the journal, locked; None if another process holds it. Raises FileNotFoundError unless it exists or is
+    created.
+    """
     for _ in range(_ATTEMPTS):
         is_new = create and not os.path.lexists(path)
         try:
@@ -307,13 +314,13 @@ def _locked(path: str, *, create: bool) -> Journal | None:
         try:
             if not _lock(path, fd, is_new=is_new):
                 return None
-            is_ours = _is_same(path, fd)  # whoever held it may have removed it
+            is_ours = _is_same(path, fd)  # its holder may have removed it
             if is_ours:
                 return Journal(path, fd)
         finally:
             if not is_ours:
                 os.close(fd)
-    raise StoreError(f"{path}: other packs of this set come and go all the time; try again later")
+    raise StoreError(f"{path}: other packs of this set keep coming and going: try again later")
 
 
 def _open(path: str, flags: int = 0) -> int:
@@ -321,7 +328,7 @@ def _open(path: str, flags: int = 0) -> int:
 
 
 def _lock(path: str, fd: int, *, is_new: bool) -> bool:
-    """Lock the file, False if another process has it; without locks, who made the file has it."""
+    """Lock the file. Returns False if another process has it; without locks, the creator of the file has it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -329,9 +336,9 @@ def _lock(path: str, fd: int, *, is_new: bool) -> bool:
     except OSError as exc:
         if not is_new:
             raise StoreError(
-                f"{path}: another pack of this set is giving its shards their names, or was killed meanwhile: this "
-                f"file system has no locks to tell ({exc.strerror}); try again when it has finished, or, if none is "
-                f"running, give the hidden shards that the file lists their names and remove it"
+                f"{path}: another pack of this set is naming its shards, or was killed while doing so: this file "
+                f"system has no locks to tell ({exc.strerror}). Try again when it has finished; if none is running, "
+                "give the hidden shards listed in this file their names and remove the file"
             ) from exc
     return True
 
@@ -345,7 +352,7 @@ def _is_same(path: str, fd: int) -> bool:
 
 
 def _read_all(fd: int) -> bytes:
-    """The whole file; the descriptor's position stays at its beginning."""
+    """Return the whole file; the descriptor's position stays at its beginning."""
     parts, at = [], 0
     while part := os.pread(fd, _READ_BYTES, at):
         parts.append(part)

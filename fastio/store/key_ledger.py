@@ -1,4 +1,4 @@
-"""The keys of a store being written: each once, in order, as an array of the index at the end."""
+"""The keys of a store being written: unique, in order, as an array of the index at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastio.store.spool import SPOOL_BYTES, Spool
 
 __all__ = ["KeyLedger", "KeyRange", "fixed_keys"]
 
-# Keys of fixed width may take this much more than the same keys joined by NUL.
+# Keys of fixed width may take this many times the bytes of keys joined by NUL.
 _FIXED_FACTOR, _FIXED_BYTES = 4, 1 << 20
 
 
@@ -30,25 +30,28 @@ class KeyRange:
 
 class KeyLedger:
     """
-    Takes keys in UTF-8, joined by NUL, and finds one that comes twice.
+    Takes keys in UTF-8, joined by NUL, and finds duplicates.
 
-    Keys that rise (as files sorted by name do, and numbered lines) are unique by that and go to a spool; only where
-    one does not rise, memory is needed for all, 23 to 46 bytes each. May raise OSError.
+    Ascending keys (files sorted by name, numbered lines) are unique and go to a spool; once a key does not ascend,
+    all keys need memory, 23 to 46 bytes each. May raise OSError.
     """
 
     def __init__(self, *, beside: str) -> None:
         self._beside = beside
-        self._joined = Spool(np.uint8, beside=beside)  # a NUL behind each key
+        self._joined = Spool(np.uint8, beside=beside)  # a NUL after each key
         self._set = _native.KeySet()
         self._is_rising = True
 
     def add(self, joined: bytes) -> int | None:
-        """Keys of the next samples, at least one; the place of the first that comes twice, and then none was taken."""
+        """
+        Add the keys of the next samples, at least one. Returns the position of the first duplicate, and then adds
+        none.
+        """
         if self._is_rising and not self._set.rise(joined):
             self._is_rising = False
             for piece in self._pieces(0, len(self._joined)):
                 twice = self._set.insert(piece)
-                assert twice is None, "keys that rose"
+                assert twice is None, "ascending keys"
         if not self._is_rising:
             twice = self._set.insert(joined)
             if twice is not None:
@@ -57,7 +60,7 @@ class KeyLedger:
         return None
 
     def array(self, part: KeyRange, *, fixed: bool) -> NDArray[Any]:
-        """A range as an index array: joined by NUL, or, if ``fixed`` and not wasteful, strings of one width."""
+        """Return a range as an index array: joined by NUL, or, if ``fixed`` and not wasteful, strings of one width."""
         total = max(0, part.stop - part.start - 1)
         if fixed and part.longest and part.longest * part.count <= _FIXED_FACTOR * total + _FIXED_BYTES:
             return self._fixed(part)
@@ -72,7 +75,7 @@ class KeyLedger:
         return rows
 
     def _pieces(self, start: int, stop: int) -> Iterator[bytes]:
-        """The keys between these places joined by NUL, about SPOOL_BYTES at a time."""
+        """Yield the keys between these positions joined by NUL, about SPOOL_BYTES at a time."""
         carried = b""
         for part in self._joined.pieces():
             inside = part[max(0, start) : max(0, stop)]
@@ -84,12 +87,12 @@ class KeyLedger:
         assert not carried
 
     def close(self) -> None:
-        """Let go of file and memory; arrays handed out stay valid."""
+        """Release file and memory; arrays handed out stay valid."""
         self._joined.close()
 
 
 def fixed_keys(joined: bytes, width: int) -> NDArray[np.bytes_]:
-    """Keys joined by NUL as strings of this width, the longest's or more."""
+    """Return keys joined by NUL as strings of this width, which is at least that of the longest."""
     data = np.frombuffer(joined, np.uint8)
     ends = np.append(np.flatnonzero(data == 0), len(data))
     lengths = np.diff(ends, prepend=-1) - 1

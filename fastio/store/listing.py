@@ -1,4 +1,4 @@
-"""What lies under the names of shards at the moment, also while a set is being replaced (see ``journal``)."""
+"""What lies under the names of shards at the moment, even while a set is being replaced (see ``journal``)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["located", "shard_names"]
 
 def shard_names(folder: Path, *, carry_out: bool) -> dict[str, str]:
     """
-    The names of a folder's files that are not hidden, each with the name under which its content lies.
+    Return the names of a folder's visible files, each with the name under which its content lies.
 
-    The two differ for shards whose set is complete and whose names are still to be given. ``carry_out``: give them,
-    where that is possible. StoreError if the folder cannot be listed.
+    The two differ for shards of a complete set that are not named yet. With ``carry_out``, they are named if
+    possible. Raises StoreError if the folder cannot be listed.
     """
     names = _listed(folder)
     journals = [str(folder / name) for name in names if name.startswith(".") and name.endswith(SUFFIX)]
@@ -33,7 +33,10 @@ def shard_names(folder: Path, *, carry_out: bool) -> dict[str, str]:
 
 
 def located(paths: Sequence[str], *, carry_out: bool) -> list[str]:
-    """Where the content of these shards of one set, or of this one file, lies; StoreError as ``journal.follow``."""
+    """
+    Return where the content of these shards of one set, or of this one file, lies. Raises StoreError as
+    ``journal.follow``.
+    """
     record = _record(journal_path(paths[0]), carry_out=carry_out) if paths else None
     if record is None:
         return list(paths)

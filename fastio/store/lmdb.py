@@ -105,7 +105,7 @@ _MAGIC = 0xBEEFC0DE
 
 class LmdbWriter:
     """
-    Has native code fill the pages of the samples; the index and the branch levels are built at the end.
+    Lets native code fill the pages of the samples; the index and the branch levels are built at the end.
 
     No byte is written twice, and only the first key of each leaf is kept in memory.
     """
@@ -115,7 +115,9 @@ class LmdbWriter:
     def __init__(self, file: PartialFile, schema: Schema) -> None:
         longest = max((len(f.name) for f in schema.fields), default=0)
         if longest > KEY_MAX - 16:
-            raise SchemaError(f"{file.path}: field names may have {KEY_MAX - 16} characters in LMDB, got {longest}")
+            raise SchemaError(
+                f"{file.path}: field names may have at most {KEY_MAX - 16} characters in LMDB, got {longest}"
+            )
         self._file = file
         self._flat: FlatPieces | None = None
         if schema.flat is not None:
@@ -131,7 +133,7 @@ class LmdbWriter:
     def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
         """Write samples: one value per key of every payload field."""
         if self._count + len(keys) > MAX_SAMPLES:
-            raise SchemaError(f"{self._file.path}: an LMDB store holds up to {MAX_SAMPLES} samples; pack tar shards")
+            raise SchemaError(f"{self._file.path}: an LMDB store holds at most {MAX_SAMPLES} samples: pack tar shards")
         fields = [values[name] for name in self._names]
         for spans in fields:
             self._check_size(int(spans.sizes.max(initial=0)))
@@ -142,7 +144,7 @@ class LmdbWriter:
         self._count += len(keys)
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
-        """Where values lie: of flat pieces when they are written, of others at the end."""
+        """Return where values lie: known for flat pieces when they are written, for others at the end."""
         if self._flat is not None:
             return {self._flat.name: self._flat.take_starts()}
         taken, self._starts = self._starts, {}
@@ -162,9 +164,9 @@ class LmdbWriter:
             self._starts = {name: np.ascontiguousarray(starts[:, i]) for i, name in enumerate(self._names)}
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
-        """Write the index behind the payload, the branch pages, the seal's page and the meta pages."""
+        """Write the index after the payload, the branch pages, the seal's page and the meta pages."""
         places: dict[str, Place] = {}
-        # Page and size of each value: all on overflow pages, so aligned.
+        # Page and size of each value: all are on overflow pages, so aligned.
         nodes: dict[bytes, tuple[int, int]] = {} if self._flat is None else dict(self._flat.nodes)
         for name, each in arrays.items():
             raw = byte_view(each)
@@ -176,7 +178,7 @@ class LmdbWriter:
         nodes[b"_header"] = header_page, len(encoded)
         entries = self._count * len(self._names) + len(nodes) + 1
         first = self._file.size // PAGE
-        # How many pages the tail takes does not depend on what they say.
+        # How many pages the tail takes does not depend on their content.
         seal_page = first + len(self._tail(nodes, first, seal_page=0).pages)
         tail = self._tail(nodes, first, seal_page=seal_page)
         for page_bytes in tail.pages:
@@ -201,7 +203,7 @@ class LmdbWriter:
         )
 
     def _write_run(self, value: Any, size: int) -> int:
-        """Write a value to a run of overflow pages of its own; its first page."""
+        """Write a value to its own run of overflow pages, and return its first page."""
         self._check_size(size)
         page, pages = self._file.size // PAGE, (PAGE_HEADER - 1 + size) // PAGE + 1
         padding = _ZEROS[: pages * PAGE - PAGE_HEADER - size]
@@ -213,11 +215,11 @@ class LmdbWriter:
     def _check_size(self, size: int) -> None:
         if size > VALUE_MAX:
             raise SchemaError(
-                f"{self._file.path}: expected values up to {VALUE_MAX} bytes in LMDB, got {size}; pack tar"
+                f"{self._file.path}: expected values up to {VALUE_MAX} bytes in LMDB, got {size}: pack tar"
             )
 
     def _tail(self, nodes: Mapping[bytes, tuple[int, int]], first: int, *, seal_page: int) -> _Tail:
-        """The leaves of the index and all branch pages, from page ``first`` on."""
+        """Return the leaves of the index and all branch pages, from page ``first`` on."""
         sealed = {**nodes, b"_seal": (seal_page, PAGE - PAGE_HEADER)}
         pages: list[bytes] = []
         leaves = list(self._leaves)
@@ -273,7 +275,7 @@ def _groups(sizes: Sequence[int]) -> list[slice]:
 
 
 def _node_page(page: int, flags: int, nodes: Sequence[bytes]) -> bytes:
-    """A branch or leaf page."""
+    """Return a branch or leaf page."""
     places, upper = [], PAGE
     for node in nodes:
         upper -= len(node)
@@ -302,7 +304,7 @@ def _even(size: int) -> int:
 
 
 def _meta_pages(tail: _Tail, *, entries: int, overflow_pages: int, last_page: int) -> bytes:
-    """Both meta pages: liblmdb takes the one with the higher txnid."""
+    """Return both meta pages: liblmdb uses the one with the higher txnid."""
     free = _DB.pack(PAGE, INTEGER_KEY, 0, 0, 0, 0, 0, NO_PAGE)
     empty = _DB.pack(0, 0, 0, 0, 0, 0, 0, NO_PAGE)
     main = _DB.pack(0, 0, tail.depth, tail.branches, tail.leaves, overflow_pages, entries, tail.root)

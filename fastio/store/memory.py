@@ -20,11 +20,11 @@ __all__ = ["MemoryStore"]
 
 class MemoryStore:
     """
-    A SampleStore whose field ``field`` lies in ``buffers``, uint8 each; all else is that of ``source``.
+    A SampleStore whose field ``field`` lies in ``buffers``, each uint8; everything else is that of ``source``.
 
-    ``places`` (len(source), 3) int64 has the buffer, start and size of each sample; a buffer of -1 says that it is not
-    kept. ``shapes`` (len(source), n) int32 are those of the decoded values. It holds no file: ``source`` belongs to
-    whoever opened it, and is asked for keys and columns.
+    ``places`` (len(source), 3) int64 holds the buffer, start and size of each sample; a buffer of -1 means that the
+    sample is not kept. ``shapes`` (len(source), n) int32 are those of the decoded values. It holds no file:
+    ``source`` belongs to whoever opened it, and provides keys and columns.
     """
 
     def __init__(
@@ -46,7 +46,10 @@ class MemoryStore:
 
     @classmethod
     def of_rows(cls, source: SampleStore, name: str, rows: NDArray[Any], indices: NDArray[np.int64]) -> Self:
-        """The samples at ``indices`` are ``rows`` (n, ...), C-contiguous, as raw arrays; others are not kept."""
+        """
+        Make a store whose samples at ``indices`` are ``rows`` (n, ...), C-contiguous, as raw arrays; others are not
+        kept.
+        """
         field = Field(name, RAW, rows.dtype.str, rows.shape[1:])
         places = np.full((len(source), 3), -1, np.int64)
         places[indices, 0] = 0
@@ -62,7 +65,7 @@ class MemoryStore:
 
     @property
     def format(self) -> str:
-        """What it is, though no format of files."""
+        """Its name, though it is not a format of files."""
         return "memory"
 
     @property
@@ -72,12 +75,12 @@ class MemoryStore:
 
     @property
     def shard_paths(self) -> Sequence[str]:
-        """The source's path stands for each buffer in messages."""
+        """The source's path, for each buffer: it appears in messages."""
         return (self._source.path,) * self._count
 
     @property
     def identity(self) -> int:
-        """That of the source: the same samples."""
+        """That of the source, which has the same samples."""
         return self._source.identity
 
     def __len__(self) -> int:
@@ -108,7 +111,7 @@ class MemoryStore:
         return self._shapes
 
     def close(self) -> None:
-        """Nothing is open here."""
+        """Do nothing: nothing is open here."""
 
     def __enter__(self) -> Self:
         return self

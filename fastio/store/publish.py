@@ -1,4 +1,4 @@
-"""Gives finished files their names: one file, or the shards of a set, and says what is true where that fails."""
+"""Gives finished files their names: one file, or the shards of a set; says what holds if that fails."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SET = "the new set is complete"
 
 def publish_file(file: PartialFile, *, replace: bool) -> None:
     """
-    Sync the file, give it its name in one step, sync the folder.
+    Sync the file, rename it in one step, sync the folder.
 
-    StoreError: before ``file.is_published`` nothing has changed under the name, after that the new file has it.
-    Ctrl-C is held back between the two.
+    On StoreError before ``file.is_published``, nothing has changed under the name; after it, the new file has the
+    name. Ctrl-C is held back between the two.
     """
     file.sync()
     with undisturbed():
         with writing(file.path):
             _name(file, replace=replace)
-        with _complete(file.path, "the folder could not be synced ({}): after a power cut it may be gone"):
+        with _complete(file.path, "the folder could not be synced ({}): after a power failure it may be gone"):
             sync_folder(Path(file.path).parent)
 
 
@@ -38,11 +38,11 @@ def publish_set(
     files: Sequence[PartialFile], *, check: Callable[[], None], leftovers: Callable[[], Sequence[str]], replace: bool
 ) -> None:
     """
-    Sync the shards, then have them replace the old set, as ``journal`` draws it.
+    Sync the shards, then let them replace the old set, as ``journal`` describes.
 
-    Packers of one set take turns: who comes second waits for the first, which takes as long as its renamings. Then
-    ``check`` raises where the names must not be taken, and ``leftovers`` are the shards of the old set that the new
-    one does not replace. StoreError as with ``publish_file``.
+    Packers of one set take turns: the second waits for the first, as long as its renaming takes. Then ``check``
+    raises if the names must not be taken; ``leftovers`` are the shards of the old set that the new one does not
+    replace. Raises StoreError as ``publish_file``.
     """
     for file in files:
         file.sync()
@@ -61,7 +61,9 @@ def _took_turn(
     *,
     replace: bool,
 ) -> bool:
-    """Publish the set; False, and nothing is done, while another packer is at it. Ctrl-C waits for the end."""
+    """
+    Publish the set. Returns False, with nothing done, while another packer is publishing. Ctrl-C waits for the end.
+    """
     with undisturbed():
         journal = claim(path)
         if journal is None:
@@ -72,7 +74,7 @@ def _took_turn(
                 raise exists(taken)
             record = Record(
                 token=token(files[0].partial),
-                # The first file is named last: until then its lock guards the others.
+                # The first file is named last: until then, its lock protects the others.
                 shards=[Path(file.path).name for file in (*files[1:], files[0])],
                 remove=[Path(each).name for each in leftovers()],
                 replace=replace,
@@ -90,21 +92,22 @@ def _carry_out(journal: Journal, record: Record, path: str) -> None:
     try:
         journal.carry_out(record)
     except OSError:
-        # Once more: an error of a moment must not leave a mixture to programs without fastio.
+        # Try once more: a momentary error must not leave a mixture to programs without fastio.
         with _complete(
             path,
-            "not all of its shards could be given their names ({}): fastio opens it as it is, other programs see "
-            "shards of two sets until the next fastio command that opens it or packs to it has finished this",
+            "not all of its shards could be given their names ({}): fastio opens it correctly, but other "
+            "programs see shards of two sets until the next fastio command that opens it or packs to it has "
+            "finished this",
             said=_SET,
         ):
             journal.carry_out(record)
-    problem = "the folder could not be synced ({}): after a power cut fastio may have to name shards again"
+    problem = "the folder could not be synced ({}): after a power failure, fastio may have to name shards again"
     with _complete(path, problem, said=_SET):
         journal.clear()
 
 
 def _name(file: PartialFile, *, replace: bool) -> None:
-    """Rename the file and take note of that; an error may come when the new name is there already."""
+    """Rename the file and note that; an error may occur when the new name already exists."""
     try:
         if replace:
             Path(file.partial).rename(file.path)
@@ -123,7 +126,7 @@ def _name(file: PartialFile, *, replace: bool) -> None:
 
 
 def _has_name(file: PartialFile) -> bool:
-    """Whether the file lies under its final name already."""
+    """Return whether the file already has its final name."""
     try:
         return os.path.samestat(os.fstat(file.fd), Path(file.path).lstat())
     except OSError:
@@ -132,7 +135,7 @@ def _has_name(file: PartialFile) -> bool:
 
 @contextlib.contextmanager
 def _complete(path: str, problem: str, *, said: str = _FILE) -> Iterator[None]:
-    """Turn an OSError into a StoreError that tells that the new store is there."""
+    """Turn an OSError into a StoreError that says that the new store exists."""
     try:
         yield
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""The protocol of a packed container: what every store offers for reading and every writer for writing."""
+"""The protocols of a packed container: SampleStore for reading and SampleWriter for writing."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class SampleBatch:
     """
     Encoded samples on their way into a writer.
 
-    ``spans`` holds each payload field's bytes, ``columns`` each column's values ``(n, *shape)``,
-    ``shapes`` each image field's ``(n, 3)`` int32 height, width and channels as stored in the
-    file (a missing entry means unknown: the reader probes). ``keys`` are source paths.
+    ``spans`` holds the bytes of each payload field, ``columns`` the values of each column ``(n, *shape)``, ``shapes``
+    for each image field the height, width and channels as stored, ``(n, 3)`` int32 (a missing entry means unknown:
+    the reader probes). ``keys`` are source paths.
     """
 
     keys: Sequence[str]
@@ -33,7 +33,7 @@ class SampleBatch:
     shapes: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
 
     def at(self, positions: NDArray[np.int64]) -> SampleBatch:
-        """The samples at these positions."""
+        """Return the samples at these positions."""
         return SampleBatch(
             keys=[self.keys[i] for i in positions.tolist()],
             spans={name: spans.at(positions) for name, spans in self.spans.items()},
@@ -55,7 +55,7 @@ class SampleStore(Protocol):
 
     @property
     def format(self) -> str:
-        """The name in FORMATS."""
+        """The format's name in FORMATS."""
         ...
 
     @property
@@ -71,7 +71,10 @@ class SampleStore(Protocol):
 
     @property
     def identity(self) -> int:
-        """Names the content, whatever its path: of each file's count, size and seal (foreign shards have no seal)."""
+        """
+        A number that identifies the content, whatever its path, from each file's count, size and seal (foreign shards
+        have none).
+        """
         ...
 
     @property
@@ -82,7 +85,7 @@ class SampleStore(Protocol):
     def __len__(self) -> int: ...
 
     def keys(self, indices: NDArray[np.int64] | Sequence[int]) -> list[str]:
-        """Source paths of these samples."""
+        """Return the source paths of these samples."""
         ...
 
     def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
@@ -94,11 +97,11 @@ class SampleStore(Protocol):
         ...
 
     def column(self, field: str) -> NDArray[Any]:
-        """A column, ``(len, *shape)``, read-only."""
+        """Return a column, ``(len, *shape)``, read-only."""
         ...
 
     def shapes(self, field: str) -> NDArray[np.int32]:
-        """``(len, 3)`` height, width, channels of an image field as stored; zeros where unknown."""
+        """Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown."""
         ...
 
     def close(self) -> None:
@@ -114,13 +117,13 @@ class SampleStore(Protocol):
 
 class SampleWriter(Protocol):
     """
-    Writes one store. Nothing lies under the final name before ``close`` returns.
+    Writes one store. Nothing exists under the final name before ``close`` returns.
 
-    As a context manager: an exception aborts, otherwise the end of the block closes.
+    As a context manager, it aborts on an exception and otherwise closes at the end of the block.
     """
 
     def append(self, batch: SampleBatch) -> None:
-        """Add samples in order. SchemaError where the batch does not fit the schema."""
+        """Add samples in order. Raises SchemaError if the batch does not fit the schema."""
         ...
 
     def close(self, metadata: Mapping[str, Any] | None = None) -> None:
@@ -128,7 +131,7 @@ class SampleWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """Remove everything written so far; without effect after close."""
+        """Remove everything written so far; does nothing after close."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -57,13 +57,13 @@ _BODY = struct.Struct("<8sI4sQQQQQQQIIIIII28x")
 _CRC = struct.Struct("<I")
 _SHARD = struct.Struct("<QQI")
 
-ReadBytes = Callable[[int, int], bytes]  # ``read(start, size)``; fewer bytes at the end of the file
-SealAt = Callable[[int, ReadBytes], int]  # where the seal lies in a file of this size, of which it may read a little
+ReadBytes = Callable[[int, int], bytes]  # ``read(start, size)``; returns fewer bytes at the end of the file
+SealAt = Callable[[int, ReadBytes], int]  # finds the seal in a file of this size, of which it may read a little
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What a packed file must be; see the module's docstring for each field. ``format`` is a name or its mark."""
+    """What a packed file must be; see the module's docstring for each field. ``format`` is a name or its tag."""
 
     format: str
     count: int
@@ -81,7 +81,7 @@ class Seal:
     set_crc: int
 
     def pack(self) -> bytes:
-        """The 128 bytes."""
+        """Return the 128 bytes."""
         body = _BODY.pack(
             MAGIC,
             VERSION,
@@ -105,38 +105,39 @@ class Seal:
     @classmethod
     def unpack(cls, data: bytes, *, path: str, start: int, file_size: int) -> Seal:
         """
-        Read and check the seal that lies at ``start`` of a file of ``file_size`` bytes.
+        Read and check the seal at ``start`` of a file of ``file_size`` bytes.
 
-        StoreIncomplete where there is none, StoreError where it is newer, StoreCorrupt where
-        it does not fit itself or the file.
+        Raises StoreIncomplete if there is none, StoreError if it is newer, StoreCorrupt if it contradicts itself or
+        the file.
         """
         if len(data) != SEAL_SIZE or data[: len(MAGIC)] != MAGIC:
             raise StoreIncomplete(
                 f"{path}: is not a complete fastio store: it was not packed by fastio, or packing or copying was "
-                f"interrupted (no seal at byte {start} of {file_size}); pack or copy again"
+                f"interrupted (no seal at byte {start} of {file_size}): pack or copy again"
             )
         body, (crc,) = data[:-4], _CRC.unpack(data[-4:])
         if crc32(body) != crc:
             raise StoreCorrupt(
-                f"{path}: the seal is damaged: expected CRC-32 {crc:08x}, got {crc32(body):08x}; copy again"
+                f"{path}: the seal is damaged: expected CRC-32 {crc:08x}, got {crc32(body):08x}: copy again"
             )
         _, version, name, *numbers = _BODY.unpack(body)
         if version > VERSION:
             raise StoreError(
-                f"{path}: packed by version {version} of the format, this fastio reads up to {VERSION}: upgrade fastio"
+                f"{path}: packed by version {version} of the format, but this fastio only reads up to {VERSION}: "
+                "upgrade fastio"
             )
         seal = cls(name.rstrip(b"\0").decode("latin-1"), *numbers)
         seal._check(path, start, file_size)
         return seal
 
     def is_of(self, format_name: str) -> bool:
-        """Whether the file was sealed as one of this format."""
+        """Return whether the file was sealed as one of this format."""
         return format_mark(self.format) == format_mark(format_name)
 
     def _check(self, path: str, start: int, file_size: int) -> None:
         if self.file_size != file_size:
             raise StoreCorrupt(
-                f"{path}: expected {self.file_size} bytes, got {file_size}; cut off or changed: copy or pack again"
+                f"{path}: expected {self.file_size} bytes, got {file_size}; truncated or changed: copy or pack again"
             )
         fits = (
             self.seal_start == start
@@ -147,22 +148,22 @@ class Seal:
             and self.count <= self.set_count
         )
         if not fits:
-            raise StoreCorrupt(f"{path}: the seal contradicts itself ({self}); pack again")
+            raise StoreCorrupt(f"{path}: the seal contradicts itself ({self}): pack again")
 
 
 def always_at(place: int) -> SealAt:
-    """For formats whose seal has a fixed place, which counts from the end of the file when negative."""
+    """Return the finder for a seal at a fixed position, which counts from the end of the file if negative."""
     return lambda file_size, _read: place if place >= 0 else file_size + place
 
 
 def find_seal(path: str, file_size: int, read: ReadBytes, seal_at: SealAt) -> Seal:
-    """Read and check the seal of a file; the errors are those of ``Seal.unpack``."""
+    """Read and check the seal of a file. Raises the errors of ``Seal.unpack``."""
     start = min(max(0, seal_at(file_size, read)), file_size)
     return Seal.unpack(read(start, SEAL_SIZE), path=path, start=start, file_size=file_size)
 
 
 def read_seal(path: str, seal_at: SealAt) -> Seal | None:
-    """The seal of a file; None if it has none that can be read."""
+    """Return the seal of a file; None if it has none that can be read."""
     try:
         with Path(path).open("rb") as file:
             fd = file.fileno()
@@ -172,7 +173,10 @@ def read_seal(path: str, seal_at: SealAt) -> Seal | None:
 
 
 def set_checksum(shards: Iterable[tuple[int, int, int]]) -> int:
-    """CRC-32 over (count, file_size, file_crc) of each shard, in order: tells sets apart that were packed alike."""
+    """
+    Return the CRC-32 over (count, file_size, file_crc) of each shard, in order: tells sets apart that were packed
+    alike.
+    """
     crc = 0
     for shard in shards:
         crc = crc32(_SHARD.pack(*shard), crc)
@@ -181,7 +185,7 @@ def set_checksum(shards: Iterable[tuple[int, int, int]]) -> int:
 
 def unsealed_regions(*, file_size: int, seal_start: int, head_size: int) -> Sequence[tuple[int, int]]:
     """
-    The half-open byte ranges that file_crc covers, in its order.
+    Return the half-open byte ranges that file_crc covers, in its order.
 
     >>> unsealed_regions(file_size=1000, seal_start=0, head_size=400)
     [(400, 1000), (128, 400)]
@@ -197,6 +201,6 @@ def unsealed_regions(*, file_size: int, seal_start: int, head_size: int) -> Sequ
 
 
 def format_mark(format_name: str) -> bytes:
-    """The 4 bytes that stand for a format: its name, or the CRC-32 of a longer name."""
+    """Return the 4 bytes that stand for a format: its name, or the CRC-32 of a longer name."""
     name = format_name.encode("latin-1")
     return name.ljust(4, b"\0") if len(name) <= 4 else crc32(name).to_bytes(4, "little")

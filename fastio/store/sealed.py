@@ -51,7 +51,7 @@ class Shard:
     key_starts: NDArray[np.int64] | None  # None: keys of fixed width
     metadata: bytes
     seal: Seal | None = field(default=None)  # None: a foreign file
-    content_crc: int = 0  # what names the content of a foreign file
+    content_crc: int = 0  # what identifies the content of a foreign file
 
 
 def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: ByteSource | None = None) -> Shard:
@@ -63,7 +63,7 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
     path = file.path
     seal = find_seal(path, file.size, partial(_bytes_from, file), seal_at)
     if not seal.is_of(format_name):
-        raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected {format_name!r}; give it its right suffix")
+        raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected {format_name!r}: give it the right suffix")
     _check_head(file, seal)
     raw = file.read(seal.header_start, seal.header_start + seal.header_size)
     if crc32(raw) != seal.header_crc:
@@ -79,7 +79,7 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
         _check_array(path, arrays, name, optional[name])
     keys = arrays.get("keys", np.empty(0, np.uint8))
     if keys.ndim != 1 or (keys.dtype.kind != "S" and keys.dtype != np.uint8):
-        raise StoreCorrupt(f"{path}: index array 'keys' is {keys.dtype} {keys.shape}; pack again")
+        raise StoreCorrupt(f"{path}: index array 'keys' is {keys.dtype} {keys.shape}: pack again")
     units = unit_bytes(header.schema)
     fields = list(units)
     places = {
@@ -111,7 +111,7 @@ def _bytes_from(file: ByteSource, start: int, size: int) -> bytes:
 
 
 def _check_head(file: ByteSource, seal: Seal) -> None:
-    """The part that plain libraries start from: a changed LMDB or HDF5 file differs here."""
+    """Check the part that plain libraries start from: a changed LMDB or HDF5 file differs here."""
     head, crc = file.read(0, seal.head_size), 0
     for start, stop in unsealed_regions(file_size=seal.head_size, seal_start=seal.seal_start, head_size=0):
         crc = crc32(head[start:stop], crc)
@@ -157,7 +157,7 @@ def _dtype(path: str, name: str, place: Place) -> np.dtype[Any]:
     try:
         dtype = np.dtype(place.dtype)
     except (TypeError, ValueError, SyntaxError) as exc:  # SyntaxError: "(,)f4" is parsed as Python
-        raise StoreCorrupt(f"{path}: index array {name!r}: {place.dtype!r} is not a dtype; pack again") from exc
+        raise StoreCorrupt(f"{path}: index array {name!r}: {place.dtype!r} is not a dtype: pack again") from exc
     return dtype
 
 
@@ -184,7 +184,7 @@ def _array(path: str, name: str, place: Place, dtype: np.dtype[Any], raw: NDArra
     array: NDArray[Any] = np.frombuffer(raw, np.uint8).view(dtype) if len(raw) else np.empty(0, dtype)
     try:
         array = array.reshape(place.shape)
-    except ValueError as exc:  # an empty one of too many or too long dimensions
+    except ValueError as exc:  # an empty one with too many or too long dimensions
         raise StoreCorrupt(f"{path}: index array {name!r}: no array has the shape {place.shape}; pack again") from exc
     if not array.flags.aligned:
         array = array.copy()
@@ -204,9 +204,9 @@ def _places(
     starts: NDArray[np.int64], sizes: NDArray[np.int64], unit: int, base: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """
-    Starts and sizes in bytes from the file's beginning.
+    Return starts and sizes in bytes from the file's beginning.
 
-    Where the file counts otherwise they are columns of one new array: a look-up anywhere touches one line of memory.
+    If the file counts otherwise, they are columns of one new array: a look-up then touches only one cache line.
     """
     if unit == 1 and base == 0:
         return starts, sizes
@@ -218,7 +218,7 @@ def _places(
 
 
 def _in_bytes(values: NDArray[np.int64], unit: int, base: int, out: NDArray[np.int64]) -> None:
-    # What is damaged must not come back into the file by wrapping around: it stays far outside.
+    # A damaged value must not wrap around into the file: it stays far outside.
     limit = np.iinfo(np.int64).max // unit - base
     np.multiply(values, unit, out=out)
     np.add(out, base, out=out)
@@ -243,7 +243,7 @@ def _intervals(path: str, arrays: Mapping[str, NDArray[Any]], fields: Sequence[s
 
 
 def _check_spans(shard: Shard) -> None:
-    """Every span lies inside the file: the native calls trust nothing else, and this is the message with a name."""
+    """Check that every span lies inside the file: native calls rely on that, and this message has a name."""
     end = shard.data.size
     for field_ in shard.schema.payload:
         starts, sizes = shard.starts[field_.name], shard.sizes[field_.name]
@@ -252,6 +252,6 @@ def _check_spans(shard: Shard) -> None:
         if bad.any():
             index = int(np.flatnonzero(bad)[0])
             raise StoreCorrupt(
-                f"{shard.path}: sample {index}, field {field_.name!r}: {sizes[index]} bytes from {starts[index]} "
-                f"do not fit a file of {end}; pack again"
+                f"{shard.path}: sample {index}, field {field_.name!r}: {sizes[index]} bytes from {starts[index]} do "
+                f"not fit a file of {end}: pack again"
             )

@@ -1,4 +1,4 @@
-"""SelectedStore: some samples of another store, in an order and with labels of the user's own."""
+"""SelectedStore: some samples of another store, in an order and with labels chosen by the user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SelectedStore:
     """
     The samples ``source[chosen[0]], source[chosen[1]], ...``, with labels of their own ``(len(chosen), ...)``.
 
-    ``labels=None``: without labels. ``chosen`` is int64, and may name a sample twice. The source belongs to whoever
+    ``labels=None`` means no labels. ``chosen`` is int64, and may name a sample twice. The source belongs to whoever
     opened it, but ``close`` closes it.
     """
 
@@ -59,7 +59,10 @@ class SelectedStore:
 
     @property
     def identity(self) -> int:
-        """Of the source, the choice and the labels: a state saved with other samples is another store's."""
+        """
+        A number from the source, the choice and the labels: a state saved with other samples belongs to another
+        store.
+        """
         content = zlib.crc32(self._chosen.tobytes(), self._source.identity & 0xFFFFFFFF)
         return content if self._labels is None else zlib.crc32(np.ascontiguousarray(self._labels).tobytes(), content)
 

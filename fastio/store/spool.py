@@ -1,4 +1,4 @@
-"""Rows of the index on their way into a store: a little in memory, the rest in a file without a name."""
+"""Spool: rows of the index on their way into a store, a few in memory, the rest in a file without a name."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Spool:
     """
     An array that grows at its end, ``(n, *row)``.
 
-    Up to ``SPOOL_BYTES`` of it are in memory; whenever there are more they go to a temporary file beside the store,
-    where room is needed anyway, and which nobody sees: it has no name, and is gone with the process. Nothing can be
-    appended any more once rows were asked for. Everything may raise OSError.
+    Up to ``SPOOL_BYTES`` of it are in memory; more goes to a temporary file beside the store, where room is needed
+    anyway. That file has no name, so nobody sees it, and it is gone with the process. Nothing can be appended once
+    rows were requested. Every method may raise OSError.
     """
 
     def __init__(self, dtype: DTypeLike, row: tuple[int, ...] = (), *, beside: str) -> None:
@@ -54,21 +54,21 @@ class Spool:
             self._spill()
 
     def rows(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """These rows, read-only; where they are many, a mapping of the file."""
+        """Return these rows, read-only; many of them as a mapping of the file."""
         if self._whole is None:
             self._whole = self._gathered()
             self._whole.flags.writeable = False
         return self._whole[start:stop]
 
     def pieces(self) -> list[NDArray[Any]]:
-        """All rows so far, in pieces; more may be appended later."""
+        """Return all rows so far in pieces; more may be appended later."""
         if self._whole is not None:
             return [self._whole]
         parts: list[NDArray[Any]] = [] if self._file is None else [self._mapped()]
         return parts + self._parts
 
     def close(self) -> None:
-        """Let go of file and memory; arrays handed out stay valid."""
+        """Release file and memory; arrays handed out stay valid."""
         if self._file is not None:
             self._file.close()
         self._parts, self._whole, self._file = [], None, None

@@ -1,4 +1,4 @@
-"""Removes what packers that died have left: hidden files whose lock nobody holds."""
+"""Removes what dead packers have left: hidden files whose lock nobody holds."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fastio.types.units import counted, size
 
 __all__ = ["remove_stale"]
 
-_NAMED = 3  # files in a message
+_NAMED = 3  # most files named in a message
 _LOG = logging.getLogger(__name__)
 
 
 def remove_stale(folder: Path, pattern: re.Pattern[str]) -> None:
     """
-    Remove partial files of writers that died, and log a warning that names them and their size.
+    Remove partial files of dead writers, and log a warning with their names and size.
 
     ``pattern`` matches the final names they were meant for. Shards of a complete set that wait for their names are
-    partial files too: call ``journal.recover`` first. Raises OSError if the folder cannot be listed; files that cannot
-    be removed stay.
+    partial files too: call ``journal.recover`` first. Raises OSError if the folder cannot be listed; files that
+    cannot be removed stay.
     """
     with os.scandir(folder) as entries:
         found = [entry for entry in entries if entry.name.startswith(".") and MARK in entry.name]
@@ -32,27 +32,27 @@ def remove_stale(folder: Path, pattern: re.Pattern[str]) -> None:
     tokens = {token(name) for name in ours}
     held = {token(name) for name in names if token(name) in tokens and _is_held(folder / name)}
     removed: list[tuple[str, int]] = []
-    for name in reversed(ours):  # the first file of a set last: nobody takes its token while others are left
+    for name in reversed(ours):  # the first file of a set last: nobody reuses its token while others are left
         if token(name) in tokens - held:
             size_bytes = _remove(folder / name)
-            if size_bytes:  # an empty one may be a living writer's, which takes another name then
+            if size_bytes:  # an empty one may be a living writer's, which then takes another name
                 removed.append((name, size_bytes))
     if removed:
         _LOG.warning("%s", _report(folder, removed[::-1]))
 
 
 def _remove(partial: Path) -> int:
-    """Remove a file that nobody holds, under its lock; its size, 0 where it stays."""
+    """Remove a file that nobody holds, under its lock. Returns its size, 0 if it stays."""
     try:
         fd = os.open(partial, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
-        return 0  # gone already, or not ours to remove
+        return 0  # already gone, or not ours to remove
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         size_bytes = os.fstat(fd).st_size
         partial.unlink()
     except OSError:
-        return 0  # its writer has just begun, or it is not ours to remove
+        return 0  # its writer has just started, or it is not ours to remove
     finally:
         os.close(fd)
     return size_bytes
@@ -68,7 +68,7 @@ def _report(folder: Path, removed: list[tuple[str, int]]) -> str:
 
 
 def _is_held(partial: Path) -> bool:
-    """Whether a living writer holds the file, as far as anybody can tell."""
+    """Return whether a living writer holds the file, as far as can be told."""
     try:
         fd = os.open(partial, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:

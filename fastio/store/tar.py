@@ -75,15 +75,16 @@ BLOCK = 512
 _ABOUT = b"Packed by fastio. The index is at the end; a file without the member __fastio__/seal is not whole.\n"
 _ZEROS = bytes(BLOCK)
 _MAX_NAME = 100
-_MAX_SIZE = 8 << 30  # eleven octal digits
-_PIECE_BYTES = 4 << 20  # of members that are made at a time
+_MAX_SIZE = 8 << 30  # the largest number in eleven octal digits
+_PIECE_BYTES = 4 << 20  # bytes of members made at a time
 _LABEL = "label"
 
 # name 100 | mode 8 | uid 8 | gid 8 | size 12 | mtime 12 | checksum 8 | type 1 | link 100 | magic 8 | ... up to 512
 _BEFORE_SIZE = b"0000644\0" + b"0000000\0" * 2
 _AFTER_SIZE = b"\0" + b"00000000000\0"
 _AFTER_SUM = b"\0 0" + bytes(100) + b"ustar\00000" + bytes(64) + b"0000000\0" * 2 + bytes(167)
-_CONSTANT_SUM = sum(_BEFORE_SIZE + _AFTER_SIZE + _AFTER_SUM) + 7 * ord(" ")  # the checksum counts as 8 blanks
+# For its own sum, the checksum counts as 8 blanks.
+_CONSTANT_SUM = sum(_BEFORE_SIZE + _AFTER_SIZE + _AFTER_SUM) + 7 * ord(" ")
 
 
 class TarWriter:
@@ -99,7 +100,7 @@ class TarWriter:
         self._suffixes = {f.name: _suffix(f) for f in schema.payload}
         taken = [*self._suffixes.values(), *(suffix for _, suffix in self._columns)]
         if len(set(taken)) < len(taken):
-            raise SchemaError(f"{file.path}: fields would share an extension, got {sorted(taken)}; rename a field")
+            raise SchemaError(f"{file.path}: fields would share an extension, got {sorted(taken)}: rename a field")
         others = ["" if f.name == self._image else self._suffixes[f.name] for f in schema.payload]
         self._names = MemberNames([*others, *(suffix for _, suffix in self._columns)], taken, image=self._image or "")
         self._starts: dict[str, list[NDArray[np.int64]]] = {f.name: [] for f in schema.payload}
@@ -117,7 +118,7 @@ class TarWriter:
             self._write(names[start * len(contents) : stop * len(contents)], part)
 
     def _write(self, names: list[str], contents: Sequence[tuple[Spans, Spans]]) -> None:
-        """Write members; natively, where ustar headers are enough for all of them."""
+        """Write members; natively, if ustar headers are enough for all of them."""
         sizes = np.stack([prefixes.sizes + spans.sizes for prefixes, spans in contents], axis=1)
         joined = "\0".join(names)
         if max(map(len, names)) > _MAX_NAME or not joined.isascii() or sizes.max(initial=0) >= _MAX_SIZE:
@@ -133,7 +134,7 @@ class TarWriter:
             self._starts[field.name].append(column + prefixes.sizes)
 
     def _write_one_by_one(self, names: list[str], contents: Sequence[tuple[Spans, Spans]]) -> NDArray[np.int64]:
-        """The same with extended headers where they are needed; where the contents begin."""
+        """Write members with extended headers where needed, and return where their contents begin."""
         views = [(prefixes.views(), spans.views()) for prefixes, spans in contents]
         starts = np.empty((len(names) // len(contents), len(contents)), np.int64)
         for at, name in enumerate(names):
@@ -143,14 +144,14 @@ class TarWriter:
         return starts
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
-        """Where values lie: known when they are appended."""
+        """Return where values lie: known when they are appended."""
         none = np.empty(0, np.int64)
         taken = {name: np.concatenate([none, *starts]) for name, starts in self._starts.items()}
         self._starts = {name: [] for name in taken}
         return taken
 
     def end_payload(self) -> None:
-        """Nothing is gathered."""
+        """Do nothing: nothing is gathered."""
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Write the index members and the end of the archive."""
@@ -178,7 +179,7 @@ class TarWriter:
         )
 
     def _member(self, name: str, data: Any, size: int, *, prefix: bytes = b"") -> int:
-        """Write one member; where its bytes begin."""
+        """Write one member, and return where its bytes begin."""
         total = len(prefix) + size
         head = _header(name, total)
         start = self._file.size + len(head)
@@ -189,7 +190,7 @@ class TarWriter:
 
 
 def sample_bytes(schema: Schema, sizes: Sizes, count: int) -> NDArray[np.int64]:
-    """Bytes of a shard that each sample takes, PAX headers aside."""
+    """Return the bytes that each sample takes in a shard, without PAX headers."""
     total = np.full(count, 2 * BLOCK * len(schema.columns), np.int64)
     for field in schema.payload:
         prefix = len(npy_prefix(field, 0))
@@ -205,7 +206,7 @@ def _suffix(field: Field) -> str:
 
 
 def _prefixes(field: Field, sizes: NDArray[np.int64]) -> Spans:
-    """What stands before values of these sizes."""
+    """Return what precedes values of these sizes."""
     if field.traits.extension != NPY:
         return _joined([b""] * len(sizes))
     kinds, which = np.unique(sizes, return_inverse=True)
@@ -214,7 +215,7 @@ def _prefixes(field: Field, sizes: NDArray[np.int64]) -> Spans:
 
 
 def _joined(values: list[bytes]) -> Spans:
-    """Values as spans of one buffer."""
+    """Return values as spans of one buffer."""
     sizes = np.array([len(value) for value in values], np.int64)
     data = np.frombuffer(b"".join(values), np.uint8)
     return Spans.joined(data, sizes)
@@ -248,7 +249,7 @@ def _texts(column: NDArray[Any], suffix: str) -> list[bytes]:
 
 
 def _named(value: Any) -> Any:
-    """Numbers that JSON lacks by their names, as Protocol Buffers write them: ``float`` reads each."""
+    """Return the names of numbers that JSON lacks, as in Protocol Buffers: ``float`` reads each."""
     if isinstance(value, list):
         return [_named(each) for each in value]
     if math.isfinite(value):
@@ -257,7 +258,7 @@ def _named(value: Any) -> Any:
 
 
 def _header(name: str, size: int) -> bytes:
-    """A member's ustar header, with a PAX header before it where ustar does not reach."""
+    """Return a member's ustar header, preceded by a PAX header if ustar is not enough."""
     if len(name) > _MAX_NAME or not name.isascii() or size >= _MAX_SIZE:
         info = tarfile.TarInfo(name)
         info.size = size
@@ -299,7 +300,7 @@ def _plain_reader(schema: Schema) -> str:
 
 
 def _plain_path(paths: Sequence[str]) -> object:
-    """Shards as webdataset takes them: by the range of their numbers where they have one, else all of them."""
+    """Return shards as webdataset takes them: by the range of their numbers if they have one, else all of them."""
     first, last = (re.match(r"(.*?)(\d+)(\D*)\Z", path, re.DOTALL) for path in (paths[0], paths[-1]))
     if first is not None and last is not None:
         low, high, width = int(first[2]), int(last[2]), len(first[2])

@@ -1,4 +1,4 @@
-"""How the members of a tar shard are called, so that every tool groups them into the samples that they are."""
+"""Names the members of a tar shard so that every tool groups them into the right samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastio._native import KeySet
 
 __all__ = ["INDEX_FOLDER", "MemberNames"]
 
-INDEX_FOLDER = "__fastio__/"  # of the members that are no samples
+INDEX_FOLDER = "__fastio__/"  # the folder of members that are not samples
 
 _EXTENSION = re.compile(r"[a-z0-9]+\Z")
 _ODD = re.compile(r"[%.\x00-\x1f\x7f]")
@@ -19,10 +19,10 @@ _DIGITS = "0123456789"
 
 class MemberNames:
     """
-    Stems of samples, each unlike all before, and the names of their members.
+    Makes the stems of samples, each different from all before, and the names of their members.
 
-    ``suffixes`` are those of a sample's members, "" for a picture's, which keeps its own extension, or gets ``image``;
-    ``taken`` are extensions that no picture may have.
+    ``suffixes`` are those of a sample's members, "" for a picture's, which keeps its own extension, or gets
+    ``image``; ``taken`` are extensions that no picture may have.
     """
 
     def __init__(self, suffixes: Sequence[str], taken: Iterable[str], *, image: str) -> None:
@@ -33,7 +33,7 @@ class MemberNames:
         self._numbered = _NumberedKeys()
 
     def of(self, keys: Sequence[str]) -> list[str]:
-        """Names of the members of these samples, a sample's one after the other."""
+        """Return the names of the members of these samples, sample by sample."""
         names = []
         for key in keys:
             stem, extension = self._numbered.split(key) or self._split(key)
@@ -42,7 +42,7 @@ class MemberNames:
         return names
 
     def _split(self, key: str) -> tuple[str, str]:
-        """A key's member stem and the extension of its image."""
+        """Return a key's member stem and the extension of its image."""
         folder, name = _apart(key)
         plain, dot, extension = name.rpartition(".")
         extension = extension.lower()
@@ -53,7 +53,7 @@ class MemberNames:
         return stem, extension
 
     def _unlike_before(self, stem: str, key: str) -> str:
-        """The stem, or, where an earlier sample has it, the whole key's, and then with a number."""
+        """Return the stem; if an earlier sample has it, the whole key's, and then one with a number."""
         number = 0
         while self._stems.insert(stem.encode("utf-8", "surrogateescape")) is not None:
             folder, name = _apart(key)
@@ -63,7 +63,7 @@ class MemberNames:
 
 
 class _NumberedKeys:
-    """Splits keys that differ from the last one in the number at their end only: lines, rows, chunks of a text."""
+    """Splits keys that differ from the last one only in the number at their end: lines, rows, chunks of a text."""
 
     def __init__(self) -> None:
         self._head: str | None = None
@@ -71,10 +71,10 @@ class _NumberedKeys:
 
     def remember(self, key: str, name: str, stem: str, extension: str) -> None:
         """
-        Keep what a key was split into, if its stem ends with its number and would with any other number.
+        Keep how a key was split, if its stem ends with its number and would with any other number.
 
-        It does not where the number is, or may become, part of an extension. ``name`` is the part of the key in
-        which an extension was looked for: the whole key where its folders cannot be those of a member.
+        That is not so if the number is, or may become, part of an extension. ``name`` is the part of the key that was
+        searched for an extension: the whole key if its folders cannot be those of a member.
         """
         head = key.rstrip(_DIGITS)
         plain, dot, end = name.rstrip(_DIGITS).rpartition(".")
@@ -84,7 +84,7 @@ class _NumberedKeys:
         self._stem, self._extension = stem[: len(stem) - digits], extension
 
     def split(self, key: str) -> tuple[str, str] | None:
-        """Stem and extension; None for another kind of key."""
+        """Return stem and extension; None for another kind of key."""
         head = key.rstrip(_DIGITS)
         if head != self._head or len(head) == len(key):
             return None
@@ -92,7 +92,7 @@ class _NumberedKeys:
 
 
 def _apart(key: str) -> tuple[str, str]:
-    """A key's folder with its slash, and its name: all of it where it would be another path when extracted."""
+    """Return a key's folder with its slash, and its name; the whole key if it would be another path when extracted."""
     folder, slash, name = key.rpartition("/")
     if not {"", ".", ".."}.isdisjoint(key.split("/")) or _ODD_FOLDER.search(folder):
         return "", key
@@ -101,7 +101,7 @@ def _apart(key: str) -> tuple[str, str]:
 
 def _stem(folder: str, name: str) -> str:
     stem = folder + _escape(name)
-    return "%5F" + stem[1:] if stem.startswith("__") else stem  # WebDataset takes __x__ for its own
+    return "%5F" + stem[1:] if stem.startswith("__") else stem  # WebDataset reserves __x__
 
 
 def _escape(name: str) -> str:

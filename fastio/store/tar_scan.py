@@ -1,4 +1,4 @@
-"""Walks the headers of a tar file: where each member lies, without extracting anything."""
+"""Walks the headers of a tar file to find where each member lies, without extracting anything."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["BLOCK", "Member", "scan"]
 
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
-_SUM_HEADERS = 4096  # checked at a time
+_SUM_HEADERS = 4096  # headers checked at a time
 _WINDOW_BYTES = 16 << 10  # read at a time: several small members, and of a large one no more than its header
 _TAIL_BYTES = 1 << 20
 _MAX_EXTENDED = 1 << 20  # bytes of a PAX header or a long name
-_MAX_DIGITS = 20  # of a number in a PAX header
+_MAX_DIGITS = 20  # most digits of a number in a PAX header
 _SPARSE = "GNU.sparse."
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _KINDS = {
@@ -32,7 +32,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member: ``kind`` is empty for a regular file, otherwise what it is, in words."""
+    """One member: ``kind`` is empty for a regular file, otherwise a description."""
 
     name: str
     start: int
@@ -42,32 +42,30 @@ class Member:
 
 def scan(file: ByteSource) -> list[Member]:
     """
-    All members of an uncompressed tar (v7, ustar, GNU, PAX), in order.
+    Return all members of an uncompressed tar (v7, ustar, GNU, PAX), in order.
 
-    Reads their headers, what follows the last member, and little else.
-
-    StoreCorrupt for a file that is cut off or whose headers are damaged; StoreError for what
-    has no plain bytes to point at: compressed, sparse and multi-volume archives.
+    Raises StoreCorrupt if the file is truncated or its headers are damaged; StoreError for archives without plain
+    bytes to point at: compressed, sparse and multi-volume ones.
     """
     path, window = file.path, _Window(file)
     _refuse_compressed(path, window.read(0, 6))
     headers = _HeaderSums(path)
     members: list[Member] = []
-    overall: dict[str, str] = {}  # of global PAX headers; like ``pax``, only the few records that matter here
+    overall: dict[str, str] = {}  # records of global PAX headers; like ``pax``, only the few that matter here
     pax: dict[str, str] = {}
     long_name: str | None = None
     at = 0
     while True:
         block = window.read(at, at + BLOCK)
         if len(block) < BLOCK:
-            raise StoreCorrupt(f"{path}: ends at byte {file.size} without the end of an archive: cut off, copy again")
+            raise StoreCorrupt(f"{path}: ends at byte {file.size} without the end of an archive: truncated, copy again")
         if block == _ZEROS:
             break
         headers.add(at, block)
         size = _number(path, at, block[124:136])
         kind, start = block[156:157], at + BLOCK
         if kind in b"xgXLK" and size > _MAX_EXTENDED:
-            raise StoreCorrupt(f"{path}: the extended header at byte {at} claims {size} bytes; copy again")
+            raise StoreCorrupt(f"{path}: the extended header at byte {at} claims {size} bytes: copy again")
         if kind in (b"x", b"X", b"g"):
             records = _pax_records(path, at, window.read(start, start + size))
             if kind == b"g":
@@ -85,7 +83,8 @@ def scan(file: ByteSource) -> list[Member]:
         at = start + (size + BLOCK - 1) // BLOCK * BLOCK
         if start + size > file.size:
             raise StoreCorrupt(
-                f"{path}: the member at byte {start - BLOCK} needs {size} bytes, the file ends at {file.size}: cut off"
+                f"{path}: the member at byte {start - BLOCK} needs {size} bytes, but the file ends at {file.size}: "
+                "truncated"
             )
     for first in range(at, file.size, _TAIL_BYTES):
         if file.read(first, min(first + _TAIL_BYTES, file.size)).any():
@@ -154,9 +153,9 @@ def _member(path: str, block: bytes, *, start: int, size: int, name: str | None,
             name = f"{_text(block[345:500])}/{name}"
     name = pax.get("path", name)
     if kind == b"S" or _SPARSE in pax:
-        raise StoreError(f"{path}: {name!r} is sparse; pack the archive again without --sparse")
+        raise StoreError(f"{path}: {name!r} is sparse: create the archive again without --sparse")
     if kind == b"M":
-        raise StoreError(f"{path}: {name!r} continues from another volume; join the archive first")
+        raise StoreError(f"{path}: {name!r} continues from another volume: join the archive first")
     if "size" in pax:
         size = _number(path, start - BLOCK, pax["size"].encode("ascii", "replace"), base=10)
     if kind in _KINDS:
@@ -167,7 +166,7 @@ def _member(path: str, block: bytes, *, start: int, size: int, name: str | None,
 
 
 def _number(path: str, at: int, digits: bytes, *, base: int = 8) -> int:
-    """An octal field, or GNU's base-256 where the first bit is set."""
+    """Parse an octal field, or GNU's base-256 if the first bit is set."""
     if base == 8 and digits[0] & 0x80:
         return int.from_bytes(bytes([digits[0] & 0x7F]) + digits[1:], "big")
     text = digits.split(b"\0")[0].strip()
@@ -175,20 +174,23 @@ def _number(path: str, at: int, digits: bytes, *, base: int = 8) -> int:
         return 0
     if not text.isdigit() or len(text) > _MAX_DIGITS or (base == 8 and (b"8" in text or b"9" in text)):
         raise StoreCorrupt(
-            f"{path}: no tar header at byte {at}: expected a size, got {text[:40]!r}; damaged, copy again"
+            f"{path}: no tar header at byte {at}: expected a size, got {text[:40]!r}; damaged: copy again"
         )
     return int(text, base)
 
 
 def _pax_records(path: str, at: int, data: bytes) -> dict[str, str]:
-    """``<length> <keyword>=<value>\\n`` records: ``path``, ``size``, and whether any says that the member is sparse."""
+    """
+    Parse ``<length> <keyword>=<value>\\n`` records: ``path``, ``size``, and whether any says that the member is
+    sparse.
+    """
     records: dict[str, str] = {}
     start, stop = 0, len(data.rstrip(b"\0"))
     while start < stop:
         blank = data.find(b" ", start, start + _MAX_DIGITS + 1)
         digits = data[start : max(start, blank)]
         if not digits.isdigit() or not len(digits) + 1 < int(digits) <= len(data) - start:
-            raise StoreCorrupt(f"{path}: the PAX header at byte {at} is malformed; damaged, copy again")
+            raise StoreCorrupt(f"{path}: the PAX header at byte {at} is malformed; damaged: copy again")
         keyword, _, value = data[blank + 1 : start + int(digits)].removesuffix(b"\n").partition(b"=")
         if keyword in (b"path", b"size"):
             records[keyword.decode("ascii")] = value.decode("utf-8", "surrogateescape")
@@ -205,4 +207,4 @@ def _text(field: bytes) -> str:
 def _refuse_compressed(path: str, first: bytes) -> None:
     for magic, name in _COMPRESSED.items():
         if first.startswith(magic):
-            raise StoreError(f"{path}: compressed with {name}; members cannot be mapped: decompress it first")
+            raise StoreError(f"{path}: compressed with {name}, so members cannot be mapped: decompress it first")

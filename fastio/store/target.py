@@ -1,4 +1,4 @@
-"""What a path given by a user means: one file, shards to be written, shards to be read."""
+"""What a path given by a user means: one file, shards to write, shards to read."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ _MAX_RANGE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """
-    Where a writer writes: ``path`` is one file, or shards when its name contains ``%06d`` or ``%d``.
-    """
+    """Where a writer writes: ``path`` is one file, or shards if its name contains ``%06d`` or ``%d``."""
 
     path: str
     format: Format
@@ -43,7 +41,7 @@ class Target:
         return _NUMBER.search(Path(self.path).name) is not None
 
     def shard(self, index: int) -> str:
-        """The name of one shard; the path itself where there is only one file."""
+        """Return the name of one shard; the path itself if there is only one file."""
         number = _NUMBER.search(Path(self.path).name)
         if number is None:
             return self.path
@@ -53,46 +51,46 @@ class Target:
         )
 
     def check(self) -> None:
-        """StoreError where nothing could be written under this name; changes nothing."""
+        """Raise StoreError if nothing can be written under this name; changes nothing."""
         folder = Path(self.path).parent
         if not folder.is_dir():
-            raise StoreError(f"{self.path}: the folder {folder} does not exist; create it first")
+            raise StoreError(f"{self.path}: the folder {folder} does not exist: create it first")
         odd = _NEARLY_NUMBER.search(_NUMBER.sub("", Path(self.path).name, count=1))
         if odd is not None:
             raise StoreError(
-                f"{self.path}: {odd[0]!r} would stay in the name as it is; the number of a shard is one %06d or %d"
+                f"{self.path}: {odd[0]!r} would stay in the name unchanged; the number of a shard is one %06d or %d"
             )
         self.check_free()
 
     def prepare(self) -> None:
-        """Check the target; carry out what dead writers of it had committed, and clear away what else they left."""
+        """Check the target, carry out what dead writers of it had committed, and remove what else they left."""
         self.check()
         with writing(self.path):
             recover(journal_path(self.path))
             remove_stale(Path(self.path).parent, self._pattern())
 
     def check_free(self) -> None:
-        """StoreError where something lies under a final name that must not be replaced."""
+        """Raise StoreError if a final name is taken and must not be replaced."""
         existing = self.existing()
         if existing and not self.overwrite:
             raise exists(existing[0])
         for path in existing:
             if Path(path).is_dir():
-                raise StoreError(f"{path}: is a folder and will not be replaced; choose another name")
+                raise StoreError(f"{path}: is a folder and will not be replaced: choose another name")
             if not self.is_set:
                 self._check_alone(path)
 
     def _check_alone(self, path: str) -> None:
-        """StoreError for a shard of a set: without it the others are lost too."""
+        """Raise StoreError for a shard of a set: without it, the others would be lost too."""
         seal = read_seal(path, self.format.seal_at)
         if seal is not None and seal.shards > 1:
             raise StoreError(
-                f"{path}: is shard {seal.shard} of a set of {seal.shards}, which would be lost without it; choose "
-                f"another name, or replace the whole set: name the shards with %06d for the number"
+                f"{path}: is shard {seal.shard} of a set of {seal.shards}, which would be lost without it: choose "
+                "another name, or replace the whole set by naming the shards with %06d"
             )
 
     def existing(self) -> list[str]:
-        """What lies under the final names, sorted; also shards that still have to get theirs."""
+        """Return what lies under the final names, sorted, including shards that are still to be named."""
         folder = Path(self.path).parent
         if not self.is_set:
             is_there = os.path.lexists(self.path) or located([self.path], carry_out=False) != [self.path]
@@ -101,7 +99,7 @@ class Target:
         return sorted(str(folder / name) for name in names if self._pattern().fullmatch(name))
 
     def leftovers(self, count: int) -> Sequence[str]:
-        """Shards of an older set that the new one, of ``count`` shards, does not replace, but may remove."""
+        """Return shards of an older set that the new one, of ``count`` shards, does not replace, but may remove."""
         if not self.overwrite:
             return []
         new = {self.shard(i) for i in range(count)}
@@ -112,7 +110,7 @@ class Target:
 
 
 def match_format(path: str) -> Format:
-    """The format of a store to be read: that of its suffix, or of the shards in the folder of this name."""
+    """Return the format of a store to read: by its suffix, or by the shards in the folder of this name."""
     form = formats.named(os.path.basename(os.path.normpath(path)))  # noqa: PTH119 - pathlib would read a glob's slashes alike
     if form is not None:
         return form
@@ -125,7 +123,7 @@ def match_format(path: str) -> Format:
 
 
 def target_format(path: str) -> Format:
-    """The format that a file to be written has by its suffix."""
+    """Return the format of a file to write, by its suffix."""
     form = formats.named(path)
     if form is None:
         shards = formats.shard_suffixes()[0]
@@ -137,21 +135,22 @@ def target_format(path: str) -> Format:
 
 def expand(path: str, form: Format) -> list[str]:
     """
-    The files behind a path: itself, ``{000000..000009}``, ``%06d``, a glob, or a folder of this format's shards.
+    Return the files behind a path: itself, ``{000000..000009}``, ``%06d``, a glob, or a folder of this format's
+    shards.
 
-    Sorted by the shards' names; StoreNotFound where a pattern finds nothing. Files of a brace range need not exist.
-    Where a packer was killed while it named the shards of a complete set, it is finished, or the files are those
-    that have no name yet.
+    They are sorted by the shards' names. Raises StoreNotFound if a pattern finds nothing; files of a brace range need
+    not exist. If a packer was killed while it named the shards of a complete set, that is finished first, or the
+    files include those that have no name yet.
     """
     if Path(path).is_dir():
-        return _matching([path], form.is_name, f"{path}: a folder without {form.name} shards; name a store")
+        return _matching([path], form.is_name, f"{path}: a folder without {form.name} shards: name a store")
     if os.path.lexists(path):
         return located([path], carry_out=True)
     braces = _RANGE.search(path)
     if braces is not None:
         first, last = int(braces[1]), int(braces[2])
         if not 0 <= last - first < _MAX_RANGE:
-            raise StoreError(f"{path}: expected a range that ascends, up to {_MAX_RANGE} shards, got {braces[0]}")
+            raise StoreError(f"{path}: expected an ascending range of at most {_MAX_RANGE} shards, got {braces[0]}")
         width = len(braces[1])
         shards = [f"{path[: braces.start()]}{i:0{width}d}{path[braces.end() :]}" for i in range(first, last + 1)]
         return located(shards, carry_out=True)
@@ -161,19 +160,19 @@ def expand(path: str, form: Format) -> list[str]:
         return _matching(
             [folder],
             lambda name: pattern.fullmatch(name) is not None,
-            f"{path}: no such shards; check the name, or pack the dataset first",
+            f"{path}: no such shards: check the name, or pack the dataset first",
         )
     if glob.has_magic(path):
         pattern = re.compile(fnmatch.translate(name))
         folders = glob.glob(folder) if glob.has_magic(folder) else [folder]  # noqa: PTH207 - keeps "./"
         return _matching(
-            folders, lambda name: pattern.match(name) is not None, f"{path}: matches no file; check the pattern"
+            folders, lambda name: pattern.match(name) is not None, f"{path}: matches no file: check the pattern"
         )
     return located([path], carry_out=True)
 
 
 def _matching(folders: Sequence[str], is_meant: Callable[[str], bool], message: str) -> list[str]:
-    """Where the shards lie whose names are meant, in the order of their names."""
+    """Return where the shards lie whose names are meant, in the order of their names."""
     found: dict[str, str] = {}
     for folder in folders:
         names = shard_names(Path(folder), carry_out=True)
@@ -185,7 +184,7 @@ def _matching(folders: Sequence[str], is_meant: Callable[[str], bool], message: 
 
 
 def _pattern(name: str) -> re.Pattern[str]:
-    """A regular expression for the final names that ``name`` stands for."""
+    """Return a regular expression for the final names that ``name`` stands for."""
     number = _NUMBER.search(name)
     if number is None:
         return re.compile(re.escape(name))

@@ -1,4 +1,4 @@
-"""A few steps that Ctrl-C and SIGTERM must not cut in two."""
+"""Protects a few steps that Ctrl-C and SIGTERM must not interrupt."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from types import FrameType
 
 __all__ = ["undisturbed"]
 
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)  # SIGINT is given back last: its handler raises
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)  # SIGINT is delivered last: its handler raises
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """
-    Hold back Ctrl-C and other signals that Python code handles; their handlers run when the block ends.
+    Hold back Ctrl-C and other signals with Python handlers; their handlers run when the block ends.
 
-    For steps of milliseconds only. Python runs handlers in the main thread: in any other thread there is nothing to
-    hold back. Signals without a handler in Python, SIGKILL among them, end the process as ever.
+    Only for steps of milliseconds. Python runs handlers in the main thread; in any other thread, there is nothing to
+    hold back. Signals without a handler in Python, such as SIGKILL, still end the process.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -26,7 +26,7 @@ _CHUNK_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A run of bytes that is not what was packed; without key and field it belongs to no sample."""
+    """A run of bytes that differs from what was packed; without key and field, it belongs to no sample."""
 
     shard: str
     key: str | None
@@ -42,10 +42,10 @@ class Damage:
 
 def verify_store(store: SealedStore, *, pool: ThreadPool | None = None) -> list[Damage]:
     """
-    All damages of a store, shard by shard; an empty list means that every byte is as it was packed.
+    Return all damages of a store, shard by shard; an empty list means that every byte is as it was packed.
 
-    Opening has checked seal, header and index arrays already. Tar shards that others wrote
-    have no checksums: nothing can be compared there, and nothing is reported.
+    Opening has already checked seal, header and index arrays. Tar shards that others wrote have no checksums, so
+    nothing can be compared or reported there.
     """
     damages: list[Damage] = []
     first = 0
@@ -67,7 +67,7 @@ def _verify_shard(store: SealedStore, shard: Shard, first: int, pool: ThreadPool
         file.release()
     expected = None if shard.seal is None else shard.seal.file_crc
     if crc != expected and not found:
-        problem = f"padding or structure, no sample: expected CRC-32 {expected:08x} of the file, got {crc:08x}"
+        problem = f"padding or structure, not a sample: expected CRC-32 {expected:08x} of the file, got {crc:08x}"
         found.append(Damage(shard.path, None, None, 0, file.size, problem))
     return found
 

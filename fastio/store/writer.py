@@ -1,4 +1,4 @@
-"""The one writer of all formats: gathers the index, cuts shards, seals the files and publishes them."""
+"""SealedWriter, the writer of all formats: gathers the index, cuts shards, seals the files and publishes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["SealedWriter"]
 
 @dataclass(slots=True)
 class _Shard:
-    """One file under way, with its part of the index."""
+    """One file in progress, with its part of the index."""
 
     file: PartialFile
     writer: ShardWriter
@@ -44,9 +44,8 @@ class SealedWriter:
     """
     Writes one store as a file or a set of shards; see ``SampleWriter`` for the contract.
 
-    Keys must be unique, not empty and without NUL. A batch is checked as a whole before its
-    first byte is written, so a SchemaError leaves the writer as it was; any other failure
-    removes everything written.
+    Keys must be unique, not empty and without NUL. A batch is checked as a whole before its first byte is written, so
+    a SchemaError leaves the writer unchanged; any other failure removes everything written.
     """
 
     def __init__(self, target: Target, schema: Schema, *, shard_bytes: int | None) -> None:
@@ -70,7 +69,7 @@ class SealedWriter:
         self._add_shard()
 
     def append(self, batch: SampleBatch) -> None:
-        """Add samples in order. SchemaError where the batch does not fit the schema."""
+        """Add samples in order. Raises SchemaError if the batch does not fit the schema."""
         self._require_open()
         checked = check_batch(self.schema, batch, path=self._target.path)
         if not checked.keys:
@@ -87,7 +86,7 @@ class SealedWriter:
             with writing(self._target.path):
                 for start, stop in self._cut(checked):
                     self._write(checked, start, stop)
-                self._shards[-1].file.flush()  # the views belong to the caller again
+                self._shards[-1].file.flush()  # from here on, the views belong to the caller
         except BaseException as exc:
             self._leave(exc)
             raise
@@ -96,7 +95,7 @@ class SealedWriter:
         """
         Write index and seal, fsync, rename. ``metadata`` is JSON kept in the store.
 
-        An error says whether the store has its name; errors and interrupts that come after that have it as a note.
+        Errors say whether the store has its name; errors and interrupts that come later get that as a note.
         """
         if not self._open:
             return
@@ -131,7 +130,10 @@ class SealedWriter:
         )
 
     def abort(self) -> None:
-        """Remove everything written so far; without effect after close. StoreError names what could not be removed."""
+        """
+        Remove everything written so far; does nothing after close. Raises StoreError that names what could not be
+        removed.
+        """
         if not self._open:
             return
         self._open = False
@@ -147,7 +149,7 @@ class SealedWriter:
             raise problems[0]
 
     def _leave(self, error: BaseException) -> None:
-        """End the writer because of an error, which gets a note of what is true now and not in its message."""
+        """End the writer because of an error, which gets a note of what now holds and its message does not say."""
         is_told = self._open and isinstance(error, StoreError)  # by ``publish``
         try:
             self.abort()
@@ -164,7 +166,7 @@ class SealedWriter:
     def _release(self) -> None:
         for shard in self._shards:
             shard.file.discard()
-        # Temporary files without a name, whose content is in the store or not wanted any more.
+        # Temporary files without a name, whose content is in the store or no longer needed.
         with contextlib.suppress(OSError):
             self._keys.close()
         for spool in self._arrays.values():
@@ -184,10 +186,10 @@ class SealedWriter:
 
     def _require_open(self) -> None:
         if not self._open:
-            raise StoreError(f"{self._target.path}: the writer is closed or aborted; create another store")
+            raise StoreError(f"{self._target.path}: the writer is closed or aborted: create another store")
 
     def _cut(self, batch: CheckedBatch) -> Iterator[tuple[int, int]]:
-        """Split a batch where a shard is full, and begin the next one there; a sample is never split."""
+        """Split a batch where a shard is full, and start the next shard there; a sample is never split."""
         count, sample_bytes = len(batch.keys), self._target.format.sample_bytes
         if self._shard_bytes is None or sample_bytes is None:
             yield 0, count

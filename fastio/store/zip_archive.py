@@ -94,7 +94,7 @@ _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """What the central directory says of a member."""
+    """What the central directory says about a member."""
 
     name: bytes
     start: int  # of the local header
@@ -103,7 +103,7 @@ class _Member:
 
 
 class ZipWriter:
-    """Writes each sample as members; the central directory is made from the index, so nothing of them is kept."""
+    """Writes each sample as members; the central directory is made from the index, so nothing about them is kept."""
 
     base = 0
 
@@ -135,7 +135,7 @@ class ZipWriter:
                 self._file.write_parts((head, prefix, value), len(head) + size)
 
     def _contents(self, field: Field, values: Values) -> list[tuple[bytes, NDArray[np.uint8], int]]:
-        """What stands before each value of a batch in its member, the value, and the CRC-32 of both."""
+        """Return what precedes each value of a batch in its member, the value, and the CRC-32 of both."""
         spans = values[field.name]
         views = spans.views()
         if field.name not in self._crcs:
@@ -147,7 +147,7 @@ class ZipWriter:
         return list(zip(prefixes, views, crcs, strict=True))
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
-        """Where values lie: of flat pieces when they are written, of others when they are appended."""
+        """Return where values lie: known for flat pieces when they are written, for others when they are appended."""
         if self._flat is not None:
             return {self._flat.name: self._flat.take_starts()}
         taken = {name: np.array(starts, np.int64) for name, starts in self._starts.items()}
@@ -160,7 +160,7 @@ class ZipWriter:
             self._flat.finish()
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
-        """Write the index members, the seal's place, the central directory and the end record."""
+        """Write the index members, the space for the seal, the central directory and the end record."""
         members: list[_Member] = []
         places: dict[str, Place] = {}
         for name, array in arrays.items():
@@ -191,12 +191,12 @@ class ZipWriter:
         )
 
     def _entries(self, arrays: Mapping[str, NDArray[Any]], members: Sequence[_Member]) -> Iterator[list[bytes]]:
-        """The central directory, some entries at a time."""
+        """Yield the central directory, some entries at a time."""
         yield from self._sample_entries(arrays)
         yield [_entry(member) for member in (*self._pieces, *members)]
 
     def _sample_entries(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[list[bytes]]:
-        """Entries of the samples' members, from the index: names are made again as they were."""
+        """Yield entries of the samples' members from the index; their names are computed again."""
         if not self._fields:
             return
         names = _Names(self._suffixes)
@@ -221,14 +221,14 @@ class ZipWriter:
             ]
 
     def _write_piece(self, value: bytearray, size: int) -> int:
-        """Write a piece of a flat array; where its ids begin."""
+        """Write a piece of a flat array, and return where its ids begin."""
         assert self._flat is not None
         name = f"{self._flat.name}/{self._flat.first:010d}.npy"
         count = size // np.dtype(self._id_dtype).itemsize
         return self._array(name, npy_header(self._id_dtype, (count,)), value, self._pieces)
 
     def _array(self, name: str, prefix: bytes, value: Any, members: list[_Member]) -> int:
-        """Write a member whose value is aligned, and add it to ``members``; where the value begins."""
+        """Write a member whose value is aligned, add it to ``members``, and return where the value begins."""
         encoded, size = name.encode("ascii"), len(prefix) + len(value)
         crc = crc32(value, crc32(prefix)) if size > len(prefix) else crc32(prefix)
         members.append(_Member(encoded, self._file.size, size, crc))
@@ -241,7 +241,7 @@ class ZipWriter:
 
 
 class _Names:
-    """Names the members of samples, each once; the same names for the same keys in the same order."""
+    """Names the members of samples, each once; the same keys in the same order get the same names."""
 
     def __init__(self, suffixes: Sequence[str]) -> None:
         self._suffixes = suffixes
@@ -249,7 +249,7 @@ class _Names:
         self._count = 0
 
     def of(self, keys: Sequence[str]) -> list[bytes]:
-        """Names of the members of these samples, a sample's one after the other."""
+        """Return the names of the members of these samples, sample by sample."""
         names: list[bytes] = []
         for number, key in enumerate(keys, self._count):
             stem = key
@@ -263,7 +263,7 @@ class _Names:
         return names
 
     def _encoded(self, stem: str) -> list[bytes]:
-        """Names with this stem; none where it cannot be one."""
+        """Return names with this stem; none if it is not a possible name."""
         try:
             names = [f"{stem}{suffix}".encode() for suffix in self._suffixes]
         except UnicodeEncodeError:  # a file name that is not UTF-8
@@ -275,7 +275,7 @@ class _Names:
 
 
 def _suffixes(fields: Sequence[Field]) -> list[str]:
-    """What the members of a sample add to its key: nothing for one picture or text."""
+    """Return what the members of a sample add to its key: nothing for a single picture or text."""
     plain = next((field for field in fields if field.traits.is_picture or field.traits.is_text), None)
     extensions = [f".{field.traits.extension}" if field.traits.extension else "" for field in fields]
     return [
@@ -289,17 +289,17 @@ def _is_wide(number: int) -> bool:
 
 
 def _narrow(number: int) -> int:
-    """What stands in 32 bits."""
+    """Return the number, or the mark for ZIP64, in 32 bits."""
     return _ELSEWHERE_32 if _is_wide(number) else number
 
 
 def _local_size(name: bytes, size: int) -> int:
-    """Bytes of a local header without padding."""
+    """Return the bytes of a local header without padding."""
     return _LOCAL.size + len(name) + (20 if _is_wide(size) else 0)
 
 
 def _local_header(name: bytes, size: int, crc: int, *, padding: int | None = None) -> bytes:
-    """A member's local header; with ``padding``, an extra field of 6 bytes and this many zeros."""
+    """Return a member's local header; with ``padding``, it has an extra field of 6 bytes and this many zeros."""
     extra = struct.pack("<2H2Q", 1, 16, size, size) if _is_wide(size) else b""
     if padding is not None:
         extra += struct.pack("<3H", _ALIGN_ID, 2 + padding, _ALIGNMENT) + bytes(padding)
@@ -309,7 +309,7 @@ def _local_header(name: bytes, size: int, crc: int, *, padding: int | None = Non
 
 
 def _entry(member: _Member) -> bytes:
-    """A member's entry in the central directory."""
+    """Return a member's entry in the central directory."""
     size, start = member.size, member.start
     wide = [*([size, size] if _is_wide(size) else []), *([start] if _is_wide(start) else [])]
     extra = struct.pack(f"<2H{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
@@ -320,7 +320,7 @@ def _entry(member: _Member) -> bytes:
 
 
 def _end_records(count: int, start: int, stop: int) -> bytes:
-    """What follows a central directory of ``count`` entries from ``start`` to ``stop``."""
+    """Return what follows a central directory of ``count`` entries from ``start`` to ``stop``."""
     size, wide = stop - start, b""
     if count >= _MANY or _is_wide(start) or _is_wide(size):
         wide = _END_64.pack(_END_64_MAGIC, _END_64.size - 12, _UNIX | 45, 45, 0, 0, count, count, size, start)
@@ -330,7 +330,10 @@ def _end_records(count: int, start: int, stop: int) -> bytes:
 
 
 def _seal_at(file_size: int, read: ReadBytes) -> int:
-    """Before the central directory, of which the end record knows, or the ZIP64 record; 0 for what is no such file."""
+    """
+    Return the position of the seal, just before the central directory that the end record locates; 0 if it is not
+    such a file.
+    """
     tail_size = _END_64.size + _LOCATOR_64.size + _END.size
     tail = read(max(0, file_size - tail_size), tail_size).rjust(tail_size, b"\0")
     magic, *_, start, _comment = _END.unpack(tail[-_END.size :])

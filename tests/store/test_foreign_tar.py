@@ -154,7 +154,7 @@ def test_sizes_in_base_256(tmp_path: Path) -> None:
         assert read_all(store) == {"a.png": b"1234"}
     for size in (1 << 20, 1 << 63, (1 << 87) - 1):
         rewrite(size)
-        with pytest.raises(StoreCorrupt, match="cut off"):
+        with pytest.raises(StoreCorrupt, match="truncated"):
             open_store(path)
 
 
@@ -199,9 +199,9 @@ def test_nothing_is_dropped_in_silence(tmp_path: Path) -> None:
         "fifo.png": "FIFO",
         "noextension": "no extension",
         ".hidden": "no extension",
-        "__meta__/x.png": "keeps for itself",
+        "__meta__/x.png": "reserves",
         "lonely": "lacks label",
-        "1.png": "comes again as a part of '1'",
+        "1.png": "comes again as part of '1'",
         "twice": "two members",
         "word": "expected an integer",
     }

@@ -65,13 +65,17 @@ PIXELS = Field("image", RAW, "|u1", (8, 8, 3))
     [
         ({}, {"field": PIXELS}, r"field 'image' is raw \|u1 of 8x8x3 in 'image', but in .* it is encoded pictures"),
         ({}, {"field": Field("x", IMAGE, "|u1", (None, None, None))}, "field 'image' is not there"),
-        ({"labels": np.arange(2)}, {}, "has no labels, but .* has; pack it with labels"),
-        ({"labels": np.arange(2)}, {"labels": np.arange(2.0)}, "labels of different kinds make no batch"),
-        ({"labels": np.arange(2)}, {"labels": np.ones((2, 3), np.int64)}, "labels of different kinds make no batch"),
+        ({"labels": np.arange(2)}, {}, "has no labels, but .* has: pack it with labels"),
+        ({"labels": np.arange(2)}, {"labels": np.arange(2.0)}, "labels of different kinds cannot form a batch"),
+        (
+            {"labels": np.arange(2)},
+            {"labels": np.ones((2, 3), np.int64)},
+            "labels of different kinds cannot form a batch",
+        ),
         (
             {"labels": np.arange(2), "metadata": {"classes": ["cat", "dog"]}},
             {"labels": np.arange(2), "metadata": {"classes": ["cat", "eel", "dog"]}},
-            r"label 1 is 'eel' in .*b.h5 and 'dog' in .*a.h5; give each FastDataset a target_transform of its own",
+            r"label 1 is 'eel' in .*b.h5 but 'dog' in .*a.h5: give each FastDataset a target_transform",
         ),
     ],
 )

@@ -118,7 +118,7 @@ def test_a_folder_of_several_formats_is_refused(tmp_path: Path) -> None:
     """Which shards are meant is asked."""
     write(tmp_path / "s-%d.toybox", {"a": b"1"})
     write(tmp_path / "s-%d.tar", {"a": b"1"})
-    with pytest.raises(StoreError, match=r"holds \.tar and \.toybox files; name the shards, e\.g\. name-\*\.tar"):
+    with pytest.raises(StoreError, match=r"holds \.tar and \.toybox files: name the shards, e\.g\. name-\*\.tar"):
         open_store(tmp_path)
 
 
@@ -131,8 +131,8 @@ def test_messages_name_it(tmp_path: Path) -> None:
     assert "one of .lmdb, .h5, .hdf5, .tar, .zip, .toybox, .toy;" in run(
         "pack", tmp_path / "pngs", tmp_path / "s.x", code=1
     )
-    assert "a file with the name of a toy container" in run("pack", tmp_path / "b.toybox", tmp_path / "s.tar", code=1)
-    with pytest.raises(StoreIncomplete, match="its content looks like toycontainer, and its name says lmdb"):
+    assert "a file that is named like a toy container" in run("pack", tmp_path / "b.toybox", tmp_path / "s.tar", code=1)
+    with pytest.raises(StoreIncomplete, match="its content looks like toycontainer, but its name says lmdb"):
         open_store(tmp_path / "a.lmdb")
 
 

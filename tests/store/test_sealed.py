@@ -190,7 +190,7 @@ def test_seal_of_billions_of_shards(path: Path) -> None:
     """A seal that claims four billion shards is refused as soon as one of them is missing."""
     _reseal(path, bytearray(path.read_bytes()), shards=4_000_000_000)
     with pytest.raises(
-        StoreCorrupt, match=r"4000000000 shards, got 1; missing \(counted from 0\): 1, 2, .* 10, \.{3};"
+        StoreCorrupt, match=r"4000000000 shards, got 1; missing \(counted from 0\): 1, 2, .* 10, \.{3}:"
     ):
         open_store(path)
 
@@ -201,7 +201,7 @@ def test_a_store_under_the_suffix_of_another_format(tmp_path: Path, has: str, ca
     written = Path(write(tmp_path / f"s.{has}", make_samples(3)))
     written.rename(tmp_path / f"t.{called}")
     looks = {"h5": "hdf5"}.get(has, has)
-    with pytest.raises(StoreIncomplete, match=f"its content looks like {looks}, .* give it its right suffix"):
+    with pytest.raises(StoreIncomplete, match=f"its content looks like {looks}, .* give it the right suffix"):
         open_store(tmp_path / f"t.{called}")
 
 
