@@ -1,4 +1,4 @@
-"""From folders, text and stores to packed stores and back; installed as ``fastio.converters``."""
+"""Packs folders, text and stores, and unpacks them again; installed as ``fastio.converters``."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def open_source(
     split: str | None = None,
 ) -> Source:
     """
-    Open a dataset to be packed: names and sizes are scanned, nothing is read yet.
+    Open a dataset to be packed: only names and sizes are scanned.
 
-    ``kind`` is a name in SOURCES, or "auto": decided by what lies in ``path``, if that speaks for one kind alone.
-    ``labels`` names a label file, for kinds that take one. ``split`` is a folder in ``path``, which is then the source.
-    Raises SourceError where the source is not what it should be, or could be meant in two ways; it says what was found
-    and what to choose from.
+    ``kind`` is a name in SOURCES, or "auto": decided by what is in ``path``, if only one kind fits. ``labels`` names
+    a label file, for kinds that take one. ``split`` is a folder in ``path``, which then is the source. Raises
+    SourceError if the source is not as expected or could be meant in two ways; it says what was found and what to
+    choose from.
     """
     path = os.fspath(path)
     named = None if kind == "auto" else _kind_called(kind)
     place = SourcePath(path if split is None else split_folder(path, split))
     chosen = named or _detect(place)
     if labels is not None and chosen.own_labels:
-        raise SourceError(f"{place.path}: {chosen.own_labels}; leave --labels {os.fspath(labels)} out")
+        raise SourceError(f"{place.path}: {chosen.own_labels}: drop --labels {os.fspath(labels)}")
     file = None if labels is None else LabelFile(os.fspath(labels), label_options or LabelOptions())
     opener = chosen.open if named else chosen.open_detected or chosen.open
     return opener(place, file)
@@ -80,7 +80,7 @@ def _detect(place: SourcePath) -> SourceKind:
     expected = f"{', '.join(each.what for each in SOURCES.values())} or text"
     if signs:
         found, kinds = ", ".join(signs.values()), " or ".join(signs)
-        raise SourceError(f"{place.path}: holds {found}: cannot tell what it is; say --source-kind {kinds}")
+        raise SourceError(f"{place.path}: holds {found}, so its kind is unclear: add --source-kind {kinds}")
     if not place.is_folder:
         raise SourceError(f"{place.path}: expected {expected}, found {kind_of(place.path)}")
     names = [*(each.key for each in (*place.top.problems, *place.top.left_out)), *place.top.folders]

@@ -1,4 +1,4 @@
-"""Works a bounded number of pieces ahead, on threads, and hands the results over in order."""
+"""Works a limited number of pieces ahead, on threads, and returns the results in order."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _Result = TypeVar("_Result")
 
 
 def read_ahead(source: Source, pieces: Iterable[range], pool: ThreadPool) -> Generator[Chunk, None, None]:
-    """The chunks of a source in order, ``DEPTH`` of them being read by the native threads meanwhile."""
+    """Yield the chunks of a source in order, while native threads read ``DEPTH`` of them."""
     return begun_ahead(source.begin(piece, pool) for piece in pieces)
 
 
 def chunks_through(
     source: Source, pieces: Iterable[range], stage: Stage | None, pool: ThreadPool
 ) -> Generator[Chunk, None, None]:
-    """The chunks of a source in order, after the stage where there is one; both work ahead."""
+    """Yield the chunks of a source in order, after the stage if there is one; both work ahead."""
     with closing(read_ahead(source, pieces, pool)) as chunks:
         if stage is None:
             yield from chunks
@@ -39,9 +39,9 @@ def chunks_through(
 
 def begun_ahead(works: Iterable[Callable[[], _Result]]) -> Generator[_Result, None, None]:
     """
-    What begun works give, in order, with ``DEPTH`` of them under way meanwhile on native threads.
+    Yield the results of works in order, while ``DEPTH`` of them run on native threads.
 
-    No Python thread: one would fight with the writer for the GIL, which costs more than it brings.
+    There is no Python thread: it would compete with the writer for the GIL, which costs more than it gains.
     """
     waiting: deque[Callable[[], _Result]] = deque()
     for work in works:
@@ -56,10 +56,10 @@ def in_order(
     work: Callable[[_Piece], _Result], pieces: Iterable[_Piece], *, jobs: int
 ) -> Generator[_Result, None, None]:
     """
-    ``work(piece)`` for every piece, in the order of the pieces, ``jobs`` of them at a time.
+    Yield ``work(piece)`` for every piece, in order, with ``jobs`` of them at a time.
 
-    At most ``jobs + 1`` results wait. Closing the iterator drops the pieces not begun and waits for the others,
-    so no thread outlives it; an error of one piece is raised in its turn.
+    At most ``jobs + 1`` results wait. Closing the iterator drops the pieces not begun and waits for the others, so no
+    thread outlives it; an error of one piece is raised in its turn.
     """
     with ThreadPoolExecutor(jobs, thread_name_prefix="fastio") as threads:
         waiting: deque[Future[_Result]] = deque()

@@ -1,4 +1,4 @@
-"""Folders that could be taken for classes and hardly are: parts of a data set, fields of a sample."""
+"""Refuses folders that look like classes but hardly are: parts of a dataset, or fields of a sample."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _NUMBERED = re.compile(r"(.*?)([0-9]+)\Z", re.DOTALL)
 
 
 def split_folder(path: str, split: str) -> str:
-    """The folder of one part of a data set, ``path/split``; SourceError with those that there are."""
+    """Return the folder of one part of a dataset, ``path/split``. Raises SourceError that lists the existing ones."""
     folder = Path(path, split)
     if folder.is_dir() and Path(split).name == split != "..":
         return str(folder)
     there = sorted(each.name for each in Path(path).iterdir() if each.is_dir()) if Path(path).is_dir() else []
     found = f"its folders are {', '.join(map(repr, there))}" if there else "it has no folders"
-    raise SourceError(f"{path}: has no folder {split!r} to be packed by --split; {found}")
+    raise SourceError(f"{path}: has no folder {split!r} for --split; {found}")
 
 
 def refuse_splits(path: str, folders: Sequence[str], kind: str = "imagefolder") -> None:
     """
-    SourceError where class folders are called as parts of a data set are: two of them, or all.
+    Raise SourceError if class folders are named like parts of a dataset: two of them, or all.
 
-    ``kind`` is the kind of source that takes them for classes.
+    ``kind`` is the kind of source that treats them as classes.
     """
     visible = [name for name in folders if not is_hidden(name)]
     splits = [name for name in visible if name.lower() in _SPLITS]
@@ -48,7 +48,7 @@ def refuse_splits(path: str, folders: Sequence[str], kind: str = "imagefolder") 
         return
     named = _listed(splits)
     is_one = len(splits) == 1
-    what = "seems to be a part of a data set, no class" if is_one else "seem to be parts of a data set, no classes"
+    what = "seems to be a part of a dataset, not a class" if is_one else "seem to be parts of a dataset, not classes"
     commands = " and ".join(
         f"`fastio pack {shlex.quote(path)} {shlex.quote(f'{name}.lmdb')} --split {shlex.quote(name)}`"
         for name in splits[:3]
@@ -61,10 +61,10 @@ def refuse_splits(path: str, folders: Sequence[str], kind: str = "imagefolder") 
 
 def refuse_fields(path: str, classes: Sequence[str], keys: Sequence[str], problems: Collection[Problem]) -> None:
     """
-    SourceError where two folders hold files of the same names, as images and their masks do.
+    Raise SourceError if two folders hold files of the same names, such as images and their masks.
 
-    Half of the smaller folder's names must be in the other one as well. Names that are only numbers say nothing,
-    unless the folders are called as fields are. ``keys`` are those of the files, ``problems`` what else was found.
+    Half of the smaller folder's names must be in the other one as well. Names that are only numbers do not count,
+    unless the folders are named like fields. ``keys`` are those of the files, ``problems`` what else was found.
     """
     if not 2 <= len(classes) <= _MOST_FOLDERS:
         return

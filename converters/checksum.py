@@ -1,4 +1,4 @@
-"""Finds values whose bytes differ from the CRC-32 that their store has for them."""
+"""Finds values whose bytes differ from the CRC-32 in their store."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def begin_check(spans: Spans, pool: _native.ThreadPool | None = None) -> Callabl
     """
     Begin to compare values with their checksums, on ``pool`` if there is one.
 
-    The function that is returned waits, and gives the positions of damaged values in rising order; none where the
-    store has no checksums (tar shards of others).
+    Returns a function that waits and returns the positions of damaged values, ascending; none if the store has no
+    checksums (other programs' tar shards).
     """
     expected = spans.checksums
     if expected is None:
@@ -34,5 +34,5 @@ def begin_check(spans: Spans, pool: _native.ThreadPool | None = None) -> Callabl
 
 
 def damaged(spans: Spans) -> NDArray[np.int64]:
-    """``begin_check`` at once, in this thread."""
+    """Run ``begin_check`` at once, in this thread."""
     return begin_check(spans)()

@@ -28,7 +28,7 @@ _CHUNK_SAMPLES = 512
 
 @dataclass(slots=True)
 class Comparison:
-    """How many samples were compared, whether their labels and which other columns were, and every difference."""
+    """How many samples were compared, whether their labels and which other columns were, and all differences."""
 
     samples: int = 0
     labels: bool = False
@@ -42,14 +42,13 @@ def compare(
     store: SampleStore, source: Source, *, pool: ThreadPool, progress: Callable[[int, int], object] | None = None
 ) -> Comparison:
     """
-    Read the source again and compare each sample, by its key, with the store.
+    Read the source again and compare each sample with the store, by its key.
 
-    Labels and other columns are compared where both have them, labels by the name of the class where both have
-    names. What the source cannot give must stand in the store's ledger of skipped samples.
+    Labels and other columns are compared if both have them, labels by class name if both have names. What the source
+    cannot provide must be in the store's ledger of skipped samples.
 
-    Of a store whose pictures were written anew, those with restart markers are compared by their pixels; those of
-    other pixels with what packing the source again, with the store's recorded options, gives. If that was done to a
-    store between the two, SourceError says to compare with that store.
+    If the store's pictures were rewritten, those with restart markers are compared by their pixels, and those with
+    other pixels with the result of packing the source again with the store's recorded options.
     """
     pictures = recorded(store)
     stage = None if pictures is None or is_lossless(pictures) else pictures.stage()

@@ -1,4 +1,4 @@
-"""Samples of a store to look at: as pictures with labels, or as one picture of rows and columns."""
+"""Shows samples of a store: as pictures with labels, or as one picture of rows and columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BACKGROUND, _INK, _FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
 
 @dataclass(frozen=True, slots=True)
 class ShownSample:
-    """A sample's picture, fitted into a square, or in words why there is none."""
+    """A sample's picture, fitted into a square, or the reason why there is none."""
 
     key: str
     label: str
@@ -37,11 +37,12 @@ class ShownSample:
 
 def shown_samples(store: SampleStore, *, count: int, size: int, seed: int | None = None) -> list[ShownSample]:
     """
-    ``count`` samples, each fitted into ``size`` x ``size`` pixels. FastioError where the store has no images.
+    Return ``count`` samples, each fitted into ``size`` x ``size`` pixels. Raises FastioError if the store has no
+    images.
 
-    Without a ``seed`` the samples are spread evenly over the store, so that every class of a sorted one has its
-    chance; with one they are drawn at random. A sample whose bytes differ from their checksum, or that cannot be
-    decoded, comes with the reason.
+    Without ``seed``, the samples are spread evenly over the store, so that all classes of a sorted store may appear;
+    with it, they are drawn at random. A sample whose bytes differ from their checksum, or that cannot be decoded,
+    comes with the reason.
     """
     field = next((f.name for f in store.schema.payload if f.traits.is_picture), None)
     if field is None or len(store) == 0:
@@ -59,9 +60,9 @@ def contact_sheet(
     store: SampleStore, *, count: int = 40, columns: int = 8, size: int = 128, seed: int | None = None
 ) -> tuple[Image.Image, list[Problem]]:
     """
-    A sheet of ``shown_samples``, ``columns`` in a row, each with its label and key below.
+    Return a sheet of ``shown_samples``, ``columns`` per row, each with its label and key below.
 
-    A sample without a picture is a crossed box with the reason, and is among the problems given back.
+    A sample without a picture becomes a crossed box with the reason, and is listed in the problems returned.
     """
     samples = shown_samples(store, count=count, size=size, seed=seed)
     columns = min(columns, len(samples))

@@ -1,4 +1,4 @@
-"""Cuts a sequence of samples into pieces of bounded bytes and count."""
+"""Cuts a sequence of samples into pieces of limited bytes and count."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["cut"]
 
 def cut(sizes: NDArray[np.int64], max_bytes: int, max_samples: int) -> list[range]:
     """
-    Ranges that cover all of ``sizes`` in order.
+    Return ranges that cover all of ``sizes`` in order.
 
-    Each holds at most ``max_samples`` values of at most ``max_bytes`` together; a value that is larger
-    by itself gets a range of its own.
+    Each holds at most ``max_samples`` values of at most ``max_bytes`` together; a single larger value gets a range of
+    its own.
 
     >>> cut(np.array([3, 3, 9, 1]), 6, 10)
     [range(0, 2), range(2, 3), range(3, 4)]

@@ -1,4 +1,4 @@
-"""What ``fastio info`` says about a store: what is in it, how large it is, and how to read it without fastio."""
+"""What ``fastio info`` says about a store: its content and size, and how to read it without fastio."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PROBED = 10_000  # headers looked at for the kinds of images: all of a million 
 
 
 def describe(store: SampleStore) -> dict[str, Any]:
-    """Everything that ``fastio info --json`` prints."""
+    """Return everything that ``fastio info --json`` prints."""
     every = np.arange(len(store))
     sizes = {field.name: store.spans(field.name, every).sizes for field in store.schema.payload}
     payload_bytes = sum(int(each.sum()) for each in sizes.values())
@@ -79,12 +79,12 @@ def _shuffling(store: SampleStore) -> dict[str, Any] | None:
 
 
 def store_bytes(store: SampleStore) -> int:
-    """Bytes of all files of a store."""
+    """Return the bytes of all files of a store."""
     return sum(Path(path).stat().st_size for path in store.shard_paths)
 
 
 def class_counts(store: SampleStore) -> list[dict[str, Any]] | None:
-    """Label, name (None where the labels are numbers of the user) and number of samples of each class."""
+    """Return label, name (None if labels are the user's own numbers) and number of samples of each class."""
     if not _are_classes(store):
         return None
     values, counts = np.unique(store.column("label"), return_counts=True)

@@ -28,9 +28,9 @@ _ROUND_BYTES = 1 << 20  # chunks of nearly the same size can use the same memory
 
 def file_source(path: str, found: Folder, labels: NDArray[Any] | None, metadata: Mapping[str, Any]) -> ListedSource:
     """
-    The files that a scan found below ``path``, in its order, one picture each.
+    Return the files that a scan found below ``path`` as a source, in the scan's order, one picture each.
 
-    ``labels`` belong to ``found.keys``: (n,), or (n, k) where a sample has k numbers; None: there are none.
+    ``labels`` belong to ``found.keys``: (n,), or (n, k) if a sample has k numbers; None means no labels.
     """
     schema = Schema((IMAGE_FIELD,))
     if labels is not None:
@@ -63,7 +63,7 @@ class _Files:
     ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2), repr=False, compare=False)
 
     def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
-        """Begin to read some files, one behind the other; see ``ListedSource.read``."""
+        """Begin to read some files, one after the other; see ``ListedSource.read``."""
         keys, sizes = self.keys_at(indices), self.sizes[indices]
         starts = np.cumsum(sizes) - sizes
         total = int(sizes.sum())
@@ -73,7 +73,7 @@ class _Files:
             largest = int(sizes.argmax())
             name = f"{shown(self.path)}/{keys[largest]}"
             raise SourceError(
-                f"{name}: there is not enough memory for its {sizes[largest]:,} bytes; free some, or take the file away"
+                f"{name}: there is not enough memory for its {sizes[largest]:,} bytes: free some, or remove the file"
             ) from exc
         status, errno = np.zeros(len(keys), np.int32), np.zeros(len(keys), np.int32)
         job = _native.read_files(os.fsencode(self.path), keys, sizes, data, starts, status, errno, pool)
@@ -88,7 +88,7 @@ class _Files:
 
 
 def read_problem(status: int, errno: int) -> str:
-    """What went wrong with one file of ``_native.read_files``, in words that follow its name."""
+    """Return what went wrong with one file of ``_native.read_files``, in words that follow its name."""
     if status == _native.CHANGED:
-        return "changed while it was being packed: its size is not what it was a moment ago"
+        return "changed while it was being packed: its size is different now"
     return f"cannot be read: {os.strerror(errno) if errno else 'it ended early'}"

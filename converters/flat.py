@@ -23,11 +23,11 @@ __all__ = ["KIND", "open_flat"]
 
 def open_flat(place: SourcePath, labels: LabelFile | None = None) -> ListedSource:
     """
-    All images of one folder, sorted by name; their labels, where ``labels`` names a label file.
+    Open all images of one folder, sorted by name, with their labels if ``labels`` names a label file.
 
-    Names in the label file may carry folders, where these are the end of ``path`` ("train/a.png" for "data/train");
-    with others they are labels of other files. A label without a file and a file without a label are problems;
-    files whose rows do not pass the label file's filters are left out. Without a label file the source has no labels.
+    Names in the label file may have folders if these are the end of ``path`` ("train/a.png" for "data/train");
+    otherwise, they are labels of other files. A label without a file and a file without a label are problems. Files
+    whose rows do not pass the label file's filters are left out. Without a label file, the source has no labels.
     """
     path, found = place.path, Folder()
     found.add(place.top)
@@ -36,7 +36,7 @@ def open_flat(place: SourcePath, labels: LabelFile | None = None) -> ListedSourc
             found.add(scan_tree(path, key))
         else:
             found.problems.append(
-                Problem(shown(key), "is a folder, which a flat source has none of; pack it by itself")
+                Problem(shown(key), "is a folder, but a flat source has no folders: pack it by itself")
             )
     source = source_record("flat", place.name, labels=None)
     if labels is None:
@@ -65,7 +65,7 @@ def _point_at_labels(found: Folder) -> None:
     for name in names:
         if "/" not in name and not name.startswith("."):
             _leave_out(found, name)
-            found.problems.append(Problem(name, "is no image; if it holds the labels, say --labels with its path"))
+            found.problems.append(Problem(name, "is not an image; if it holds the labels, pass it with --labels"))
 
 
 def _assign(found: Folder, labels: Labels, path: str) -> NDArray[Any]:
@@ -98,8 +98,8 @@ def _assign(found: Folder, labels: Labels, path: str) -> NDArray[Any]:
     found.problems += [
         Problem(
             shown(name),
-            f"has a label in {file}, but the folder in its name is not {Path(path).resolve().name!r}, which is "
-            f"packed; is it of another part of the dataset?",
+            f"has a label in {file}, but the folder in its name is not {Path(path).resolve().name!r}, the one "
+            "being packed; does it belong to another part of the dataset?",
         )
         for name in elsewhere
     ]
@@ -146,7 +146,7 @@ def _by_basename(labels: Labels, path: str) -> tuple[Mapping[str, Any], Mapping[
             elsewhere.append(name)
             continue
         if by_name.setdefault(base, value) != value:
-            contradictions[base] = f"has two labels that contradict each other, as {origin[base]!r} and as {name!r}"
+            contradictions[base] = f"has two contradicting labels, as {origin[base]!r} and as {name!r}"
         origin.setdefault(base, name)
     by_name = {base: value for base, value in by_name.items() if base not in contradictions}
     return by_name, contradictions, elsewhere

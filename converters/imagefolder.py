@@ -20,10 +20,10 @@ __all__ = ["KIND", "open_imagefolder"]
 
 def open_imagefolder(place: SourcePath, _labels: LabelFile | None = None) -> ListedSource:
     """
-    ``path/class/.../file``: classes sorted by name, files in the order of their folders and names, links followed.
+    Open ``path/class/.../file``: classes sorted by name, files by folder and name, links followed.
 
     A class folder without any image is a problem, but stays a class, as with torchvision's ``allow_empty``. Files
-    beside the class folders have no class: problems. Hidden folders are no classes.
+    beside the class folders have no class, so they are problems. Hidden folders are not classes.
     """
     path, top = place.path, place.top
     classes = _visible(top)
@@ -38,7 +38,7 @@ def open_imagefolder(place: SourcePath, _labels: LabelFile | None = None) -> Lis
     for name in classes:
         part = scan_tree(path, name)
         if not part.keys and not any(kind_by_name(each.key) or each.key == shown(name) for each in part.problems):
-            part.problems.append(Problem(shown(name), "is a class folder without an image; remove it or fill it"))
+            part.problems.append(Problem(shown(name), "is a class folder without an image: remove it or fill it"))
         found.add(part)
         counts.append(len(part.keys))
     source = source_record("imagefolder", place.name, labels=None)
@@ -52,7 +52,7 @@ def _add_files_beside(found: Folder, top: Folder) -> None:
 
     It is rather that of a flat folder of images, one level further up than meant.
     """
-    sentence = "lies beside the class folders; if it labels a flat folder, pack that folder with --labels"
+    sentence = "is beside the class folders; if it labels a flat folder, pack that folder with --labels"
     for each in top.problems:
         is_label_file = each.key.lower().endswith(LABEL_SUFFIXES)
         found.problems.append(Problem(each.key, sentence) if is_label_file else each)
@@ -62,7 +62,7 @@ def _add_files_beside(found: Folder, top: Folder) -> None:
         else:
             found.left_out.append(each)
     found.problems += [
-        Problem(key, "lies beside the class folders and so has no class; move it into one") for key in top.keys
+        Problem(key, "is beside the class folders, so it has no class: move it into one") for key in top.keys
     ]
 
 

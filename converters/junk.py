@@ -1,4 +1,4 @@
-"""Files that lie beside pictures in nearly every data set and are no samples: named and counted, never packed."""
+"""Recognises files beside pictures in nearly every dataset that are not samples: named and counted, never packed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ _ARCHIVE_FOLDER = "__MACOSX"  # what macOS puts into the zip files that it makes
 
 
 def is_hidden(folder: str) -> bool:
-    """Whether a folder of this name is none of the user's: ``.git``, ``.ipynb_checkpoints``, ``__MACOSX``."""
+    """Return whether a folder of this name is not the user's: ``.git``, ``.ipynb_checkpoints``, ``__MACOSX``."""
     return folder.startswith(".") or folder == _ARCHIVE_FOLDER
 
 
 def junk_reason(name: str) -> str:
     """
-    Why a file of this name, which is not that of a picture, is left out without being a problem; "" where it is one.
+    Return why a file of this name, which is not a picture, is left out without being a problem; "" if it is a
+    problem.
 
     >>> junk_reason("Thumbs.db"), junk_reason("0001.npy")
     ('is a file of the operating system', '')

@@ -1,4 +1,4 @@
-"""What a kind of source brings along to become an entry of SOURCES."""
+"""SourceKind: what a kind of source needs to become an entry of SOURCES."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SourcePath:
 
     @cached_property
     def top(self) -> Folder:
-        """What lies in the folder itself. Raises SourceError where there is no folder, or it cannot be listed."""
+        """What is directly in the folder. Raises SourceError if it is not a folder, or cannot be listed."""
         return scan_root(self.path)
 
 
@@ -42,15 +42,15 @@ class SourceKind:
     """
     One kind of source that ``fastio pack`` reads.
 
-    ``name`` is the value of ``--source-kind``, and packed stores record it; ``aliases`` are former names that still
-    work. ``what`` describes such a source after "expected", and in the first line that pack prints.
+    ``name`` is the value of ``--source-kind``, and packed stores record it; ``aliases`` are the values of older
+    versions. ``what`` completes "expected ..." and says in pack's first line what the source is.
 
-    ``signs`` looks at a path and returns in a few words what speaks for this kind ("3 images"), or "". Without
-    ``--source-kind`` a path is opened only if exactly one kind finds signs in it: nothing is guessed.
+    ``signs`` examines a path and says in a few words what indicates this kind ("3 images"), "" if nothing does.
+    Without ``--source-kind``, a path is opened only if exactly one kind sees signs: nothing is guessed.
 
-    ``open`` opens the source. ``open_detected`` replaces it if the user did not name the kind, and may raise
-    SourceError if the detection is doubtful. ``own_labels`` says why such a source takes no label file ("class folders
-    name the classes"); it is "" if it takes one.
+    ``open`` returns the source. ``open_detected``, if given, does so when the user has not named the kind, and may
+    raise SourceError for doubtful ones. ``own_labels`` completes "PATH: ...: drop --labels" for a kind without a
+    label file; "" if it takes one.
     """
 
     name: str

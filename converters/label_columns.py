@@ -1,4 +1,4 @@
-"""Which columns of a label file are the file name, the label and a filter; what to say about the others."""
+"""Decides which columns of a label file are the file name, the label and a filter, and what to say about the others."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _LOOKED_AT = 50  # values that tell whether a column names pictures
 @dataclass(frozen=True, slots=True)
 class LabelOptions:
     """
-    How a label file is to be read; without any of these, by its titles.
+    How to read a label file; without any options, its column titles decide.
 
-    ``label_columns`` and ``key_column`` name columns by their titles (by their numbers from 1 where ``header`` is
-    False: the first line is a sample). ``filters`` are pairs of column and value: a row counts if each column named
-    has one of the values named for it. ``ignore_columns`` are left out knowingly, ``*`` stands for all others.
-    ``many_classes`` says that nearly as many classes as samples are meant.
+    ``label_columns`` and ``key_column`` name columns by their titles (or by numbers from 1 if ``header`` is False:
+    the first line is then a sample). ``filters`` are pairs of column and value: a row counts if each column named has
+    one of the values named for it. ``ignore_columns`` are left out on purpose; ``*`` means all others.
+    ``many_classes`` accepts nearly as many classes as samples.
     """
 
     label_columns: tuple[str, ...] = ()
@@ -42,18 +42,18 @@ class LabelOptions:
 
     @property
     def names_columns(self) -> bool:
-        """Whether columns are named at all: a file without columns cannot be read so."""
+        """Whether any columns are named: a file without columns cannot be read that way."""
         return bool(self.label_columns or self.key_column or self.filters or self.ignore_columns or not self.header)
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the defaults, as the store keeps it."""
+        """Return what differs from the defaults, as the store keeps it."""
         return {
             each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
         }
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> LabelOptions:
-        """The inverse."""
+        """Read what ``to_json`` wrote."""
         key = said.get("key_column")
         return cls(
             label_columns=tuple(map(str, said.get("label_columns", ()))),
@@ -67,7 +67,7 @@ class LabelOptions:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Positions in a row: of the file name, of the label or labels, and of what is filtered by."""
+    """Positions in a row: of the file name, the label or labels, and the filtered columns."""
 
     key: int
     labels: tuple[int, ...]
@@ -79,23 +79,23 @@ class Columns:
         return max(self.key, *self.labels, *(position for position, _ in self.filters))
 
     def label_of(self, cells: Sequence[Any]) -> Any:
-        """The label of a row, a list where several columns make it."""
+        """Return the label of a row; a list if several columns make it."""
         if len(self.labels) == 1:
             return cells[self.labels[0]]
         return [cells[position] for position in self.labels]
 
     def takes(self, cells: Sequence[Any]) -> bool:
-        """Whether a row passes the filters."""
+        """Return whether a row passes the filters."""
         return all(as_text(cells[position]) in values for position, values in self.filters)
 
 
 def as_text(value: object) -> str:
-    """A value as it is written in ``--filter``: JSON's true is "true"."""
+    """Return a value as it is written in ``--filter``: JSON's true is "true"."""
     return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
 
 def has_known_title(titles: Iterable[str]) -> bool:
-    """Whether one of the titles is among those that usually stand over file names or labels."""
+    """Return whether one of the titles is usual for file names or labels."""
     known = {*_NAME_TITLES, *_LABEL_TITLES}
     return any(title.strip().lower() in known for title in titles)
 
@@ -108,10 +108,10 @@ def choose_columns(
     values: Callable[[int], Iterable[Any]] = lambda _: (),
 ) -> Columns:
     """
-    The columns of a file with these titles.
+    Choose the columns of a file with these titles.
 
-    SourceError, with the options to type, where a title is missing or comes twice, where no title is known for the
-    name or the label, and where a column is neither used nor ignored. ``values(position)`` gives some of a column's
+    Raises SourceError, with the options to type, if a title is missing or comes twice, if no known title exists for
+    the name or the label, or if a column is neither used nor ignored. ``values(position)`` returns some of a column's
     values, for advice.
     """
     table = _Titles([title.strip() for title in titles], where)
@@ -129,7 +129,7 @@ def choose_columns(
         found = table.first_of(_LABEL_TITLES, {*ignored, -1 if key is None else key})
         labels = () if found is None else (found,)
     if key in labels:
-        raise SourceError(f"{where}: {titles[labels[0]]!r} cannot be the file name and the label at once")
+        raise SourceError(f"{where}: {titles[labels[0]]!r} cannot be both the file name and the label")
     used = {*ignored, *filters, *labels, -1 if key is None else key}
     free = [i for i in range(len(titles)) if i not in used]
     if key is None or not labels:
@@ -147,7 +147,7 @@ class _Titles:
     where: str
 
     def at(self, name: str, option: str) -> int:
-        """The position of a title, by its exact letters or, where that is clear, by capitals and small letters."""
+        """Return the position of a title, by exact spelling or, if that is unambiguous, ignoring case."""
         exact = [i for i, title in enumerate(self.titles) if title == name]
         found = exact or [i for i, title in enumerate(self.titles) if title.lower() == name.lower()]
         if not found:
@@ -157,7 +157,7 @@ class _Titles:
         return found[0]
 
     def first_of(self, known: Sequence[str], taken: set[int]) -> int | None:
-        """The position of the first known title that is there and not taken."""
+        """Return the position of the first known title that exists and is not taken."""
         lower = [title.lower() for title in self.titles]
         for title in known:
             places = [i for i, each in enumerate(lower) if each == title and i not in taken]
@@ -168,13 +168,13 @@ class _Titles:
         return None
 
     def listed(self, positions: Iterable[int] | None = None) -> str:
-        """Titles in quotes, one after the other."""
+        """Return titles in quotes, one after the other."""
         chosen = range(len(self.titles)) if positions is None else positions
         return ", ".join(repr(self.titles[i]) for i in chosen)
 
 
 def _twice(title: str, where: str) -> SourceError:
-    return SourceError(f"{where}: {title!r} comes twice, so it is not known which one counts; rename one")
+    return SourceError(f"{where}: {title!r} comes twice, so it is unclear which one counts: rename one")
 
 
 def _unknown_titles(
@@ -187,10 +187,10 @@ def _unknown_titles(
     options = [] if has_key else [f"--key-column {_quoted(table, key)}"]
     options += [] if has_label else [f"--label-column {_quoted(table, label)}"]
     missing = " and ".join(["file names"] * (not has_key) + ["labels"] * (not has_label))
-    several = "" if has_label or label is not None or not others else ", or A,B for several numbers a sample"
+    several = "" if has_label or label is not None or not others else ", or A,B for several numbers per sample"
     ignoring = ", with --ignore-columns for what is neither" if len(others) > 1 else ""
     return SourceError(
-        f"{table.where}: no known title for the {missing} among {table.listed(free) or 'none'}: say "
+        f"{table.where}: no known title for the {missing} among {table.listed(free) or 'none'}: add "
         f"{' '.join(options)}{several}{ignoring}"
     )
 

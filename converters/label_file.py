@@ -1,4 +1,4 @@
-"""Writes label files: what ``fastio unpack --labels`` gives back, as ``read_labels`` reads it."""
+"""Writes label files for ``fastio unpack --labels``, in the form that ``read_labels`` reads."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 
 def format_labels(path: str | os.PathLike[str], labels: Mapping[str, Label], titles: Sequence[str] = ()) -> str:
     """
-    The text of a label file by its suffix (.csv, .tsv, .json or .jsonl); ``read_labels`` gives the same back.
+    Return the text of a label file by its suffix (.csv, .tsv, .json or .jsonl); ``read_labels`` reads the same back.
 
-    Lists of numbers are as many columns of a table, under ``titles`` where there are as many, otherwise label_1, ...
+    Lists of numbers become as many columns of a table, under ``titles`` if their count fits, otherwise label_1, ...
     """
     suffix = Path(path).suffix.lower()
     if suffix in (".csv", ".tsv"):
@@ -38,7 +38,7 @@ def format_labels(path: str | os.PathLike[str], labels: Mapping[str, Label], tit
 
 def _table(path: str | os.PathLike[str], labels: Mapping[str, Label], titles: Sequence[str], delimiter: str) -> str:
     if any(isinstance(label, str) and (_NUMBER.match(label) or label != label.strip()) for label in labels.values()):
-        raise SourceError(f"{path}: class names that look like numbers would come back as numbers; write .json")
+        raise SourceError(f"{path}: class names that look like numbers would come back as numbers: write .json")
     rows = {name: [label] if isinstance(label, int | float | str) else list(label) for name, label in labels.items()}
     width = len(next(iter(rows.values()), [0]))
     if width == 1:

@@ -1,4 +1,4 @@
-"""What stands in a label file, row by row: file name, label and place. One reader for each suffix."""
+"""Reads a label file row by row: file name, label and position. Each suffix has its own reader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Statements:
     """
     The rows of a label file that pass the filters, and the file names of those that do not.
 
-    ``titles`` are those of the label columns, where there are several.
+    ``titles`` are those of the label columns, if there are several.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -42,12 +42,12 @@ class _Request:
     files: Container[str]
 
     def is_file(self, cell: str) -> bool:
-        """Whether a cell names a picture."""
+        """Return whether a cell names a picture."""
         return kind_by_name(cell) != 0 or cell in self.files
 
 
 def read_statements(path: str, data: bytes, options: LabelOptions, files: Container[str]) -> Statements:
-    """All rows of a label file with these bytes; SourceError with the place of what is wrong."""
+    """Read all rows of a label file with these bytes. Raises SourceError with the position of an error."""
     return _READERS[Path(path).suffix.lower()](data, _Request(options, files))
 
 
@@ -61,7 +61,7 @@ def _of_pickle(data: bytes, request: _Request) -> Statements:
 
 def _refuse_options(options: LabelOptions, what: str) -> None:
     if options.names_columns:
-        raise SourceError(f"{what} has no columns: leave out the options that name some")
+        raise SourceError(f"{what} has no columns: drop the options that name some")
 
 
 # Tables
@@ -86,7 +86,7 @@ def _of_table(data: bytes, delimiter: str, request: _Request) -> Statements:
         first, body = [str(i + 1) for i in range(width)], lines
     elif not _is_header(first, body, request):
         if request.options.names_columns:
-            raise SourceError(f"{where}: names a file, so there are no titles; say --no-header and number the columns")
+            raise SourceError(f"{where}: names a file, so there are no titles: add --no-header and number the columns")
         _check_unnamed(where, first, delimiter)
         return _table(lines, Columns(0, (1,)), width, delimiter)
     if width == 1:
@@ -145,9 +145,9 @@ def _check_unnamed(where: str, row: list[str], delimiter: str) -> None:
     if len(row) > 2:
         seen = delimiter.join(row)
         raise SourceError(
-            f"{where}: {len(row)} columns ({seen:.100}), and no header that says which are the file name and the "
-            f"label; expected e.g. filename{delimiter}label as the first line, or --no-header --key-column 1 "
-            f"--label-column 2 --ignore-columns '*'"
+            f"{where}: {len(row)} columns ({seen:.100}), but no header that says which are the file name and "
+            f"the label; expected e.g. filename{delimiter}label as the first line, or --no-header --key-column "
+            "1 --label-column 2 --ignore-columns '*'"
         )
 
 
@@ -168,7 +168,9 @@ def _of_json(data: bytes, request: _Request) -> Statements:
     if isinstance(content, JsonObject):
         titles = {title for title, _ in content.pairs}
         if {"images", "annotations"} <= titles:
-            raise SourceError("looks like COCO annotations; fastio packs one label a picture, no boxes or captions yet")
+            raise SourceError(
+                "looks like COCO annotations; fastio packs one label per picture, no boxes or captions yet"
+            )
         _refuse_options(request.options, "an object of names and labels")
         return Statements([(name, label, "") for name, label in content.pairs])
     if not isinstance(content, list):
@@ -235,7 +237,7 @@ def _pair(entry: object, where: str, options: LabelOptions) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class JsonObject:
-    """A JSON object with its doubles, which a dict would lose."""
+    """A JSON object with its duplicate keys, which a dict would lose."""
 
     pairs: list[tuple[str, Any]]
 

@@ -1,4 +1,4 @@
-"""From labels as they stand in a file to numbers of one kind: classes, whole numbers, fractions, or several each."""
+"""Turns labels as written in a file into numbers of one kind: classes, integers, fractions, or several per sample."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class NumberedLabels:
     """
     Labels as numbers of one kind.
 
-    ``dtype`` is ``<i8`` for whole numbers and positions in ``classes``, ``<f8`` where one label is a fraction. Where
-    a sample has ``width`` numbers (tuples, otherwise None), they are ``<i8``, or ``<f4`` where one is a float.
+    ``dtype`` is ``<i8`` for integers and for positions in ``classes``, ``<f8`` if any label is a fraction. If a
+    sample has ``width`` numbers (tuples, otherwise None), they are ``<i8``, or ``<f4`` if one is a float.
     """
 
     by_name: Mapping[str, Any]
@@ -43,13 +43,13 @@ class NumberedLabels:
     width: int | None = None
 
     def array(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Some of the labels as an array ``(n,)``, or ``(n, width)``."""
+        """Return some of the labels as an array ``(n,)``, or ``(n, width)``."""
         shape = (len(values),) if self.width is None else (len(values), self.width)
         return np.array(values, self.dtype).reshape(shape)
 
 
 def number_labels(labels: Mapping[str, Any]) -> NumberedLabels:
-    """Labels by file name as numbers; SourceError for mixtures, and for what does not fit."""
+    """Turn labels by file name into numbers. Raises SourceError for mixtures, and for values that do not fit."""
     kinds = set(map(type, labels.values()))
     if kinds - {int, str}:
         labels = {name: plain_label(name, label) for name, label in labels.items()}
@@ -92,7 +92,7 @@ def _vectors(labels: Mapping[str, tuple[int | float, ...]]) -> NumberedLabels:
         if len(each) != len(label):
             raise SourceError(
                 f"labels have different lengths: {first!r} has {len(label)} numbers, {name!r} has {len(each)}; "
-                f"expected as many for every sample"
+                "expected the same count for every sample"
             )
     if not any(type(number) is float for each in labels.values() for number in each):
         for name, each in labels.items():
@@ -114,8 +114,8 @@ def _mixture(labels: Mapping[str, Any]) -> SourceError:
         kinds.setdefault(kind, (name, label))
     (one, (first, a)), (other, (second, b)) = sorted(kinds.items(), key=lambda item: _MIXED.index(item[0]))[:2]
     return SourceError(
-        f"labels are {one} and {other} at once: {first!r} has {a!r:.60}, {second!r} has {b!r:.60}; "
-        f"make all of them {one} or all of them {other}"
+        f"labels mix {one} and {other}: {first!r} has {a!r:.60}, {second!r} has {b!r:.60}; make all of them "
+        f"{one} or all of them {other}"
     )
 
 
@@ -123,7 +123,7 @@ _MIXED = ("numbers", "names", "lists of numbers")
 
 
 def plain_label(name: str, label: object) -> int | float | str | tuple[int | float, ...]:
-    """One label as int, float, str or a tuple of numbers, whatever type the file keeps it in."""
+    """Return one label as int, float, str or a tuple of numbers, whatever type the file stores."""
     if isinstance(label, np.ndarray) and label.size == 1:
         label = label.reshape(()).item()
     if isinstance(label, np.ndarray | list | tuple):
@@ -150,12 +150,12 @@ def _vector(name: str, label: NDArray[Any] | Sequence[Any]) -> tuple[int | float
         )
     numbers = label.tolist() if isinstance(label, np.ndarray) else list(label)
     if not numbers:
-        raise SourceError(f"{name!r}: label is an empty list; expected as many numbers for every sample")
+        raise SourceError(f"{name!r}: label is an empty list; expected the same count of numbers for every sample")
     for number in numbers:
         if isinstance(number, str | bytes):
             raise SourceError(
-                f"{name!r}: label is a list with the text {number!r:.40} in it; several names a sample cannot be "
-                f"classes: write a list of numbers, 0 or 1 for each class"
+                f"{name!r}: label is a list with the text {number!r:.40} in it; several names per sample cannot be "
+                "classes: write a list of numbers, 0 or 1 for each class"
             )
         if not isinstance(number, int | float):
             raise SourceError(f"{name!r}: label is a list with a {type(number).__name__} in it, expected numbers")
@@ -172,10 +172,10 @@ def _too_large(name: str, label: int) -> SourceError:
 
 def type_cells(rows: list[tuple[str, Any, str]]) -> list[Row]:
     """
-    Labels of a table, which has no types, as numbers where all of them are numbers, otherwise as names.
+    Convert labels of an untyped table to numbers if all of them are numbers, otherwise to names.
 
-    A label is one cell, or a list of several, which must be numbers. Some numbers among names are refused, for they
-    may be slips; leading zeros make names ("007").
+    A label is one cell, or a list of several, which must be numbers. Some numbers among names are refused, because
+    they may be mistakes; leading zeros make a name ("007").
     """
     if rows and isinstance(rows[0][1], list):
         return _typed_lists(rows)
@@ -190,8 +190,8 @@ def type_cells(rows: list[tuple[str, Any, str]]) -> list[Row]:
     if any(numeric):
         number, word = rows[numeric.index(True)], rows[numeric.index(False)]
         raise SourceError(
-            f"labels are numbers and names at once: {number[2]} has {number[1]!r}, {word[2]} has {word[1]!r:.60}; "
-            f'make all of them numbers or all of them names (in .json, "1" in quotes is a name)'
+            f"labels mix numbers and names: {number[2]} has {number[1]!r}, {word[2]} has {word[1]!r:.60}; make "
+            'all of them numbers or all of them names (in .json, "1" in quotes is a name)'
         )
     return list(rows)
 
@@ -203,7 +203,7 @@ def _typed_lists(rows: Iterable[tuple[str, list[str], str]]) -> list[Row]:
         for cell in cells:
             if not _FRACTION.match(cell):
                 raise SourceError(
-                    f"{where}: {cell!r:.60} is no number; where several columns make the label, all hold numbers"
+                    f"{where}: {cell!r:.60} is not a number; if several columns make the label, all must hold numbers"
                 )
     kind = int if all(_INTEGER.match(cell) for _, cells, _ in rows for cell in cells) else float
     return [(name, [_number(kind, cell, where) for cell in cells], where) for name, cells, where in rows]

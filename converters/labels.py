@@ -31,7 +31,7 @@ _SENTENCE_WORDS = 3  # from which a label is more likely a caption than a name
 
 @dataclass(frozen=True, slots=True)
 class LabelFile:
-    """A label file to be read, and how."""
+    """A label file to read, and how."""
 
     path: str
     options: LabelOptions = field(default_factory=LabelOptions)
@@ -42,10 +42,10 @@ class Labels:
     """
     What a label file says.
 
-    ``by_name`` gives each file name its number or numbers, ``classes`` are the names of the numbers, or None where
-    the file has numbers of its own. ``contradictions`` are names with two different labels, each with a sentence;
-    they are not in ``by_name``. ``filtered`` are names that the user's filters leave out. ``titles`` are those of
-    the label columns of a table.
+    ``by_name`` maps each file name to its number or numbers, ``classes`` are the names of the numbers, None if the
+    file has its own numbers. ``contradictions`` are names with two different labels, each with a sentence; they are
+    not in ``by_name``. ``filtered`` are names that the user's filters leave out. ``titles`` are those of a table's
+    label columns.
     """
 
     path: str
@@ -61,7 +61,7 @@ class Labels:
 
     @property
     def classes(self) -> tuple[str, ...] | None:
-        """The names of the numbers, where the labels were names."""
+        """The names of the numbers, if the labels were names."""
         return self.numbered.classes
 
 
@@ -69,9 +69,9 @@ def read_labels(
     path: str | os.PathLike[str], options: LabelOptions | None = None, *, files: Container[str] = frozenset()
 ) -> Labels:
     """
-    Read a label file by its suffix; SourceError names file, place and what was expected.
+    Read a label file by its suffix. Raises SourceError that names the file, the position and what was expected.
 
-    ``files`` are the names of files that are to be labelled: they tell a header from a first row.
+    ``files`` are the names of the files to be labelled: they tell a header from a first row.
     """
     path = os.fspath(path)
     options = options or LabelOptions()
@@ -110,7 +110,7 @@ def _collect(rows: list[Row]) -> tuple[dict[str, Any], dict[str, str]]:
         if known is not label and plain_label(key, known) != plain_label(key, label):
             first, second = places.get(key, ""), where
             both = f" ({first} and {second})" if first and second else ""
-            contradictions[key] = f"has two labels that contradict each other, {known!r} and {label!r}{both}"
+            contradictions[key] = f"has two contradicting labels, {known!r} and {label!r}{both}"
         if where:
             places.setdefault(key, where)
     for key in contradictions:
@@ -137,7 +137,7 @@ def _refuse_captions(labels: NumberedLabels) -> None:
         return
     if count >= _MANY or 2 * sentences > len(classes):
         raise SourceError(
-            f"{count:,} samples have {len(classes):,} different labels, e.g. {classes[0]!r:.60}: captions or names "
-            f"rather than classes? Leave --labels out to pack the pictures alone, or say --many-classes if each is a "
-            f"class"
+            f"{count:,} samples have {len(classes):,} different labels, e.g. {classes[0]!r:.60}: captions or "
+            "names rather than classes? Drop --labels to pack the pictures alone, or add --many-classes if "
+            "each is a class"
         )

@@ -1,4 +1,4 @@
-"""How long the samples of a store are: statistics, and a histogram whose bins double in width."""
+"""Statistics on the lengths of a store's samples, and a histogram whose bins double in width."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["length_histogram"]
 
 def length_histogram(lengths: NDArray[np.int64]) -> list[dict[str, Any]]:
     """
-    How many lengths lie in 0, 1, 2..3, 4..7, 8..15, ... from the shortest to the longest.
+    Count the lengths in 0, 1, 2..3, 4..7, 8..15, ... from the shortest to the longest.
 
     >>> length_histogram(np.array([1, 5, 6]))
     [{'from': 1, 'to': 1, 'samples': 1}, {'from': 2, 'to': 3, 'samples': 0}, {'from': 4, 'to': 7, 'samples': 2}]

@@ -1,4 +1,4 @@
-"""The base of a source: samples that are listed with their sizes, and read in pieces by one function of its kind."""
+"""ListedSource, the base of a source: samples listed with their sizes, and one function that reads some of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Values:
     """
     The encoded values of some samples: one run of bytes for each sample and payload field.
 
-    ``problems`` maps the position of a sample that could not be read to a sentence; its bytes are ignored.
+    ``problems`` says what is wrong with a sample, by position; its bytes then do not matter.
     """
 
     spans: Mapping[str, Spans]
@@ -80,28 +80,28 @@ class ListedSource:
 
     @property
     def indices(self) -> Indices:
-        """The samples to pack, in order."""
+        """The indices of the samples to pack, in order."""
         return np.arange(len(self.sizes)) if self.order is None else self.order
 
     @property
     def keys(self) -> list[str]:
-        """Their keys."""
+        """The keys of the samples to pack."""
         return self.keys_at(self.indices)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all of them."""
+        """The bytes of all samples."""
         return int(self.sizes[self.indices].sum())
 
     def __len__(self) -> int:
         return len(self.indices) + len(self.problems)
 
     def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
-        """The samples that are not problems already, in pieces; see ``Source``."""
+        """Return the samples that are not already problems, in pieces; see ``Source``."""
         return cut(self.sizes[self.indices], max_bytes, max_samples)
 
     def shuffled(self, seed: int) -> ListedSource:
-        """The same samples in an order that follows from their names and the seed alone."""
+        """Return the same samples in an order that depends only on their names and the seed."""
         indices = self.indices
         if not self.is_by_name:
             indices = indices[np.array(self.keys, object).argsort(kind="stable")]

@@ -1,4 +1,4 @@
-"""Where the samples of a store came from, before they went from store to store."""
+"""Where the samples of a store came from before they went from store to store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file is that cannot be packed, by its first bytes and its name, and what to do instead."""
+"""Recognises files that cannot be packed, by their first bytes and names, and says what to do instead."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _BY_SUFFIX = {
 
 
 def kind_of(path: str) -> str:
-    """What lies under ``path``, which is no folder, and what to do; words that follow "found"."""
+    """Return what is under ``path``, which is not a folder, and what to do; words that follow "found"."""
     if not Path(path).exists():
         return "nothing"
     return container_of_others(path) or "a file"
 
 
 def container_of_others(path: str) -> str:
-    """The same of a file that another program packed or compressed; "" for what is not known to be one."""
+    """Return the same for a file that another program packed or compressed; "" if it is not known to be one."""
     if not Path(path).is_file():
         return ""
     if path.endswith(_COMPRESSED):
@@ -42,12 +42,12 @@ def container_of_others(path: str) -> str:
     if not known and content is not None:
         known, instead = content.file, content.instead
     elif not known and form is not None:
-        known = f"a file with the name of {form.file} that is none"
+        known = f"a file that is named like {form.file} but is not one"
     return f"{known}, which fastio did not pack: {instead}" if known else ""
 
 
 def folder_kind(names: Collection[str]) -> str:
-    """What a folder with these files is, if it is none of a data set's; words that follow "found"."""
+    """Return what a folder with these files is, if it is not a dataset; words that follow "found"."""
     if "data.mdb" in names:
         return f"an LMDB environment, which fastio did not pack: {INSTEAD}"
     stores = [name for name in names if named(name) is not None]

@@ -1,4 +1,4 @@
-"""Writes a store from a source: native threads read ahead, one writer takes the pieces in their order."""
+"""Writes a store from a source: native threads read ahead, one writer takes the pieces in order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_JOBS = 16  # more readers than this only fight for the one writer
 
 @dataclass(frozen=True, slots=True)
 class PackReport:
-    """What a run of ``pack`` did. ``found`` is always ``packed``, the skipped and the left out together."""
+    """What a run of ``pack`` did. ``found`` is always the sum of ``packed``, skipped and left out."""
 
     path: str
     format: str
@@ -50,7 +50,7 @@ class PackReport:
 
     @property
     def overhead_bytes(self) -> float:
-        """Bytes a sample that the store takes beyond the sample itself."""
+        """Bytes per sample that the store takes beyond the sample itself."""
         return (self.store_bytes - self.payload_bytes) / self.packed
 
 
@@ -66,13 +66,13 @@ def pack(
     progress: Callable[[int, int], object] | None = None,
 ) -> PackReport:
     """
-    Pack all samples of ``source`` into the store ``out``, whose format its suffix names.
+    Pack all samples of ``source`` into the store ``out``, whose suffix names the format.
 
-    Bytes are kept as they are, unless ``pictures`` says what is to become of them; the store's
-    ``metadata["packing"]`` then records it. ``jobs`` native threads work ahead (default: the CPUs this process may
-    use, 16 at most). A bad sample stops the run (``raise``) or is left out and kept in the store's ledger,
-    ``metadata["skipped"]`` (``skip``). The result does not depend on ``jobs``. What lay under the final name
-    stays until the store is complete, whatever fails. ``progress(samples, bytes)`` is told of every piece written.
+    Bytes are kept unchanged unless ``pictures`` says how to change them; the store's ``metadata["packing"]`` then
+    records it. ``jobs`` native threads work ahead (default: the CPUs this process may use, at most 16). A bad sample
+    stops the run (``raise``), or is left out and listed in the store's ledger ``metadata["skipped"]`` (``skip``). The
+    result does not depend on ``jobs``. Whatever fails, the old content of the final name stays until the store is
+    complete. ``progress(samples, bytes)`` is called for every piece written.
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
@@ -183,29 +183,31 @@ def _check_pictures(source: Source) -> None:
     """SourceError where there is nothing that could be decoded or written anew: it would be on record as done."""
     if not any(field.traits.is_picture for field in source.schema.payload):
         raise SourceError(
-            f"{shown(source.path)}: holds no encoded pictures, but {', '.join(map(str, source.schema.payload))}; leave "
-            f"out the options that change pictures (--restart, --short-side, --max-side, --resize, --raw)"
+            f"{shown(source.path)}: holds no encoded pictures, but "
+            f"{', '.join(map(str, source.schema.payload))}: drop the options that change pictures (--restart, "
+            "--short-side, --max-side, --resize, --raw)"
         )
 
 
 def _stop(source: Source, problem: Problem, *, of: int) -> SourceError:
     more = f" (the first of {of} problems)" if of > 1 else ""
     return SourceError(
-        f"{shown(source.path)}/{problem.key}: {problem.problem}{more}; "
-        f"correct it, or leave such samples out with --on-error skip"
+        f"{shown(source.path)}/{problem.key}: {problem.problem}{more}; correct it, or skip such samples "
+        "with --on-error skip"
     )
 
 
 def _miscounted(source: Source, done: _Done) -> SourceError:
     return SourceError(
-        f"{shown(source.path)}: {len(source)} samples were found, {done.samples} packed and {len(done.skipped)} "
-        f"skipped; the source gave others than it announced: nothing is kept, report this"
+        f"{shown(source.path)}: {len(source)} samples were found, but {done.samples} packed and "
+        f"{len(done.skipped)} skipped; the source gave others than it announced. Nothing is kept; please "
+        "report this"
     )
 
 
 def _nothing_left(source: Source, skipped: Sequence[Problem]) -> SourceError:
     if not skipped:
-        left = f"; {len(source.left_out)} files are no samples or are left out" if source.left_out else ""
+        left = f"; {len(source.left_out)} files are not samples, or are left out" if source.left_out else ""
         return SourceError(f"{shown(source.path)}: nothing to pack, the source has no samples{left}")
     first = _sorted(skipped)[0]
     return SourceError(

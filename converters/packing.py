@@ -22,15 +22,11 @@ _SMALL_SIDE = 64  # pixels; up to here decoded ones are not much more than a PNG
 
 
 def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
-    """
-    One line for each thing that was done; none where all bytes are those of the source, in its order.
-
-    What was done before, to stores that this one was packed from, comes first.
-    """
+    """Return one line for each change; none if all bytes are those of the source, in its order."""
     lines = [f"in an earlier store: {line}" for said in metadata.get("packing_before") or () for line in _lines(said)]
     lines += _lines(metadata.get("packing") or {})
     if "shuffle" in metadata:
-        lines.append(f"stored in an order drawn from names and the seed {metadata['shuffle']}")
+        lines.append(f"stored in a random order, drawn from names and the seed {metadata['shuffle']}")
     return [*lines, *_misnamed_line(metadata), *_left_aside_line(metadata)]
 
 
@@ -51,9 +47,9 @@ def _lines(packing: Mapping[str, Any]) -> list[str]:
         )
     if pictures.get("fitting"):
         why = "of that size already" if "resize" in packing else "small enough already"
-        lines.append(f"kept as they are: {_pictures(pictures['fitting'])}, {why}")
+        lines.append(f"unchanged: {_pictures(pictures['fitting'])}, {why}")
     lines += [
-        f"kept as they are: {_pictures(each['samples'])}, {KEPT.get(why, why)}; the first: {each['first']}"
+        f"unchanged: {_pictures(each['samples'])}, {KEPT.get(why, why)}; the first: {each['first']}"
         for why, each in kept.items()
     ]
     return lines
@@ -63,7 +59,7 @@ def _raw_line(packing: Mapping[str, Any], pictures: Mapping[str, int]) -> str:
     """What was decoded, and to which size."""
     size = f", resized to {_height_width(packing)}, RGB," if "resize" in packing else ""
     alpha = pictures.get("without_alpha", 0)
-    lost = f"; {_pictures(alpha)} had transparency, which is lost" if alpha else ""
+    lost = f"; {_pictures(alpha)} lost transparency" if alpha else ""
     return (
         f"decoded: {pictures.get('decoded', 0):,} pictures{size} as raw pixels; the original bytes are not kept{lost}"
     )
@@ -121,23 +117,26 @@ def _pictures(count: int) -> str:
 
 
 def recorded(store: SampleStore) -> Transcode | Raw | None:
-    """The options that a store's pictures were packed with; None: they were kept as they were."""
+    """Return the options that a store's pictures were packed with; None if they were kept unchanged."""
     said = store.metadata.get("packing")
     if not said:
         return None
     try:
         return Raw.from_json(said) if said.get("raw") else Transcode.from_json(said)
     except (AttributeError, TypeError, ValueError) as exc:
-        raise StoreCorrupt(f"{store.path}: how it was packed is not on record as fastio writes it ({exc})") from exc
+        raise StoreCorrupt(f"{store.path}: how it was packed is not recorded in fastio's form ({exc})") from exc
 
 
 def is_lossless(pictures: Transcode | Raw) -> bool:
-    """Whether pictures are what they were, as encoded pictures of the same pixels."""
+    """Return whether pictures stay encoded pictures with the same pixels."""
     return isinstance(pictures, Transcode) and pictures.is_lossless
 
 
 def shuffling_of(store: SampleStore) -> ShuffleReport | None:
-    """What ``shuffle=True`` is for this store, here and with batches of 256; None where there is nothing to shuffle."""
+    """
+    Return what ``shuffle=True`` chooses for this store, here and with batches of 256; None if there is nothing to
+    shuffle.
+    """
     fields = store.schema.payload
     if not fields or len(store) < 2:
         return None
@@ -154,7 +153,7 @@ def shuffling_of(store: SampleStore) -> ShuffleReport | None:
 
 
 def advice(store: SampleStore) -> list[str]:
-    """What packing this store otherwise would gain, in one line each."""
+    """Return what packing this store differently would gain, one line each."""
     said = []
     for field in store.schema.payload:
         shapes = store.shapes(field.name) if field.traits.is_picture else np.zeros((0, 3), np.int32)

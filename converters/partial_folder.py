@@ -1,4 +1,4 @@
-"""A folder that is filled under a hidden name beside its own, and what dead processes left of such folders."""
+"""A folder that is filled under a hidden name beside its own, and the removal of what dead processes left."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _ATTEMPTS = 1000
 @contextmanager
 def partial_folder(target: Path) -> Iterator[Path]:
     """
-    A fresh folder beside ``target``, gone at the end unless it was renamed.
+    Yield a new folder beside ``target``, removed at the end unless it was renamed.
 
-    A lock on it lives as long as this process. Folders of the same target whose lock is free were left by processes
-    that were killed: they are removed first. On a file system without locks nothing is removed.
+    A lock on it lives as long as this process. Folders of the same target whose lock is free were left by killed
+    processes: they are removed first. On a file system without locks, nothing is removed.
     """
     _remove_stale(target)
     partial, handle = _create(target)
@@ -41,7 +41,7 @@ def _create(target: Path) -> tuple[Path, int]:
             handle = _locked(partial)
             if handle is not None:
                 return partial, handle
-    raise StoreError(f"{target}: {_ATTEMPTS} partial folders lie beside it, e.g. {partial}: remove them")
+    raise StoreError(f"{target}: {_ATTEMPTS} partial folders are beside it, e.g. {partial}: remove them")
 
 
 def _locked(partial: Path) -> int | None:

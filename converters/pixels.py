@@ -1,4 +1,4 @@
-"""Whether encoded pictures that differ in their bytes show the same."""
+"""Decides whether encoded pictures with different bytes show the same pixels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _PIXEL_BYTES = 64 << 20  # decoded at a time, one larger pair aside
 
 
 def same_pixels(pairs: Sequence[Pair], pool: _native.ThreadPool) -> list[bool]:
-    """For each pair whether both decode natively, to the same size and pixels; what only Pillow decodes does not."""
+    """
+    Return for each pair whether both decode natively to the same size and pixels; False for what only Pillow decodes.
+    """
     spans = [_both(pair) for pair in pairs]
     shapes = [_common_shape(both) for both in spans]
     same: list[bool] = []

@@ -1,4 +1,4 @@
-"""What the first bytes of an encoded image say, and how that reads as a sentence."""
+"""Reads the first bytes of an encoded image, and says in a sentence what they mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DECODE_PROBLEMS = {
 
 
 def decode_problem(status: int) -> str:
-    """One sentence on a picture that a native decoder gave this status."""
+    """Return one sentence on a picture to which a native decoder gave this status."""
     return _DECODE_PROBLEMS.get(status, f"cannot be decoded (status {status})")
 
 

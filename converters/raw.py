@@ -1,4 +1,4 @@
-"""Decoded pixels in the place of encoded pictures: larger, and read without decoding."""
+"""Stores decoded pixels instead of encoded pictures: larger, but read without decoding."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _Shape = tuple[int, int, int]
 @dataclass(frozen=True, slots=True)
 class Raw:
     """
-    Keep decoded uint8 pixels ``(H, W, C)``, those that ``FastDataset(mode=None)`` would give.
+    Store decoded uint8 pixels ``(H, W, C)``, those of ``FastDataset(mode=None)``.
 
-    All pictures have one size and as many channels; or are RGB and resized to ``resize``, a height and a width, by the
-    bilinear filter with antialiasing.
+    All pictures have one size and the same channels; or they become RGB and are resized to ``resize``, a height and a
+    width, with the antialiased bilinear filter.
     """
 
     resize: tuple[int, int] | None = None
@@ -46,16 +46,16 @@ class Raw:
             check_size(self.resize)
 
     def to_json(self) -> dict[str, Any]:
-        """As the store keeps it."""
+        """Return the options as the store keeps them."""
         return {"raw": True} | ({} if self.resize is None else {"resize": list(self.resize)})
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Raw:
-        """The inverse."""
+        """Read what ``to_json`` wrote."""
         return cls(tuple(said["resize"]) if "resize" in said else None)
 
     def stage(self) -> RawStage:
-        """The work itself, for one run."""
+        """Return the stage that does the work, for one run."""
         return RawStage(self)
 
 
@@ -71,7 +71,7 @@ class RawStage:
     _ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
 
     def schema(self, source: Schema) -> Schema:
-        """Each picture's field becomes raw, with the shape of its first picture."""
+        """Return the schema: each picture's field becomes raw, with the shape of its first picture."""
         return Schema(
             tuple(
                 Field(each.name, RAW, "|u1", self._firsts[each.name][1]) if each.traits.is_picture else each
@@ -81,13 +81,13 @@ class RawStage:
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """That pixels are kept, and of how many pictures."""
+        """The record: pixels are kept, and of how many pictures."""
         pictures = {"decoded": self._pictures}
         pictures |= {"without_alpha": self._without_alpha} if self._without_alpha else {}
         return {**self.options.to_json(), "source_bytes": self.source_bytes, "pictures": pictures}
 
     def parts(self, chunk: Chunk, schema: Schema) -> Sequence[Chunk]:
-        """The chunk, cut by what its rows take: a small file may hold a large picture, or become one."""
+        """Return the chunk, cut by what its rows take: a small file may hold a large picture, or become one."""
         chunk = _with_sizes(chunk, schema)
         size_bytes = np.zeros(len(chunk.batch.keys), np.int64)
         for each in schema.payload:
@@ -142,12 +142,12 @@ class RawStage:
         key, shape = self._firsts[name]
         problems = {
             int(i): f"is {_shown(_as_shape(shapes[i]))}, but {key!r} is {_shown(shape)} (height x width x channels): "
-            f"raw pixels need one size for all; pack without --raw"
+            "raw pixels need one size for all: pack without --raw"
             for i in np.flatnonzero((shapes != shape).any(axis=1))
         }
         for i, value in enumerate(batch.spans[name].views()):
             if has_16_bits(value):
-                problems[i] = "has 16 bits a sample, and raw pixels have 8; pack without --raw"
+                problems[i] = "has 16 bits per channel, but raw pixels have 8: pack without --raw"
         return problems
 
     def _submit(
@@ -159,7 +159,7 @@ class RawStage:
         except MemoryError as exc:
             raise SourceError(
                 f"there is not enough memory for the pixels of {len(spans)} pictures of {_shown(shape)} ({size:,} "
-                f"bytes); pack without --raw"
+                "bytes): pack without --raw"
             ) from exc
         out = memory[:size].reshape(len(spans), *shape)
         status = np.zeros(len(spans), np.int32)
@@ -238,7 +238,7 @@ def _decode_with_pillow(data: NDArray[np.uint8], out: NDArray[np.uint8], size: t
     try:
         mode = mode_of(data)
         if mode in DEEP_MODES:
-            return f"has more than 8 bits a sample (Pillow's mode {mode}), and raw pixels have 8; pack without --raw"
+            return f"has more than 8 bits per channel (Pillow's mode {mode}), but raw pixels have 8: pack without --raw"
         pixels = decode_with_pillow(data, _PILLOW_MODES[out.shape[2]]).pixels
     except ValueError as exc:
         return f"is damaged: {exc}"

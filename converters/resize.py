@@ -1,4 +1,4 @@
-"""Pictures of one exact size, by Pillow: those that the native core does not write anew."""
+"""Resizes to one exact size with Pillow the pictures that the native core does not rewrite."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Subsampling = Literal["4:4:4", "4:2:2", "4:2:0"]  # in the order of their number
 
 @dataclass(frozen=True, slots=True)
 class ResizedPicture:
-    """An encoded picture and its channels; or, without bytes, why there is none, in words that follow a name."""
+    """An encoded picture and its channels; or, without bytes, the reason, in words that follow a name."""
 
     data: bytes
     channels: int = 0
@@ -39,12 +39,14 @@ class ResizedPicture:
 
 
 def has_16_bits(value: NDArray[np.uint8]) -> bool:
-    """Whether a file is a PNG of 16 bits a sample."""
+    """Return whether a file is a PNG with 16 bits per channel."""
     return value[_PNG_DEPTH : _PNG_DEPTH + 1].tobytes() == b"\x10" and _native.image_kind(value) == PNG
 
 
 def plan_to(size: tuple[int, int], shapes: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Plans, see ``fastio.transforms.plan``, that make whole pictures of these shapes ``size`` (height, width)."""
+    """
+    Return plans (see ``fastio.transforms.plan``) that make whole pictures of these shapes ``size`` (height, width).
+    """
     height, width = size
     plan = np.zeros((len(shapes), 13), np.int32)
     plan[:, 2], plan[:, 3] = shapes[:, 1], shapes[:, 0]
@@ -66,16 +68,16 @@ def resize(
     value: NDArray[np.uint8], *, size: tuple[int, int], quality: int, subsampling: Subsampling
 ) -> ResizedPicture:
     """
-    One picture resized to (height, width), bilinear with antialiasing: a JPEG as a JPEG, all else as a PNG.
+    Resize one picture to (height, width), bilinear with antialiasing: a JPEG as a JPEG, everything else as a PNG.
 
-    Palettes become colours, CMYK becomes RGB; transparency, EXIF and, without CMYK, the colour profile stay. Pictures
-    of more than 8 bits, and of several frames, would lose them: problems.
+    Palettes become colours, CMYK becomes RGB; transparency, EXIF and (without CMYK) the colour profile stay. Pictures
+    with more than 8 bits or several frames are problems: they would lose those.
     """
     from PIL import Image
 
     from fastio.codec.pillow import PLUGIN_ERRORS
 
-    deep = ResizedPicture(b"", problem="has more than 8 bits a sample, which a resized picture would lose")
+    deep = ResizedPicture(b"", problem="has more than 8 bits per channel, which a resized picture would lose")
     if has_16_bits(value):
         return deep
     file = io.BytesIO()
@@ -85,7 +87,7 @@ def resize(
             if picture.mode in DEEP_MODES:
                 return deep
             if not is_jpeg and getattr(picture, "n_frames", 1) > 1:
-                return ResizedPicture(b"", problem="has several frames, of which a resized picture would keep one")
+                return ResizedPicture(b"", problem="has several frames, of which a resized picture would keep only one")
             known = dict(picture.info)
             has_alpha = picture.mode == "P" and "transparency" in known
             mode = "RGBA" if has_alpha else _PLAIN_MODES.get(picture.mode, picture.mode)
@@ -109,7 +111,7 @@ def _save(picture: Any, file: io.BytesIO, *, is_jpeg: bool, info: Mapping[str, A
 
 
 def replaced(spans: Spans, pictures: Mapping[int, ResizedPicture]) -> Spans:
-    """Spans of one buffer with other values at some positions."""
+    """Return spans of one buffer with other values at some positions."""
     data = np.frombuffer(b"".join(each.data for each in pictures.values()), np.uint8)
     sizes = np.array([len(each.data) for each in pictures.values()], np.int64)
     rows = np.fromiter(pictures, np.int64, len(pictures))

@@ -1,13 +1,12 @@
-"""Reads a pickle as data: a small machine of its own that knows containers and numbers and can call nothing.
+"""Reads a pickle as data: a small machine that knows containers and numbers and cannot call anything.
 
-``pickle.Unpickler`` with a strict ``find_class`` is not enough for files from strangers: five bytes
-(``LONG_BINPUT 0x7fffffff``) make it allocate gigabytes, a nest of shared tuples used as a key keeps it hashing
-for years, and ``BUILD`` calls ``__setstate__`` of whatever lies on the stack. Here no name is ever looked up, no
-method of an object is ever called, and memory is bounded by the size of the file.
+``pickle.Unpickler`` with a strict ``find_class`` is not enough for files from strangers: five bytes (``LONG_BINPUT
+0x7fffffff``) make it allocate gigabytes, a nest of shared tuples used as a key keeps it hashing for years, and
+``BUILD`` calls ``__setstate__`` of whatever is on the stack. Here, no name is ever looked up, no method of an object
+is ever called, and memory is limited by the size of the file.
 
 Understood: protocols 0 to 5; None, bool, int, float, str, bytes, bytearray; list, tuple, dict and
-``collections.OrderedDict``; numpy scalars and arrays of numbers and strings. Everything else is
-refused by its name.
+``collections.OrderedDict``; NumPy scalars and arrays of numbers and strings. Everything else is refused by name.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ _OPCODE_NAMES = {ord(op.code): op.name for op in pickletools.opcodes}
 
 def load_pickle(data: bytes) -> Any:
     """
-    The value of a pickle, without running any of it.
+    Return the value of a pickle without running any of it.
 
-    bytearrays come back as bytes, numpy scalars as Python's own numbers and strings, arrays as arrays.
-    SourceError says what is not allowed, or where the pickle is malformed; the caller names the file.
+    bytearrays come back as bytes, NumPy scalars as Python's own numbers and strings, arrays as arrays. Raises
+    SourceError that says what is not allowed, or where the pickle is malformed; the caller names the file.
     """
     machine = _Machine(data)
     try:
@@ -69,8 +68,8 @@ class _Global:
         role = _NAMES.get((module, name))
         if role is None:
             raise SourceError(
-                f"the pickle asks for {_short(module)}.{_short(name)}, which is not a plain container or number; "
-                f"save the labels as a dict of str to int or str, or as .csv"
+                f"the pickle asks for {_short(module)}.{_short(name)}, which is not a plain container or number: "
+                "save the labels as a dict of str to int or str, or as .csv"
             )
         self.role = role
         self.title = f"{module}.{name}"

@@ -1,4 +1,4 @@
-"""Walks folders in an order that depends on names alone, and names whatever is not a file that can be packed."""
+"""Walks folders in an order that depends only on names, and lists everything that is not a packable file."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _SPECIAL = {
 @dataclass(slots=True)
 class Folder:
     """
-    What lies in one folder, sorted by name.
+    What one folder contains, sorted by name.
 
     ``keys`` are the files that may be packed, as paths from the root of the source with ``/`` between; ``sizes``
-    their bytes and ``kinds`` the content that their extensions promise. ``folders`` are keys as well.
-    ``problems`` are entries that cannot be packed, ``left_out`` files that belong to no sample (see ``junk``).
+    their bytes and ``kinds`` the content that their extensions promise. ``folders`` are keys as well. ``problems``
+    are entries that cannot be packed, ``left_out`` files that belong to no sample (see ``junk``).
     """
 
     keys: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Folder:
     disk_bytes: int = 0
 
     def add(self, other: Folder) -> None:
-        """Take over everything of another folder but the names of its folders."""
+        """Add everything of another folder except the names of its folders."""
         self.keys += other.keys
         self.sizes += other.sizes
         self.kinds += other.kinds
@@ -70,11 +70,11 @@ class Folder:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """
-    Which files a source packs, by their names.
+    Which files a source packs, by name.
 
-    ``kind_of`` gives a name's kind, 0 where it is not wanted; ``what`` they are, and ``extensions`` that say so.
-    ``leaves_out`` gives the reason why a name that is not wanted is left out, "" where it is a problem; without it,
-    hidden folders are folders like others.
+    ``kind_of`` returns a name's kind, 0 if it is not wanted; ``what`` describes wanted files, and ``extensions``
+    lists theirs. ``leaves_out`` returns the reason why an unwanted name is left out, "" if it is a problem; without
+    it, hidden folders are ordinary folders.
     """
 
     kind_of: Callable[[str], int]
@@ -87,7 +87,7 @@ IMAGES = Wanted(kind_by_name, "an image", ", ".join(f".{name}" for name in PICTU
 
 
 def shown(key: str) -> str:
-    """A key as it can be stored and printed: bytes of a file name that are not UTF-8 become ``\\xNN``."""
+    """Return a key as it can be stored and printed: bytes of a file name that are not UTF-8 become ``\\xNN``."""
     if key.isascii():
         return key
     try:
@@ -97,12 +97,12 @@ def shown(key: str) -> str:
 
 
 def is_utf8(key: str) -> bool:
-    """Whether a name is text: Python has surrogates for bytes that are not, and for halves of characters."""
+    """Return whether a name is text: Python has surrogates for bytes that are not, and for halves of characters."""
     return key.isascii() or not any("\ud800" <= c <= "\udfff" for c in key)
 
 
 def scan_folder(root: str, prefix: str = "", wanted: Wanted = IMAGES) -> Folder:
-    """One folder, ``root/prefix``, without those below it. OSError where it cannot be listed."""
+    """Scan one folder, ``root/prefix``, without its subfolders. Raises OSError if it cannot be listed."""
     found = Folder()
     above = f"{prefix}/" if prefix else ""
     with _opened(f"{root}/{prefix}" if prefix else root) as handle:
@@ -175,7 +175,7 @@ def _add_no_file(found: Folder, handle: int, above: str, name: str, seen: NDArra
     elif error:
         found.problems.append(Problem(shown(above + name), _stat_problem(error, link=_is_link(handle, name))))
     else:
-        what = _SPECIAL.get(stat.S_IFMT(mode), "no regular file")
+        what = _SPECIAL.get(stat.S_IFMT(mode), "not a regular file")
         found.problems.append(Problem(shown(above + name), f"is {what}, expected a regular file"))
 
 
@@ -206,7 +206,7 @@ def _reason_to_leave_out(key: str, wanted: Wanted) -> str:
 
 
 def scan_root(path: str, wanted: Wanted = IMAGES) -> Folder:
-    """The folder that is the source itself; SourceError where it is none, or cannot be listed."""
+    """Scan the folder that is the source itself. Raises SourceError if it is not a folder, or cannot be listed."""
     if not Path(path).is_dir():
         what = "a file" if Path(path).exists() else "nothing"
         raise SourceError(f"{path}: expected a folder with {wanted.what} in it, found {what}")
@@ -214,16 +214,16 @@ def scan_root(path: str, wanted: Wanted = IMAGES) -> Folder:
         return scan_folder(path, wanted=wanted)
     except OSError as exc:
         raise SourceError(
-            f"{path}: the folder cannot be listed: {exc.strerror or exc}; ask for leave to read it"
+            f"{path}: the folder cannot be listed: {exc.strerror or exc}; get permission to read it"
         ) from exc
 
 
 def scan_tree(root: str, top: str, wanted: Wanted = IMAGES) -> Folder:
     """
-    Everything below the folder ``top`` of ``root``, folders in the order of their paths, files sorted in each.
+    Scan everything below the folder ``top`` of ``root``, folders in the order of their paths, files sorted in each.
 
-    Links to folders are followed; a link that leads back to a folder above it is a problem. Files in hidden folders
-    are left out; pictures in them are problems. ``folders`` of the result is empty: all of them have been walked.
+    Links to folders are followed; a link back to a folder above it is a problem. Files in hidden folders are left
+    out, but pictures in them are problems. ``folders`` of the result is empty: all of them have been scanned.
     """
     result = Folder()
     parts = dict(_walk(root, top, result.problems, wanted))
@@ -238,14 +238,14 @@ def _hidden(part: Folder, key: str, wanted: Wanted) -> Folder:
     """What lies in a hidden folder: nothing of it is packed, and no picture is left out without being a problem."""
     result = Folder(left_out=list(part.left_out), disk_bytes=part.disk_bytes)
     result.problems = [
-        Problem(shown(each), f"is {wanted.what} in a hidden folder; move it into another one, or remove it")
+        Problem(shown(each), f"is {wanted.what} in a hidden folder: move it into another one, or remove it")
         for each in part.keys
     ]
     for problem in part.problems:
         if wanted.kind_of(problem.key):
             result.problems.append(problem)
         else:
-            result.left_out.append(Problem(problem.key, "lies in a hidden folder"))
+            result.left_out.append(Problem(problem.key, "is in a hidden folder"))
     if not (part.keys or part.problems or part.left_out or part.folders):
         result.left_out.append(Problem(shown(key), "is a hidden folder"))
     return result
@@ -260,7 +260,7 @@ def _walk(root: str, top: str, problems: list[Problem], wanted: Wanted) -> Itera
             status = Path(root, key).stat()
             here = (status.st_dev, status.st_ino)
             if here in above or _leads_above(root, key):
-                problems.append(Problem(shown(key), "is a link that leads back to a folder above it"))
+                problems.append(Problem(shown(key), "is a link back to a folder above it"))
                 continue
             part = scan_folder(root, key, wanted)
         except OSError as exc:
@@ -280,18 +280,18 @@ def _file_problem(key: str, size: int, wanted: Wanted) -> str:
     """One sentence on why a regular file cannot be packed, or nothing."""
     if not is_utf8(key):
         if is_utf8(key.rpartition("/")[0]):
-            return "has a name that is not UTF-8; rename it"
-        return "lies in a folder whose name is not UTF-8; rename the folder"
+            return "has a name that is not UTF-8: rename it"
+        return "is in a folder whose name is not UTF-8: rename the folder"
     if not wanted.kind_of(key):
         extension = Path(key).suffix
         what = f"has the extension {extension!r}" if extension else "has no extension"
-        return f"{what}, which is none of {wanted.what} ({wanted.extensions})"
+        return f"is not {wanted.what} ({what}; expected {wanted.extensions})"
     return "is empty (0 bytes)" if size == 0 else ""
 
 
 def _stat_problem(error: int, *, link: bool) -> str:
     if link and error == errno.ENOENT:
-        return "is a link that leads nowhere"
+        return "is a broken link"
     if link:
         return f"is a link that cannot be followed: {os.strerror(error)}"
-    return f"cannot be looked at: {os.strerror(error)}"
+    return f"cannot be examined: {os.strerror(error)}"

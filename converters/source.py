@@ -1,4 +1,4 @@
-"""The protocol of a source: an unpacked dataset that a packer reads in chunks."""
+"""Source, the protocol: an unpacked dataset that a packer reads in chunks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """
-    What one read of a source gave: samples in order, and those that could not be had.
+    The result of one read of a source: samples in order, and those that could not be read.
 
     ``misnamed`` are samples of ``batch`` whose content is not what their names say.
     """
@@ -36,14 +36,14 @@ class Chunk:
 
 class Stage(Protocol):
     """
-    What is done to samples between their source and the store, on native threads.
+    Changes samples between their source and the store, on native threads.
 
     One object is one run: chunks come in order, and so do their results.
     """
 
     @property
     def source_bytes(self) -> int:
-        """Bytes, as the source has them, of what has been given on."""
+        """Source bytes of everything passed on so far."""
         ...
 
     @property
@@ -52,33 +52,33 @@ class Stage(Protocol):
         ...
 
     def parts(self, chunk: Chunk, schema: Schema) -> Sequence[Chunk]:
-        """The chunk in pieces, in order, none of which becomes much larger than a chunk of a source is."""
+        """Return the chunk in pieces, in order, none much larger than a chunk of a source."""
         ...
 
     def begin(self, chunk: Chunk, schema: Schema, pool: ThreadPool) -> Callable[[], Chunk]:
         """
-        Begin to work on such a piece, of the source's ``schema``; the result waits for it and gives the new chunk.
+        Begin to work on such a piece, of the source's ``schema``; the result waits for it and returns the new chunk.
 
-        What is found to be damaged becomes a problem of the chunk.
+        Damage that is found becomes a problem of the chunk.
         """
         ...
 
     def schema(self, source: Schema) -> Schema:
-        """What the samples consist of afterwards; known when a first chunk with samples has been begun."""
+        """Return the schema of the results; known once a first chunk with samples has been begun."""
         ...
 
 
 class Source(Protocol):
     """
-    An unpacked dataset in an order that depends on names alone.
+    An unpacked dataset in an order that depends only on names.
 
-    Building one scans names (and sizes) only. ``len`` counts everything found that should be a sample, good or bad:
-    packed + skipped equals it, always.
+    Building one scans only names (and sizes). ``len`` counts everything found that should be a sample, good or bad:
+    it always equals packed + skipped.
     """
 
     @property
     def path(self) -> str:
-        """As the user named it."""
+        """The path as the user named it."""
         ...
 
     @property
@@ -98,43 +98,46 @@ class Source(Protocol):
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """Found while scanning (not in any chunk), sorted by key."""
+        """Problems found while scanning (not in any chunk), sorted by key."""
         ...
 
     @property
     def left_out(self) -> Sequence[Problem]:
-        """Files that are no samples (``junk``), and pictures that the user's filters leave out, sorted by key."""
+        """Files that are not samples (``junk``), and pictures that the user's filters leave out, sorted by key."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all samples that are not problems already."""
+        """The bytes of all samples that are not already problems."""
         ...
 
     @property
     def disk_bytes(self) -> int:
-        """What the source takes on disk, in blocks."""
+        """The space that the source takes on disk, in whole blocks."""
         ...
 
     @property
     def files_opened(self) -> int:
-        """How many files reading all of it opens."""
+        """How many files are opened to read all of it."""
         ...
 
     def __len__(self) -> int: ...
 
     def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
-        """The samples that are not already problems, cut into pieces of bounded size."""
+        """Return the samples that are not already problems, cut into pieces of limited size."""
         ...
 
     def shuffled(self, seed: int) -> Source:
-        """The same samples in an order that is a pure function of their names and the seed, which metadata record."""
+        """
+        Return the same samples in an order that is a pure function of their names and the seed, recorded in the
+        metadata.
+        """
         ...
 
     def begin(self, chunk: range, pool: ThreadPool | None = None) -> Callable[[], Chunk]:
         """
-        Begin to read one piece on the native threads of ``pool``; the result waits for it and gives it.
+        Begin to read one piece on the native threads of ``pool``; the result waits for it and returns it.
 
-        Without a pool it is read at once. What cannot be read is a problem of the chunk, not an error.
+        Without a pool, it is read at once. What cannot be read is a problem of the chunk, not an error.
         """
         ...

@@ -1,4 +1,4 @@
-"""A packed store of any format as a source: its fields, labels and metadata stay what they are."""
+"""A packed store of any format as a source: its fields, labels and metadata stay the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _WRITTEN_ANEW = ("source", "skipped", "packing", "misnamed")
 
 
 def names_store(path: str) -> bool:
-    """Whether a path names a store, by the store layer's rules: a suffix of one of FORMATS, or a folder of shards."""
+    """
+    Return whether a path names a store, by the store layer's rules: a suffix of one of FORMATS, or a folder of
+    shards.
+    """
     return holds_shards(path) if Path(path).is_dir() else named(path) is not None
 
 

@@ -1,4 +1,4 @@
-"""JPEGs written anew while they are packed: losslessly with restart markers, or made smaller."""
+"""Rewrites JPEGs while packing: losslessly with restart markers, or smaller."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _OUTCOMES = {
 
 # Why pictures are kept byte for byte although something was to be done to them, in words that follow their number.
 KEPT = {
-    "other": "of a kind that is not written anew",
-    "unusual": "not rewritten: CMYK, 12 bits, or bytes behind the picture",
+    "other": "of a kind that is not rewritten",
+    "unusual": "not rewritten: CMYK, 12 bits, or bytes after the picture",
     "rich": "PNG with transparency, 16 bits, a colour profile, EXIF or an animation, which a JPEG would lose",
 }
 
@@ -47,16 +47,16 @@ KEPT = {
 @dataclass(frozen=True, slots=True)
 class Transcode:
     """
-    What is done to the pictures of a source on their way into a store.
+    How to change the pictures of a source on their way into a store.
 
-    ``restart`` puts a marker into JPEGs every so many MCUs (blocks of 8x8 to 16x16 pixels), without touching a pixel:
-    the loader then decodes only those that a crop needs. ``short_side`` or ``max_side`` bounds a side in pixels: larger
-    JPEGs and PNGs are resized (antialiased, bilinear, as ``Resize`` does) and become JPEGs of ``quality``, with markers
-    every ``resized_restart`` MCUs where ``restart`` does not say; smaller ones keep their pixels. EXIF, ICC profiles
-    and comments of JPEGs stay. What cannot be written anew is kept as it is.
+    ``restart`` puts a marker into JPEGs every so many MCUs (blocks of 8x8 to 16x16 pixels) without touching a pixel:
+    the loader then decodes only the blocks that a crop needs. ``short_side`` or ``max_side`` limits a side in pixels:
+    larger JPEGs and PNGs are resized (antialiased, bilinear, as in ``Resize``) and become JPEGs of ``quality``, with
+    markers every ``resized_restart`` MCUs unless ``restart`` is given; smaller ones keep their pixels. EXIF, ICC
+    profiles and comments of JPEGs stay. What cannot be rewritten is kept unchanged.
 
-    ``resize`` is one exact size, height and width, for all: JPEGs stay JPEGs, all else becomes PNG, which loses nothing
-    more. Pictures of that size keep their bytes; what cannot be resized is a problem.
+    ``resize`` is one exact size, height and width, for all pictures: JPEGs stay JPEGs, everything else becomes PNG,
+    without further loss. Pictures of that size keep their bytes; pictures that cannot be resized are problems.
     """
 
     restart: int = 0
@@ -86,7 +86,7 @@ class Transcode:
 
     @property
     def side(self) -> int | None:
-        """The bound, where there is one."""
+        """The side that is limited, if there is one."""
         return self.max_side if self.short_side is None else self.short_side
 
     @property
@@ -95,7 +95,7 @@ class Transcode:
         return self.side is None and self.resize is None
 
     def to_json(self) -> dict[str, Any]:
-        """The options that mean something, as the store keeps them."""
+        """Return the options that have an effect, as the store keeps them."""
         said: dict[str, Any] = {"restart": self.restart} if self.restart else {}
         if self.side is not None:
             said["max_side" if self.short_side is None else "short_side"] = self.side
@@ -111,7 +111,7 @@ class Transcode:
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Transcode:
-        """The inverse; TypeError or ValueError where that is not what it gave."""
+        """Read what ``to_json`` wrote. Raises TypeError or ValueError for anything else."""
         before = {"resized_restart": 0}  # until a release that had no markers of its own accord
         found = before | {each.name: said[each.name] for each in fields(cls) if each.name in said}
         if "resize" in found:
@@ -119,13 +119,13 @@ class Transcode:
         return cls(**found)
 
     def stage(self) -> TranscodeStage:
-        """The work itself, for one run."""
+        """Return the stage that does the work, for one run."""
         return TranscodeStage(self)
 
 
 @dataclass(slots=True)
 class TranscodeStage:
-    """Writes the pictures of chunks anew on native threads. Satisfies ``fastio.converters.source.Stage``."""
+    """Rewrites the pictures of chunks on native threads. Satisfies ``fastio.converters.source.Stage``."""
 
     options: Transcode
     source_bytes: int = 0
@@ -137,12 +137,12 @@ class TranscodeStage:
     _ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
 
     def schema(self, source: Schema) -> Schema:
-        """As it was: pictures stay pictures."""
+        """Return the schema unchanged: pictures stay pictures."""
         return source
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """The options, and what became of the pictures: kept ones with the first that is."""
+        """The options, and what became of the pictures, with the first one that was kept."""
         kept = {
             name: {"samples": self.counts[name], "first": self.firsts[name]} for name in KEPT if name in self.counts
         }
@@ -151,12 +151,12 @@ class TranscodeStage:
         return {**self.options.to_json(), "source_bytes": self.source_bytes, "pictures": done, "kept": kept}
 
     def parts(self, chunk: Chunk, schema: Schema) -> Sequence[Chunk]:
-        """The chunk itself: what is written anew is about as large as it was."""
+        """Return the chunk itself: rewritten pictures are about as large as before."""
         del schema
         return [chunk]
 
     def begin(self, chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
-        """Begin to write the pictures of one chunk anew."""
+        """Begin to rewrite the pictures of one chunk."""
         names = [each.name for each in schema.payload if each.traits.is_picture]
         batch = chunk.batch
         if not batch.keys or not names:
@@ -226,8 +226,8 @@ class TranscodeStage:
             for i in np.flatnonzero(facts[:, 0]).tolist():
                 if facts[i, 0] == _native.NO_MEMORY:  # says nothing of the picture: no sample is left out for it
                     raise SourceError(
-                        f"{batch.keys[i]}: there is not enough memory to write this picture anew; free some, or pack "
-                        f"with fewer threads (--jobs)"
+                        f"{batch.keys[i]}: there is not enough memory to rewrite this picture: free some, or pack with "
+                        "fewer threads (--jobs)"
                     )
                 problems[i] = decode_problem(int(facts[i, 0]))
         keys = batch.keys if self.options.is_lossless else self._new_keys(batch.keys, done, problems)
@@ -267,12 +267,12 @@ class TranscodeStage:
         for i, key in enumerate(keys):
             new = key
             if key in self._renamed:
-                problems[i] = f"has the name that {self._renamed[key]!r} got when it was resized; rename one of them"
+                problems[i] = f"has the name that {self._renamed[key]!r} got when it was resized: rename one of them"
             elif resized[i] and i not in problems and kind_by_name(key) not in (UNKNOWN, image_kind(spans.view(i))):
                 kind = PICTURE_KINDS[image_kind(spans.view(i))]
                 new = str(PurePosixPath(key).with_suffix(kind.suffix))
                 if new in taken:
-                    problems[i] = f"becomes a {kind.name}, but {new!r} is there already; rename one of them"
+                    problems[i] = f"becomes a {kind.name}, but {new!r} already exists: rename one of them"
                 else:
                     self._renamed[new] = key
                     taken.add(new)
@@ -282,7 +282,7 @@ class TranscodeStage:
 
 
 def check_size(size: tuple[int, int]) -> None:
-    """ValueError for what is no height and width of a picture."""
+    """Raise ValueError unless this is a valid height and width of a picture."""
     for name, value in zip(("height", "width"), size, strict=True):
         _check(name, value, 1, _LONGEST_SIDE)
 

@@ -1,4 +1,4 @@
-"""Gives back the files of a store, byte by byte, and never writes outside the folder asked for; text as text."""
+"""Unpacks the files of a store byte for byte, never outside the folder asked for; text as text."""
 
 from __future__ import annotations
 
@@ -62,19 +62,19 @@ def unpack(
     progress: Callable[[int, int], object] | None = None,
 ) -> UnpackReport:
     """
-    Write every sample's bytes to ``out/key``; of tokens and text the files they came from, see ``text_files``; of raw
-    pictures PNGs.
+    Write every sample's bytes to ``out/key``; for tokens and text, the files they came from (see ``text_files``); for
+    raw pictures, PNGs.
 
-    Everything is written beside ``out`` and moved there when it is whole. Files that exist are replaced only with
-    ``overwrite``, other files in ``out`` are left alone. A key that would lead out of the folder (absolute, ``..``,
-    through a link) raises StoreError, bytes that differ from their checksum StoreCorrupt. ``labels``
+    Everything is written beside ``out`` and moved there when complete. Existing files are replaced only with
+    ``overwrite``; other files in ``out`` are left alone. Raises StoreError for a key that would lead out of the
+    folder (absolute, ``..``, through a link), and StoreCorrupt for bytes that differ from their checksum. ``labels``
     names a label file to write (.csv, .tsv, .json or .jsonl).
     """
     target = Path(out).absolute()
     if not target.name:
-        raise StoreError(f"{os.fspath(out)}: nothing can be written beside it; choose a folder in it")
+        raise StoreError(f"{os.fspath(out)}: nothing can be written beside it: choose a folder in it")
     if os.path.lexists(target) and not target.is_dir():
-        raise StoreError(f"{os.fspath(out)}: exists and is no folder; choose another name")
+        raise StoreError(f"{os.fspath(out)}: exists and is not a folder: choose another name")
     _require_parent(out)
     if labels is not None:
         _check_labels(store, labels, overwrite=overwrite)
@@ -111,17 +111,17 @@ def _notes(store: SampleStore, *, has_labels: bool) -> list[str]:
 
 
 def check_key(key: str) -> str:
-    """The key, where it is a plain path below a folder; StoreError where it could lead anywhere else."""
+    """Return the key if it is a plain path below a folder. Raises StoreError if it could lead anywhere else."""
     parts = key.split("/")
     if not key or "\0" in key or any(part in ("", ".", "..") for part in parts):
-        raise StoreError(f"key {key!r}: expected a plain path below a folder; this store will not be unpacked")
+        raise StoreError(f"key {key!r}: expected a plain path below a folder; this store is not unpacked")
     return key
 
 
 def _require_parent(path: str | os.PathLike[str]) -> None:
     folder = Path(path).parent
     if not folder.is_dir():
-        raise StoreError(f"{os.fspath(path)}: the folder {folder} does not exist; create it first")
+        raise StoreError(f"{os.fspath(path)}: the folder {folder} does not exist: create it first")
 
 
 @contextmanager
@@ -207,9 +207,7 @@ def _make_folders(root: str, parent: str, made: set[str]) -> None:
                 Path(root + each).mkdir()
             except FileExistsError as exc:
                 if not Path(root + each).is_dir():
-                    raise StoreError(
-                        f"key {each!r} is a file and a folder at once; this store will not be unpacked"
-                    ) from exc
+                    raise StoreError(f"key {each!r} is both a file and a folder; this store is not unpacked") from exc
         made.add(each)
 
 
@@ -221,8 +219,8 @@ def _short_enough(key: str) -> Iterator[None]:
         if exc.errno != errno.ENAMETOOLONG:
             raise
         raise StoreError(
-            f"key {key!r:.300}: is longer than a file's name may be here; unpack to a shorter path, or to another "
-            f"file system"
+            f"key {key!r:.300}: is longer than a file's name may be here: unpack to a shorter path, or to "
+            "another file system"
         ) from exc
 
 
@@ -240,7 +238,7 @@ def _new_file(path: str, store: SampleStore, *, buffering: int = -1) -> IO[bytes
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     except (FileExistsError, IsADirectoryError) as exc:
         raise StoreError(
-            f"{store.path}: two samples are called {Path(path).name!r}; they cannot both be a file"
+            f"{store.path}: two samples are called {Path(path).name!r}, and cannot both be a file"
         ) from exc
     return open(handle, "wb", buffering=buffering)  # noqa: PTH123 - a descriptor, closed by whoever writes
 
@@ -266,11 +264,11 @@ def _check_place(target: Path, name: str, checked: set[str], *, overwrite: bool)
         if above not in checked:
             mode = _mode(target / above)
             if mode is not None and not stat.S_ISDIR(mode):
-                raise StoreError(f"{target / above}: is in the way of {name!r} (a link or a file); remove it")
+                raise StoreError(f"{target / above}: is in the way of {name!r} (a link or a file): remove it")
             checked.add(above)
     mode = _mode(target / name)
     if mode is not None and stat.S_ISDIR(mode):
-        raise StoreError(f"{target / name}: is a folder where a file is to be; remove it")
+        raise StoreError(f"{target / name}: is a folder where a file must go: remove it")
     if mode is not None and not overwrite:
         raise StoreError(f"{target / name}: exists; choose another folder, or --overwrite")
 
@@ -324,7 +322,7 @@ def _label_text(store: SampleStore, path: str | os.PathLike[str], names: Sequenc
         )
     classes = store.metadata.get("classes")
     if classes and (column.ndim > 1 or not all(0 <= value < len(classes) for value in values)):
-        raise StoreError(f"{store.path}: has labels beyond its {len(classes)} classes; unpack without labels")
+        raise StoreError(f"{store.path}: has labels beyond its {len(classes)} classes: unpack without --labels")
     labels = {name: classes[value] if classes else value for name, value in zip(names, values, strict=True)}
     titles = (store.metadata.get("source") or {}).get("label_titles") or ()
     try:
@@ -332,7 +330,7 @@ def _label_text(store: SampleStore, path: str | os.PathLike[str], names: Sequenc
     except UnicodeEncodeError as exc:
         name = next(name for item in labels.items() for name in map(str, item) if not is_utf8(name))
         raise StoreError(
-            f"{store.path}: the name {shown(name)} is not UTF-8, and label files are; unpack without labels"
+            f"{store.path}: the name {shown(name)} is not UTF-8, but label files are: unpack without --labels"
         ) from exc
 
 

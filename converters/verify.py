@@ -1,4 +1,4 @@
-"""Checks a store: every checksum, on request every image, on request against the source it came from."""
+"""Checks a store: every checksum, and on request every image and the source it came from."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What was checked, and everything that is wrong; no problems, no damage."""
+    """What was checked, and everything that is wrong; without problems, there is no damage."""
 
     path: str
     samples: int
@@ -62,11 +62,11 @@ def verify(
     progress: _Progress | None = None,
 ) -> VerifyReport:
     """
-    Check every checksum of a store, and the index as opening does.
+    Check every checksum of a store, and its index as opening does.
 
-    ``decode`` also decodes every image, natively, by Pillow where the native decoders pass. ``against`` also
-    compares keys, bytes and labels with the source, see ``compare``. ``progress(samples, bytes)`` counts each of the
-    passes. An index that cannot be trusted raises StoreCorrupt: there is nothing to name samples by.
+    ``decode`` also decodes every image, natively, or by Pillow if the native decoders do not handle it. ``against``
+    also compares keys, bytes and labels with the source, see ``compare``. ``progress(samples, bytes)`` counts each
+    pass. Raises StoreCorrupt for an index that cannot be trusted, since it could not name samples.
     """
     begun = time.perf_counter()
     jobs = jobs or available_cpus()
@@ -105,7 +105,7 @@ def _compare(
         return compare(store, against, pool=pool, progress=progress)
     if against.schema != store.schema:
         packed, there = (", ".join(map(str, schema.fields)) for schema in (against.schema, store.schema))
-        raise SourceError(f"{against.path}: would be packed as {packed}; {store.path} has {there}")
+        raise SourceError(f"{against.path}: would be packed as {packed}, but {store.path} has {there}")
     with closing(against.chunks(pool, jobs)) as chunks:
         return compare_chunks(
             store,

@@ -1,4 +1,4 @@
-"""From text to packed stores of tokens or UTF-8, and back."""
+"""Packs text into stores of tokens or UTF-8, and unpacks them again."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ _MOST_LISTED = 1000  # folders looked into: links may lead in circles
 
 def open_text(path: str | os.PathLike[str], *, kind: str = "auto", options: TextOptions | None = None) -> TextSource:
     """
-    A source of text, ready to be packed: names and sizes are looked at, nothing is read yet.
+    Open a source of text, ready to be packed: only names and sizes are read.
 
-    ``auto`` goes by names; SourceError where they do not say, or the source is not what it should be.
+    ``auto`` goes by names. Raises SourceError if they do not tell, or if the source is not as expected.
     """
     path = os.fspath(path)
     if kind == "auto":
         found = find_text(path)
         if found is None:
             suffixes = ", ".join(suffix for each in TEXT_SOURCES.values() for suffix in each.suffixes)
-            raise SourceError(f"{path}: no text by its name; expected {suffixes}, or a folder of .txt")
+            raise SourceError(f"{path}: not text by its name; expected {suffixes}, or a folder of .txt")
         kind = found
         if TEXT_SOURCES[kind].is_file is not None:  # its folders are classes
             refuse_splits(path, [name.rpartition("/")[2] for name in _listed(path)[1]], kind)
@@ -65,16 +65,19 @@ def open_text(path: str | os.PathLike[str], *, kind: str = "auto", options: Text
 
 
 def load_tokenizer(name: str, special: Mapping[str, str] | None = None) -> Tokenizer:
-    """``bytes``, or the path of a Hugging Face ``tokenizers`` JSON; ``special`` names its tokens by role (bos, ...)."""
+    """
+    Load ``bytes``, or a Hugging Face ``tokenizers`` JSON by its path; ``special`` names its tokens by role (bos,
+    ...).
+    """
     if name != "bytes":
         return HuggingFaceTokenizer.load(name, special)
     if special:
-        raise SourceError("the tokenizer of bytes has special tokens of its own: leave --special out")
+        raise SourceError("the tokenizer of bytes has its own special tokens: drop --special")
     return BytesTokenizer()
 
 
 def find_text(path: str | os.PathLike[str]) -> str | None:
-    """The kind of text that the names in ``path`` speak for; None where they do not speak for text."""
+    """Return the kind of text that the names in ``path`` indicate; None if they do not indicate text."""
     path = os.fspath(path)
     if not Path(path).is_dir():
         return _kind_of(path)

@@ -1,4 +1,4 @@
-"""The source of a store of text, read and encoded once more as the store says it was, to be compared with it."""
+"""Reads and encodes the source of a text store once more, as the store says it was, for comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["TextAgain", "read_again"]
 
 
 class TextAgain:
-    """A source of text with the options, the tokenizer and the rule for sequences that a store was packed with."""
+    """A source of text with the options, the tokenizer and the rule for sequences of a packed store."""
 
     def __init__(self, source: TextSource, encoder: Encoder) -> None:
         self._source = source
@@ -30,39 +30,39 @@ class TextAgain:
 
     @property
     def path(self) -> str:
-        """As the user named it."""
+        """The path as the user named it."""
         return self._source.path
 
     @property
     def schema(self) -> Schema:
-        """Tokens or text, and the label where there are labels."""
+        """Tokens or text, and the label if there are labels."""
         return self._encoder.schema
 
     @property
     def problems(self) -> list[Problem]:
-        """Found while scanning."""
+        """Problems found while scanning."""
         return list(self._source.problems)
 
     @property
     def classes(self) -> list[str] | None:
-        """Names of the labels."""
+        """The names of the labels."""
         found: list[str] | None = self._source.metadata.get("classes")
         return found
 
     def chunks(self, pool: ThreadPool, jobs: int) -> Generator[Chunk, None, None]:
-        """All samples in order, made by ``jobs`` threads."""
+        """Yield all samples in order, made by ``jobs`` threads."""
         with in_our_threads(), closing(in_order(self._encoder, self._source.read(Limits(), pool), jobs=jobs)) as pieces:
             for encoded in pieces:
                 yield encoded.chunk
 
 
 def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextAgain:
-    """``path`` as the source of ``store``; SourceError where the store does not say how it was made."""
+    """Open ``path`` as the source of ``store``. Raises SourceError if the store does not say how it was made."""
     metadata = store.metadata
     origin = origin_of(metadata)
     said: dict[str, Any] = metadata.get("tokenizer") or {}
     if recorded_kind(origin) not in TEXT_SOURCES:
-        raise SourceError(f"{store.path}: does not say how its text was packed, so that {path} cannot be compared")
+        raise SourceError(f"{store.path}: does not say how its text was packed, so {path} cannot be compared")
     options = TextOptions(
         split=origin.get("split"),
         text_field=origin.get("text_field"),

@@ -1,4 +1,4 @@
-"""Columns of Parquet and Arrow files and of Hugging Face ``datasets`` folders: text, or ready token ids."""
+"""Columns of Parquet and Arrow files and of Hugging Face ``datasets`` folders: text, or token ids."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ _Batches = tuple[Any, Iterator[Any], Callable[[], int]]
 
 
 def open_parquet(path: str, options: TextOptions) -> ArrowSource:
-    """A Parquet file or a folder of them."""
+    """Open a Parquet file or a folder of them."""
     return _opened("parquet", path, TextFiles.below(path, _PARQUET), options)
 
 
 def open_arrow(path: str, options: TextOptions) -> ArrowSource:
-    """An Arrow file or stream, or a folder of them."""
+    """Open an Arrow file or stream, or a folder of them."""
     return _opened("arrow", path, TextFiles.below(path, _ARROW), options)
 
 
 def open_datasets(path: str, options: TextOptions) -> ArrowSource:
-    """What ``datasets.Dataset.save_to_disk`` wrote; of a dictionary of splits, one of its folders."""
+    """Open what ``datasets.Dataset.save_to_disk`` wrote; of a dictionary of splits, one of its folders."""
     splits = Path(path, "dataset_dict.json")
     if splits.is_file():
         ways = ", ".join(f"{path}/{name}" for name in _json(splits).get("splits", ()))
-        raise SourceError(f"{path}: holds several splits; pack one of them: {ways}")
+        raise SourceError(f"{path}: holds several splits: pack one of them, {ways}")
     state = _json(Path(path, "state.json"))
     if state.get("_indices_data_files"):
-        raise SourceError(f"{path}: holds indices beside its data; save it again after flatten_indices()")
+        raise SourceError(f"{path}: holds indices beside its data: save it again after flatten_indices()")
     names = [str(entry.get("filename")) for entry in state.get("_data_files") or ()]
     if not names:
         raise SourceError(f"{path}: state.json names no data files; expected a folder of save_to_disk")
     missing = [name for name in names if not Path(path, name).is_file()]
     if missing:
-        raise SourceError(f"{path}: {missing[0]}, which state.json names, is not there; copy the whole folder")
+        raise SourceError(f"{path}: {missing[0]}, which state.json names, is missing: copy the whole folder")
     sizes = [Path(path, name).stat() for name in names]
     total = sum(status.st_size for status in sizes), sum(status.st_blocks * 512 for status in sizes)
     return _opened("datasets", path, TextFiles(path, path, names, *total), options)
@@ -101,7 +101,7 @@ def _label_rule(place: str, schema: Any, field: str) -> TableLabels:
         names = feature.get("names") if isinstance(feature, dict) else None
     except (ValueError, AttributeError) as exc:
         raise SourceError(
-            f"{place}: what Hugging Face datasets noted in it cannot be read ({exc}); save it again"
+            f"{place}: the notes of Hugging Face datasets in it cannot be read ({exc}): save it again"
         ) from exc
     return TableLabels(is_typed=True, known=[str(name) for name in names] if names else None)
 
@@ -112,11 +112,11 @@ class ArrowSource(RowSource):
     Rows of Arrow tables. Satisfies ``TextSource``.
 
     A document's key is its file's name and the number of its row, counted from 1. Columns of strings or bytes are
-    text, lists of whole numbers ready ids.
+    text; columns of lists of integers are token ids.
     """
 
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
-        """All rows, in pieces."""
+        """Yield all rows, in pieces."""
         del pool  # Arrow has threads of its own
         columns = [self.text_field, *([self.options.label_field] if self.options.label_field else ())]
         positions = {} if self.label_rule is None else self.label_rule.positions()
@@ -135,7 +135,7 @@ class ArrowSource(RowSource):
                         position = at()
 
     def labels(self) -> Iterator[tuple[str, object]]:
-        """Key and label of every row."""
+        """Yield key and label of every row."""
         field = self.options.label_field or ""
         for name in self.files.names:
             row = 1
@@ -211,7 +211,7 @@ def _reading(kind: str, place: str, columns: Sequence[str]) -> Iterator[_Batches
     except FastioError:
         raise
     except (arrow.ArrowException, OSError) as exc:
-        raise SourceError(f"{place}: expected {kind} data: {exc}; damaged, or cut off?") from exc
+        raise SourceError(f"{place}: expected {kind} data: {exc}; damaged or truncated?") from exc
 
 
 def _parquet(file: Any, columns: Sequence[str]) -> _Batches:
@@ -244,9 +244,11 @@ def _to_its_end(reader: Any, end: Callable[[], bytes], place: str) -> Iterator[A
     yield from reader
     found = end()
     if found[: len(_END)] != _END:
-        raise SourceError(f"{place}: the Arrow stream has no end mark: it is cut off, or was not closed; get it again")
+        raise SourceError(f"{place}: the Arrow stream has no end mark: it is truncated or was not closed; get it again")
     if found != _END:
-        raise SourceError(f"{place}: bytes stand behind the end of the Arrow stream; a second one? write one a file")
+        raise SourceError(
+            f"{place}: bytes follow the end of the Arrow stream, perhaps a second one: write one per file"
+        )
 
 
 def _end(file: Any) -> bytes:

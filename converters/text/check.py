@@ -1,4 +1,4 @@
-"""Whether documents are text: valid UTF-8 without NUL, and not empty."""
+"""Checks that documents are text: valid UTF-8 without NUL, and not empty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["checked"]
 
 
 def checked(documents: Documents) -> Documents:
-    """The documents that are text; the others join the problems with a sentence each."""
+    """Return the documents that are text; the others become problems with a sentence each."""
     problems = {int(i): "is empty" for i in np.flatnonzero(documents.sizes == 0)}
     if not _all_valid(documents):
         data = documents.data
@@ -42,7 +42,7 @@ def _all_valid(documents: Documents) -> bool:
 def _sentence(text: bytes) -> str:
     """What is wrong with one document, or nothing."""
     if text[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "is not UTF-8: it begins as UTF-16 does; convert it"
+        return "is not UTF-8: it begins like UTF-16; convert it"
     try:
         text.decode("utf-8")
     except UnicodeDecodeError as exc:

@@ -1,4 +1,4 @@
-"""One column of Arrow arrays as documents, without a Python object for each."""
+"""Turns one column of Arrow arrays into documents, without a Python object for each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PICTURES = ("image", "images", "img", "picture", "photo", "jpg", "jpeg", "png")
 
 
 def kind_of(place: str, schema: Any, field: str) -> Literal["text", "ids"]:
-    """What a column holds, by its type; SourceError where it is neither."""
+    """Return what a column holds, by its type. Raises SourceError if it is neither text nor ids."""
     known_column(place, schema, field, option="--text-field")
     types = pyarrow("to read tables").types
     kind = schema.field(field).type
@@ -30,39 +30,40 @@ def kind_of(place: str, schema: Any, field: str) -> Literal["text", "ids"]:
     is_list = any(is_(kind) for is_ in (types.is_list, types.is_large_list, types.is_fixed_size_list))
     if is_list and types.is_integer(kind.value_type):
         return "ids"
-    raise SourceError(f"{place}: column {field!r} is {kind}, expected strings or lists of whole numbers")
+    raise SourceError(f"{place}: column {field!r} is {kind}, expected strings or lists of integers")
 
 
 def known_column(place: str, schema: Any, field: str, *, option: str) -> None:
-    """SourceError where a file has no column of this name, or several."""
+    """Raise SourceError if a file has no column of this name, or several."""
     count = schema.names.count(field)
     if count > 1:
-        raise SourceError(f"{place}: has {count} columns {field!r}; which one counts?")
+        raise SourceError(f"{place}: has {count} columns named {field!r}, so it is unclear which one counts")
     if not count and option == "--text-field":
         refuse_pictures(place, schema)
     if not count:
         columns = ", ".join(f"{each.name!r} ({each.type})" for each in schema)
-        raise SourceError(f"{place}: has no column {field!r}, only {columns}; {option} names another")
+        raise SourceError(f"{place}: has no column {field!r}, only {columns}: name another with {option}")
 
 
 def refuse_pictures(place: str, schema: Any) -> None:
-    """SourceError where a column holds encoded pictures, as Hugging Face datasets keep them."""
+    """Raise SourceError if a column holds encoded pictures, as Hugging Face datasets store them."""
     types = pyarrow("to read tables").types
     for each in schema:
         of_datasets = types.is_struct(each.type) and {"bytes", "path"} == {part.name for part in each.type}
         plain = each.name.lower() in _PICTURES and (types.is_binary(each.type) or types.is_large_binary(each.type))
         if of_datasets or plain:
             raise SourceError(
-                f"{place}: column {each.name!r} holds pictures ({each.type}), which fastio packs from files and tar "
-                f"shards only: write them to files first, as the guide to packing shows under 'Pictures in Parquet'"
+                f"{place}: column {each.name!r} holds pictures ({each.type}), which fastio packs only from files "
+                "and tar shards: write them to files first, as the guide to packing shows under 'Pictures in "
+                "Parquet'"
             )
 
 
 def sound(batch: Any, field: str) -> Any:
     """
-    A column whose offsets were looked at: of a damaged file they lead anywhere, and Arrow follows them.
+    Return a column with checked offsets: in a damaged file they lead anywhere, and Arrow follows them.
 
-    What Arrow raises is left to the caller. Strings are looked at as bytes: those that are no UTF-8 are found later.
+    Arrow's exceptions are left to the caller. Strings are treated as bytes: invalid UTF-8 is found later.
     """
     arrow = pyarrow("to read tables")
     column = batch.column(field)
@@ -79,7 +80,10 @@ def sound(batch: Any, field: str) -> Any:
 
 
 def column_documents(batch: Any, options: TextOptions, *, key: str, row: int) -> tuple[Documents, dict[int, str]]:
-    """The rows of a batch, the first of which is number ``row``, and what is wrong with some of them by position."""
+    """
+    Return the rows of a batch, the first of which is number ``row``, and what is wrong with some of them, by
+    position.
+    """
     field = options.text_field or "text"
     column = sound(batch, field)
     arrow = pyarrow("to read tables")

@@ -1,4 +1,4 @@
-"""From a store of tokens or text back to documents: its tokenizer, its samples, pieces put together again."""
+"""Turns a store of tokens or text back into documents: its tokenizer, its samples, pieces joined again."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _PIECE = re.compile(r"(.*)#(\d+)\Z", re.DOTALL)
 
 
 def text_field(schema: Schema) -> Field | None:
-    """The field of tokens or text, where it is a store's only payload."""
+    """Return the field of tokens or text, if it is a store's only payload."""
     payload = schema.payload
     return payload[0] if len(payload) == 1 and payload[0].traits.is_sequence else None
 
 
 def tokenizer_of(metadata: Mapping[str, Any]) -> Tokenizer | None:
-    """The tokenizer that a store brings along; None for text and for ids without one, SourceError for a broken one."""
+    """Return the tokenizer in a store; None for text and for ids without one. Raises SourceError for a broken one."""
     said = metadata.get("tokenizer") or {}
     if said.get("kind") == "bytes":
         return BytesTokenizer()
@@ -48,7 +48,7 @@ def tokenizer_of(metadata: Mapping[str, Any]) -> Tokenizer | None:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document: its text, or its ids where nobody can say what they mean; the position of its first sample."""
+    """One document: its text, or its ids if nobody knows their text; and the position of its first sample."""
 
     key: str
     text: bytes | None
@@ -66,7 +66,7 @@ class StoredText:
 
     @classmethod
     def of(cls, store: SampleStore, field: Field) -> StoredText:
-        """With the tokenizer of the store; SourceError where its library is missing."""
+        """Open it with the store's tokenizer. Raises SourceError if its library is missing."""
         return cls(store, field, tokenizer_of(store.metadata))
 
     @property
@@ -75,7 +75,7 @@ class StoredText:
         return (self.store.metadata.get("tokenizer") or {}).get("options") or {}
 
     def documents(self) -> Iterator[Document]:
-        """All documents in order, those that were split put together; StoreCorrupt where a checksum differs."""
+        """Yield all documents in order, with split ones joined. Raises StoreCorrupt if a checksum differs."""
         waiting: list[NDArray[Any]] = []
         base, first = "", 0
         for index, key, value in self._samples():
@@ -93,7 +93,7 @@ class StoredText:
             yield self._document(base, waiting, first)
 
     def preview(self, value: NDArray[np.uint8], size: int) -> str:
-        """The beginning of one sample, as people read it."""
+        """Return the beginning of one sample as people read it."""
         if self.field.traits.is_text:
             return value[: 4 * size].tobytes().decode("utf-8", "replace")[:size]
         ids = value.view(self.field.dtype)[:size]

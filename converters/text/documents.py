@@ -1,4 +1,4 @@
-"""Documents on their way from a text source to a tokenizer: the protocol of a text source, and what it reads."""
+"""TextSource, the protocol of a text source, and documents on their way from it to a tokenizer."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ MAX_DOCUMENT_BYTES = 64 << 20
 
 
 _MEANING = {
-    "split": "only one .txt file is cut",
-    "text_field": "only tables have fields",
-    "label_field": "only tables have fields; class folders give labels too",
+    "split": "because only a single .txt file is cut",
+    "text_field": "because only tables have fields",
+    "label_field": "because only tables have fields; class folders give labels too",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
     """
-    How the text of a source is found in it.
+    How to find the text in a source.
 
-    ``split`` says what one .txt file is cut into. A table's text is its column ``text_field``, "text" unless told
-    (ready ids are taken where that holds lists of whole numbers), labels are ``label_field``. A document of more
-    than ``max_document_bytes`` is a problem.
+    ``split`` says what a single .txt file is cut into. The text of a table is its column ``text_field``, "text" by
+    default (lists of integers there are token ids); labels are in ``label_field``. A document of more than
+    ``max_document_bytes`` is a problem.
     """
 
     split: Literal["line", "paragraph"] | None = None
@@ -43,21 +43,21 @@ class TextOptions:
     max_document_bytes: int = MAX_DOCUMENT_BYTES
 
     def refuse(self, path: str, *names: str) -> None:
-        """SourceError where something was said that means nothing to this source."""
+        """Raise SourceError if an option was given that has no effect for this source."""
         for name in names:
             if getattr(self, name) is not None:
                 option = {"split": "--split-text"}.get(name, f"--{name.replace('_', '-')}")
-                raise SourceError(f"{path}: {option} {getattr(self, name)} means nothing here, {_MEANING[name]}")
+                raise SourceError(f"{path}: {option} {getattr(self, name)} has no effect, {_MEANING[name]}")
 
     @property
     def too_long(self) -> str:
-        """What is said of a document above the limit."""
+        """The sentence for a document above the limit."""
         return f"is longer than {self.max_document_bytes:,} bytes; --max-document raises that limit"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a piece of work may be; one larger document is a piece of its own."""
+    """How large a piece of work may be; a single larger document is a piece of its own."""
 
     block_bytes: int = BLOCK_BYTES
     block_documents: int = BLOCK_DOCUMENTS
@@ -66,11 +66,11 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Documents:
     """
-    A run of documents in order, and those of the same part of the source that cannot be had.
+    A run of documents in order, and those of the same part of the source that could not be read.
 
-    Document i is ``sizes[i]`` bytes of ``data`` from ``starts[i]`` on, in rising order and apart: UTF-8 that nobody has
-    looked at yet, or, from a source of ready ids, int64. ``labels`` is int64 or None. ``read_bytes`` were read of
-    the source's files for them, as these lie on the disk.
+    Document i is ``sizes[i]`` bytes of ``data`` from ``starts[i]`` on, ascending and disjoint: unchecked UTF-8, or
+    int64 from a source of ids. ``labels`` is int64 or None. ``read_bytes`` is how much of the source's files, as
+    stored on disk, was read for them.
     """
 
     keys: Sequence[str]
@@ -82,7 +82,7 @@ class Documents:
     read_bytes: int
 
     def without(self, problems: Mapping[int, str]) -> Documents:
-        """The documents whose position is not named; the others join the problems."""
+        """Return the documents whose position is not named; the others become problems."""
         if not problems:
             return self
         bad = sorted(problems)
@@ -100,14 +100,14 @@ class Documents:
 
 class TextSource(Protocol):
     """
-    Documents in an order that depends on names alone, read once from front to back.
+    Documents in an order that depends only on names, read once from front to back.
 
-    How many there are is known when all have been read: a file of many gigabytes is not read twice to count them.
+    Their number is known only when all have been read: a file of many gigabytes is not read twice to count them.
     """
 
     @property
     def path(self) -> str:
-        """As the user named it."""
+        """The path as the user named it."""
         ...
 
     @property
@@ -117,7 +117,7 @@ class TextSource(Protocol):
 
     @property
     def is_ids(self) -> bool:
-        """Whether the documents are ready token ids."""
+        """Whether the documents are token ids."""
         ...
 
     @property
@@ -125,17 +125,17 @@ class TextSource(Protocol):
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """Found while scanning (not in any piece), sorted by key."""
+        """Problems found while scanning (not in any piece), sorted by key."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files that will be read, as they lie on the disk."""
+        """The bytes, as stored on disk, of all files that will be read."""
         ...
 
     @property
     def disk_bytes(self) -> int:
-        """What the source takes on disk, in blocks."""
+        """The space that the source takes on disk, in whole blocks."""
         ...
 
     @property
@@ -147,7 +147,7 @@ class TextSource(Protocol):
         ...
 
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
-        """All documents, in pieces of bounded size; a file that cannot be read on is a SourceError."""
+        """Yield all documents in pieces of limited size. Raises SourceError if a file cannot be read further."""
         ...
 
 
@@ -166,14 +166,14 @@ class Gathering:
     _position: int = 0
 
     def add(self, key: str, text: bytes, label: int = 0) -> None:
-        """One document."""
+        """Add one document."""
         self.keys.append(key)
         self.texts.append(text)
         self.labels.append(label)
         self._bytes += len(text)
 
     def refuse(self, key: str, sentence: str) -> None:
-        """One document that cannot be had."""
+        """Add one document that cannot be read."""
         self.problems.append(Problem(key, sentence))
 
     @property
@@ -183,7 +183,7 @@ class Gathering:
         return self._bytes >= self.limits.block_bytes or found >= self.limits.block_documents
 
     def take(self) -> Documents:
-        """What was gathered; the next piece begins."""
+        """Return what was gathered, and start the next piece."""
         sizes = np.array([len(text) for text in self.texts], np.int64)
         at = self.position()
         documents = Documents(

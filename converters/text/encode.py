@@ -1,4 +1,4 @@
-"""Documents to samples of a store: tokenised, with bos and eos, and within the longest sequence allowed."""
+"""Turns documents into samples of a store: tokenised, with bos and eos, within the longest sequence allowed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _Flat = tuple[NDArray[Any], NDArray[np.int64]]  # ids one behind the other, how 
 @dataclass(frozen=True, slots=True)
 class Sequences:
     """
-    What a sequence of ids is: ``bos`` + the document + ``eos``, of at most ``max_length`` ids in all.
+    What a sequence of ids is: ``bos`` + the document + ``eos``, at most ``max_length`` ids in total.
 
-    What is longer is a problem (``over`` is "refuse"), loses the ids before eos that are too many ("truncate"), or is
-    cut every ``max_length`` ids into samples of their own ("split": only the first has bos, only the last eos).
+    A longer one is a problem (``over`` is "refuse"), loses the surplus ids before eos ("truncate"), or is cut every
+    ``max_length`` ids into separate samples ("split": only the first has bos, only the last has eos).
     """
 
     bos: bool = False
@@ -44,9 +44,9 @@ class Sequences:
 
     def __post_init__(self) -> None:
         if self.max_length is not None and self.max_length <= self.bos + self.eos:
-            raise SourceError(f"a length of {self.max_length} leaves no room for text beside bos and eos")
+            raise SourceError(f"a length of {self.max_length} leaves no room for text besides bos and eos")
         if self.max_length is None and self.over != "refuse":
-            raise SourceError(f"to {self.over} takes a length to do it at: --max-length N")
+            raise SourceError(f"to {self.over} needs a length: add --max-length N")
 
     def to_json(self) -> dict[str, Any]:
         """A plain structure for the store's metadata."""
@@ -55,7 +55,7 @@ class Sequences:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The samples of some documents, and what became of these."""
+    """The samples of some documents, and what became of these documents."""
 
     chunk: Chunk
     documents: int  # packed
@@ -72,10 +72,10 @@ class Encoded:
 @dataclass(frozen=True, slots=True)
 class Encoder:
     """
-    Turns documents into samples; safe to share between threads.
+    Turns documents into samples; thread-safe.
 
-    Without a tokenizer samples are UTF-8, or, from a source of ready ids, those ids. ``vocab_size`` is what ready ids
-    must be below of, where it is known.
+    Without a tokenizer, samples are UTF-8, or from a source of ids, those ids, which must be below ``vocab_size`` if
+    that is known.
     """
 
     tokenizer: Tokenizer | None
@@ -86,7 +86,7 @@ class Encoder:
 
     @property
     def schema(self) -> Schema:
-        """Tokens or text, and the label where there are labels."""
+        """Tokens or text, and the label if there are labels."""
         field = TEXT_FIELD
         if self.tokenizer is not None or self.is_ids:
             field = Field("tokens", TOKENS, id_dtype(self._vocabulary), (None,))
@@ -102,7 +102,7 @@ class Encoder:
         return {} if self.tokenizer is None else self.tokenizer.special
 
     def to_json(self) -> dict[str, Any]:
-        """The tokenizer as it stands in the store; of ready ids without one, what is known."""
+        """Return the tokenizer as stored; for ids without one, what is known."""
         if self.tokenizer is not None:
             return self.tokenizer.to_json()
         special = dict.fromkeys(ROLES)
@@ -134,7 +134,9 @@ class Encoder:
         probed = (0, 0) if self.is_ids or self.tokenizer is None else _probe(self.tokenizer, documents, flat)
         if limit is not None and rule.over == "refuse":
             total = flat[1] + rule.bos + rule.eos
-            advice = f"more than {limit:,}; --truncation cuts such documents, --split-long makes several samples"
+            advice = (
+                f"more than {limit:,}: cut such documents with --truncation, or make several samples with --split-long"
+            )
             long = {i: f"has {total[i]:,} tokens, {advice}" for i in np.flatnonzero(total > limit).tolist()}
             documents, flat = _without(documents, flat, long)
         cut = np.zeros(len(documents.keys), np.int64)
@@ -180,7 +182,7 @@ class Encoder:
     def _id(self, role: str) -> int:
         found = self.special.get(role)
         if found is None:
-            raise SourceError(f"the tokenizer has no {role} token; name it with --special {role}=TOKEN")
+            raise SourceError(f"the tokenizer has no {role} token: name it with --special {role}=TOKEN")
         return found
 
     def _encoded(
@@ -196,8 +198,8 @@ class Encoder:
     ) -> Encoded:
         if len(documents.keys) + len(documents.problems) != found:
             raise SourceError(
-                f"{found} documents were read, {len(documents.keys)} tokenised and {len(documents.problems)} refused: "
-                f"nothing is kept, report this"
+                f"{found} documents were read, {len(documents.keys)} tokenised and {len(documents.problems)} "
+                "refused. Nothing is kept; please report this"
             )
         return Encoded(
             chunk=chunk,

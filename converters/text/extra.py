@@ -1,4 +1,4 @@
-"""Libraries that text may need beside fastio's own: imported when they are used, one sentence where missing."""
+"""Imports libraries that only text needs, on first use, with one sentence if they are missing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["pyarrow", "tokenizers"]
 
 
 def pyarrow(purpose: str, module: str = "pyarrow") -> Any:
-    """``pyarrow`` or one of its modules; SourceError says what it was needed for."""
+    """Return ``pyarrow`` or one of its modules. Raises SourceError that says what it was needed for."""
     return _imported(module, "pyarrow", purpose)
 
 
 def tokenizers(purpose: str) -> Any:
-    """Hugging Face's ``tokenizers``; SourceError says what it was needed for."""
+    """Return Hugging Face's ``tokenizers``. Raises SourceError that says what it was needed for."""
     return _imported("tokenizers", "tokenizers", purpose)
 
 

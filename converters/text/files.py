@@ -1,4 +1,4 @@
-"""The files of a table: one, or all of a kind in a folder."""
+"""The files of a table: a single one, or all of one kind in a folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TextFiles:
 
     @classmethod
     def below(cls, path: str, suffixes: tuple[str, ...]) -> TextFiles:
-        """``path`` itself where it is a file, or the files with these suffixes in it, compressed ones too."""
+        """Return ``path`` itself if it is a file, or the files with these suffixes in it, including compressed ones."""
         if Path(path).is_file():
             status = Path(path).stat()
             return cls(path, str(Path(path).parent), [Path(path).name], status.st_size, status.st_blocks * 512)
@@ -49,23 +49,25 @@ class TextFiles:
         return plain_name(Path(self.path).resolve().name)
 
     def place(self, name: str) -> str:
-        """The path of a file."""
+        """Return the path of a file."""
         return str(Path(self.folder) / name)
 
     def key(self, name: str) -> str:
-        """What the keys of a file's rows begin with."""
+        """Return the beginning of the keys of a file's rows."""
         return shown(plain_name(name))
 
 
 def drop_twins(found: Folder) -> list[bool]:
-    """Turn files that are there plain and compressed into problems, but for the first; whether each file stays."""
+    """
+    Turn files that exist both plain and compressed into problems, except the first; returns whether each file stays.
+    """
     taken: set[str] = set()
     stays = []
     for name in found.keys:
         stays.append(plain_name(name) not in taken)
         taken.add(plain_name(name))
         if not stays[-1]:
-            problem = "is there both plain and compressed, or compressed twice; remove one"
+            problem = "exists both plain and compressed, or compressed twice: remove one"
             found.problems.append(Problem(shown(name), problem))
     found.keep(stays)
     return stays

@@ -1,4 +1,4 @@
-"""A folder of .txt files, or class folders of them: a document a file."""
+"""A folder of .txt files, or class folders of them: one document per file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLAIN, _COMPRESSED = 1, 2
 
 
 def text_kind(name: str) -> int:
-    """1 for a name that ends in .txt, 2 for .txt.gz and .txt.zst, 0 for others."""
+    """Return 1 for a name that ends in .txt, 2 for .txt.gz and .txt.zst, 0 for others."""
     plain = plain_name(name)
     if not plain.lower().endswith(".txt") or plain.startswith("."):
         return 0
@@ -42,9 +42,10 @@ TEXTS = Wanted(text_kind, "a text", ".txt, .txt.gz, .txt.zst")
 
 def open_folder(path: str, options: TextOptions) -> FolderSource:
     """
-    ``path/*.txt``, or ``path/class/.../*.txt`` with the first folder level as classes, sorted by name.
+    Open ``path/*.txt``, or ``path/class/.../*.txt`` with the first folder level as classes, sorted by name.
 
-    A class folder without a text is a problem and stays a class; texts beside class folders have no class: problems.
+    A class folder without a text is a problem, but stays a class; texts beside class folders have no class, so they
+    are problems.
     """
     options.refuse(path, "split", "text_field", "label_field")
     top = scan_root(path, TEXTS)
@@ -70,13 +71,13 @@ def _classes(path: str, top: Folder) -> tuple[Folder, NDArray[np.int64]]:
     """All files below the class folders, and their labels."""
     found = Folder(problems=list(top.problems), disk_bytes=top.disk_bytes)
     found.problems += [
-        Problem(key, "lies beside the class folders and so has no class; move it into one") for key in top.keys
+        Problem(key, "is beside the class folders, so it has no class: move it into one") for key in top.keys
     ]
     counts = []
     for name in top.folders:
         part = scan_tree(path, name, TEXTS)
         if not part.keys and not part.problems:
-            part.problems.append(Problem(shown(name), "is a class folder without a text; remove it or fill it"))
+            part.problems.append(Problem(shown(name), "is a class folder without a text: remove it or fill it"))
         found.add(part)
         counts.append(len(part.keys))
     return found, np.repeat(np.arange(len(counts), dtype=np.int64), counts)
@@ -109,16 +110,16 @@ class FolderSource:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files that may be packed."""
+        """The bytes of all files that may be packed."""
         return int(self.sizes.sum())
 
     @property
     def files_opened(self) -> int:
-        """One file a document."""
+        """One file per document."""
         return len(self.names)
 
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
-        """All files, some at a time."""
+        """Yield all files, some at a time."""
         # What is compressed is larger than its file: by how much is known when it has been read.
         factors = [4 if text_kind(name) == _COMPRESSED else 1 for name in self.names]
         weights = self.sizes * np.array(factors, np.int64)

@@ -33,10 +33,10 @@ _CONFIG = "tokenizer_config.json"  # of transformers, beside the tokenizer's own
 
 class HuggingFaceTokenizer:
     """
-    One tokenizer, shared by all threads: the library lets the GIL go and keeps no state between calls.
+    One tokenizer, shared by all threads: the library releases the GIL and keeps no state between calls.
 
-    Truncation and padding that its file asks for are switched off: both would change samples in silence. Its template
-    is not applied either: bos and eos are added by the packer, by their ids in ``special``.
+    Truncation and padding in its file are switched off: both would silently change samples. Its template is not
+    applied either: the packer adds bos and eos, by their ids in ``special``.
     """
 
     def __init__(self, text: str, name: str, special: Mapping[str, int | None]) -> None:
@@ -53,10 +53,10 @@ class HuggingFaceTokenizer:
     @classmethod
     def load(cls, path: str | os.PathLike[str], named: Mapping[str, str] | None = None) -> HuggingFaceTokenizer:
         """
-        Read a ``tokenizers`` JSON; SourceError where it is none.
+        Read a ``tokenizers`` JSON. Raises SourceError if it is not one.
 
-        Which token is bos, eos, pad or unk is said by ``named``, else by ``tokenizer_config.json`` beside the file,
-        else by what such tokens are usually called.
+        ``named`` says which token is bos, eos, pad or unk; else ``tokenizer_config.json`` beside the file; else the
+        usual names of such tokens.
         """
         library = tokenizers(f"to read {os.fspath(path)}")
         try:
@@ -73,7 +73,7 @@ class HuggingFaceTokenizer:
         return cls(text, Path(path).name, special)
 
     def encode(self, documents: Documents) -> Encoding:
-        """The library's own ids, without special tokens."""
+        """Return the library's own ids, without special tokens."""
         try:
             ids = self._encoded(documents)
         except Exception:  # the library raises no other class, and does not say which document it was
@@ -97,18 +97,18 @@ class HuggingFaceTokenizer:
         return problems
 
     def decode(self, ids: NDArray[Any]) -> bytes:
-        """What the tokenizer's decoder makes of some ids; special tokens are shown by their names."""
+        """Return what the tokenizer's decoder makes of some ids; special tokens appear by name."""
         return str(self._tokenizer.decode(ids.tolist(), skip_special_tokens=False)).encode()
 
     @property
     def template(self) -> list[str]:
-        """The tokens that the tokenizer's own template would put around a text, and the packer does not."""
+        """The tokens that the tokenizer's own template would put around a text, which the packer does not."""
         if self._tokenizer.num_special_tokens_to_add(is_pair=False) == 0:
             return []
         return list(self._tokenizer.encode("", add_special_tokens=True).tokens)
 
     def to_json(self) -> dict[str, Any]:
-        """The file's own text, and what was found in it."""
+        """Return the file's own text, and what was found in it."""
         numbers = {"vocab_size": self.vocab_size, "special": dict(self.special)}
         return {"kind": "huggingface", "name": self._name, **numbers, "json": self._json}
 
@@ -122,11 +122,11 @@ def _texts(documents: Documents) -> list[str]:
 @contextmanager
 def in_our_threads() -> Iterator[None]:
     """
-    Keep the library's own threads out, unless the user asked for them: pieces are encoded side by side already.
+    Switch off the library's own threads, unless the user asked for them: pieces are already encoded in parallel.
 
-    It is told by the environment alone. In two runs of six interleaved rounds on two cores shared with others (AMD
-    EPYC, tokenizers 0.23.3) packing reached, in the median, 1.00 and 0.93 of the tokens a CPU-second of
-    ``encode_batch`` with our threads, 0.96 and 0.89 with the library's.
+    Only the environment tells the library. In two runs of six interleaved rounds on two cores shared with others (AMD
+    EPYC, tokenizers 0.23.3), packing reached in the median 1.00 and 0.93 of the tokens per CPU-second of
+    ``encode_batch`` with our threads, and 0.96 and 0.89 with the library's.
     """
     if _PARALLELISM in os.environ:
         yield
@@ -145,7 +145,7 @@ def _configured(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
-        raise SourceError(f"{path}: lies beside the tokenizer and cannot be read ({exc}); move it away") from exc
+        raise SourceError(f"{path}: is beside the tokenizer, but cannot be read ({exc}): move it away") from exc
     found = {}
     for role in ROLES:
         token = said.get(f"{role}_token") if isinstance(said, dict) else None

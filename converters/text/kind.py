@@ -1,4 +1,4 @@
-"""What a kind of text source brings along to become an entry of TEXT_SOURCES."""
+"""TextKind: what a kind of text source needs to become an entry of TEXT_SOURCES."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class TextKind:
     """
     One kind of text that ``fastio pack`` reads.
 
-    ``name`` is the value of ``--source-kind``, and packed stores record it. ``open`` gives the source.
+    ``name`` is the value of ``--source-kind``, and packed stores record it. ``open`` returns the source.
 
     A path is recognised by the ``suffixes`` of its file, or of the files in its folder; a folder also by a file with
-    one of the names ``marks``, or by a file in it that ``is_file`` takes for its own.
+    one of the names ``marks``, or by a file in it that ``is_file`` recognises.
 
-    ``unpacks_to`` says what ``fastio unpack`` makes of the documents: a file of each, under its key; the one file that
-    they came from; or a table of them.
+    ``unpacks_to`` says what ``fastio unpack`` makes of the documents: one file each, under its key; the single file
+    that they came from; or a table.
     """
 
     name: str

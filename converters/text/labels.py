@@ -1,4 +1,4 @@
-"""The labels of a table: numbers as they are, or names, whose sorted list are the classes."""
+"""The labels of a table: numbers unchanged, or names, whose sorted list gives the classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TableLabels:
     """
     Learns from all labels of a table whether they are numbers or names, and then gives each its number.
 
-    A .csv has no types (``is_typed`` is False): where all its labels are whole numbers without leading zeros they are
+    A .csv has no types (``is_typed`` is False): if all its labels are integers without leading zeros, they are
     numbers. ``known`` are classes that the table itself declares: numbers are positions in them.
     """
 
@@ -30,7 +30,7 @@ class TableLabels:
     _first: dict[str, str] = field(default_factory=dict)
 
     def learn(self, labels: Iterable[tuple[str, object]]) -> None:
-        """Look at every label once, with the key of its row; SourceError for numbers and names at once."""
+        """Examine every label once, with the key of its row. Raises SourceError for a mix of numbers and names."""
         for key, label in labels:
             if isinstance(label, str):
                 if label and label not in self._names and is_utf8(label):
@@ -51,17 +51,17 @@ class TableLabels:
 
     @property
     def classes(self) -> list[str] | None:
-        """Names of the numbers; None where the labels are numbers of their own."""
+        """The names of the numbers; None if the labels are numbers of their own."""
         if self.known is not None:
             return self.known
         return sorted(self._names) or None
 
     def positions(self) -> dict[str, int]:
-        """The number of every name."""
+        """Return the number of every name."""
         return {name: i for i, name in enumerate(self.classes or ())}
 
     def number(self, label: object, positions: dict[str, int]) -> int | str:
-        """A label's number; a sentence where it has none."""
+        """Return a label's number, or a sentence if it has none."""
         if label is None or label == "":
             return "has no label"
         if isinstance(label, float) and label.is_integer():
@@ -72,14 +72,14 @@ class TableLabels:
             if not self.is_typed and WHOLE.match(label):
                 label = int(label.partition(".")[0])
             else:
-                why = "is none of the classes" if is_utf8(label) else "is no text"
+                why = "is not one of the classes" if is_utf8(label) else "is not text"
                 return f"has the label {label!r:.60}, which {why}"
         if not isinstance(label, int):
-            return f"has the label {label!r:.60}, expected a whole number or a name"
+            return f"has the label {label!r:.60}, expected an integer or a name"
         if self.known is not None and not 0 <= label < len(self.known):
             return f"has the label {label}, expected 0 to {len(self.known) - 1}"
         return int(label) if label in _INT64 else f"has the label {label}, which does not fit in 64 bits"
 
 
 def _mixed(number: str, name: str) -> str:
-    return f"labels are numbers and names at once: {number}, {name}; make all of them numbers or all of them names"
+    return f"labels mix numbers and names: {number}, {name}; make all of them numbers or all of them names"

@@ -1,4 +1,4 @@
-"""One .txt file: a document a line, or a document a paragraph."""
+"""A single .txt file: one document per line or per paragraph."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BLANK = b" \t\r\n"
 
 
 def open_lines(path: str, options: TextOptions) -> LinesSource:
-    """A .txt, .txt.gz or .txt.zst file; ``options.split`` says what a document is, a line unless told."""
+    """Open a .txt, .txt.gz or .txt.zst file; ``options.split`` says what a document is, by default a line."""
     if not Path(path).is_file():
         raise SourceError(f"{path}: expected a file")
     options.refuse(path, "text_field", "label_field")
@@ -42,10 +42,10 @@ def open_lines(path: str, options: TextOptions) -> LinesSource:
 @dataclass(slots=True)
 class LinesSource:
     """
-    A text file cut at its line ends, or at lines that are empty or blank. Satisfies ``TextSource``.
+    A text file cut at its line ends, or at empty and blank lines. Satisfies ``TextSource``.
 
-    A document's key is the file's name and the number of its first line. What stands between documents is kept apart,
-    so that unpacking can give back the file byte by byte.
+    A document's key is the file's name and the number of its first line. What is between documents is kept
+    separately, so that unpacking can restore the file byte for byte.
     """
 
     path: str
@@ -64,17 +64,17 @@ class LinesSource:
 
     @property
     def size_bytes(self) -> int:
-        """The file's, as it lies on the disk."""
+        """The size of the file on disk."""
         return Path(self.path).stat().st_size
 
     @property
     def disk_bytes(self) -> int:
-        """The file's blocks."""
+        """The file's space in whole blocks."""
         return Path(self.path).stat().st_blocks * 512
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """How the file was cut, and what stood between its documents."""
+        """How the file was cut, and what was between its documents."""
         source = source_record(
             self.kind,
             plain_name(Path(self.path).resolve().name),
@@ -85,7 +85,7 @@ class LinesSource:
         return {"classes": None, "source": source}
 
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
-        """All documents, in pieces."""
+        """Yield all documents, in pieces."""
         del pool  # one file is read by one thread
         self.separators = Separators()
         with opened(self.path) as stream:
@@ -147,11 +147,11 @@ class _Cutter:
 
     @property
     def waiting_bytes(self) -> int:
-        """What is held until its document ends."""
+        """The bytes held until their document ends."""
         return len(self._rest)
 
     def cut(self, block: bytes, *, is_last: bool) -> Iterator[_Piece]:
-        """The documents that end in this block; all that are left in the last, empty one."""
+        """Yield the documents that end in this block; the last, empty block returns all that are left."""
         data = self._rest + block
         if self._is_head:
             head = _HEAD.match(data)
@@ -200,7 +200,7 @@ class _Cutter:
         stop = len(self._rest.rstrip(_BLANK))
         if len(self._rest) - stop > MAX_DOCUMENT_BYTES:
             raise SourceError(
-                f"{self._path}: more than {MAX_DOCUMENT_BYTES:,} bytes of blanks behind line {self._line}: is it text?"
+                f"{self._path}: more than {MAX_DOCUMENT_BYTES:,} bytes of blanks after line {self._line}: is it text?"
             )
         if stop > self._limit:
             self._too_long = self._too_long or self._line

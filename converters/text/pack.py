@@ -1,4 +1,4 @@
-"""Writes a store from text: one thread reads, others tokenise pieces ahead, one writer takes them in their order."""
+"""Writes a store from text: one thread reads, others tokenise pieces ahead, one writer takes them in order."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = ["TextReport", "pack_text"]
 @dataclass(slots=True)
 class TextReport:
     """
-    What a run of ``pack_text`` did. ``found`` documents are always ``packed`` and the skipped ones together.
+    What a run of ``pack_text`` did. ``found`` documents are always the sum of ``packed`` and skipped ones.
 
-    ``samples`` are more than ``packed`` where documents were split. ``cut_tokens`` of ``cut_documents`` were left out
-    because truncating was asked for. Of ``probed_documents``, decoded again, ``exact_documents`` gave their text again.
+    There are more ``samples`` than ``packed`` documents if some were split. ``cut_tokens`` of ``cut_documents`` were
+    left out by truncation. Of ``probed_documents`` that were decoded again, ``exact_documents`` gave the same text.
     """
 
     path: str
@@ -81,12 +81,12 @@ def pack_text(
     progress: Callable[[int, int], object] | None = None,
 ) -> TextReport:
     """
-    Pack all documents of ``source``, as ``encoder`` makes samples of them, into the store ``out``.
+    Pack all documents of ``source`` into the store ``out``; ``encoder`` turns them into samples.
 
-    ``jobs`` threads tokenise (default: the CPUs this process may use, 16 at most). The rest is as in
+    ``jobs`` threads tokenise (default: the CPUs this process may use, at most 16). The rest is as in
     ``fastio.converters.pack``: a bad document stops the run or is listed in the store, the result does not depend on
-    ``jobs``, and what lay under the final name stays until the store is complete. ``progress(samples, bytes of the
-    source read)`` is told of every piece.
+    ``jobs``, and the old content of the final name stays until the store is complete. ``progress(samples, bytes of
+    the source read)`` is called for every piece.
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
@@ -137,8 +137,8 @@ def _metadata(source: TextSource, encoder: Encoder, report: TextReport) -> dict[
 def _stop(source: TextSource, problem: Problem, *, of: int) -> SourceError:
     more = f" (the first of {of} problems)" if of > 1 else ""
     return SourceError(
-        f"{shown(source.path)}: {problem.key} {problem.problem}{more}; "
-        f"correct it, or leave such documents out with --on-error skip"
+        f"{shown(source.path)}: {problem.key} {problem.problem}{more}; correct it, or skip such documents "
+        "with --on-error skip"
     )
 
 

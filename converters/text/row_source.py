@@ -1,4 +1,4 @@
-"""What sources whose documents are rows of tables have in common."""
+"""RowSource: the common part of sources whose documents are rows of tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ DEFAULT_FIELD = "text"
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """A kind of table's files, which field of a row is text, and how labels are read; ``read`` is the kind's own."""
+    """
+    A kind of table: its files, which field of a row is text, and how labels are read; ``read`` is each kind's own.
+    """
 
     kind: str
     files: TextFiles
@@ -44,12 +46,12 @@ class RowSource:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """The sum over all files."""
         return self.files.size_bytes
 
     @property
     def disk_bytes(self) -> int:
-        """Of all files."""
+        """The sum over all files."""
         return self.files.disk_bytes
 
     @property
@@ -59,7 +61,7 @@ class RowSource:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Which fields were taken, and the classes."""
+        """Which fields were used, and the classes."""
         fields = {
             "text_field": self.text_field,
             "label_field": self.options.label_field,

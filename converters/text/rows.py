@@ -1,4 +1,4 @@
-"""The rows of .jsonl, .json, .csv and .tsv files, one by one, each with its number."""
+"""Reads the rows of .jsonl, .json, .csv and .tsv files, one by one, each with its number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")  # how it begins, where bytes that ar
 
 
 def kind_in_json(value: object) -> str:
-    """What a value is called where it stands in JSON."""
+    """Return what a value is called in JSON."""
     return "null" if value is None else _KINDS.get(type(value), "an object")
 
 
@@ -73,7 +73,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _fields(found: object) -> Mapping[str, Any] | str:
     if isinstance(found, _Twice):
-        return f"has the field {found.name!r} twice; which one counts?"
+        return f"has the field {found.name!r} twice, so it is unclear which one counts"
     if isinstance(found, dict):
         return found
     return f"is {kind_in_json(found)}, expected an object with fields"
@@ -107,12 +107,12 @@ def _json(stream: Stream, limit: int) -> Iterator[Row]:
     if not is_list:
         return
     if not text.peek():
-        raise SourceError(f"{stream.path}: line {text.line}: the list has no end; the file is cut off")
+        raise SourceError(f"{stream.path}: line {text.line}: the list has no end; the file is truncated")
     text.take()
     text.skip(_SPACE)
     if text.peek():
         raise SourceError(
-            f"{stream.path}: line {text.line}: {text.peek()!r} stands behind the end of the list; one list is expected"
+            f"{stream.path}: line {text.line}: {text.peek()!r} follows the end of the list; expected a single list"
         )
 
 
@@ -127,23 +127,23 @@ class _Text:
         self.line = 1
 
     def peek(self) -> str:
-        """The next character, empty at the end."""
+        """Return the next character, empty at the end."""
         while self._at >= len(self._text) and not self._is_end:
             self._fill()
         return self._text[self._at : self._at + 1]
 
     def take(self) -> None:
-        """Go on by one character."""
+        """Advance by one character."""
         self.line += self._text[self._at] == "\n"
         self._at += 1
 
     def skip(self, characters: str) -> None:
-        """Go on to the next character that is none of these."""
+        """Advance to the next character that is not one of these."""
         while (next_ := self.peek()) and next_ in characters:
             self.take()
 
     def value(self) -> Any:
-        """The JSON value that begins here."""
+        """Return the JSON value that begins here."""
         while True:
             try:
                 found, stop = self._json.raw_decode(self._text, self._at)
@@ -194,7 +194,7 @@ def _table(stream: Stream, limit: int, delimiter: str) -> Iterator[Row]:
                 raise SourceError(f"{stream.path}: line {line}: the header {cells}")
             titles = cells
             if titles[0].startswith(_UTF_16):
-                raise SourceError(f"{stream.path}: is not UTF-8: it begins as UTF-16 does; convert it")
+                raise SourceError(f"{stream.path}: is not UTF-8: it begins like UTF-16; convert it")
             if len(set(titles)) < len(titles):
                 raise SourceError(f"{stream.path}: line {line}: two columns have the same name: {cells}")
         elif isinstance(cells, str):

@@ -1,4 +1,4 @@
-"""What stood between the documents of a text file, so that the file can be given back byte by byte."""
+"""Keeps what was between the documents of a text file, so that the file can be restored byte for byte."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MAX_ODD = 1 << 20  # places kept; a file with more of them comes back with its 
 @dataclass(slots=True)
 class Separators:
     """
-    ``usual`` stands behind every document but those in ``odd``: another separator and the numbers of its documents.
+    ``usual`` follows every document except those in ``odd``, which maps other separators to the numbers of documents.
 
-    ``head`` stands before the first document. ``is_whole`` is False where a document is missing or there were too many
-    odd separators: the file cannot be given back as it was.
+    ``head`` precedes the first document. ``is_whole`` is False if a document is missing or there were too many odd
+    separators: the file cannot be restored exactly.
     """
 
     head: str = ""
@@ -31,7 +31,7 @@ class Separators:
     _odd_places: int = 0
 
     def add(self, data: bytes, spans: NDArray[np.int64]) -> None:
-        """Take the separators, ``(n, 2)`` starts and stops in ``data``, of the next n documents."""
+        """Add the separators, ``(n, 2)`` starts and stops in ``data``, of the next n documents."""
         if self.usual is None and len(spans):
             self.usual = data[spans[0, 0] : spans[0, 1]].decode("ascii")
         if not self.is_whole:
@@ -46,11 +46,11 @@ class Separators:
             self.is_whole, self.odd = False, {}
 
     def after(self) -> dict[int, str]:
-        """Odd separators by the number of their document."""
+        """Return odd separators by the number of their document."""
         return {place: text for text, places in self.odd.items() for place in places}
 
     def joined(self, documents: Iterable[bytes]) -> bytes:
-        """The file again: all its documents with what stood between them."""
+        """Return the file again: all its documents with what was between them."""
         odd, usual = self.after(), (self.usual or "").encode()
         parts = [self.head.encode()]
         for i, document in enumerate(documents):
@@ -58,12 +58,12 @@ class Separators:
         return b"".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """A plain structure for the store's metadata."""
+        """Return a plain structure for the store's metadata."""
         return {"head": self.head, "usual": self.usual or "", "odd": self.odd, "whole": self.is_whole}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Separators:
-        """The inverse; KeyError or TypeError where it is something else."""
+        """Read what ``to_json`` wrote. Raises KeyError or TypeError for anything else."""
         return cls(
             head=str(data["head"]), usual=str(data["usual"]), odd=dict(data["odd"]), is_whole=bool(data["whole"])
         )

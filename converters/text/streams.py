@@ -1,4 +1,4 @@
-"""Files of text as streams of bytes, decompressed on the way where their name ends in .gz or .zst."""
+"""Files of text as streams of bytes, decompressed if their name ends in .gz or .zst."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _COPY_BYTES = 1 << 20
 
 
 def plain_name(name: str) -> str:
-    """A file's name without the suffix of a compression."""
+    """Return a file's name without the suffix of a compression."""
     stem, dot, suffix = name.rpartition(".")
     return stem if dot + suffix.lower() in COMPRESSED else name
 
 
 class Stream:
-    """Bytes of a file, front to back; ``position`` says how far its file has been read, as it lies on the disk."""
+    """The bytes of a file, front to back; ``position`` says how far the file on disk has been read."""
 
     def __init__(self, path: str, read: Callable[[int], bytes], raw: IO[bytes]) -> None:
         self.path = path
@@ -36,11 +36,11 @@ class Stream:
 
     @property
     def position(self) -> int:
-        """Bytes of the file read so far; of a compressed one up to where its decompressor is."""
+        """Bytes of the file read so far; for a compressed one, up to the position of its decompressor."""
         return self._raw.tell()
 
     def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes, fewer only at the end; SourceError where they cannot be had."""
+        """Return up to ``size`` bytes, fewer only at the end. Raises SourceError if they cannot be read."""
         parts = []
         with _reading(self.path):
             while size > 0:
@@ -52,7 +52,10 @@ class Stream:
         return b"".join(parts)
 
     def lines(self, limit: int) -> Iterator[tuple[int, bytes | None]]:
-        """Number (from 1) and bytes of each line without its LF or CR LF; None for one of more than ``limit`` bytes."""
+        """
+        Yield number (from 1) and bytes of each line without its LF or CR LF; None for one of more than ``limit``
+        bytes.
+        """
         number, rest, is_long = 0, b"", False
         while data := self.read(max(_COPY_BYTES, len(rest))):
             *whole, tail = data.split(b"\n")
@@ -72,7 +75,7 @@ class Stream:
 
 @contextmanager
 def opened(path: str) -> Iterator[Stream]:
-    """A file as a stream of what is in it."""
+    """Open a file as a stream of its content."""
     suffix = Path(path).suffix.lower()
     with _reading(path), Path(path).open("rb") as raw:
         if suffix == ".gz":
@@ -89,7 +92,8 @@ def opened(path: str) -> Iterator[Stream]:
 @contextmanager
 def seekable(path: str) -> Iterator[Any]:
     """
-    A file that may be read in any order, as pyarrow takes it; a compressed one is unpacked to a temporary file first.
+    Open a file that can be read in any order, as pyarrow needs; a compressed one is first unpacked to a temporary
+    file.
     """
     arrow = pyarrow(f"to read {path}")
     if plain_name(path) == path:
@@ -123,8 +127,8 @@ def _append(data: bytes, copy: IO[bytes], path: str) -> None:
         copy.flush()
     except OSError as exc:
         raise SourceError(
-            f"{path}: cannot be unpacked into {tempfile.gettempdir()}: {exc.strerror or exc}; free space there, or "
-            f"name another folder as TMPDIR"
+            f"{path}: cannot be unpacked into {tempfile.gettempdir()}: {exc.strerror or exc}; free space there, "
+            "or name another folder in TMPDIR"
         ) from exc
 
 
@@ -136,6 +140,6 @@ def _reading(path: str) -> Iterator[None]:
     except FastioError:
         raise
     except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
-        raise SourceError(f"{path}: the compressed data are damaged or cut off ({exc}); get the file again") from exc
+        raise SourceError(f"{path}: the compressed data are damaged or truncated ({exc}): get the file again") from exc
     except OSError as exc:
         raise SourceError(f"{path}: cannot be read: {exc.strerror or exc}") from exc

@@ -1,4 +1,4 @@
-"""Tables of text in .jsonl, .json, .csv and .tsv files: a document a row."""
+"""Tables of text in .jsonl, .json, .csv and .tsv files: one document per row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPED = ("jsonl", "json")  # kinds of tables whose values have types, and whose
 
 
 def table_opener(kind: str) -> Callable[[str, TextOptions], TableSource]:
-    """What opens a file, or a folder of files, of one kind of table."""
+    """Return the function that opens a file, or a folder of files, of one kind of table."""
 
     def open_table(path: str, options: TextOptions) -> TableSource:
         options.refuse(path, "split")
@@ -46,12 +46,12 @@ class TableSource(RowSource):
     """
     Rows of one or several files. Satisfies ``TextSource``.
 
-    A document's key is its file's name and the number of the row's first line. Where labels are asked for, the
-    files are read once before, for their names.
+    A document's key is its file's name and the number of the row's first line. If labels are asked for, the files are
+    read once before, for the labels' names.
     """
 
     def read(self, limits: Limits, pool: ThreadPool | None = None) -> Iterator[Documents]:
-        """All rows, in pieces."""
+        """Yield all rows, in pieces."""
         del pool  # rows are found one after the other
         positions = {} if self.label_rule is None else self.label_rule.positions()
         for name in self.files.names:
@@ -64,7 +64,7 @@ class TableSource(RowSource):
                 yield gathering.take()
 
     def labels(self) -> Iterator[tuple[str, object]]:
-        """Key and label of every row that has one."""
+        """Yield key and label of every row that has one."""
         for name in self.files.names:
             with opened(self.files.place(name)) as stream:
                 for number, row in self._rows(stream):
@@ -103,7 +103,7 @@ def _text(row: Mapping[str, Any], field: str, *, has_bytes: bool) -> bytes | str
     """
     if field not in row:
         names = ", ".join(repr(name) for name in list(row)[:8])
-        return f"has no field {field!r}, only {names or 'none'}; --text-field names another"
+        return f"has no field {field!r}, only {names or 'none'}: name another with --text-field"
     value = row[field]
     if not isinstance(value, str):
         return f"has {kind_in_json(value)} in the field {field!r}, expected a string"

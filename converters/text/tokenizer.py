@@ -1,4 +1,4 @@
-"""Text to token ids and back: the tokenizer of bytes, and the protocol that it shares with others."""
+"""Turns text into token ids and back: the tokenizer of bytes, and the protocol that it shares with others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Encoding = tuple[Documents, NDArray[Any], NDArray[np.int64]]
 
 def id_dtype(vocab_size: int | None) -> str:
     """
-    The numpy type string of ids: two bytes where all of the vocabulary fits, four otherwise.
+    Return the NumPy type string of ids: two bytes if the whole vocabulary fits, otherwise four.
 
     >>> id_dtype(50257), id_dtype(65536), id_dtype(65537)
     ('<u2', '<u2', '<u4')
@@ -31,9 +31,9 @@ def id_dtype(vocab_size: int | None) -> str:
 
 class Tokenizer(Protocol):
     """
-    Documents to ids. Safe to share between threads.
+    Turns documents into ids. Thread-safe.
 
-    ``special`` gives each of ROLES its id, or None. ``encode`` adds none of them: bos and eos are the packer's.
+    ``special`` gives the id of each of ROLES, or None. ``encode`` adds none of them: the packer adds bos and eos.
     """
 
     @property
@@ -43,21 +43,24 @@ class Tokenizer(Protocol):
     def special(self) -> Mapping[str, int | None]: ...
 
     def encode(self, documents: Documents) -> Encoding:
-        """The valid documents that it has ids for, these one behind the other (``id_dtype``), how many each has."""
+        """
+        Return the valid documents that it has ids for, their ids one after the other (``id_dtype``), and how many
+        each has.
+        """
         ...
 
     def decode(self, ids: NDArray[Any]) -> bytes:
-        """The text of some ids, bos and eos not among them; the same bytes where the tokenizer keeps all of a text."""
+        """Return the text of some ids without bos and eos; the same bytes if the tokenizer preserves text."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """What stands in the store: kind, name, vocab_size, special, json (the tokenizer's own text, or None)."""
+        """Return what the store keeps: kind, name, vocab_size, special, json (the tokenizer's own text, or None)."""
         ...
 
 
 class BytesTokenizer:
     """
-    Every byte of UTF-8 is an id; 256 is bos, 257 eos, 258 pad. Loses nothing, and any bytes come back.
+    Every byte of UTF-8 is an id; 256 is bos, 257 eos, 258 pad. Lossless for any bytes.
 
     >>> BytesTokenizer().decode(np.array([256, 104, 105, 257]))
     b'hi'
@@ -67,21 +70,21 @@ class BytesTokenizer:
     special: Mapping[str, int | None] = {"bos": 256, "eos": 257, "pad": 258, "unk": None}
 
     def encode(self, documents: Documents) -> Encoding:
-        """The bytes as numbers."""
+        """Return the bytes as numbers."""
         return documents, gathered(documents).astype(id_dtype(self.vocab_size)), documents.sizes
 
     def decode(self, ids: NDArray[Any]) -> bytes:
-        """The bytes again."""
+        """Return the bytes."""
         return ids[ids < 256].astype(np.uint8).tobytes()
 
     def to_json(self) -> dict[str, Any]:
-        """Nothing but its kind and its numbers."""
+        """Return only its kind and its numbers."""
         numbers = {"vocab_size": self.vocab_size, "special": dict(self.special)}
         return {"kind": "bytes", "name": "bytes", **numbers, "json": None}
 
 
 def gathered(documents: Documents) -> NDArray[np.uint8]:
-    """The bytes of documents one behind the other, without what stands between them."""
+    """Return the bytes of documents one after the other, without what is between them."""
     starts, stops = documents.starts, documents.starts + documents.sizes
     if len(starts) == 0:
         return documents.data[:0]
@@ -95,7 +98,7 @@ def gathered(documents: Documents) -> NDArray[np.uint8]:
 
 
 def as_ids(documents: Documents, vocab_size: int | None) -> Encoding:
-    """Ready ids: the documents that are within the vocabulary, their ids and lengths."""
+    """Return the documents of ids within the vocabulary, their ids and lengths."""
     limit = _MOST_IDS if vocab_size is None else min(vocab_size, _MOST_IDS)
     ids = documents.data.view(np.int64)
     bad = np.flatnonzero((ids < 0) | (ids >= limit))

@@ -1,4 +1,4 @@
-"""Gives back the text of a store: its tree of files, its one file, or a table."""
+"""Unpacks the text of a store: its tree of files, its single file, or a table."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _Progress = Callable[[int, int], object] | None
 
 def text_files(stored: StoredText, progress: _Progress = None) -> Parts:
     """
-    The files of a store of text, piece by piece: all of one come before the next.
+    Yield the files of a store of text, piece by piece: all pieces of one come before the next.
 
-    Packed from a folder: every document under its key. From one .txt: that file. From a table: its documents as
-    .jsonl, with key, text (or tokens, where nobody knows their text) and label.
+    Packed from a folder, every document comes under its key. Packed from one .txt, that file comes. Packed from a
+    table, its documents come as .jsonl, with key, text (or tokens, if nobody knows their text) and label.
     """
     origin = origin_of(stored.store.metadata)
     documents = _counted(stored, progress)
@@ -38,14 +38,14 @@ def text_files(stored: StoredText, progress: _Progress = None) -> Parts:
 
 
 def text_notes(stored: StoredText) -> list[str]:
-    """What is not as it was packed, one sentence each; nothing where everything is, byte by byte."""
+    """Return what differs from what was packed, one sentence each; nothing if all bytes are the same."""
     notes, metadata = [], stored.store.metadata
     options, origin = stored.options, origin_of(stored.store.metadata)
     probed = options.get("decoded") or {}
     if stored.tokenizer is not None and probed.get("exact", 0) < probed.get("documents", 0):
         exact = f"{probed['exact']:,} of {probed['documents']:,}"
         notes.append(
-            f"the tokenizer changes text: when it was packed, {exact} documents looked at came back byte by byte"
+            f"the tokenizer changes text: when it was packed, {exact} documents checked came back byte for byte"
         )
     cut = options.get("cut") or {}
     if cut.get("documents"):
@@ -54,7 +54,7 @@ def text_notes(stored: StoredText) -> list[str]:
         notes.append(f"{len(metadata['skipped']):,} documents were skipped when it was packed: `fastio info --skipped`")
     between = origin.get("between")
     if between is not None and not between.get("whole"):
-        notes.append("what stood between documents is not known everywhere: the usual separator was written")
+        notes.append("what was between documents is not known everywhere, so the usual separator was written")
     if _unpacks_to(origin) == "table":
         notes.append("texts and labels of a table, not the table itself")
     return notes
@@ -87,7 +87,7 @@ def _one_file(stored: StoredText, origin: Mapping[str, Any], documents: Iterator
     try:
         between = Separators.from_json(origin["between"])
     except (KeyError, TypeError) as exc:
-        raise StoreCorrupt(f"{stored.store.path}: does not say what stood between its documents; pack again") from exc
+        raise StoreCorrupt(f"{stored.store.path}: does not say what was between its documents: pack again") from exc
     odd, usual = between.after(), (between.usual or "").encode()
     yield name, between.head.encode()
     for number, each in enumerate(documents):

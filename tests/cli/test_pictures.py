@@ -41,7 +41,7 @@ def test_restart(photos: Path, tmp_path: Path) -> None:
     assert "after:  " in said
     line = "restart markers every 8 MCUs: 6 JPEGs whose pixels stay the same; the original bytes are not kept"
     assert line in said
-    assert "kept as they are: 1 picture, of a kind that is not written anew; the first: bee/z.png" in said
+    assert "unchanged: 1 picture, of a kind that is not rewritten; the first: bee/z.png" in said
     assert line in run("info", out).output
     assert {"restart": 8} == {
         k: json.loads(run("info", out, "--json").output)["options"]["packing"][k] for k in ["restart"]
@@ -59,7 +59,7 @@ def test_short_side(photos: Path, tmp_path: Path) -> None:
 
     assert "made smaller, with loss: 6 pictures to a short side of 30, JPEG quality 80, 4:4:4" in said
     assert "4:4:4, a restart marker every 8 MCUs; the original bytes are not kept" in said
-    assert "kept as they are: 1 picture, small enough already" in said
+    assert "unchanged: 1 picture, small enough already" in said
     assert "packing the source again with the same options" in run("verify", out, "--against", photos).output
 
 
@@ -80,7 +80,7 @@ def test_shuffle_and_the_score(tmp_path: Path) -> None:
     run("pack", tmp_path / "c", tmp_path / "s.lmdb", "--shuffle", 0)
     said = run("info", tmp_path / "s.lmdb").output
 
-    assert "stored in an order drawn from names and the seed 0" in said
+    assert "stored in a random order, drawn from names and the seed 0" in said
     assert "shuffle=True: a full shuffle (" in said
     assert " fit into memory, " in said
 

@@ -88,7 +88,7 @@ def test_hidden_folders_are_no_classes(tmp_path, kind):
 
     (root / ".ipynb_checkpoints" / "0-checkpoint.png").write_bytes(picture(1))
     with pytest.raises(
-        SourceError, match=r"\.ipynb_checkpoints/0-checkpoint\.png: is an image in a hidden folder; move"
+        SourceError, match=r"\.ipynb_checkpoints/0-checkpoint\.png: is an image in a hidden folder: move"
     ):
         pack(open_source(root), tmp_path / "s.lmdb")
 
@@ -100,7 +100,7 @@ def test_a_label_file_is_no_junk(tmp_path):
     (problem,) = open_source(tmp_path / "f").problems
     source = open_source(tmp_path / "f", labels=pickled(tmp_path / "l.pkl", labels))
 
-    assert "say --labels" in problem.problem
+    assert "pass it with --labels" in problem.problem
     assert ["labels.csv"] == list(left_out(source))
     assert {} == left_out(open_source(tmp_path / "f", labels=tmp_path / "f" / "labels.csv"))
 
@@ -111,7 +111,7 @@ def test_only_junk(tmp_path):
     (tmp_path / "f" / ".DS_Store").write_bytes(b"x")
     with pytest.raises(SourceError, match=r"found others only, 1 in all, such as '\.DS_Store'"):
         open_source(tmp_path / "f")
-    with pytest.raises(SourceError, match="has no samples; 1 files are no samples"):
+    with pytest.raises(SourceError, match="has no samples; 1 files are not samples"):
         pack(open_source(tmp_path / "f", kind="flat"), tmp_path / "s.lmdb")
 
 

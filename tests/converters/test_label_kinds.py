@@ -130,9 +130,9 @@ BAD = {
         '{"a.png": [1, 2], "b.png": [1]}',
         "labels have different lengths: 'a.png' has 2 numbers, 'b.png' has 1",
     ),
-    "mixed": ('{"a.png": [1, 2], "b.png": 1}', "labels are numbers and lists of numbers at once"),
+    "mixed": ('{"a.png": [1, 2], "b.png": 1}', "labels mix numbers and lists of numbers"),
     "text": ('{"a.png": [1, "cat"]}', "a list with the text 'cat' in it"),
-    "words": ('{"a.png": 0.5, "b.png": "cat"}', "numbers and names at once: 'a.png' has 0.5, 'b.png' has 'cat'"),
+    "words": ('{"a.png": 0.5, "b.png": "cat"}', "labels mix numbers and names: 'a.png' has 0.5, 'b.png' has 'cat'"),
     "nested": ('{"a.png": [[1]]}', "a list with a list in it"),
     "empty": ('{"a.png": []}', "an empty list"),
     "null": ('{"a.png": [1, null]}', "a list with a NoneType in it"),
@@ -157,7 +157,7 @@ def test_mixtures_are_refused(tmp_path, what):
 @pytest.mark.parametrize(
     ("text", "columns", "words"),
     [
-        ("file,a,b\nx.png,1,cat\n", ("a", "b"), "line 2: 'cat' is no number"),
+        ("file,a,b\nx.png,1,cat\n", ("a", "b"), "line 2: 'cat' is not a number"),
         ("file,a,b\nx.png,1,\n", ("a", "b"), "line 2 has no label"),
         ("file,a\nx.png,1e999\ny.png,0.5\n", ("a",), "line 2: label 1e999 does not fit in a float64"),
         ("file,a\nx.png,0.5\ny.png,nan\n", ("a",), "line 2 has '0.5', line 3 has 'nan'"),

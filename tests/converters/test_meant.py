@@ -173,10 +173,13 @@ TABLE = "image_file,emotion,split,age\na.png,happy,train,3.5\nb.png,sad,val,4\nc
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "--key-column image_file --label-column NAME, or A,B for several numbers a sample, with --ignore-columns"),
+        (
+            {},
+            "--key-column image_file --label-column NAME, or A,B for several numbers per sample, with --ignore-columns",
+        ),
         (
             {"key_column": "image_file"},
-            "no known title for the labels among 'emotion', 'split', 'age': say --label-col",
+            "no known title for the labels among 'emotion', 'split', 'age': add --label-col",
         ),
         (
             {"key_column": "image_file", "label_columns": ("emotion",)},
@@ -207,7 +210,7 @@ def test_an_unknown_header_is_no_sample(tmp_path):
     """Two columns whose titles nobody knows are not taken for a file called as the title is."""
     path = tmp_path / "l.csv"
     path.write_text("picture of,emotion\na.png,happy\n")
-    with pytest.raises(SourceError, match=r"say --key-column 'picture of' --label-column emotion$"):
+    with pytest.raises(SourceError, match=r"add --key-column 'picture of' --label-column emotion$"):
         read_labels(path)
 
     options = LabelOptions(key_column="picture of", label_columns=("emotion",))
@@ -221,7 +224,7 @@ def test_columns_by_number(tmp_path):
     options = LabelOptions(key_column="2", label_columns=("1",), ignore_columns=("*",), header=False)
 
     assert {"a.png": 7, "b.png": 8} == read_labels(path, options).by_name
-    with pytest.raises(SourceError, match="names a file, so there are no titles; say --no-header"):
+    with pytest.raises(SourceError, match="names a file, so there are no titles: add --no-header"):
         read_labels(path, LabelOptions(key_column="2"))
 
 
@@ -272,7 +275,7 @@ def test_files_without_columns(tmp_path, file):
 
     (tmp_path / "l.json").write_text('{"a.png": 1}')
     (tmp_path / "l.pkl").write_bytes(pickle.dumps({"a.png": 1}))
-    with pytest.raises(SourceError, match="has no columns: leave out the options"):
+    with pytest.raises(SourceError, match="has no columns: drop the options"):
         read_labels(tmp_path / file, LabelOptions(label_columns=("x",)))
 
 

@@ -93,7 +93,7 @@ def test_errors_name_it(book: Path, tmp_path: Path) -> None:
         open_source(tmp_path / "x.bin")
     with pytest.raises(SourceError, match="expected one of auto, flat, imagefolder, store, book"):
         open_source(book, kind="novel")
-    with pytest.raises(SourceError, match=r"a book has its own labels; leave --labels l\.csv out"):
+    with pytest.raises(SourceError, match=r"a book has its own labels: drop --labels l\.csv"):
         open_source(book, labels="l.csv")
     with pytest.raises(SourceError, match="expected a book"):
         open_source(tmp_path / "x.bin", kind="book")

@@ -48,7 +48,7 @@ def test_containers_of_others(tmp_path):
     assert "a zip archive, which fastio did not pack: unzip it first, then pack the folder" in found["a.zip"]
     assert "an archive of NumPy, which fastio did not pack: write its samples to files" in found["a.npz"]
     assert "an HDF5 file, which fastio did not pack" in found["a.h5"]
-    assert "a file with the name of an HDF5 file that is none" in found["b.h5"]
+    assert "a file that is named like an HDF5 file but is not one" in found["b.h5"]
     assert "found a file" in found["a.bin"]
     assert not any("fastio unpack" in text for text in found.values())
 
@@ -81,7 +81,7 @@ def test_a_plain_column_of_pictures(tmp_path):
     parquet.write_table(pyarrow.table({"blob": [b"x"]}), tmp_path / "b.parquet")
 
     assert "column 'jpg' holds pictures" in refused(tmp_path / "a.parquet", tmp_path / "s.lmdb")
-    assert "--text-field names another" in refused(tmp_path / "b.parquet", tmp_path / "s.lmdb")
+    assert "name another with --text-field" in refused(tmp_path / "b.parquet", tmp_path / "s.lmdb")
 
 
 def test_a_cut_store(tmp_path):

@@ -75,7 +75,7 @@ def test_raw_pictures_are_unpacked_as_png(tmp_path):
     [
         ({"data": picture(1, size=(7, 5))}, r"b\.png: is 5x7x3, but 'a\.png' is 5x6x3 \(height x width x channels\)"),
         ({"data": picture(1, mode="L")}, r"b\.png: is 5x6x1, but 'a\.png' is 5x6x3"),
-        ({"data": "deep"}, r"b\.png: has 16 bits a sample"),
+        ({"data": "deep"}, r"b\.png: has 16 bits per channel"),
         ({"data": "cut"}, r"b\.png: cannot be decoded: its data"),
     ],
 )

@@ -87,7 +87,7 @@ def test_every_picture_has_the_size(mixed, tmp_path, out):
     assert {renamed.get(name, name) for name in MIXED} == set(keys)
     assert {SIZE} == {tuple(shape[:2]) for shape in shapes.tolist()}
     assert "resized, with loss: 11 pictures to 12x20, 8 of them as PNG; JPEG quality 90, 4:4:4, a restart" in said
-    assert "kept as they are: 2 pictures, of that size already" in said
+    assert "unchanged: 2 pictures, of that size already" in said
     assert "named wrongly" not in said
     for name, data in MIXED.items():
         value = values[renamed.get(name, name)]
@@ -121,7 +121,7 @@ def test_mixed_pictures_become_raw(mixed, tmp_path):
     dataset = FastDataset(tmp_path / "s.h5")
 
     assert "decoded: 13 pictures, resized to 12x20, RGB, as raw pixels; the original bytes are not kept" in said
-    assert "2 pictures had transparency, which is lost" in said
+    assert "2 pictures lost transparency" in said
     for index, key in enumerate(dataset.keys):
         assert np.array_equal(resized(MIXED[key], "RGB"), np.asarray(dataset[index][0])), key
     assert (13, 3, *SIZE) == tuple(next(iter(FastLoader(dataset, 13)))[0].shape)
@@ -151,7 +151,7 @@ def test_raw_pixels_are_pillows(tmp_path_factory, kind, mode, before, after):
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
-        ("deep.png", encoded(Image.fromarray(np.zeros((4, 4), np.uint16)), "PNG"), "more than 8 bits a sample"),
+        ("deep.png", encoded(Image.fromarray(np.zeros((4, 4), np.uint16)), "PNG"), "more than 8 bits per channel"),
         (
             "film.webp",
             encoded(noise("RGB", (9, 9)), "WEBP", save_all=True, append_images=[noise("RGB", (9, 9), 1)]),

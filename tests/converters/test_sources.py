@@ -174,8 +174,8 @@ def test_class_folder_without_images(tmp_path):
     assert ["ape", "bee", "cat", "cow", "dog"] == source.metadata["classes"]
     assert {1, 2, 4} == {label for *_, label in read_all(source, 500, 4)}
     assert {
-        "ape": "is a class folder without an image; remove it or fill it",
-        "cow": "is a link that leads back to a folder above it",
+        "ape": "is a class folder without an image: remove it or fill it",
+        "cow": "is a link back to a folder above it",
     } == problems(source)
     assert 9 + 2 == len(source)
 
@@ -241,7 +241,7 @@ def bad_files(folder):
         "noext": "no extension",
         "noise.png": "not an image",
         "cut.png": "PNG",
-        "gone.png": "leads nowhere",
+        "gone.png": "is a broken link",
         "loop.png": "cannot be followed",
         "pipe.png": "named pipe",
         "socket.png": "a socket",
@@ -302,7 +302,7 @@ def test_a_folder_whose_name_is_not_utf8(tmp_path):
     source = open_source(tmp_path / "s")
 
     assert ["caf\\xe9/a.png", "caf\\xe9/deep/b.png"] == list(problems(source))
-    assert {"lies in a folder whose name is not UTF-8; rename the folder"} == set(problems(source).values())
+    assert {"is in a folder whose name is not UTF-8: rename the folder"} == set(problems(source).values())
     assert "caf\\xe9" in source.metadata["classes"]
 
 
@@ -400,7 +400,7 @@ def test_auto_does_not_guess(tmp_path):
     """Images beside folders could be either; the error names the option."""
     class_folders(tmp_path / "c")
     (tmp_path / "c" / "stray.png").write_bytes(picture(1))
-    with pytest.raises(SourceError, match=r"holds 1 image, 3 folders: .*--source-kind flat or imagefolder"):
+    with pytest.raises(SourceError, match=r"holds 1 image, 3 folders, .*--source-kind flat or imagefolder"):
         open_source(tmp_path / "c")
 
 

@@ -198,7 +198,7 @@ def test_other_options_that_do_not_fit(tmp_path):
     labels = run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5", "--labels", "l.csv", code=1).output
     tokens = run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5", "--tokenizer", "bytes", code=2).output
 
-    assert "a.lmdb: a packed store has its own labels; leave --labels l.csv out" in labels
+    assert "a.lmdb: a packed store has its own labels: drop --labels l.csv" in labels
     assert "--tokenizer is for text" in tokens
     assert "a.lmdb is a packed store, whose samples stay as they are; unpack it first" in tokens
     assert not (tmp_path / "b.h5").exists()
@@ -288,7 +288,7 @@ def test_text_without_a_document_has_the_usual_separators(tmp_path):
 
         usual = "\n\n\n"
         assert usual.join(["zwei ü", "three", "four", ""]) == (tmp_path / f"from-{name}" / "t.txt").read_text()
-        assert "note: what stood between documents is not known everywhere" in said
+        assert "note: what was between documents is not known everywhere" in said
 
 
 def test_a_store_onto_itself(tmp_path):

@@ -326,7 +326,7 @@ def test_no_memory_to_rewrite_is_one_line(tmp_path):
     command = [sys.executable, "-c", _LIMITED, str(source), str(tmp_path / "out.lmdb")]
     said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]).stdout
 
-    assert said.startswith("a.jpg: there is not enough memory to write this picture anew")
+    assert said.startswith("a.jpg: there is not enough memory to rewrite this picture")
     assert not (tmp_path / "out.lmdb").exists()
 
 

@@ -177,13 +177,16 @@ def test_labels_without_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (TextOptions(text_field="body"), r"has no column 'body', only 'text' \(string\), 'n' \(int64\); --text-field"),
-        (TextOptions(text_field="n"), "column 'n' is int64, expected strings or lists of whole numbers"),
+        (
+            TextOptions(text_field="body"),
+            r"has no column 'body', only 'text' \(string\), 'n' \(int64\): name another with --text-field",
+        ),
+        (TextOptions(text_field="n"), "column 'n' is int64, expected strings or lists of integers"),
         (
             TextOptions(label_field="class"),
-            r"has no column 'class', only 'text' \(string\), 'n' \(int64\); --label-field",
+            r"has no column 'class', only 'text' \(string\), 'n' \(int64\): name another with --label-field",
         ),
-        (TextOptions(split="line"), "--split-text line means nothing here"),
+        (TextOptions(split="line"), "--split-text line has no effect"),
     ],
 )
 def test_columns_that_are_not_there(tmp_path: Path, options: TextOptions, message: str) -> None:
@@ -216,7 +219,7 @@ def test_what_stands_behind_a_stream(tmp_path: Path, suffix: str) -> None:
     once = write_stream(tmp_path / "once.arrow", pa.table({"text": ["a"]})).read_bytes()
     path = tmp_path / f"a.arrow{suffix}"
     path.write_bytes(gzip.compress(once * 2) if suffix else once * 2)
-    with pytest.raises(SourceError, match="bytes stand behind the end of the Arrow stream"):
+    with pytest.raises(SourceError, match="bytes follow the end of the Arrow stream"):
         documents(path)
 
 
@@ -234,7 +237,7 @@ def test_damaged_offsets(tmp_path: Path, column: Any, offsets: list[int]) -> Non
     path = write_file(tmp_path / "a.arrow", pa.table({"text": column}))
     whole = path.read_bytes()
     path.write_bytes(whole.replace(np.array([0, 4, 8, 12], "<i4").tobytes(), np.array(offsets, "<i4").tobytes()))
-    with pytest.raises(SourceError, match=r"a\.arrow: expected arrow data: .*; damaged, or cut off\?"):
+    with pytest.raises(SourceError, match=r"a\.arrow: expected arrow data: .*; damaged or truncated\?"):
         documents(path)
 
 
@@ -253,7 +256,7 @@ def test_columns_of_one_name(tmp_path: Path, name: str) -> None:
     """Which of two columns is meant cannot be told."""
     arrays = [pa.array(["a"]), pa.array(["b"]), pa.array(["c"])]
     path = write_file(tmp_path / "a.arrow", pa.Table.from_arrays(arrays, ["text", "label", name]))
-    with pytest.raises(SourceError, match=f"a.arrow: has 2 columns '{name}'; which one counts"):
+    with pytest.raises(SourceError, match=f"a.arrow: has 2 columns named '{name}', so it is unclear which one counts"):
         open_text(path, options=TextOptions(label_field="label"))
 
 
@@ -269,14 +272,14 @@ def test_a_later_file_without_labels(tmp_path: Path) -> None:
 def test_a_broken_note_of_datasets(tmp_path: Path, note: str) -> None:
     """Without it nobody knows whether labels have names."""
     table = pa.table({"text": ["a"], "label": [1]}).replace_schema_metadata({"huggingface": note})
-    with pytest.raises(SourceError, match="what Hugging Face datasets noted in it cannot be read"):
+    with pytest.raises(SourceError, match="the notes of Hugging Face datasets in it cannot be read"):
         open_text(write_file(tmp_path / "a.arrow", table), options=TextOptions(label_field="label"))
 
 
 def test_datasets_of_several_splits(tmp_path: Path) -> None:
     """A dictionary of splits is not one source: its folders are named."""
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    with pytest.raises(SourceError, match=r"holds several splits; pack one of them: .*/train, .*/test"):
+    with pytest.raises(SourceError, match=r"holds several splits: pack one of them, .*/train, .*/test"):
         open_text(tmp_path)
 
 
@@ -284,7 +287,7 @@ def test_datasets_of_several_splits(tmp_path: Path) -> None:
     ("state", "message"),
     [
         ({"_data_files": []}, r"state\.json names no data files"),
-        ({"_data_files": [{"filename": "gone.arrow"}]}, r"gone\.arrow, which state\.json names, is not there"),
+        ({"_data_files": [{"filename": "gone.arrow"}]}, r"gone\.arrow, which state\.json names, is missing"),
         ({"_data_files": [], "_indices_data_files": [{"filename": "i.arrow"}]}, r"flatten_indices\(\)"),
     ],
 )

@@ -102,7 +102,7 @@ def test_splits(tmp_path: Path) -> None:
     """A dictionary names its splits; each of them is a source."""
     whole = dataset()
     datasets.DatasetDict(train=whole, test=whole.select([2, 4])).save_to_disk(tmp_path / "saved")
-    with pytest.raises(SourceError, match=r"holds several splits; pack one of them: .*/train, .*/test"):
+    with pytest.raises(SourceError, match=r"holds several splits: pack one of them, .*/train, .*/test"):
         packed(tmp_path / "saved", tmp_path / "out.lmdb")
     packed(tmp_path / "saved" / "test", tmp_path / "out.lmdb")
 

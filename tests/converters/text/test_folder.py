@@ -40,10 +40,10 @@ def test_problems_are_named(tmp_path: Path) -> None:
     _, problems = documents(folder)
 
     assert {
-        "neg/.hidden": "has no extension, which is none of a text (.txt, .txt.gz, .txt.zst)",
+        "neg/.hidden": "is not a text (has no extension; expected .txt, .txt.gz, .txt.zst)",
         "pos/2.txt": "is empty (0 bytes)",
-        "pos/x.doc": "has the extension '.doc', which is none of a text (.txt, .txt.gz, .txt.zst)",
-        "readme.txt": "lies beside the class folders and so has no class; move it into one",
+        "pos/x.doc": "is not a text (has the extension '.doc'; expected .txt, .txt.gz, .txt.zst)",
+        "readme.txt": "is beside the class folders, so it has no class: move it into one",
     } == problems
 
 
@@ -55,7 +55,7 @@ def test_compressed_files(tmp_path: Path) -> None:
 
     assert {"a.txt": b"one", "c.txt": b"three", "d.txt": b"4"} == found
     assert problems["b.txt"].startswith("the compressed data are damaged")
-    assert "is there both plain and compressed, or compressed twice; remove one" == problems["d.txt.gz"]
+    assert "exists both plain and compressed, or compressed twice: remove one" == problems["d.txt.gz"]
 
 
 def test_too_long(tmp_path: Path) -> None:
@@ -95,5 +95,5 @@ def test_detection(tmp_path: Path, files: dict[str, str], kind: str | None) -> N
 
 def test_split_is_for_one_file(tmp_path: Path) -> None:
     """To cut the files of a folder is not offered, and said."""
-    with pytest.raises(SourceError, match=r"--split-text line means nothing here, only one \.txt file is cut"):
+    with pytest.raises(SourceError, match=r"--split-text line has no effect, because only a single \.txt file is cut"):
         open_text(tree(tmp_path, {"a.txt": "a"}), options=TextOptions(split="line"))

@@ -116,11 +116,11 @@ def test_special_tokens(
 def test_a_role_without_a_token(tmp_path: Path, corpus: Path) -> None:
     """To ask for a token that nobody has is an error that says how to name one."""
     tokenizer = load_tokenizer(str(saved(train(special=["<a>"]), tmp_path / "t.json")))
-    with pytest.raises(SourceError, match="the tokenizer has no eos token; name it with --special eos=TOKEN"):
+    with pytest.raises(SourceError, match="the tokenizer has no eos token: name it with --special eos=TOKEN"):
         packed(corpus, tmp_path / "out.h5", tokenizer=tokenizer, sequences=Sequences(eos=True))
     with pytest.raises(SourceError, match=r"t\.json: has no token '<b>', which was named as its eos"):
         load_tokenizer(str(tmp_path / "t.json"), {"eos": "<b>"})
-    with pytest.raises(SourceError, match="leave --special out"):
+    with pytest.raises(SourceError, match="drop --special"):
         load_tokenizer("bytes", {"eos": "x"})
 
 

@@ -83,7 +83,8 @@ def test_a_file_comes_back(tmp_path: Path, suffix: str, split: str) -> None:
 def test_long_documents_are_problems(tmp_path: Path, folder: Path) -> None:
     """What is longer than allowed is refused, by name, unless told what to do with it."""
     with pytest.raises(
-        SourceError, match=r"pos/a\.txt has 4 tokens, more than 3; --truncation cuts.* --split-long makes"
+        SourceError,
+        match=r"pos/a\.txt has 4 tokens, more than 3: cut such documents with --truncation.* with --split-long",
     ):
         packed(folder, tmp_path / "out.h5", tokenizer=BYTES, sequences=Sequences(max_length=3))
     report = packed(folder, tmp_path / "out.h5", tokenizer=BYTES, sequences=Sequences(max_length=3), on_error="skip")
@@ -172,7 +173,7 @@ def test_what_is_no_text(tmp_path: Path) -> None:
         "cut.txt": "is not UTF-8: byte 0 is 0xc3 (unexpected end of data); convert it",
         "latin.txt": "is not UTF-8: byte 2 is 0xfc (invalid start byte); convert it",
         "nul.txt": "holds a NUL (byte 1): is it text?",
-        "utf16.txt": "is not UTF-8: it begins as UTF-16 does; convert it",
+        "utf16.txt": "is not UTF-8: it begins like UTF-16; convert it",
     } == {problem.key: problem.problem for problem in report.skipped}
     assert (6, 2) == (report.found, report.packed)
 

@@ -49,7 +49,7 @@ def test_bad_lines_of_jsonl(tmp_path: Path) -> None:
     assert {"a.jsonl:1": b"good", "a.jsonl:10": b"end"} == found
     assert problems.pop("a.jsonl:2").startswith("is not JSON: ")
     assert {
-        "a.jsonl:3": "has no field 'text', only 'other'; --text-field names another",
+        "a.jsonl:3": "has no field 'text', only 'other': name another with --text-field",
         "a.jsonl:4": "has a number in the field 'text', expected a string",
         "a.jsonl:5": "has null in the field 'text', expected a string",
         "a.jsonl:6": "is a list, expected an object with fields",
@@ -66,7 +66,7 @@ def test_a_field_that_comes_twice(name: str, tmp_path: Path) -> None:
     found, problems = read(tmp_path, name, content)
 
     where = " (line 1)" if name == "a.json" else ""
-    assert {f"{name}:1": f"has the field 'text' twice; which one counts?{where}"} == problems
+    assert {f"{name}:1": f"has the field 'text' twice, so it is unclear which one counts{where}"} == problems
     assert {f"{name}:2": b"c"} == found
 
 
@@ -133,10 +133,10 @@ def test_a_json_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ('[{"text": "a"}, {"text": ', r"a\.json: line 1: no JSON"),
-        ('[{"text": "a"}', r"line 1: the list has no end; the file is cut off"),
+        ('[{"text": "a"}', r"line 1: the list has no end; the file is truncated"),
         ('[{"text": "a"}\n{"text": "b"}]', r"line 2: expected ',' or '\]' after an object"),
         (b'[{"text": "\xff"}]', r"from line 1 on: not UTF-8"),
-        ('[{"text": "a"}]\n[{"text": "b"}]', r"line 2: '\[' stands behind the end of the list"),
+        ('[{"text": "a"}]\n[{"text": "b"}]', r"line 2: '\[' follows the end of the list"),
         ('{"text": "a"}\n] {"text": "b"}', r"line 2: no JSON: Expecting value"),
     ],
 )
@@ -172,7 +172,7 @@ def test_bad_rows_of_csv(tmp_path: Path) -> None:
         ('text\n"open\nmore\n', r"a\.csv: the row from line 2 on cannot be read: .*is a quote open"),
         ("text,text\na,b\n", "line 1: two columns have the same name"),
         ("text\ra\rb\r", "line 1: the header has a carriage return outside quotes"),
-        ("text\na\n".encode("utf-16"), "is not UTF-8: it begins as UTF-16 does"),
+        ("text\na\n".encode("utf-16"), "is not UTF-8: it begins like UTF-16"),
     ],
 )
 def test_broken_csv(tmp_path: Path, content: str | bytes, message: str) -> None:
@@ -230,7 +230,7 @@ def test_labels_that_are_no_text(tmp_path: Path) -> None:
 
         assert ["cat"] == source.metadata["classes"]
         assert [f"{name}:3"] == [problem.key for problem in problems]
-        assert problems[0].problem.endswith(", which is no text (field 'label')")
+        assert problems[0].problem.endswith(", which is not text (field 'label')")
 
 
 def test_labels_that_are_none(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_labels_that_are_none(tmp_path: Path) -> None:
     assert ["a.jsonl:1"] == list(found)
     assert {
         "a.jsonl:2": "has no label (field 'label')",
-        "a.jsonl:3": "has the label 0.5, expected a whole number or a name (field 'label')",
+        "a.jsonl:3": "has the label 0.5, expected an integer or a name (field 'label')",
         "a.jsonl:4": "has the label 9223372036854775808, which does not fit in 64 bits (field 'label')",
     } == problems
 
@@ -256,5 +256,5 @@ def test_labels_that_are_none(tmp_path: Path) -> None:
 )
 def test_numbers_and_names_at_once(tmp_path: Path, name: str, content: str) -> None:
     """Labels of both kinds would have to be guessed at."""
-    with pytest.raises(SourceError, match=r"labels are numbers and names at once: .*3.*cat"):
+    with pytest.raises(SourceError, match=r"labels mix numbers and names: .*3.*cat"):
         labels(tmp_path, name, content)

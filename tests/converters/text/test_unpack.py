@@ -99,7 +99,7 @@ def test_what_cannot_come_back_is_told(tmp_path: Path) -> None:
     notes = again(tmp_path / "out.h5", tmp_path / "again").notes
 
     assert (
-        "the tokenizer changes text: when it was packed, 1 of 2 documents looked at came back byte by byte" == notes[0]
+        "the tokenizer changes text: when it was packed, 1 of 2 documents checked came back byte for byte" == notes[0]
     )
     assert notes[1].startswith("1 documents were truncated when they were packed: ")
     assert "1 documents were skipped when it was packed: `fastio info --skipped`" == notes[2]
@@ -111,7 +111,7 @@ def test_too_long_documents_leave_a_gap(tmp_path: Path) -> None:
     packed(source, tmp_path / "out.h5", options=TextOptions(max_document_bytes=100), on_error="skip")
     report = again(tmp_path / "out.h5", tmp_path / "again")
 
-    assert any("what stood between documents is not known everywhere" in note for note in report.notes)
+    assert any("what was between documents is not known everywhere" in note for note in report.notes)
     assert b"one" in files(tmp_path / "again")["a.txt"]
 
 
