@@ -11,7 +11,7 @@ from fastio._native import Buffers
 from fastio.converters.files import IMAGE_FIELD, LABEL_FIELD
 from fastio.converters.kind import SourceKind, SourcePath, source_record
 from fastio.converters.labels import LabelFile
-from fastio.converters.listed import ListedSource, names_at, read_spans
+from fastio.converters.listed import ListedSource, Values, names_at
 from fastio.converters.source import Problem
 from fastio.errors import SourceError
 from fastio.types.schema import Schema
@@ -39,7 +39,7 @@ def open_book(place: SourcePath, _labels: LabelFile | None = None) -> ListedSour
         metadata={"classes": None, "source": source_record(KIND.name, place.name)},
         keys_at=names_at([key for key, _, _ in kept]),
         sizes=sizes[whole],
-        read=read_spans(lambda indices: {"image": spans.at(indices)}),
+        read=lambda indices, _pool: lambda: Values({"image": spans.at(indices)}),
         disk_bytes=Path(place.path).stat().st_blocks * 512,
         files_opened=1,
         columns={"label": np.array([label for _, _, label in kept], np.int64)},

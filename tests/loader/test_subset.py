@@ -281,7 +281,7 @@ def test_k_folds(numbered: FastDataset) -> None:
 def test_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The guide's lines for parts, folds, weights and samplers run as they stand there, each loader to its end."""
     text = (Path(__file__).parents[2] / "fastio" / "guide" / "loading.md").read_text()
-    part = text[text.index("## A part of the samples") : text.index("## To a GPU")]
+    part = text[text.index("## A part of the samples") : text.index("## An unchanged script")]
     values = [encode(pixels) for pixels in pictures(1100, (4, 4, 3))]
     for name in ("train", "val"):
         write_store(tmp_path / f"{name}.lmdb", values, np.arange(1100) % 3)

@@ -406,7 +406,7 @@ class Own(FastDataset):
         (FastDataset, {"transforms": [Resize(9), Resize(8)]}, "cannot be done in one pass"),
         (FastDataset, {"transforms": [Pad(1, (1, 2, 3)), Grayscale(), Pad(1, 9)]}, "two colours"),
         (FastDataset, {"transforms": [Grayscale(3), Resize(8)]}, "put it last"),
-        (FastDataset, {"transforms": [Pad(1, (1, 2, 3, 4))]}, "or 3 (one per channel)"),
+        (FastDataset, {"transforms": [Pad(1, (1, 2, 3, 4))]}, r"or 3 \(one per channel\)"),
         (lambda path: FastDataset(path, mode="RGBA"), {"transforms": [Grayscale()]}, "alpha"),
         (lambda path: FastDataset(path, mode="L"), {"transforms": [Grayscale(3)]}, "mode='RGB'"),
     ],
