@@ -200,7 +200,7 @@ def _stop(source: Source, problem: Problem, *, of: int) -> SourceError:
 def _miscounted(source: Source, done: _Done) -> SourceError:
     return SourceError(
         f"{shown(source.path)}: {len(source)} samples were found, but {done.samples} packed and "
-        f"{len(done.skipped)} skipped; the source gave others than it announced. Nothing is kept; please "
+        f"{len(done.skipped)} skipped; the source yielded other samples than it announced. Nothing was kept; please "
         "report this"
     )
 

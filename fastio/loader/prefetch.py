@@ -60,7 +60,7 @@ class DevicePrefetcher:
         seed: int = 0,
     ) -> None:
         self.batches = batches
-        self.depth = whole("depth", depth, "a number of batches from 1", least=1)
+        self.depth = whole("depth", depth, "a number of batches, at least 1", least=1)
         lane = lane_to(device)
         self.device = lane.device
         self._delivery = Delivery(lane, depth=self.depth, transforms=transforms, seed=seed)

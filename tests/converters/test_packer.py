@@ -241,7 +241,7 @@ def test_a_source_that_loses_samples_is_not_packed(tmp_path, out, small_chunks):
     whole = type(source).chunks
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(source), "chunks", lambda *args: whole(*args)[1:])
-        with pytest.raises(SourceError, match="7 samples were found, 5 packed and 0 skipped"):
+        with pytest.raises(SourceError, match="7 samples were found, but 5 packed and 0 skipped"):
             pack(source, out)
 
     assert [] == visible(tmp_path)

@@ -232,7 +232,7 @@ def test_without_locks_nobody_is_taken_for_dead(tmp_path: Path, monkeypatch: pyt
     pack(tmp_path, SET, NEW[True])
     assert (hidden(tmp_path), packed(tmp_path, SET)) == ([], NEW[True])
     (tmp_path / ".out-#.tar.publishing").touch()
-    with pytest.raises(StoreError, match=r"\.out-#\.tar\.publishing: another pack .* no locks .* remove it"):
+    with pytest.raises(StoreError, match=r"\.out-#\.tar\.publishing: another pack .* no locks .* remove the file"):
         pack(tmp_path, SET, OLD)
     assert packed(tmp_path, SET) == NEW[True]
 
@@ -286,7 +286,7 @@ def test_a_shard_that_is_gone_after_a_crash(tmp_path: Path) -> None:
     assert in_fork(lambda: _die_between_names(tmp_path, NEW[True])) == -signal.SIGKILL
     (gone,) = tmp_path.glob(".out-000003.tar.partial-*")
     gone.unlink()
-    with pytest.raises(StoreError, match=r"\.out-000003\.tar\.partial-.*: is gone.*remove .*publishing and pack again"):
+    with pytest.raises(StoreError, match=r"\.out-000003\.tar\.partial-.* is gone: remove .*publishing and pack again"):
         pack(tmp_path, SET, OLD)
     (tmp_path / ".out-#.tar.publishing").unlink()
     pack(tmp_path, SET, OLD)
