@@ -58,18 +58,15 @@ class FastLoader:
     * ``dataset``: a FastDataset, the path of a store, or torch's Subset or ConcatDataset of FastDatasets.
     * ``indices``: a part of it: integers, which may repeat or be negative, or a mask of booleans.
     * ``weights``: draw ``samples_per_epoch`` samples (default: as many as there are) with replacement, by one weight
-      per
-      sample, or by ``{class: weight}`` with labels or names.
+      per sample, or by ``{class: weight}`` with labels or names.
     * ``sampler``: any iterable of indices, such as torch's samplers. It draws while the global generators are seeded
-      from
-      ``seed`` and epoch, and is divided among the ranks unless it is a DistributedSampler.
+      from ``seed`` and epoch, and is divided among the ranks unless it is a DistributedSampler.
     * ``batch_sampler``: any iterable of lists of indices, whose batches the ranks take in turn; or
-      LengthBucketSampler,
-      PackSampler or another ``BatchSampler`` with its own ``rank`` and ``world_size``. It replaces ``batch_size``,
-      ``shuffle`` and ``drop_last``. fastio/guide/loading.md has an example of each.
+      LengthBucketSampler, PackSampler or another ``BatchSampler`` with its own ``rank`` and ``world_size``. It
+      replaces ``batch_size``, ``shuffle`` and ``drop_last``. fastio/guide/loading.md has an example of each.
     * ``shuffle``: False, True or "full"; ``seed`` and epoch determine the order. True trains as well as "full", but
-      reads
-      whole blocks if the store is larger than memory (see ``samplers.choice``); ``stats.shuffle`` says what was chosen.
+      reads whole blocks if the store is larger than memory (see ``samplers.choice``); ``stats.shuffle`` says what was
+      chosen.
     * Each iteration is one epoch: the counter advances when its first batch is requested; ``set_epoch`` (or
       ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
     * ``rank`` and ``world_size`` as in ``rank_and_world``; ``uneven`` as in ``Division``: all ranks get equal batches.
@@ -79,33 +76,29 @@ class FastLoader:
       ``stats.buffer_bytes``). Batches of token ids are made in chunks of about 4 MiB (16 by pread), at least two at a
       time, whatever ``prefetch_batches``.
     * ``on_error``: "raise" raises SampleError; "skip" leaves bad samples out of their batch, which becomes shorter;
-      "zero"
-      puts a black picture, or no tokens, under the sample's own label (a subclass that makes its own samples provides
-      ``blank`` for that). ``skipped`` lists bad samples.
+      "zero" puts a black picture, or no tokens, under the sample's own label (a subclass that makes its own samples
+      provides ``blank`` for that). ``skipped`` lists bad samples.
     * ``verify``: True compares every sample with its checksum as it is read, False compares none, None follows the
-      dataset
-      (``FastDataset(verify=True)`` is the default). On the plain path, only the dataset's setting counts.
+      dataset (``FastDataset(verify=True)`` is the default). On the plain path, only the dataset's setting counts.
     * ``transforms``: those of ``fastio.transforms``, run by the native threads while decoding. Their random numbers
       depend only on seed, epoch and sample, whatever the threads, ranks, batches or resumes. Of a JPEG, only the rows
       needed are decoded: damage after them is found only by the checksum (``verify``).
     * ``quality``: "exact", or "fast", which lets JPEGs be shrunk to a half, a quarter or an eighth during decoding if
-      ``transforms`` shrink them at least four times on both sides; pixels then differ slightly from Pillow's
-      (measured in fastio/guide/transforms.md). Nothing else changes, and the plain path has no fast mode.
+      ``transforms`` shrink them at least four times on both sides; pixels then differ slightly from Pillow's (measured
+      in fastio/guide/transforms.md). Nothing else changes, and the plain path has no fast mode.
     * ``layout``: "contiguous", (B, C, H, W) in memory too, like a DataLoader's batches; or "channels_last", which is
-      faster
-      on Tensor Cores. There, ``view`` fails on what convolutions return: use ``reshape`` or ``flatten``.
+      faster on Tensor Cores. There, ``view`` fails on what convolutions return: use ``reshape`` or ``flatten``.
     * ``pin_memory``: pinned batches; the default if there is a CUDA device.
     * ``device``: copies batches there ahead, like ``DevicePrefetcher(loader, device)``; None leaves them on the CPU.
       ``transforms`` may then continue with those of batches (Normalize, ColorJitter, ...): native threads run those
       before the first of them, the device runs the rest, or the CPU if there is no device.
     * ``decode``: "device" lets a GPU (``device="cuda"``, ``fastio[gpu-decode]``) decode, crop and resize JPEGs; the
-      CPU
-      decodes what the GPU cannot (``stats.decoded_on_device``). Same samples, same crops; pixels differ slightly: see
-      fastio/guide/loading.md.
+      CPU decodes what the GPU cannot (``stats.decoded_on_device``). Same samples, same crops; pixels differ slightly:
+      see fastio/guide/loading.md.
     * ``cache``: "ram" keeps all samples decoded in memory, "device" keeps them on the device and runs all
-      ``transforms``
-      there. Samples are read when the loader is built; MemoryError says before that if they do not fit. Each rank keeps
-      all of them. Pictures of different sizes are kept after the leading ``transforms`` that are not random.
+      ``transforms`` there. Samples are read when the loader is built; MemoryError says before that if they do not fit.
+      Each rank keeps all of them. Pictures of different sizes are kept after the leading ``transforms`` that are not
+      random.
 
     Use it as a context manager or drop it: its threads end with it. A forked child that continues with an inherited
     loader gets threads of its own. Iterate in a thread that is joined before the program ends: CPython before 3.14

@@ -40,8 +40,7 @@ class DevicePrefetcher:
     * A batch belongs to the consumer and its current stream for as long as it is kept.
     * An error in a batch is raised in its turn, after the batches before it.
     * ``state_dict`` is the consumer's position, not that of the copies: for a FastLoader, exactly the loader's own
-      state;
-      for another loader with ``state_dict``, a state around that one, taken at each batch.
+      state; for another loader with ``state_dict``, a state around that one, taken at each batch.
     * ``set_epoch`` is passed to the loader, or to its sampler if that has one, as in a DataLoader with a
       DistributedSampler.
 

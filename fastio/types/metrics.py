@@ -27,11 +27,9 @@ class ShuffleReport:
       store), "well mixed", "badly mixed", "no labels", "little memory" or "as in the state".
     * ``store_bytes``: bytes of the samples; ``memory_bytes``: what the page cache is expected to hold.
     * ``mixing``: distinct classes in a batch, relative to a full shuffle, which has 1.0; ``drift``: how far a class's
-      share
-      deviates from the mean within an epoch, 0 to 1. None if nothing was judged.
+      share deviates from the mean within an epoch, 0 to 1. None if nothing was judged.
     * ``reads``: contiguous pieces that all ranks together read per epoch if nothing is in memory; ``read_ratio``:
-      their
-      bytes, relative to those of the samples. ``lanes`` and ``block_bytes`` are 0 without lanes.
+      their bytes, relative to those of the samples. ``lanes`` and ``block_bytes`` are 0 without lanes.
     """
 
     kind: str
