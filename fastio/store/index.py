@@ -187,9 +187,10 @@ def check_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
         more = ", ..." if len(missing) > _SHOWN else ""
         numbers = ", ".join(map(str, missing[:_SHOWN])) + more
         pattern = re.sub(r"\d+(?=\D*\Z)", "*", Path(shards[0].path).name)
+        whole = f"open the whole set, e.g. by {pattern}, or " if len(shards) == 1 and "*" in pattern else ""
         raise StoreCorrupt(
             f"{path}: expected {first.shards} shards, got {len(shards)}; missing (counted from 0): {numbers}: "
-            f"open the whole set, e.g. by {pattern}, or copy the missing ones"
+            f"{whole}copy the missing ones"
         )
     ordered = [by_number[i] for i in range(first.shards)]
     added = set_checksum(_identity(shard) for shard in ordered), sum(shard.count for shard in ordered)

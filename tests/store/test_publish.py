@@ -286,7 +286,9 @@ def test_a_shard_that_is_gone_after_a_crash(tmp_path: Path) -> None:
     assert in_fork(lambda: _die_between_names(tmp_path, NEW[True])) == -signal.SIGKILL
     (gone,) = tmp_path.glob(".out-000003.tar.partial-*")
     gone.unlink()
-    with pytest.raises(StoreError, match=r"\.out-000003\.tar\.partial-.* is gone: remove .*publishing and pack again"):
+    with pytest.raises(
+        StoreError, match=r"\.out-000003\.tar\.partial-.*: a shard .* is gone: remove .*publishing and pack again"
+    ):
         pack(tmp_path, SET, OLD)
     (tmp_path / ".out-#.tar.publishing").unlink()
     pack(tmp_path, SET, OLD)

@@ -307,10 +307,12 @@ def test_webdataset_reads_shards(shards: Path) -> None:
 
 def test_incomplete_sets_are_refused(shards: Path) -> None:
     """A set that lacks a shard is refused, and so is one shard alone."""
-    with pytest.raises(StoreCorrupt, match=r"missing \(counted from 0\): 0, 2, .*, 10: .* by s-\*\.tar"):
+    with pytest.raises(StoreCorrupt, match=r"missing \(counted from 0\): 0, 2, .*, 10: .*by s-\*\.tar"):
         open_store(shards / "s-000001.tar")
-    (shards / "s-000001.tar").unlink()
-    with pytest.raises(StoreCorrupt, match=r"missing \(counted from 0\): 1: "):
+    (shards / "s-000001.tar").rename(shards / "alone.tar")
+    with pytest.raises(StoreCorrupt, match=r"alone\.tar: .*, 10: copy the missing ones"):
+        open_store(shards / "alone.tar")
+    with pytest.raises(StoreCorrupt, match=r"missing \(counted from 0\): 1: copy the missing ones"):
         open_store(shards / "s-*.tar")
     with pytest.raises(StoreNotFound, match="s-000001"):
         open_store(shards / "s-{000000..000002}.tar")
@@ -366,7 +368,7 @@ def test_patterns_that_find_nothing(tmp_path: Path) -> None:
     for name in ("s-*.tar", "s-%06d.tar", ""):
         with pytest.raises(StoreNotFound):
             open_store(str(tmp_path / name))
-    with pytest.raises(StoreError, match="an ascending range"):
+    with pytest.raises(StoreError, match="ascending"):
         open_store(tmp_path / "s-{5..2}.tar")
 
 
