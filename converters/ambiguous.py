@@ -20,6 +20,7 @@ _FIELDS = re.compile(
     r"(?:.*_)?(?:images?|imgs?|pictures?|photos?|rgb|masks?|labels?|annotations?|annots?|seg(?:mentations?)?|gts?|"
     r"ground_?truths?|depths?|normals?|edges?|inputs?|targets?|lr|hr)\Z"
 )
+_SHOWN = 10  # folders listed in a message
 _MOST_FOLDERS = 32  # with more of them nobody keeps fields of one sample
 _NUMBERED = re.compile(r"(.*?)([0-9]+)\Z", re.DOTALL)
 
@@ -30,7 +31,8 @@ def split_folder(path: str, split: str) -> str:
     if folder.is_dir() and Path(split).name == split != "..":
         return str(folder)
     there = sorted(each.name for each in Path(path).iterdir() if each.is_dir()) if Path(path).is_dir() else []
-    found = f"its folders are {', '.join(map(repr, there))}" if there else "it has no folders"
+    more = ", ..." if len(there) > _SHOWN else ""
+    found = f"its folders are {', '.join(map(repr, there[:_SHOWN]))}{more}" if there else "it has no folders"
     raise SourceError(f"{path}: has no folder {split!r} for --split; {found}")
 
 

@@ -27,7 +27,7 @@ _BY_SUFFIX = {
 def kind_of(path: str) -> str:
     """Return what is under ``path``, which is not a folder, and what to do; words that follow "found"."""
     if not Path(path).exists():
-        return "nothing"
+        return "no file or folder of that name"
     return container_of_others(path) or "a file"
 
 

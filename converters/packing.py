@@ -41,10 +41,9 @@ def _lines(packing: Mapping[str, Any]) -> list[str]:
         lines.append(_resized_line(packing, pictures, side))
     if "restart" in packing:
         these = "these, and " if side is not None or "resize" in packing else ""
-        lines.append(
-            f"restart markers every {packing['restart']} MCUs: {these}{pictures.get('rewritten', 0):,} JPEGs whose "
-            f"pixels stay the same; the original bytes are not kept"
-        )
+        rewritten = pictures.get("rewritten", 0)
+        result = " whose pixels stay the same; the original bytes are not kept" if rewritten else ""
+        lines.append(f"restart markers every {packing['restart']} MCUs: {these}{rewritten:,} JPEGs{result}")
     if pictures.get("fitting"):
         why = "of that size already" if "resize" in packing else "small enough already"
         lines.append(f"unchanged: {_pictures(pictures['fitting'])}, {why}")

@@ -76,7 +76,7 @@ def test_an_error_in_a_worker_is_one_line(folder: Path) -> None:
     (folder / "9.png").write_bytes(encode(pictures(1, (4, 4, 3))[0]))
     output = run("bench", "io", folder, "--workers", 1, code=1)
 
-    assert output.startswith("error: pictures of different sizes")
+    assert output.startswith(f"error: {folder}: pictures of different sizes")
     assert output.count("\n") == 1
 
 

@@ -52,6 +52,16 @@ def test_restart(photos: Path, tmp_path: Path) -> None:
     assert "original bytes are not kept" in run("unpack", out, tmp_path / "again").output
 
 
+def test_restart_without_jpegs(tmp_path: Path) -> None:
+    """PNGs keep their bytes, and nothing says that they do not."""
+    (tmp_path / "pngs").mkdir()
+    (tmp_path / "pngs" / "z.png").write_bytes(picture(1))
+    said = run("pack", tmp_path / "pngs", tmp_path / "s.lmdb", "--restart", 8).output
+
+    assert "restart markers every 8 MCUs: 0 JPEGs\n" in said
+    assert "not kept" not in said
+
+
 def test_short_side(photos: Path, tmp_path: Path) -> None:
     """Smaller pictures say how they were made, and are compared with packing again."""
     out = tmp_path / "s.tar"

@@ -87,6 +87,10 @@ def test_a_part_may_be_flat(tmp_path):
         open_source(tmp_path / "d", split="test")
     with pytest.raises(SourceError, match="has no folder"):
         open_source(tmp_path / "d", split="..")
+    for number in range(20):
+        (tmp_path / "d" / f"class{number:02}").mkdir()
+    with pytest.raises(SourceError, match=r"'class09', \.\.\.$"):
+        open_source(tmp_path / "d", split="test")
 
 
 def test_classes_may_be_called_as_parts_are(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class FolderDataset(Dataset[tuple[torch.Tensor, int]]):
     """
 
     def __init__(self, folder: str | Path, transform: Callable[[Image.Image], Image.Image] | None = None) -> None:
+        self.folder = os.fspath(folder)
         self.paths = picture_files(folder)
         parents = sorted({path.rpartition(os.sep)[0] for path in self.paths})
         numbers = {parent: number for number, parent in enumerate(parents)}
@@ -71,16 +73,18 @@ def folder_loader(
         settings = {**settings, "sampler": DistributedSampler(dataset, world_size, rank, shuffle=shuffle)}
     elif shuffle:
         settings = {**settings, "shuffle": True}
-    return DataLoader(dataset, batch_size, collate_fn=_collate, **settings)
+    return DataLoader(dataset, batch_size, collate_fn=partial(_collate, dataset.folder), **settings)
 
 
-def _collate(samples: list[tuple[torch.Tensor, int]]) -> list[torch.Tensor]:
-    """Collate as torch does by default; raise SchemaError if the pictures differ in size."""
+def _collate(folder: str, samples: list[tuple[torch.Tensor, int]]) -> list[torch.Tensor]:
+    """Collate as torch does by default; raise SchemaError if the pictures of ``folder`` differ in size."""
     first = samples[0][0].shape
     for picture, _ in samples:
         if picture.shape != first:
             sizes = " and ".join(f"{shape[2]}x{shape[1]}" for shape in (first, picture.shape))
-            raise SchemaError(f"pictures of different sizes in one batch ({sizes}): make them equal with --crop SIZE")
+            raise SchemaError(
+                f"{folder}: pictures of different sizes in one batch ({sizes}): make them equal with --crop SIZE"
+            )
     batch: list[torch.Tensor] = default_collate(samples)
     return batch
 
