@@ -337,8 +337,8 @@ def _lock(path: str, fd: int, *, is_new: bool) -> bool:
         if not is_new:
             raise StoreError(
                 f"{path}: another pack of this set is naming its shards, or was killed while doing so: this file "
-                f"system has no locks that could tell which ({exc.strerror}). Try again when it has finished; if none is "
-                "running, give the hidden shards listed in this file their names and remove the file"
+                f"system has no locks that could tell which ({exc.strerror}). Try again when it has finished; if none "
+                "is running, give the hidden shards listed in this file their names and remove the file"
             ) from exc
     return True
 
