@@ -46,7 +46,7 @@ def shown_samples(store: SampleStore, *, count: int, size: int, seed: int | None
     """
     field = next((f.name for f in store.schema.payload if f.traits.is_picture), None)
     if field is None or len(store) == 0:
-        raise FastioError(f"{store.path}: has no images to show")
+        raise FastioError(f"{store.path}: has no images to show: `fastio ls` lists its samples")
     indices = _chosen(len(store), count, seed)
     spans, keys, labels = read_values(store, field, indices), store.keys(indices), _labels(store, indices)
     changed = set(damaged(spans).tolist())

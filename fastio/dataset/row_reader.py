@@ -142,8 +142,8 @@ class RowReader:
         sizes = ["x".join(map(str, shapes[position].tolist())) for position in (known[0], other[0])]
         raise SchemaError(
             f"{self.store.path}: pictures of different sizes in one batch: {keys[0]!r} is {sizes[0]}, "
-            f"{keys[1]!r} is {sizes[1]} (height x width x channels); pass transforms that make them equal "
-            "(--crop), or pack pictures of one size"
+            f"{keys[1]!r} is {sizes[1]} (height x width x channels); pass transforms that make them equal, "
+            "such as RandomResizedCrop(224) (in commands --crop 224), or pack with --resize HxW"
         )
 
     def read(
