@@ -143,7 +143,7 @@ class FastDataset(Dataset[Any]):
             raise reader.unreadable(indices, spans, status)
         if self.token_reader is not None:
             return list(self.token_reader.values(indices, spans, verify=self.verify))
-        if reader.field.traits.is_text:
+        if reader.is_text:
             return list(read_text(reader, indices, spans, verify=self.verify))
         if not reader.has_rows:
             return [reader.encoded(indices, spans, position, verify=self.verify) for position in range(len(indices))]
@@ -215,7 +215,7 @@ class FastDataset(Dataset[Any]):
     def _blank(self, chosen: NDArray[np.int64]) -> Any:
         if self.token_reader is not None:
             return torch.empty(0, dtype=torch.int64, device="cpu")
-        if self.reader.field.traits.is_text:
+        if self.reader.is_text:
             return ""
         value = self.reader.blank(chosen, self._spans(chosen)[0])
         return _picture(value) if self.reader.is_picture else value

@@ -52,6 +52,7 @@ class RowReader:
         self.codec = CODECS[self.field.codec]
         self.mode = mode
         self.has_rows = self.field.traits.has_rows
+        self.is_text = self.field.traits.is_text
         self.dtype = np.dtype(np.uint8) if self.field.traits.is_picture else np.dtype(self.field.dtype)
         self.is_picture = self.field.traits.is_picture or self.field.is_raw_picture
         # None: differs between samples
@@ -131,7 +132,7 @@ class RowReader:
 
         Samples with a bad header take the shape of the others: decoding reports what is wrong with them.
         """
-        known = np.flatnonzero(shapes[:, :2].all(axis=1)) if self.field.traits.is_picture else np.arange(len(shapes))
+        known = np.flatnonzero(shapes[:, :2].all(axis=1)) if self._shapes is not None else np.arange(len(shapes))
         if len(known) == 0:
             return (1, 1, int(shapes[0, 2]) or 3)
         first = shapes[known[0]]
@@ -154,8 +155,9 @@ class RowReader:
         rows = np.empty((len(indices), *shape), self.dtype)
         status = np.empty(len(indices), np.int32)
         self.decode(spans, rows, status, pool=None, verify=verify).wait()
-        for error in self.settle(indices, spans, rows, status).values():
-            raise error
+        if status.any():  # seldom, and settling costs as much as a small picture
+            for error in self.settle(indices, spans, rows, status).values():
+                raise error
         return rows
 
     def blank(self, indices: NDArray[np.int64], spans: Spans) -> NDArray[Any]:
