@@ -96,8 +96,8 @@ class PillowCount:
         by_count = sorted(self._kinds.items(), key=lambda pair: (-pair[1], pair[0]))
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in by_count)
         log.warning(
-            "%s: %s of the %s pictures read so far (%s) are decoded by Pillow, in threads, which is slower than native "
-            "code; `fastio pack SOURCE STORE --resize HxW` makes them PNGs, with --raw too pixels, for native code",
+            "%s: %s of the %s pictures read so far (%s) are decoded by Pillow, in threads, slower than by native code. "
+            "To let native code read them, pack with --resize HxW, which stores PNGs of that size (with --raw, pixels)",
             self._path,
             f"{self._kinds.total():,}",
             f"{self._pictures:,}",
