@@ -116,7 +116,8 @@ class SealedStore:
         """Return a column, ``(len, *shape)``, read-only."""
         self._opened()
         if field not in self._columns:
-            raise SchemaError(f"{self.path}: no column {field!r}, expected one of {sorted(self._columns)}")
+            names = ", ".join(map(repr, sorted(self._columns))) or "no columns"
+            raise SchemaError(f"{self.path}: no column {field!r}; this store has {names}")
         return self._columns[field]
 
     def shapes(self, field: str) -> NDArray[np.int32]:

@@ -407,3 +407,15 @@ def _first_value(image: Image.Image) -> int:
     """The first four bytes of a picture as a number: they name it."""
     pixels: NDArray[np.uint8] = np.array(image).reshape(-1)[:4]
     return int(pixels.view(np.uint32)[0])
+
+
+def test_a_column_that_is_not_there(tmp_path: Path) -> None:
+    """The error names the columns that there are, or says that there are none."""
+    picture = encode(np.zeros((2, 2, 3), np.uint8))
+    bare = FastDataset(write_store(tmp_path / "bare.lmdb", [picture]))
+    labelled = FastDataset(write_store(tmp_path / "labelled.lmdb", [picture], np.zeros(1, np.int64)))
+
+    with pytest.raises(SchemaError, match=r"bare\.lmdb: no column 'len'; this store has no columns"):
+        bare.column("len")
+    with pytest.raises(SchemaError, match=r"labelled\.lmdb: no column 'len'; this store has 'label'"):
+        labelled.column("len")
