@@ -1,4 +1,4 @@
-"""What has threads behind it belongs to one process: a forked child, which inherits none of them, makes its own."""
+"""PerProcess: threads, and what depends on them, made anew in a forked child, which inherits no threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PerProcess(Generic[Value]):
         self._value = make()
 
     def here(self) -> Value:
-        """The value for the calling process; a forked child that has only its parent's makes one first."""
+        """Return this process's value; a forked child makes its own first."""
         if self._pid != os.getpid():
             self._value = self._make()
             self._pid = os.getpid()
@@ -36,5 +36,5 @@ class PerProcess(Generic[Value]):
 
     @property
     def own(self) -> Value | None:
-        """The value; None in a forked child that has only its parent's, which it must neither wait for nor close."""
+        """The value, or None in a forked child without its own: it must neither wait for its parent's nor close it."""
         return self._value if self._pid == os.getpid() else None

@@ -31,10 +31,10 @@ log = logging.getLogger(__name__)
 
 class BatchIteration:
     """
-    Iterates over the batches of one epoch after the other.
+    Iterates over one epoch after the other.
 
-    As many batches are under way as the options say. With ``is_tuned``, threads that the loop does not need are
-    dropped. ``skipped`` has the bad samples met so far, by index.
+    The options say how many batches are made ahead. With ``is_tuned``, threads that the loop does not need are
+    dropped. ``skipped`` holds the bad samples met so far, by index.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class BatchIteration:
 
     def run(self, cursor: Cursor, consumer: Cursor, *, is_numbered: bool) -> Iterator[Any]:
         """
-        One epoch, each batch alone or as Numbered.
+        Yield the batches of one epoch, as Numbered if ``is_numbered``.
 
-        ``cursor`` moves with the batches that are handed out, ``consumer`` by whoever hands them on.
+        ``cursor`` moves with each batch yielded here. Whoever hands batches on to the loop moves ``consumer``.
         """
         self.check_open()
         self._position.begin(cursor, consumer)
@@ -100,7 +100,7 @@ class BatchIteration:
                 batch.cancel()
 
     def report(self) -> LoaderStats:
-        """The counters since the loader was made, with what the producer's threads and memory are now."""
+        """Return the counters since the loader was made, with the producer's present threads and memory."""
         stats, producer, order = self._stats, self._producer, self._selection.plan.order
         stats.buffer_bytes = producer.buffer_bytes
         stats.threads = producer.threads
@@ -110,7 +110,7 @@ class BatchIteration:
         return stats
 
     def close(self) -> None:
-        """Let iterations that go on raise ValueError, and end the producer's threads; twice does no harm."""
+        """Stop the producer's threads; iterations that continue raise ValueError. Calling it twice is harmless."""
         self._is_closed = True
         self._producer.close()
 
@@ -120,12 +120,12 @@ class BatchIteration:
         return self._is_closed
 
     def check_open(self) -> None:
-        """ValueError after ``close``."""
+        """Raise ValueError after ``close``."""
         if self._is_closed:
             raise ValueError(f"{self._path}: this FastLoader is closed")
 
     def _left(self, cursor: Cursor) -> Batches:
-        """The batches of an epoch from the cursor on."""
+        """Return the batches of an epoch from the cursor on."""
         batches = self._selection.sampler.plan(cursor.epoch)
         say_uneven(self._path, batches, self._selection.sampler)
         self._say_unlabelled(batches)
@@ -146,7 +146,7 @@ class BatchIteration:
             )
 
     def _checked(self, finished: FinishedBatch) -> list[Any]:
-        """The batch, or nothing if all its samples were skipped; the bad ones go to the ledger."""
+        """Return the batch, or nothing if all its samples were skipped; record the bad samples."""
         for error in finished.errors:
             if error.index not in self.skipped:
                 self.skipped[error.index] = error

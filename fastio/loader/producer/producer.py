@@ -75,7 +75,7 @@ class PendingBatch(Protocol):
 
 
 class RestartedBatch:
-    """A batch under way, which a forked child begins anew: it has none of the threads that make it in its parent."""
+    """A pending batch that a forked child starts again, because it has none of its parent's threads."""
 
     __slots__ = ("_batch",)
 
