@@ -6,22 +6,25 @@ if __name__ == "converters":
     raise ImportError("this package is fastio.converters: install fastio, then `import fastio.converters`")
 
 import os
+from collections.abc import Sequence
 
-from fastio.converters import flat, imagefolder, store
 from fastio.converters.ambiguous import split_folder
-from fastio.converters.kind import SourceKind, SourcePath
+from fastio.converters.fields_asked import FieldChoice
+from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.labels import LabelFile, LabelOptions
 from fastio.converters.listed import ListedSource
 from fastio.converters.other_containers import folder_kind, kind_of
 from fastio.converters.packer import PackReport, pack
 from fastio.converters.raw import Raw
 from fastio.converters.source import Chunk, Problem, Source
+from fastio.converters.sources import flat, imagefolder, store
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 
 __all__ = [
     "SOURCES",
     "Chunk",
+    "FieldChoice",
     "LabelOptions",
     "ListedSource",
     "PackReport",
@@ -45,14 +48,16 @@ def open_source(
     labels: str | os.PathLike[str] | None = None,
     label_options: LabelOptions | None = None,
     split: str | None = None,
+    fields: Sequence[FieldChoice] = (),
+    root: str | os.PathLike[str] | None = None,
 ) -> Source:
     """
     Open a dataset to be packed: only names and sizes are scanned.
 
     ``kind`` is a name in SOURCES, or "auto": decided by what is in ``path``, if only one kind fits. ``labels`` names
-    a label file, for kinds that take one. ``split`` is a folder in ``path``, which then is the source. Raises
-    SourceError if the source is not as expected or could be meant in two ways; it says what was found and what to
-    choose from.
+    a label file, for kinds that take one. ``split`` is a folder in ``path``, which then is the source. ``fields`` and
+    ``root`` are described in ``SourceOptions``. Raises SourceError if the source is not as expected or could be meant
+    in two ways; it says what was found and what to choose from.
     """
     path = os.fspath(path)
     named = None if kind == "auto" else _kind_called(kind)
@@ -60,9 +65,24 @@ def open_source(
     chosen = named or _detect(place)
     if labels is not None and chosen.own_labels:
         raise SourceError(f"{place.path}: {chosen.own_labels}: drop --labels {os.fspath(labels)}")
-    file = None if labels is None else LabelFile(os.fspath(labels), label_options or LabelOptions())
+    columns = label_options or LabelOptions()
+    file = None if labels is None else LabelFile(os.fspath(labels), columns)
+    options = SourceOptions(file, columns, tuple(fields), None if root is None else os.fspath(root))
+    _check_taken(place, chosen, options)
     opener = chosen.open if named else chosen.open_detected or chosen.open
-    return opener(place, file)
+    return opener(place, options)
+
+
+def _check_taken(place: SourcePath, kind: SourceKind, options: SourceOptions) -> None:
+    """SourceError for options that the kind would ignore."""
+    takers = {"fields": "takes_fields", "root": "takes_root"}
+    for option, takes in takers.items():
+        if getattr(options, option) and not getattr(kind, takes):
+            others = ", ".join(each.name for each in SOURCES.values() if getattr(each, takes)) or "no kind"
+            raise SourceError(
+                f"{place.path}: is {kind.what}, which takes no --{option.removesuffix('s')}; it is for {others}: drop "
+                "it, or name another --source-kind"
+            )
 
 
 def _kind_called(name: str) -> SourceKind:
@@ -75,6 +95,8 @@ def _kind_called(name: str) -> SourceKind:
 def _detect(place: SourcePath) -> SourceKind:
     """The one kind of source that ``place`` shows signs of."""
     signs = {name: words for name, each in SOURCES.items() if (words := each.signs(place))}
+    covered = {name for sign in signs for name in SOURCES[sign].covers}
+    signs = {name: words for name, words in signs.items() if name not in covered}
     if len(signs) == 1:
         return SOURCES[next(iter(signs))]
     expected = f"{', '.join(each.what for each in SOURCES.values())} or text"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fastio.converters.labels import LabelFile
+from fastio.converters.fields_asked import FieldChoice
+from fastio.converters.labels import LabelFile, LabelOptions
 from fastio.converters.scan import Folder, scan_root
 from fastio.converters.source import Source
 
-__all__ = ["SourceKind", "SourcePath", "source_record"]
+__all__ = ["SourceKind", "SourceOptions", "SourcePath", "source_record"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,22 @@ class SourcePath:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """
+    What the user says about a source beside its path.
+
+    ``labels`` is a label file, and ``columns`` says which columns of it (or of the source itself, if that is a table)
+    hold what. ``fields`` are the fields asked for; none: what the source has. ``root`` is the folder that file names in
+    a table are relative to; None: the table's own folder.
+    """
+
+    labels: LabelFile | None = None
+    columns: LabelOptions = field(default_factory=LabelOptions)
+    fields: tuple[FieldChoice, ...] = ()
+    root: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceKind:
     """
     One kind of source that ``fastio pack`` reads.
@@ -46,19 +63,24 @@ class SourceKind:
     versions. ``what`` completes "expected ..." and says in pack's first line what the source is.
 
     ``signs`` examines a path and says in a few words what indicates this kind ("3 images"), "" if nothing does.
-    Without ``--source-kind``, a path is opened only if exactly one kind sees signs: nothing is guessed.
+    Without ``--source-kind``, a path is opened only if exactly one kind sees signs: nothing is guessed. Kinds in
+    ``covers`` do not count then: this one knows that there is more in the path than they see.
 
     ``open`` returns the source. ``open_detected``, if given, does so when the user has not named the kind, and may
     raise SourceError for doubtful ones. ``own_labels`` completes "PATH: ...: drop --labels" for a kind without a
-    label file; "" if it takes one.
+    label file; "" if it takes one. ``takes_fields`` says that it uses ``SourceOptions.fields``, and ``takes_root`` that
+    it uses ``root``; for other kinds they are errors.
     """
 
     name: str
     what: str
     signs: Callable[[SourcePath], str]
-    open: Callable[[SourcePath, LabelFile | None], Source]
-    open_detected: Callable[[SourcePath, LabelFile | None], Source] | None = None
+    open: Callable[[SourcePath, SourceOptions], Source]
+    open_detected: Callable[[SourcePath, SourceOptions], Source] | None = None
     own_labels: str = ""
+    takes_fields: bool = False
+    takes_root: bool = False
+    covers: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
 
 

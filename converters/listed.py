@@ -33,11 +33,13 @@ class Values:
     """
     The encoded values of some samples: one run of bytes for each sample and payload field.
 
-    ``problems`` says what is wrong with a sample, by position; its bytes then do not matter.
+    ``columns`` holds the columns that are known only after reading, ``(n, *shape)`` each. ``problems`` says what is
+    wrong with a sample, by position; its bytes then do not matter.
     """
 
     spans: Mapping[str, Spans]
     problems: Mapping[int, str] = field(default_factory=dict)
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 # Begins to read the samples at these indices on a pool of native threads (without one: at once). The function that it
@@ -51,9 +53,9 @@ class ListedSource:
     A list of samples, and a function that reads some of them. Satisfies ``Source``.
 
     A kind of source fills in the fields. ``sizes`` (n,) holds the bytes of each sample, over all payload fields.
-    ``keys_at(indices)`` returns the keys of samples, ``columns`` are arrays with one row per sample, and ``read`` is
-    described above. ``order`` holds the indices of the samples to pack, in order; None packs all of them as listed.
-    Set ``is_by_name=False`` if that order depends on anything but names.
+    ``keys_at(indices)`` returns the keys of samples, ``columns`` are arrays with one row per sample (``read`` provides
+    those that are missing), and ``read`` is described above. ``order`` holds the indices of the samples to pack, in
+    order; None packs all of them as listed. Set ``is_by_name=False`` if that order depends on anything but names.
 
     This class does the rest: it cuts the list into pieces, shuffles it, reads the headers of pictures (they give each
     picture its size; anything else is a problem), and finds names that promise another kind of picture.
@@ -132,7 +134,7 @@ class ListedSource:
                 problems.setdefault(i, sentence if number == 0 else f"field {each.name!r} {sentence}")
             if number == 0:  # keys are the names of the first field's files
                 misnamed = _misnamed(keys, headers)
-        columns = {name: column[indices] for name, column in self.columns.items()}
+        columns = {**{name: column[indices] for name, column in self.columns.items()}, **values.columns}
         batch = SampleBatch(keys, values.spans, columns, shapes)
         if problems:
             batch = batch.at(_without(len(keys), problems))

@@ -44,7 +44,7 @@ def packs_text(command: _Command) -> _Command:
             if name not in _SHARED and value is not None and value is not False and value != ()
         ]
         if others:
-            option = {"filters": "filter"}.get(others[0], others[0]).replace("_", "-")
+            option = {"filters": "filter", "fields": "field"}.get(others[0], others[0]).replace("_", "-")
             raise click.UsageError(f"--{option} is for pictures; {src} is text")
         _pack(text, src, out, **{name: options[name] for name in _SHARED})
 
@@ -61,7 +61,7 @@ def _is_text(src: str, kind: str) -> bool:
 
 def _no_text(src: str) -> str:
     """Why SRC takes no options about text."""
-    from fastio.converters.store import names_store
+    from fastio.converters.sources.store import names_store
 
     if names_store(src):
         return f"{src} is a packed store, whose samples stay as they are; unpack it first: fastio unpack {src} FOLDER"

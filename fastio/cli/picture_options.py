@@ -72,6 +72,16 @@ _OPTIONS = (
         help="Columns of FILE to leave out; * for all that are not used.  [default: refuse unused columns]",
     ),
     click.option("--no-header", is_flag=True, help="FILE has no header; its columns are called 1, 2, ..."),
+    click.option(
+        "--field",
+        "fields",
+        multiple=True,
+        metavar="NAME=WHERE[:TYPE]",
+        help="A field of the samples: mask=masks/, caption=text, boxes=objects.bbox:xywh; repeat for more.",
+    ),
+    click.option(
+        "--root", metavar="DIR", help="Folder that file names in a table are relative to.  [default: the table's own]"
+    ),
     click.option("--many-classes", is_flag=True, help="Accept nearly as many classes as samples."),
     click.option(
         "--restart",
@@ -121,6 +131,8 @@ class PictureArguments:
     filters: tuple[tuple[str, str], ...]
     ignore_columns: tuple[str, ...]
     no_header: bool
+    fields: tuple[str, ...]
+    root: str | None
     many_classes: bool
     restart: int | None
     short_side: int | None
@@ -190,8 +202,16 @@ class PictureArguments:
     def source(self, src: str, kind: str) -> Source:
         """Open SRC, in the order in which to store it."""
         from fastio.converters import open_source
+        from fastio.converters.fields_asked import parse_choice
 
-        source = open_source(src, kind=kind, labels=self.labels, label_options=self.label_options())
+        source = open_source(
+            src,
+            kind=kind,
+            labels=self.labels,
+            label_options=self.label_options(),
+            fields=[parse_choice(words) for words in self.fields],
+            root=self.root,
+        )
         return source if self.shuffle is None else source.shuffled(self.shuffle)
 
 

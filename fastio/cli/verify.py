@@ -53,8 +53,9 @@ def verify(
       fastio verify train.h5 --against train.lmdb
     """
     from fastio.converters import LabelOptions, open_source
+    from fastio.converters.fields_asked import parse_choice
     from fastio.converters.origin import origin_of
-    from fastio.converters.store import names_store
+    from fastio.converters.sources.store import names_store
     from fastio.converters.text.again import read_again
     from fastio.converters.text.decode import text_field
     from fastio.converters.verify import verify as run
@@ -69,9 +70,15 @@ def verify(
                 raise click.UsageError("a store of text knows how it was packed: drop --labels and --source-kind")
             source = read_again(store, against)
         elif against is not None:
-            label_options = origin_of(store.metadata).get("label_options") or {}
-            options = LabelOptions.from_json(label_options)  # read the file the way it was read for packing
-            source = open_source(against, kind=kind, labels=labels, label_options=options)
+            record = origin_of(store.metadata)
+            source = open_source(  # read the way it was read for packing
+                against,
+                kind=kind,
+                labels=labels,
+                label_options=LabelOptions.from_json(record.get("label_options") or {}),
+                fields=[parse_choice(words) for words in record.get("fields") or ()],
+                root=record.get("root"),
+            )
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:
         report = run(path, decode=decode, against=source, jobs=jobs, progress=progress)

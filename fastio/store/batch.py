@@ -100,8 +100,8 @@ def _check_sizes(field: Field, spans: Spans, keys: Sequence[str]) -> None:
     fits = field.fits(spans.sizes)
     if not fits.all():
         bad = int(fits.argmin())
-        expected = f"whole ids of {field.unit_bytes} bytes"
-        if not field.traits.is_sequence:
+        expected = f"whole {'rows' if field.traits.is_ragged else 'ids'} of {field.unit_bytes} bytes"
+        if field.traits.is_array:
             expected = f"{field.nbytes} bytes ({field.dtype} {field.shape})"
         raise SchemaError(f"field {field.name!r} of {keys[bad]!r}: expected {expected}, got {spans.sizes[bad]} bytes")
 

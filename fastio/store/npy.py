@@ -26,4 +26,6 @@ def npy_prefix(field: Field, size: int) -> bytes:
     """Return what stands before a field's value of ``size`` bytes in a file of its own: a header, or nothing."""
     if field.traits.extension != NPY:
         return b""
+    if field.traits.is_ragged:
+        return npy_header(field.dtype, (size // field.unit_bytes if field.unit_bytes else 0, *field.shape[1:]))
     return npy_header(field.dtype, (size // field.unit_bytes,) if field.traits.is_sequence else field.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +12,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
-from fastio.types.traits import BYTES, COLUMN, IMAGE, RAW, TEXT, TOKENS, Traits, traits_of
+from fastio.types.traits import BYTES, COLUMN, IMAGE, JSON, MASK, RAGGED, RAW, TEXT, TOKENS, Traits, traits_of
 
-__all__ = ["BYTES", "COLUMN", "IMAGE", "RAW", "TEXT", "TOKENS", "Field", "Schema"]
+__all__ = [
+    "BOX_ROLES",
+    "BYTES",
+    "COLUMN",
+    "IMAGE",
+    "JSON",
+    "MASK",
+    "POINTS",
+    "RAGGED",
+    "RAW",
+    "TEXT",
+    "TOKENS",
+    "Field",
+    "Schema",
+]
+
+BOX_ROLES = ("xyxy", "xywh", "cxcywh")
+POINTS = "points"
 
 VERSION = 1
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_PER = "per:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +47,18 @@ class Field:
     ``codec`` names a row of ``fastio.types.traits``, or was written by a later fastio. ``dtype`` is a NumPy type string
     (``"|u1"``, ``"<i8"``). ``shape`` is that of the *decoded* value, with None for a size that differs between
     samples; ``()`` is a scalar.
+
+    ``role`` says what geometry does with the numbers of a ragged field, which it leaves alone without a role. Rows are
+    boxes in pixels of the pictures beside them, ``(None, 4)``: "xyxy" (two corners), "xywh" (upper left corner, size)
+    or "cxcywh" (centre, size). Or they are "points": ``(None, 2)``, or ``(None, K, 2)`` for K key points an object.
+    "per:NAME": row i belongs to row i of the field NAME (such as the class of each box), and is dropped with it.
     """
 
     name: str
     codec: str
     dtype: str
     shape: tuple[int | None, ...]
+    role: str = ""
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
@@ -58,6 +83,44 @@ class Field:
                 f"field {self.name!r}: codec {self.codec!r} needs {' or '.join(map(repr, traits.dtypes))} and the "
                 f"shape (None,), got {self.dtype!r} and {self.shape}"
             )
+        if traits.is_ragged and (not self.shape or self.shape[0] is not None or None in self.shape[1:]):
+            raise SchemaError(
+                f"field {self.name!r}: codec {self.codec!r} needs a shape whose first size alone is None, such as "
+                f"(None, 4), got {self.shape}"
+            )
+        self._check_role()
+
+    def _check_role(self) -> None:
+        if not self.role:
+            return
+        if not self.traits.is_ragged:
+            raise SchemaError(f"field {self.name!r}: only ragged fields have a role, got {self.role!r} for {self}")
+        if self.role in BOX_ROLES:
+            is_right = self.shape == (None, 4)
+        elif self.role == POINTS:
+            is_right = len(self.shape) in (2, 3) and self.shape[-1] == 2
+        elif self.owner:
+            is_right = True
+        else:
+            raise SchemaError(
+                f"field {self.name!r}: expected one of the roles {', '.join(BOX_ROLES)}, {POINTS} or {_PER}FIELD, got "
+                f"{self.role!r}"
+            )
+        if not is_right:
+            raise SchemaError(
+                f"field {self.name!r}: {self.role} does not fit the shape {self.shape}; boxes are (None, 4), points "
+                "(None, 2) or (None, K, 2)"
+            )
+
+    @property
+    def is_box(self) -> bool:
+        """Whether rows are boxes."""
+        return self.role in BOX_ROLES
+
+    @property
+    def owner(self) -> str:
+        """The field of boxes or points whose rows this field's rows belong to; "" if there is none."""
+        return self.role.removeprefix(_PER) if self.role.startswith(_PER) else ""
 
     def __str__(self) -> str:
         """
@@ -88,13 +151,17 @@ class Field:
 
     @property
     def unit_bytes(self) -> int:
-        """Bytes of what the length of a value is counted in: a token id, or a byte."""
+        """Bytes of what the length of a value is counted in: a token id, a row of a ragged array, or a byte."""
+        if self.traits.is_ragged:
+            return math.prod(size for size in self.shape if size is not None) * np.dtype(self.dtype).itemsize
         return np.dtype(self.dtype).itemsize if self.traits.is_sequence else 1
 
     def fits(self, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these sizes, in bytes, a stored value may have."""
         if self.traits.is_array:
             return np.equal(sizes, self.nbytes)
+        if self.unit_bytes == 0:  # rows without elements
+            return np.equal(sizes, 0)
         if self.unit_bytes == 1:
             return np.broadcast_to(np.True_, sizes.shape)  # takes no pass over an index of millions
         return np.equal(sizes % self.unit_bytes, 0)
@@ -121,6 +188,12 @@ class Schema:
         names = [f.name for f in self.fields]
         if len(set(names)) != len(names):
             raise SchemaError(f"field names must be unique, got {names}")
+        for field in self.fields:
+            if field.owner and field.owner not in [f.name for f in self.fields if f.is_box or f.role == POINTS]:
+                raise SchemaError(
+                    f"field {field.name!r}: belongs to {field.owner!r}, which is not a field of boxes or points; there "
+                    f"is {names}"
+                )
 
     def __getitem__(self, name: str) -> Field:
         for field in self.fields:
@@ -154,7 +227,12 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain structure for ``json.dumps``."""
-        fields = [{"name": f.name, "codec": f.codec, "dtype": f.dtype, "shape": list(f.shape)} for f in self.fields]
+        fields: list[dict[str, Any]] = []
+        for field in self.fields:
+            role = {"role": field.role} if field.role else {}
+            fields.append(
+                {"name": field.name, "codec": field.codec, "dtype": field.dtype, "shape": list(field.shape), **role}
+            )
         return {"version": self.version, "fields": fields}
 
     @classmethod
@@ -170,6 +248,7 @@ class Schema:
                     codec=str(f["codec"]),
                     dtype=str(f["dtype"]),
                     shape=tuple(None if s is None else int(s) for s in f["shape"]),
+                    role=str(f.get("role", "")),
                 )
                 for f in data["fields"]
             )

@@ -5,13 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["BYTES", "COLUMN", "IMAGE", "RAW", "TEXT", "TOKENS", "TRAITS", "Traits", "traits_of"]
+__all__ = [
+    "BYTES",
+    "COLUMN",
+    "IMAGE",
+    "JSON",
+    "MASK",
+    "RAGGED",
+    "RAW",
+    "TEXT",
+    "TOKENS",
+    "TRAITS",
+    "Traits",
+    "traits_of",
+]
 
 # Codec names, as stored. Only code that makes fields uses them: everything else asks a field for its traits.
 IMAGE: Final = "image"
+MASK: Final = "mask"
 RAW: Final = "raw"
+RAGGED: Final = "ragged"
 TOKENS: Final = "tokens"
 TEXT: Final = "text"
+JSON: Final = "json"
 BYTES: Final = "bytes"
 COLUMN: Final = "column"
 
@@ -27,8 +43,12 @@ class Traits:
     * ``is_column``: the values of all samples are one array, and not a run of bytes each.
     * ``is_picture``: an encoded picture, whose header tells height, width and channels. The index keeps these, and
       where restart intervals begin.
+    * ``is_mask``: a picture whose pixels are numbers of classes: decoded as stored (palette indices, 16 bits), never
+      interpolated and never converted.
     * ``is_tokens``: token ids, which native code widens to int64 on their way into a batch.
     * ``is_text``: UTF-8, handed over as ``str``.
+    * ``is_json``: UTF-8, handed over as the object that it describes.
+    * ``is_ragged``: arrays that differ in their first axis only, which the field's shape gives as None: boxes, points.
     * ``is_plain``: the stored bytes are the elements of the array, C order, little endian: dtype and shape tell their
       size, and containers with types of their own (HDF5, npy files) may name them.
     * ``has_fixed_shape``: all values of a field have the field's shape.
@@ -40,8 +60,11 @@ class Traits:
     codec: str | None = None
     is_column: bool = False
     is_picture: bool = False
+    is_mask: bool = False
     is_tokens: bool = False
     is_text: bool = False
+    is_json: bool = False
+    is_ragged: bool = False
     is_plain: bool = False
     has_fixed_shape: bool = False
     dtypes: tuple[str, ...] = ()
@@ -70,11 +93,24 @@ TRAITS: Final[dict[str, Traits]] = {
         codec="fastio.codec.image:ImageCodec",
         is_picture=True,
     ),
+    MASK: Traits(  # an encoded picture; dtype and shape of the field are those of its pixels: (None, None), or 3 axes
+        title="masks",
+        codec="fastio.codec.mask:MaskCodec",
+        is_picture=True,
+        is_mask=True,
+    ),
     RAW: Traits(
         title="raw {array}",
         codec="fastio.codec.raw:RawCodec",
         is_plain=True,
         has_fixed_shape=True,
+        extension="npy",
+    ),
+    RAGGED: Traits(
+        title="ragged {array}",
+        codec="fastio.codec.raw:RawCodec",
+        is_ragged=True,
+        is_plain=True,
         extension="npy",
     ),
     TOKENS: Traits(
@@ -92,6 +128,12 @@ TRAITS: Final[dict[str, Traits]] = {
         is_plain=True,
         dtypes=("|u1",),
         extension="txt",
+    ),
+    JSON: Traits(
+        title="JSON",
+        codec="fastio.codec.json_text:JsonCodec",
+        is_json=True,
+        extension="json",
     ),
     BYTES: Traits(  # anything else, handed over as it is
         title="bytes",

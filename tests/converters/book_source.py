@@ -9,8 +9,7 @@ import numpy as np
 
 from fastio._native import Buffers
 from fastio.converters.files import IMAGE_FIELD, LABEL_FIELD
-from fastio.converters.kind import SourceKind, SourcePath, source_record
-from fastio.converters.labels import LabelFile
+from fastio.converters.kind import SourceKind, SourceOptions, SourcePath, source_record
 from fastio.converters.listed import ListedSource, Values, names_at
 from fastio.converters.source import Problem
 from fastio.errors import SourceError
@@ -18,7 +17,7 @@ from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
 
-def open_book(place: SourcePath, _labels: LabelFile | None = None) -> ListedSource:
+def open_book(place: SourcePath, _options: SourceOptions = None) -> ListedSource:
     """The pictures of one book; those that the file ends before are problems."""
     try:
         with Path(place.path).open("rb") as file:

@@ -7,8 +7,8 @@ import numpy as np
 from fastio.converters.ambiguous import refuse_fields, refuse_splits
 from fastio.converters.files import file_source
 from fastio.converters.junk import is_hidden
-from fastio.converters.kind import SourceKind, SourcePath, source_record
-from fastio.converters.labels import LABEL_SUFFIXES, LabelFile
+from fastio.converters.kind import SourceKind, SourceOptions, SourcePath, source_record
+from fastio.converters.labels import LABEL_SUFFIXES
 from fastio.converters.listed import ListedSource
 from fastio.converters.scan import Folder, scan_tree, shown
 from fastio.converters.source import Problem
@@ -18,7 +18,7 @@ from fastio.types.picture_kinds import kind_by_name
 __all__ = ["KIND", "open_imagefolder"]
 
 
-def open_imagefolder(place: SourcePath, _labels: LabelFile | None = None) -> ListedSource:
+def open_imagefolder(place: SourcePath, _options: SourceOptions) -> ListedSource:
     """
     Open ``path/class/.../file``: classes sorted by name, files by folder and name, links followed.
 
@@ -66,10 +66,10 @@ def _add_files_beside(found: Folder, top: Folder) -> None:
     ]
 
 
-def _open_detected(place: SourcePath, labels: LabelFile | None) -> ListedSource:
+def _open_detected(place: SourcePath, options: SourceOptions) -> ListedSource:
     """The same where the user did not say that folders are classes: SourceError if they are hardly that."""
     refuse_splits(place.path, place.top.folders)
-    source = open_imagefolder(place, labels)
+    source = open_imagefolder(place, options)
     refuse_fields(place.path, source.metadata["classes"], source.keys, source.problems)
     return source
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.converters.kind import SourceKind, SourcePath, source_record
-from fastio.converters.labels import LabelFile
+from fastio.converters.kind import SourceKind, SourceOptions, SourcePath, source_record
 from fastio.converters.listed import ListedSource, read_stored
 from fastio.converters.origin import origin_of
 from fastio.converters.other_containers import container_of_others, kind_of
@@ -35,7 +34,7 @@ def names_store(path: str) -> bool:
     return holds_shards(path) if Path(path).is_dir() else named(path) is not None
 
 
-def open_stored(place: SourcePath, _labels: LabelFile | None = None) -> ListedSource:
+def open_stored(place: SourcePath, _options: SourceOptions) -> ListedSource:
     """
     Open a store as a source of its samples, in their order.
 

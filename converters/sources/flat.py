@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fastio.converters.files import file_source
 from fastio.converters.junk import is_hidden
-from fastio.converters.kind import SourceKind, SourcePath, source_record
-from fastio.converters.labels import LABEL_SUFFIXES, LabelFile, Labels, read_labels
+from fastio.converters.kind import SourceKind, SourceOptions, SourcePath, source_record
+from fastio.converters.labels import LABEL_SUFFIXES, Labels, read_labels
 from fastio.converters.listed import ListedSource
 from fastio.converters.scan import Folder, scan_tree, shown
 from fastio.converters.source import Problem
@@ -21,15 +21,15 @@ from fastio.types.picture_kinds import kind_by_name
 __all__ = ["KIND", "open_flat"]
 
 
-def open_flat(place: SourcePath, labels: LabelFile | None = None) -> ListedSource:
+def open_flat(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
-    Open all images of one folder, sorted by name, with their labels if ``labels`` names a label file.
+    Open all images of one folder, sorted by name, with their labels if ``options`` name a label file.
 
     Names in the label file may have folders if these are the end of ``path`` ("train/a.png" for "data/train");
     otherwise, they are labels of other files. A label without a file and a file without a label are problems. Files
     whose rows do not pass the label file's filters are left out. Without a label file, the source has no labels.
     """
-    path, found = place.path, Folder()
+    path, labels, found = place.path, options.labels, Folder()
     found.add(place.top)
     for key in place.top.folders:
         if is_hidden(key):

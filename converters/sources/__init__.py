@@ -1,0 +1,1 @@
+"""The kinds of sources, one file each; ``fastio.converters.SOURCES`` lists them."""
