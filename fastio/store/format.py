@@ -87,7 +87,8 @@ class Format:
 
     ``plain_reader`` returns Python that reads a store of this schema without fastio: given ``path``, it leaves the
     values of the first payload field in ``images`` (of text and tokens alone in ``samples``), and ``labels`` if the
-    schema has them, in order.
+    schema has them, in order. Of many fields it leaves ``samples``, a dict of the payload fields each, pictures as
+    bytes, and the columns either in these dicts or in ``columns``, a dict of arrays.
     """
 
     name: str  # ASCII, as ``fastio info`` shows it

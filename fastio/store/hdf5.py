@@ -17,6 +17,7 @@ Anybody reads it:
     with h5py.File(path) as f:
         start, size = f["image_starts"][i], f["image_sizes"][i]
         image, label, key = f["data"][start : start + size].tobytes(), f["label"][i], f["keys"].asstr()[i]
+        mask = f["data"][f["mask_starts"][i] :][: f["mask_sizes"][i]].tobytes()  # any further field likewise
 
 The payload is written before its size is known: from O on, straight to the file. At the end h5py writes the
 metadata around it, through a file object, with a dataset that is allocated at once and never filled. O is learned
@@ -54,6 +55,7 @@ from fastio.errors import StoreError
 from fastio.store.arrays import Place, byte_view
 from fastio.store.atomic import PartialFile, pwrite_all
 from fastio.store.format import Columns, Ending, Format, Values
+from fastio.store.plain_code import has_many_fields, imports, of_bytes, readers
 from fastio.store.seal import SEAL_SIZE, always_at, unsealed_regions
 from fastio.types.schema import Schema
 
@@ -308,7 +310,23 @@ def _overhead(_schema: Schema) -> str:
     return "index and key of each sample; HDF5 keeps the bytes themselves without gaps"
 
 
+def _reader_of_many(schema: Schema) -> str:
+    columns = ", ".join(f'"{field.name}": f["{field.name}"][:]' for field in schema.columns)
+    lines = [
+        *readers(schema, {field.name: of_bytes(field) for field in schema.payload}),
+        "with h5py.File(path) as f:",
+        '    spans = {name: zip(f[name + "_starts"][:], f[name + "_sizes"][:]) for name in read}',
+        '    bytes_of = lambda name: (f["data"][start : start + size].tobytes() for start, size in spans[name])',
+        "    fields = {name: list(map(read[name], bytes_of(name))) for name in read}",
+        *([f"    columns = {{{columns}}}"] if columns else []),
+        "samples = [dict(zip(fields, values)) for values in zip(*fields.values())]",
+    ]
+    return "\n".join([imports(lines, "h5py"), *lines, ""])
+
+
 def _plain_reader(schema: Schema) -> str:
+    if has_many_fields(schema):
+        return _reader_of_many(schema)
     field = schema.payload[0]
     spans = f'spans = zip(f["{field.name}_starts"][:], f["{field.name}_sizes"][:])'
     data = 'f["data"][start : start + size].tobytes()'

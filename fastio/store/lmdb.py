@@ -15,9 +15,9 @@ The file, in pages of 4096 bytes, integers unsigned and little endian:
     node     size 4 | flags 2 | key size 2 | key | value       flag 1: the value is the pgno (8) of an overflow run
     branch   pgno's low 32 bits 4 | its high 16 bits 2 | key size 2 | key; the first key of a page is empty
 
-A node whose header, key and value exceed 2038 bytes goes to overflow pages. Keys: ``%010d/field`` for the samples
-(B-tree order is sample order), then, sorted behind the digits, ``_`` and the name of each index array,
-``_header`` and ``_seal``.
+A node whose header, key and value exceed 2038 bytes goes to overflow pages. Keys: ``%010d/field`` for the samples,
+such as ``0000000007/mask`` (B-tree order is sample order), then, sorted behind the digits, ``_`` and the name of each
+index array, ``_header`` and ``_seal``.
 
 Token ids that are the only payload are one flat array in pieces: the values of ``tokens/%010d``, each of samples one
 behind the other up to 1 MiB (one longer sample aside), the number that of its first sample. No sample is cut, every
@@ -74,8 +74,9 @@ from fastio.store.arrays import Place, byte_view
 from fastio.store.atomic import PartialFile
 from fastio.store.flat_pieces import FlatPieces
 from fastio.store.format import Columns, Ending, Format, Values
+from fastio.store.plain_code import has_many_fields, imports, of_bytes, readers
 from fastio.store.seal import SEAL_SIZE, always_at
-from fastio.types.schema import Schema
+from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = ["FORMAT", "LmdbWriter"]
@@ -321,7 +322,27 @@ def _overhead(schema: Schema) -> str:
     return "LMDB rounds values of more than about 2 kB up to pages of 4 KiB"
 
 
+def _column_code(field: Field) -> str:
+    reshaped = f".reshape({(-1, *field.shape)})" if field.shape else ""
+    return f'np.frombuffer(txn.get(b"_{field.name}"), "{field.dtype}"){reshaped}'
+
+
+def _reader_of_many(schema: Schema) -> str:
+    columns = ", ".join(f'"{field.name}": {_column_code(field)}' for field in schema.columns)
+    lines = [
+        *readers(schema, {field.name: of_bytes(field) for field in schema.payload}),
+        "with lmdb.open(path, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:",
+        f'    count = len(txn.get(b"_{schema.payload[0].name}_sizes")) // 8',
+        '    value = lambda index, name: txn.get(b"%010d/%s" % (index, name.encode()))',
+        "    samples = [{name: parse(value(i, name)) for name, parse in read.items()} for i in range(count)]",
+        *([f"    columns = {{{columns}}}"] if columns else []),
+    ]
+    return "\n".join([imports(lines, "lmdb"), *lines, ""])
+
+
 def _plain_reader(schema: Schema) -> str:
+    if has_many_fields(schema):
+        return _reader_of_many(schema)
     field = schema.payload[0]
     lines = ["with lmdb.open(path, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:"]
     if schema.flat is not None:
@@ -337,9 +358,7 @@ def _plain_reader(schema: Schema) -> str:
         values = f'value for key, value in txn.cursor() if key.endswith(b"/{field.name}")'
         lines.append(f'images = [{values}]  # or txn.get(b"%010d/{field.name}" % index)')
     if "label" in schema:
-        label = schema["label"]
-        reshaped = f".reshape({(-1, *label.shape)})" if label.shape else ""
-        lines.append(f'labels = np.frombuffer(txn.get(b"_label"), "{label.dtype}"){reshaped}')
+        lines.append(f"labels = {_column_code(schema['label'])}")
     return "import lmdb, numpy as np\n" + "\n    ".join(lines) + "\n"
 
 

@@ -5,11 +5,13 @@ A shard, in blocks of 512 bytes (a member is its ustar header, its bytes, zeros 
     __fastio__/about            says that a seal must follow: without one the file is a torso, not a foreign tar
     dog/0001.jpg                the image as it came; the stem is the key without its last extension
     dog/0001.cls                the column ``label``, ASCII
+    dog/0001.mask.png           any further picture: its field's name, and the extension of its content
     dog/0001.weight.json        any other column: "NaN", "Infinity", "-Infinity" as strings, complex numbers as
                                 [real, imaginary]; fastio itself reads columns from the index, bit by bit
-    dog/0001.depth.npy          RAW: an npy file, the span points behind its header
+    dog/0001.depth.npy          RAW, RAGGED: an npy file, the span points behind its header
     dog/0001.tokens.npy         TOKENS: the same, one dimension, as long as the sample
-    dog/0001.txt                TEXT, UTF-8
+    dog/0001.txt                TEXT of the name ``text``, UTF-8; others are called .caption.txt
+    dog/0001.json               JSON of the name ``json``; others are called .objects.json
     dog/0001.caption            BYTES, by the name of the field
     ...                         all samples
     __fastio__/<array>.npy      the index arrays (WebDataset skips what lies below ``__x__/``)
@@ -19,8 +21,9 @@ A shard, in blocks of 512 bytes (a member is its ustar header, its bytes, zeros 
 
 WebDataset ends a stem at the first dot of the name: dots and percent signs in it are written %2E and %25, so is
 whatever else would break a member's name. Two keys with one stem (a.jpg beside a.png): the second keeps its
-extension in the stem (a%2Epng). The original keys are in the index. Names above 100 bytes or outside ASCII, and
-sizes from 8 GiB, have a PAX header. All times, owners and groups are 0.
+extension in the stem (a%2Epng). A picture whose key has no extension of pictures gets that of its
+content. The original keys are in the index. Names above 100 bytes or outside ASCII, and sizes from 8 GiB, have a PAX
+header. All times, owners and groups are 0.
 
 A shard of two samples with labels 0 and 1, "a.png" with the bytes "first" and "b.png" with "2nd" (headers abridged):
 
@@ -63,9 +66,10 @@ from fastio.store.atomic import PartialFile
 from fastio.store.foreign_tar import check_foreign_set, open_foreign
 from fastio.store.format import Columns, Ending, ForeignFiles, Format, Sizes, Values
 from fastio.store.npy import NPY, npy_header, npy_prefix
+from fastio.store.plain_code import has_many_fields, main_picture
 from fastio.store.seal import SEAL_SIZE, always_at
 from fastio.store.tar_names import INDEX_FOLDER, MemberNames
-from fastio.types.picture_kinds import PICTURE_EXTENSIONS
+from fastio.types.picture_kinds import PICTURE_EXTENSIONS, extension_of
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
@@ -96,19 +100,20 @@ class TarWriter:
         self._file = file
         self._payload = schema.payload
         self._columns = [(f.name, _column_suffix(f)) for f in schema.columns]
-        self._image = next((f.name for f in schema.payload if f.traits.is_picture), None)
+        main = main_picture(schema.payload)
+        self._image = None if main is None else main.name
         self._suffixes = {f.name: _suffix(f) for f in schema.payload}
-        taken = [*self._suffixes.values(), *(suffix for _, suffix in self._columns)]
+        taken = [*(s.removesuffix(".") for s in self._suffixes.values()), *(suffix for _, suffix in self._columns)]
         if len(set(taken)) < len(taken):
             raise SchemaError(f"{file.path}: fields would share an extension, got {sorted(taken)}: rename a field")
-        others = ["" if f.name == self._image else self._suffixes[f.name] for f in schema.payload]
+        others = ["" if f is main else self._suffixes[f.name] for f in schema.payload]
         self._names = MemberNames([*others, *(suffix for _, suffix in self._columns)], taken, image=self._image or "")
         self._starts: dict[str, list[NDArray[np.int64]]] = {f.name: [] for f in schema.payload}
         self._member(INDEX_FOLDER + "about", _ABOUT, len(_ABOUT))
 
     def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
         """Write samples: payload fields in the schema's order, then the columns as text."""
-        names = self._names.of(keys)
+        names = self._names.of(keys, lambda row, column: extension_of(values[self._payload[column].name].view(row)))
         contents = [(_prefixes(field, values[field.name].sizes), values[field.name]) for field in self._payload]
         for name, suffix in self._columns:
             texts = _texts(columns[name], suffix)
@@ -199,9 +204,12 @@ def sample_bytes(schema: Schema, sizes: Sizes, count: int) -> NDArray[np.int64]:
 
 
 def _suffix(field: Field) -> str:
+    """Return what follows a stem and a dot; of a picture without its extension."""
     extension = field.traits.extension
-    if field.traits.is_text and field.name == "text":
+    if (field.traits.is_text and field.name == "text") or (field.traits.is_json and field.name == "json"):
         return extension
+    if field.traits.is_picture:
+        return f"{field.name}."
     return f"{field.name}.{extension}" if extension else field.name
 
 
@@ -274,7 +282,35 @@ def _overhead(_schema: Schema) -> str:
     return "each member has a header of 512 bytes and is padded to 512"
 
 
+def _reader_of_many(schema: Schema) -> str:
+    """Snippet for many fields: webdataset decodes all but pictures, and extensions become names of fields again."""
+    lines = [
+        "import webdataset",
+        "dataset = webdataset.WebDataset(path, shardshuffle=False, empty_check=False).decode()",
+    ]
+    names = {_suffix(f): f.name for f in schema.payload if not f.traits.is_picture}
+    names |= {_column_suffix(f): f.name for f in schema.columns}
+    odd = ", ".join(f'"{suffix}": "{name}"' for suffix, name in names.items() if suffix.split(".")[0] != name)
+    main = main_picture(schema.payload)
+    if main is not None:
+        kinds = f"{PICTURE_EXTENSIONS!r}".replace("'", '"')
+        odd = f'**dict.fromkeys({kinds}, "{main.name}")' + (f", {odd}" if odd else "")
+    return "\n".join(
+        [
+            *lines,
+            f"names = {{{odd}}}",
+            "samples = [",
+            '    {names.get(end, end.split(".")[0]): value for end, value in sample.items() if end[0] != "_"}',
+            "    for sample in dataset",
+            "]",
+            "",
+        ]
+    )
+
+
 def _plain_reader(schema: Schema) -> str:
+    if has_many_fields(schema):
+        return _reader_of_many(schema)
     field, modules = schema.payload[0], ["webdataset"]
     is_sequence = schema.is_text or schema.flat is not None
     name = "samples" if is_sequence else "images"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fastio._native import KeySet
+from fastio.types.picture_kinds import is_picture_extension
 
 __all__ = ["INDEX_FOLDER", "MemberNames"]
 
@@ -17,28 +18,47 @@ _ODD_FOLDER = re.compile(r"[\x00-\x1f\x7f]")
 _DIGITS = "0123456789"
 
 
+def _no_kind(_row: int, _column: int) -> str:
+    return ""
+
+
 class MemberNames:
     """
     Makes the stems of samples, each different from all before, and the names of their members.
 
-    ``suffixes`` are those of a sample's members, "" for a picture's, which keeps its own extension, or gets
-    ``image``; ``taken`` are extensions that no picture may have.
+    ``suffixes`` are those of a sample's members. That of the main picture is "": it keeps the extension of its key; if
+    that is none of a picture, it gets that of its content, if known. Without either, it is ``image``. Suffixes of
+    further pictures end with a dot, and their content tells the rest: "mask." becomes "mask.png". ``taken`` are
+    extensions that the main picture may not have.
     """
 
     def __init__(self, suffixes: Sequence[str], taken: Iterable[str], *, image: str) -> None:
         self._suffixes = suffixes
+        self._further = [column for column, suffix in enumerate(suffixes) if suffix.endswith(".")]
+        self._first = suffixes.index("") if "" in suffixes else -1
         self._taken = frozenset(taken)
         self._image = image
         self._stems = KeySet()
         self._numbered = _NumberedKeys()
 
-    def of(self, keys: Sequence[str]) -> list[str]:
-        """Return the names of the members of these samples, sample by sample."""
+    def of(self, keys: Sequence[str], kind: Callable[[int, int], str] = _no_kind) -> list[str]:
+        """
+        Return the names of the members of these samples, sample by sample.
+
+        ``kind(row, column)`` is the extension that fits the content of a picture, "" if that is unknown.
+        """
         names = []
-        for key in keys:
+        for row, key in enumerate(keys):
             stem, extension = self._numbered.split(key) or self._split(key)
+            if self._first >= 0 and not is_picture_extension(extension):
+                own = kind(row, self._first)
+                if own and own not in self._taken:
+                    stem, extension = _stem(*_apart(key)), own
             stem = self._unlike_before(stem, key)
-            names += [f"{stem}.{suffix or extension}" for suffix in self._suffixes]
+            sample = [f"{stem}.{suffix or extension}" for suffix in self._suffixes]
+            for column in self._further:
+                sample[column] = (sample[column] + kind(row, column)).removesuffix(".")
+            names += sample
         return names
 
     def _split(self, key: str) -> tuple[str, str]:

@@ -1,8 +1,10 @@
 """Writes zip archives of stored members, which zipfile, numpy and every file manager read: the index is members too.
 
     dog/0001.jpg                a local header, then the bytes: the member is called as the sample's key
-    dog/0001.jpg.depth.npy      RAW: an npy file, the span points behind its header
-    dog/0001.jpg.caption        BYTES, by the name of the field; .caption.txt: TEXT; .ids.npy: TOKENS beside others
+    dog/0001.jpg.mask.png       any further picture: its field's name, and the extension of its content
+    dog/0001.jpg.depth.npy      RAW, RAGGED: an npy file, the span points behind its header
+    dog/0001.jpg.caption        BYTES, by the name of the field; .caption.txt: TEXT; .objects.json: JSON; .ids.npy:
+                                TOKENS beside others
     ...                         all samples, each a run of members, in order
     __fastio__/<array>.npy      the index arrays, columns such as ``label`` among them
     __fastio__/header.json
@@ -10,9 +12,10 @@
     central directory           an entry for each member
     end record                  22 bytes: where the central directory begins
 
-The first IMAGE or TEXT keeps its key as its name. Keys that would be another path when extracted, or no name at all,
-are replaced by ``__odd__/`` and the sample's number; the original keys are in the index. Token ids that are the only
-payload are one flat array in pieces, as in LMDB: members ``tokens/<number of the first sample>.npy`` of up to 1 MiB.
+The first IMAGE, without one the first MASK or TEXT, keeps its key as its name. Keys that would be another path when
+extracted, or no name at all, are replaced by ``__odd__/`` and the sample's number; the original keys are in the index.
+Token ids that are the only payload are one flat array in pieces, as in LMDB: members ``tokens/<number of the first
+sample>.npy`` of up to 1 MiB.
 
 Sizes and offsets from 4 GiB and more than 65534 members have ZIP64 records. Arrays begin at a multiple of 64, by the
 extra field of Android's zipalign. The directory's entry of the seal needs the CRC-32 of the seal, which holds that of
@@ -55,13 +58,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import KeySet, crc32
+from fastio._native import KeySet, crc32, image_kind
 from fastio.store.arrays import Place, byte_view, split_keys
 from fastio.store.atomic import PartialFile
 from fastio.store.flat_pieces import FlatPieces
 from fastio.store.format import Columns, Ending, Format, Values
 from fastio.store.npy import NPY, npy_header, npy_prefix
+from fastio.store.plain_code import has_many_fields, imports, main_picture, readers
 from fastio.store.seal import SEAL_SIZE, ReadBytes
+from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.schema import Field, Schema
 
 __all__ = ["FORMAT", "ZipWriter"]
@@ -90,6 +95,7 @@ _ALIGN_ID = 0xD935
 # A path that is absolute, leaves its folder, or is not the same everywhere; folders of our own.
 _ODD = re.compile(r"[\x00-\x1f\x7f\\]|(?:^|/)\.{0,2}(?:/|$)|^__(?:fastio|odd)__/")
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
+_EXTENSIONS = ["", *(kind.suffix for kind in PICTURE_KINDS[1:])]  # by the kind of a picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,7 @@ class ZipWriter:
         self._fields = [field for field in schema.payload if field is not schema.flat]
         self._suffixes = _suffixes(self._fields)
         self._names = _Names(self._suffixes)
+        self._kinds: dict[int, list[NDArray[np.uint8]]] = _by_picture(self._suffixes)
         self._starts: dict[str, list[int]] = {field.name: [] for field in self._fields}
         self._crcs: dict[str, list[NDArray[np.uint32]]] = {f.name: [] for f in self._fields if npy_prefix(f, 0)}
         self._pieces: list[_Member] = []
@@ -124,7 +131,10 @@ class ZipWriter:
             self._flat.append(values[self._flat.name])
         if not self._fields:
             return
-        names = iter(self._names.of(keys))
+        for column, kinds in self._kinds.items():
+            views = values[self._fields[column].name].views()
+            kinds.append(np.fromiter(map(image_kind, views), np.uint8, len(views)))
+        names = iter(self._names.of(keys, {column: kinds[-1] for column, kinds in self._kinds.items()}))
         contents = [self._contents(field, values) for field in self._fields]
         starts = [self._starts[field.name] for field in self._fields]
         for sample in zip(*contents, strict=True):
@@ -200,6 +210,7 @@ class ZipWriter:
         if not self._fields:
             return
         names = _Names(self._suffixes)
+        kinds = {column: np.concatenate([np.empty(0, np.uint8), *parts]) for column, parts in self._kinds.items()}
         crcs = {name: np.concatenate([np.empty(0, np.uint32), *parts]) for name, parts in self._crcs.items()}
         keys, count = arrays["keys"], len(arrays[f"{self._fields[0].name}_starts"])
         stops = split_keys(keys, count, path=self._file.path)
@@ -215,9 +226,10 @@ class ZipWriter:
                 known = crcs.get(field.name, arrays[f"{field.name}_checksums"])[part].tolist()
                 columns.append(zip(starts.tolist(), map(add, prefixes, sizes), known, strict=True))
             contents = chain.from_iterable(zip(*columns, strict=True))
+            part_names = names.of(joined.split("\0"), {column: each[part] for column, each in kinds.items()})
             yield [
                 _entry(_Member(name, start - _local_size(name, size), size, crc))
-                for name, (start, size, crc) in zip(names.of(joined.split("\0")), contents, strict=True)
+                for name, (start, size, crc) in zip(part_names, contents, strict=True)
             ]
 
     def _write_piece(self, value: bytearray, size: int) -> int:
@@ -241,43 +253,69 @@ class ZipWriter:
 
 
 class _Names:
-    """Names the members of samples, each once; the same keys in the same order get the same names."""
+    """
+    Names the members of samples, each once; the same keys and kinds in the same order get the same names.
+
+    Suffixes that end with a dot are those of pictures, whose kinds tell the rest.
+    """
 
     def __init__(self, suffixes: Sequence[str]) -> None:
         self._suffixes = suffixes
+        self._pictures = _by_picture(suffixes)
         self._taken = KeySet() if len(suffixes) > 1 else None  # keys alone are unique
         self._count = 0
 
-    def of(self, keys: Sequence[str]) -> list[bytes]:
-        """Return the names of the members of these samples, sample by sample."""
+    def of(self, keys: Sequence[str], kinds: Mapping[int, NDArray[np.uint8]]) -> list[bytes]:
+        """
+        Return the names of the members of these samples, sample by sample.
+
+        ``kinds`` holds the kind of each picture, as ``PICTURE_KINDS`` numbers it, by the position of its suffix.
+        """
         names: list[bytes] = []
-        for number, key in enumerate(keys, self._count):
+        for row, key in enumerate(keys):
+            number = self._count + row
+            suffixes = list(self._suffixes)
+            for column in self._pictures:
+                suffixes[column] = suffixes[column].removesuffix(".") + _EXTENSIONS[kinds[column][row]]
             stem = key
-            sample = [] if _ODD.search(key) else self._encoded(key)
+            sample = [] if _ODD.search(key) else _encoded(key, suffixes)
             if not sample or not self._are_free(sample):
                 extension = _EXTENSION.search(key)
                 stem = f"__odd__/{number:010d}{extension[0] if extension else ''}"
-                sample = self._encoded(stem)
+                sample = _encoded(stem, suffixes)
             names += sample
         self._count += len(keys)
         return names
-
-    def _encoded(self, stem: str) -> list[bytes]:
-        """Return names with this stem; none if it is not a possible name."""
-        try:
-            names = [f"{stem}{suffix}".encode() for suffix in self._suffixes]
-        except UnicodeEncodeError:  # a file name that is not UTF-8
-            return []
-        return names if max(map(len, names)) <= _MAX_NAME else []
 
     def _are_free(self, names: Sequence[bytes]) -> bool:
         return self._taken is None or self._taken.insert(b"\0".join(names)) is None
 
 
+def _encoded(stem: str, suffixes: Sequence[str]) -> list[bytes]:
+    """Return names with this stem; none if it is not a possible name."""
+    try:
+        names = [f"{stem}{suffix}".encode() for suffix in suffixes]
+    except UnicodeEncodeError:  # a file name that is not UTF-8
+        return []
+    return names if max(map(len, names)) <= _MAX_NAME else []
+
+
+def _by_picture(suffixes: Sequence[str]) -> dict[int, list[NDArray[np.uint8]]]:
+    """Return an empty list for each suffix that the content of a picture completes, by its position."""
+    return {column: [] for column, suffix in enumerate(suffixes) if suffix.endswith(".")}
+
+
 def _suffixes(fields: Sequence[Field]) -> list[str]:
-    """Return what the members of a sample add to its key: nothing for a single picture or text."""
-    plain = next((field for field in fields if field.traits.is_picture or field.traits.is_text), None)
-    extensions = [f".{field.traits.extension}" if field.traits.extension else "" for field in fields]
+    """
+    Return what the members of a sample add to its key: nothing for its main picture or, without pictures, its text.
+
+    Those of further pictures end with a dot.
+    """
+    plain = main_picture(fields) or next((field for field in fields if field.traits.is_text), None)
+    extensions = [
+        "." if field.traits.is_picture else f".{field.traits.extension}" if field.traits.extension else ""
+        for field in fields
+    ]
     return [
         "" if field is plain else f".{field.name}{extension}"
         for field, extension in zip(fields, extensions, strict=True)
@@ -350,7 +388,35 @@ def _overhead(schema: Schema) -> str:
     return "each member has a header and an entry in the directory, of 76 bytes and twice its name"
 
 
+def _reader_of_many(schema: Schema) -> str:
+    functions = {
+        field.name: "np.load"
+        if field.traits.extension == NPY
+        else "lambda file: file.read().decode()"
+        if field.traits.is_text
+        else "json.load"
+        if field.traits.is_json
+        else "lambda file: file.read()"
+        for field in schema.payload
+    }
+    columns = ", ".join(
+        f'"{field.name}": np.load(archive.open("{INDEX_FOLDER}{field.name}.npy"))' for field in schema.columns
+    )
+    lines = [
+        *readers(schema, functions),
+        "with zipfile.ZipFile(path) as archive:",
+        f'    members = [name for name in archive.namelist() if not name.startswith("{INDEX_FOLDER}")]',
+        "    runs = zip(*(members[number :: len(read)] for number in range(len(read))))",
+        "    pairs = [zip(read.items(), run) for run in runs]",
+        "    samples = [{name: parse(archive.open(m)) for (name, parse), m in sample} for sample in pairs]",
+        *([f"    columns = {{{columns}}}"] if columns else []),
+    ]
+    return "\n".join([imports(lines, "zipfile"), *lines, ""])
+
+
 def _plain_reader(schema: Schema) -> str:
+    if has_many_fields(schema):
+        return _reader_of_many(schema)
     field, lines = schema.payload[0], ["with zipfile.ZipFile(path) as archive:"]
     members = f'for name in archive.namelist() if not name.startswith("{INDEX_FOLDER}")'
     load = "np.load(archive.open({}))".format
@@ -361,9 +427,6 @@ def _plain_reader(schema: Schema) -> str:
             f"samples = np.split(np.concatenate(pieces), np.cumsum({sizes})[:-1])",
         ]
     else:
-        if len(schema.payload) > 1:
-            lines.append(f"names = [name {members}]")
-            members = f"for name in names[:: {len(schema.payload)}]"
         value = load("name") if field.traits.extension == NPY else "archive.read(name)"
         value += ".decode()" if schema.is_text else ""
         lines.append(f"{'samples' if schema.is_text else 'images'} = [{value} {members}]")

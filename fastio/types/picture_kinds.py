@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from fastio._native import ImageKind
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import ImageKind, image_kind
 
 __all__ = [
     "JPEG",
@@ -16,6 +19,7 @@ __all__ = [
     "PNG_SIGNATURE",
     "UNKNOWN",
     "PictureKind",
+    "extension_of",
     "is_picture_extension",
     "kind_by_name",
 ]
@@ -82,3 +86,14 @@ def kind_by_name(name: str) -> int:
 def is_picture_extension(extension: str) -> bool:
     """Whether this is the lower-case extension, without a dot, of any kind of picture."""
     return extension in _ANY
+
+
+def extension_of(picture: NDArray[np.uint8]) -> str:
+    """
+    Return the extension, without a dot, for an encoded picture by its first bytes; "" for an unknown kind.
+
+    >>> extension_of(np.frombuffer(PNG_SIGNATURE + bytes(8), np.uint8))
+    'png'
+    """
+    kind = image_kind(picture)
+    return "" if kind == UNKNOWN else PICTURE_KINDS[kind].suffix[1:]

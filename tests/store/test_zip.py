@@ -8,7 +8,6 @@ import subprocess
 import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +16,11 @@ from hypothesis import strategies as st
 
 from fastio._native import crc32
 from fastio.errors import StoreIncomplete
-from fastio.store import FORMATS, SampleBatch, create_store, open_store, zip_archive
+from fastio.store import SampleBatch, create_store, open_store, zip_archive
 from fastio.store.seal import SEAL_SIZE
 from fastio.store.verify import verify_store
 from fastio.types.schema import BYTES, COLUMN, RAW, TEXT, TOKENS, Field, Schema
-from tests.store.build import IMAGE_FIELD, TWO_PAYLOADS, make_samples, make_spans, read_all, write
+from tests.store.build import IMAGE_FIELD, make_samples, make_spans, read_all, write
 from tests.store.conformance import StoreConformance
 
 
@@ -132,18 +131,6 @@ def test_fields_of_all_kinds(tmp_path: Path) -> None:
     with np.load(path) as arrays:
         assert (depth.tolist(), ids.tolist()) == (arrays["a.png.depth"].tolist(), arrays["a.png.tokens"].tolist())
         assert [[1, 2]] == arrays["__fastio__/weight"].tolist()
-
-
-def test_the_plain_reader_of_several_fields(tmp_path: Path) -> None:
-    """It takes the first field's members and leaves the others."""
-    path = tmp_path / "out.zip"
-    with create_store(path, TWO_PAYLOADS) as writer:
-        spans = {"image": make_spans([b"1", b"2"]), "caption": make_spans([b"one", b"two"])}
-        writer.append(SampleBatch(["a.png", "b.png"], spans))
-    names: dict[str, Any] = {"path": str(path)}
-    exec(FORMATS["zip"].plain_reader(TWO_PAYLOADS), names)
-
-    assert [b"1", b"2"] == names["images"]
 
 
 def test_zip64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
