@@ -23,6 +23,7 @@ from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
 from fastio.transforms.flip import RandomHorizontalFlip
 from fastio.transforms.grayscale import Grayscale
+from fastio.transforms.keep import KeepBoxes, KeepPoints
 from fastio.transforms.pad import Pad
 from fastio.transforms.resize import Resize
 from fastio.transforms.transform import Transform
@@ -36,6 +37,8 @@ __all__ = [
     "Compose",
     "CutMix",
     "Grayscale",
+    "KeepBoxes",
+    "KeepPoints",
     "MixUp",
     "Normalize",
     "NormalizeLayer",

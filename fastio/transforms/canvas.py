@@ -51,3 +51,7 @@ class Canvas(Protocol):
     def call(self, function: PixelFunction, numbers: NDArray[np.float64]) -> None:
         """Let a function compiled by numba change the pixels; ``numbers`` are ``(n, k)``."""
         ...
+
+    def keep(self, rule: object) -> None:
+        """Treat boxes or points by this KeepBoxes or KeepPoints; pixels do not change."""
+        ...

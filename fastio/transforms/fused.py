@@ -16,6 +16,7 @@ from fastio.transforms.arguments import KERNELS, Fill
 from fastio.transforms.batch.geometry import RenderTarget
 from fastio.transforms.compiled import native_function
 from fastio.transforms.compose import Compose
+from fastio.transforms.frames import Frames
 from fastio.transforms.plain import colour_of
 from fastio.transforms.plan import BLANK, Plan
 from fastio.transforms.random import uniform
@@ -128,6 +129,22 @@ class Fused:
         shapes = np.broadcast_to(np.stack(columns, axis=1), (len(indices), 3))
         numbers = None if plan.numbers is None else np.ascontiguousarray(plan.numbers)
         return Planned(indices, stored, plan.rows(len(indices)), shapes, plan.fill or (0,), numbers)
+
+    def frames(self, planned: Planned, *, epoch: int) -> Frames:
+        """
+        Return where the pictures of ``planned`` end up, for ``move_targets`` and ``Frames.affine``.
+
+        A sample with a bad header gets an empty picture, in which no box is left.
+        """
+        stored = planned.stored
+        sizes = stored[:1] if is_uniform(stored) else stored
+        known = sizes[:, :2].all(axis=1)
+        height, width = (np.where(known, side, _ANY_SIDE) for side in (sizes[:, 0], sizes[:, 1]))
+        frames = Frames(height, width)
+        frames.follow(self.transforms, uniform(planned.indices, self.transforms.draws, seed=self._seed, epoch=epoch))
+        if not known.all():
+            frames.blank(np.broadcast_to(~known, len(stored)))
+        return frames
 
     def geometry(self, planned: Planned, *, channels: int, is_planar: bool) -> Geometry:
         """Return what the native core needs to fill a batch of rows with these channels."""

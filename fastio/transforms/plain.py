@@ -103,6 +103,9 @@ class PlainPicture:
             function(each, own)
         self._set(pictures.movedim(-1, 1).reshape(self.picture.shape))
 
+    def keep(self, rule: object) -> None:
+        """Do nothing: a picture has no boxes."""
+
 
 def colour_of(fill: Fill, channels: int) -> Fill:
     """Return one number per channel. Raises ValueError if their count is wrong."""

@@ -146,6 +146,9 @@ class Plan:
         self._check_unfinished()
         self.function, self.numbers, self._caller = function, numbers, self.doing
 
+    def keep(self, rule: object) -> None:
+        """Do nothing: Frames follow the rule."""
+
     def _check_unfinished(self) -> None:
         if self._caller is not None:
             raise self._unfit(self._caller, "only one function, called on finished pictures, is possible: put it last")
