@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-__all__ = ["PLUGIN_ERRORS", "DecodedPicture", "decode_with_pillow", "mode_of"]
+__all__ = ["PLUGIN_ERRORS", "DecodedPicture", "decode_with_pillow", "mode_of", "open_picture"]
 
 Encoded = bytes | memoryview | NDArray[np.uint8]
 
@@ -51,7 +51,7 @@ def decode_with_pillow(data: Encoded, mode: str) -> DecodedPicture:
     Raises ValueError, in one line, for whatever Pillow finds wrong; what it only warns of stays a warning. Safe in
     several threads at once (hence no ``warnings.catch_warnings``).
     """
-    with _opened(data) as picture:
+    with open_picture(data) as picture:
         kind = f"{picture.format}" if picture.mode in _USUAL_MODES else f"{picture.mode} {picture.format}"
         pixels = np.array(picture.convert(mode))
     return DecodedPicture(pixels.reshape(*pixels.shape[:2], -1), kind)
@@ -59,12 +59,13 @@ def decode_with_pillow(data: Encoded, mode: str) -> DecodedPicture:
 
 def mode_of(data: Encoded) -> str:
     """Return Pillow's name for the stored pixels ("RGB", "CMYK", "I;16"). Raises ValueError as above."""
-    with _opened(data) as picture:
+    with open_picture(data) as picture:
         return picture.mode
 
 
 @contextmanager
-def _opened(data: Encoded) -> Iterator[Image.Image]:
+def open_picture(data: Encoded) -> Iterator[Image.Image]:
+    """Open a picture as Pillow does. Whatever Pillow finds wrong in the block is a ValueError of one line."""
     Image.init()  # Image.open loads plugins on demand: of two threads that do so at once, one may miss a plugin
     try:
         with Image.open(io.BytesIO(data.data if isinstance(data, np.ndarray) else data)) as picture:

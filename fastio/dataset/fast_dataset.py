@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import Dataset
 
-from fastio._native import Buffers
+from fastio.dataset.column_values import column_values
+from fastio.dataset.field_values import FieldValues
+from fastio.dataset.form import LABEL, Form
 from fastio.dataset.iterable import SequentialDataset
 from fastio.dataset.own_samples import find_key, select_samples
-from fastio.dataset.picture import LazyPicture, StoredPicture, small_picture
-from fastio.dataset.row_reader import RowReader, is_uniform, label_values, one_by_one
+from fastio.dataset.row_reader import RowReader, label_values, one_by_one
 from fastio.dataset.standard_transform import StandardTransform
-from fastio.dataset.token_reader import TokenReader, read_text, stored_lengths
+from fastio.dataset.token_reader import stored_lengths
 from fastio.errors import SampleError, SchemaError
 from fastio.samplers.share import Share
 from fastio.store import open_store
 from fastio.store.files import Read
+from fastio.store.files.together import fetch_together
 from fastio.store.sample_store import SampleStore
+from fastio.types.field_types import type_of
+from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 from fastio.types.verification import check_verify
 
 __all__ = ["FastDataset"]
 
-_LABEL = "label"
-# Pixels; smaller pictures are decoded a batch at a time: putting that off would cost more than it saves.
-_EAGER_PIXELS = 64 * 64
 _LAZY = ("labels", "lengths", "targets", "keys", "extensions", "classes")  # made on first use
 _MAX_POSITION = 65_535  # labels without names, up to this value, are positions in a list of classes
 
@@ -47,11 +48,15 @@ class FastDataset(Dataset[Any]):
         train = FastDataset("data/train.lmdb", transform)    # after; the rest of the script stays
 
     ``dataset[i]`` is ``(picture, label)``: a PIL image in ``mode`` (or what ``transform`` makes of it) and an int (or
-    what ``target_transform`` makes of it). Without labels in the store, it is the picture alone. A raw field that is
-    not a picture yields a NumPy array, token ids an int64 tensor, text a ``str``, and a field of bytes ``bytes``.
-    Order, classes and pixels are those of the files. Pictures larger than 64 x 64 are lazy: they decode only what is
-    needed, when something asks for their pixels (see ``picture.LazyPicture``). A FastDataset works in any
+    what ``target_transform`` makes of it). Without labels in the store, it is the picture alone. Order, classes and
+    pixels are those of the files. Pictures larger than 64 x 64 are lazy: they decode only what is needed, when
+    something asks for their pixels (see ``picture.LazyPicture``). A FastDataset works in any
     ``torch.utils.data.DataLoader``, with fork and spawn: it holds no threads, and is pickled by path.
+
+    If the store has more fields, ``dataset[i]`` is a dict of all by name, and ``transform`` gets it whole.
+    ``fields=("image", "mask")`` reads only these and makes a tuple in that order, ``fields="image"`` the value alone.
+    Masks are PIL images as stored, text is ``str``, JSON the object, token ids an int64 tensor, other arrays are NumPy
+    arrays of the field's dtype, and columns Python numbers, bools, ``str``, or arrays.
 
     ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"); raw pixels always stay so. ``verify`` compares
     every sample with its checksum, that of a lazy picture when its pixels are first used. A bad sample then raises
@@ -64,6 +69,7 @@ class FastDataset(Dataset[Any]):
         transform: Callable[[Any], Any] | None = None,
         target_transform: Callable[[Any], Any] | None = None,
         *,
+        fields: str | Sequence[str] | None = None,
         mode: str | None = "RGB",
         verify: bool = True,
         read: Read = "auto",
@@ -73,14 +79,24 @@ class FastDataset(Dataset[Any]):
             raise ValueError(f"{path.path}: read={read!r} is for a path; give it to open_store(path, read={read!r})")
         self.transform = transform
         self.target_transform = target_transform
+        self.fields = fields if fields is None or isinstance(fields, str) else tuple(fields)
         self.verify = check_verify(verify)
+        self.mode = mode
         self._whole = self.store
-        self._read_from(self.store, mode)
+        self._read_from(self.store)
 
-    def _read_from(self, store: SampleStore, mode: str | None) -> None:
-        self.store = store
-        self.reader = RowReader(store, _payload_field(store), mode=mode)
-        self.token_reader = TokenReader(self.reader) if self.reader.field.traits.is_tokens else None
+    def _read_from(self, store: SampleStore) -> None:
+        form = Form.of(store, self.fields)
+        _check_target_transform(store, form, self.target_transform)
+        names = form.payload(store.schema)
+        readers = {name: _reader(store, name, self.mode) for name in names}
+        main = _main_field(store.schema, names)
+        self.store, self.form = store, form
+        self.readers: Mapping[str, RowReader] = readers
+        self.reader = readers.get(main) or _reader(store, main, self.mode)
+        self._payload = {name: FieldValues(reader) for name, reader in readers.items()}
+        self._columns: dict[str, NDArray[Any]] = {}
+        self.token_reader = None if form.is_joint or not names else self._payload[main].tokens
 
     @property
     def makes_samples(self) -> bool:
@@ -99,8 +115,14 @@ class FastDataset(Dataset[Any]):
 
     @property
     def is_as_stored(self) -> bool:
-        """Whether samples are the store's decoded values: no transform and no subclass changes them."""
-        return self.transform is None and not self.makes_samples
+        """
+        Whether samples are the decoded values of ``reader``, each with its label if there are ``labels``.
+
+        No transform, no subclass and no choice of fields makes something else of them.
+        """
+        if self.transform is not None or self.makes_samples or self.form.is_joint:
+            return False
+        return self.form.kind == "pair" or (bool(self.readers) and LABEL not in self.store.schema)
 
     def __len__(self) -> int:
         return len(self.store)
@@ -118,12 +140,11 @@ class FastDataset(Dataset[Any]):
 
     def _read(self, indices: Sequence[int]) -> list[Any]:
         chosen = self._checked(indices)
+        if len(chosen) == 0:
+            return []
         values = self._values(chosen)
-        labels = None if self.labels is None else one_by_one(self.labels[chosen])
-        return [
-            self._transformed(index, value, None if labels is None else labels[position])
-            for position, (index, value) in enumerate(zip(chosen.tolist(), values, strict=True))
-        ]
+        rows = zip(*(values[name] for name in self.form.names), strict=True)
+        return [self._transformed(index, row) for index, row in zip(chosen.tolist(), rows, strict=True)]
 
     def _checked(self, indices: Sequence[int]) -> NDArray[np.int64]:
         chosen = np.array([operator.index(index) for index in indices], np.int64)
@@ -135,90 +156,75 @@ class FastDataset(Dataset[Any]):
             raise IndexError(f"{self.store.path}: index {indices[int(outside.argmax())]} of {count} samples")
         return chosen
 
-    def _values(self, indices: NDArray[np.int64]) -> list[Any]:
-        """Return PIL images, arrays or bytes as stored, before any transform."""
-        reader = self.reader
-        spans, status = self._spans(indices)
-        if status is not None:
-            raise reader.unreadable(indices, spans, status)
-        if self.token_reader is not None:
-            return list(self.token_reader.values(indices, spans, verify=self.verify))
-        if reader.is_text:
-            return list(read_text(reader, indices, spans, verify=self.verify))
-        if not reader.has_rows:
-            return [reader.encoded(indices, spans, position, verify=self.verify) for position in range(len(indices))]
-        return self._pictures(indices, spans) if reader.is_picture else self._rows(indices, spans)
+    def _values(self, indices: NDArray[np.int64]) -> dict[str, list[Any]]:
+        """Return the values of each field of the form, before any transform."""
+        arrived = fetch_together(self.store.files, self._spans(indices)).wait()
+        values: dict[str, list[Any]] = {}
+        for name, (spans, status) in arrived.items():
+            if status is not None:
+                raise self.readers[name].unreadable(indices, spans, status)
+            values[name] = self._payload[name].read(indices, spans, verify=self.verify)
+        return values | self._numbers(indices)
 
-    def _rows(self, indices: NDArray[np.int64], spans: Spans) -> list[Any]:
-        reader = self.reader
-        return list(reader.read(indices, spans, reader.shapes(indices, spans), verify=self.verify))
+    def _spans(self, indices: NDArray[np.int64]) -> dict[str, Spans]:
+        return {name: self.store.spans(name, indices) for name in self.readers}
 
-    def _pictures(self, indices: NDArray[np.int64], spans: Spans) -> list[Image.Image]:
-        """Return lazy pictures; small ones are decoded here, with one native call per size."""
-        reader, verify = self.reader, self.verify
-        shapes = reader.shapes(indices, spans)
-        sources = [
-            StoredPicture(reader, index, self._place(spans, position), shape, verify)
-            for position, (index, shape) in enumerate(zip(indices.tolist(), shapes.tolist(), strict=True))
-        ]
-        if is_uniform(shapes) and sources[0].pixel_count <= _EAGER_PIXELS:
-            return list(map(small_picture, sources, reader.read(indices, spans, shapes, verify=verify)))
-        pictures: list[Image.Image] = [LazyPicture.of(source) for source in sources]
-        # Pictures with bad headers have no pixels at all.
-        chosen = np.flatnonzero(shapes[:, 0] * shapes[:, 1] <= _EAGER_PIXELS)
-        for group in _groups(shapes[chosen]):
-            positions = chosen[group]
-            rows = reader.read(indices[positions], spans.at(positions), shapes[positions], verify=verify)
-            for position, row in zip(positions.tolist(), rows, strict=True):
-                pictures[position] = small_picture(sources[position], row)
-        return pictures
+    def _numbers(self, indices: NDArray[np.int64]) -> dict[str, list[Any]]:
+        """Return the values of the columns of the form."""
+        names = (name for name in self.form.names if name not in self.readers)
+        return {name: one_by_one(self._column(name)[indices]) for name in names}
 
-    def _place(self, spans: Spans, position: int) -> tuple[Spans, int]:
-        """
-        Return the location of one value for a StoredPicture: in the mapping, or copied from what was read with it.
-        """
-        if self.store.files.in_place:
-            return spans, position
-        one = spans.part(position, position + 1)
-        memory = Buffers([one.view(0).copy()] * len(self.store.shard_paths))
-        return Spans(memory, one.shard, np.zeros(1, np.int64), one.sizes, one.checksums, one.intervals), 0
+    def _column(self, name: str) -> NDArray[Any]:
+        if name == LABEL and self.form.kind == "pair":
+            assert self.labels is not None
+            return self.labels
+        if name not in self._columns:
+            self._columns[name] = column_values(self.store, name)
+        return self._columns[name]
 
-    def _spans(self, indices: NDArray[np.int64]) -> tuple[Spans, NDArray[np.int32] | None]:
-        """Return the spans of the values, and a status for each if some cannot be read."""
-        spans = self.store.spans(self.reader.field.name, indices)
-        return self.store.files.fetch(spans).wait()
-
-    def _transformed(self, index: int, value: Any, label: Any) -> Any:
+    def _transformed(self, index: int, row: tuple[Any, ...]) -> Any:
+        """Return the sample of these values, which are in the order of the form's names."""
         try:
-            if self.transform is not None:
-                value = self.transform(value)
-            if self.labels is None:
-                return value
-            return value, label if self.target_transform is None else self.target_transform(label)
+            if self.form.kind == "pair":
+                value, label = row
+                value = value if self.transform is None else self.transform(value)
+                return value, label if self.target_transform is None else self.target_transform(label)
+            sample = self._sample(row)
+            return sample if self.transform is None else self.transform(sample)
         except Exception as exc:
             # The transform is the user's: its exception stays as it is, with a note that names the sample.
             if not (isinstance(exc, SampleError) and exc.index == index):  # whose message says so itself
                 exc.add_note(f"in the transform of {self.store.path}[{index}] ({self.store.keys([index])[0]!r})")
             raise
 
+    def _sample(self, row: tuple[Any, ...]) -> Any:
+        """Return what the transform gets: a value, or the whole of a tuple or dict."""
+        if self.form.kind == "dict":
+            return dict(zip(self.form.names, row, strict=True))
+        return row if self.form.kind == "tuple" else row[0]
+
     def blank(self, index: int) -> Any:
         """
-        Return the sample with a black picture (zeros), no tokens or empty text, in place of one that cannot be
-        decoded.
+        Return the sample with blanks (see ``FieldValues.blank``) in place of what cannot be read.
 
-        Raises SampleError if the size is unknown because the header is bad too.
+        A sample of one payload field gets the blank whether it can be read or not; of several fields, those that can
+        be read stay. Raises SampleError if the size of a picture is unknown because its header is bad too.
         """
         chosen = self._checked([index])
-        label = None if self.labels is None else one_by_one(self.labels[chosen])[0]
-        return self._transformed(int(chosen[0]), self._blank(chosen), label)
+        values = {name: [self._readable_or_blank(name, chosen)] for name in self.readers} | self._numbers(chosen)
+        return self._transformed(int(chosen[0]), tuple(values[name][0] for name in self.form.names))
 
-    def _blank(self, chosen: NDArray[np.int64]) -> Any:
-        if self.token_reader is not None:
-            return torch.empty(0, dtype=torch.int64, device="cpu")
-        if self.reader.is_text:
-            return ""
-        value = self.reader.blank(chosen, self._spans(chosen)[0])
-        return _picture(value) if self.reader.is_picture else value
+    def _readable_or_blank(self, name: str, chosen: NDArray[np.int64]) -> Any:
+        values = self._payload[name]
+        fetched = fetch_together(self.store.files, {name: self.store.spans(name, chosen)})
+        spans, status = fetched.wait()[name]
+        if self.form.is_joint and status is None:
+            with suppress(SampleError):
+                value = values.read(chosen, spans, verify=self.verify)[0]
+                if isinstance(value, Image.Image):
+                    value.load()  # a lazy picture is bad when its pixels are asked for
+                return value
+        return values.blank(chosen, spans)
 
     def iterable(self, *, rank: int | None = None, world_size: int | None = None) -> SequentialDataset:
         """
@@ -230,9 +236,9 @@ class FastDataset(Dataset[Any]):
     @cached_property
     def labels(self) -> NDArray[Any] | None:
         """The label of every sample, int64 or float64 (or one array each); None without a label column."""
-        if _LABEL not in self.store.schema:
+        if LABEL not in self.store.schema:
             return None
-        return label_values(self.store.column(_LABEL), where=f"{self.store.path}: column {_LABEL!r}")
+        return label_values(self.store.column(LABEL), where=f"{self.store.path}: column {LABEL!r}")
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -274,7 +280,7 @@ class FastDataset(Dataset[Any]):
 
     @samples.setter
     def samples(self, samples: Iterable[tuple[str, Any]]) -> None:
-        self._read_from(select_samples(self._whole, samples), self.reader.mode)
+        self._read_from(select_samples(self._whole, samples))
         for name in _LAZY:
             self.__dict__.pop(name, None)
 
@@ -299,12 +305,17 @@ class FastDataset(Dataset[Any]):
 
     def loader(self, key: str) -> Any:
         """Return what ``transform`` gets for the sample with this key: ``dataset.loader(dataset.samples[i][0])``."""
-        return self._values(np.array([find_key(self.store, key)]))[0]
+        values = self._values(np.array([find_key(self.store, key)]))
+        return self._sample(tuple(values[name][0] for name in self.form.names))
 
     @property
     def transforms(self) -> StandardTransform | None:
-        """``transform`` and ``target_transform`` as one function of picture and label; None without either."""
-        if self.transform is None and self.target_transform is None:
+        """
+        ``transform`` and ``target_transform`` as one function of picture and label.
+
+        None without either, and for tuples and dicts, of which ``transform`` takes the whole.
+        """
+        if self.form.is_joint or (self.transform is None and self.target_transform is None):
             return None
         return StandardTransform(self.transform, self.target_transform)
 
@@ -332,6 +343,15 @@ class FastDataset(Dataset[Any]):
             return {name: int(name) for name in self.classes}
         return {name: label for label, name in enumerate(self.classes)}
 
+    def classes_of(self, field: str) -> list[str]:
+        """Return the class names of a field of class numbers; empty if the store has none for it."""
+        if field == LABEL:
+            return self.classes
+        names = self.store.metadata.get("field_classes") or {}
+        if field not in self.store.schema:
+            raise SchemaError(f"{self.store.path}: no field {field!r}; class names are stored for {sorted(names)}")
+        return [str(name) for name in names.get(field, ())]
+
     def close(self) -> None:
         """Release the store's mapping; calling it twice is harmless. Samples handed out stay valid."""
         self.store.close()
@@ -346,27 +366,30 @@ class FastDataset(Dataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a DataLoader worker needs, without the lists that are made on demand."""
-        return {name: value for name, value in self.__dict__.items() if name not in _LAZY}
+        return {name: value for name, value in self.__dict__.items() if name not in _LAZY} | {"_columns": {}}
 
     def __repr__(self) -> str:
-        return f"FastDataset({self.store.path!r}): {len(self)} samples, {self.store.format}, {self.reader.field}"
+        parts = str(self.reader.field)
+        if self.form.is_joint or self.form.names[0] not in self.readers:
+            fields = [f"{name}: {type_of(self.store.schema[name])}" for name in self.form.names]
+            parts = f"{self.form.kind} of {', '.join(fields)}"
+        return f"FastDataset({self.store.path!r}): {len(self)} samples, {self.store.format}, {parts}"
 
 
-def _payload_field(store: SampleStore) -> str:
-    """Return the field that samples are made of: the first picture, otherwise the first payload field."""
-    payload = store.schema.payload
-    if not payload:
-        raise SchemaError(f"{store.path}: no payload field among {[field.name for field in store.schema.fields]}")
-    return next((field for field in payload if field.traits.is_picture), payload[0]).name
+def _main_field(schema: Schema, names: Sequence[str]) -> str:
+    """Return the field that ``reader`` reads: the first picture among these, otherwise the first, or of the store."""
+    payload = [schema[name] for name in names] or schema.payload
+    pictures = (field for field in payload if field.traits.is_picture and not field.traits.is_mask)
+    return next(pictures, payload[0]).name
 
 
-def _groups(shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Group positions of equal shape."""
-    if (shapes == shapes[:1]).all():
-        return [np.arange(len(shapes))] if len(shapes) else []
-    distinct, group_of = np.unique(shapes, axis=0, return_inverse=True)
-    return [np.flatnonzero(group_of.reshape(-1) == group) for group in range(len(distinct))]
+def _reader(store: SampleStore, name: str, mode: str | None) -> RowReader:
+    return RowReader(store, name, mode=None if store.schema[name].traits.is_mask else mode)
 
 
-def _picture(row: NDArray[np.uint8]) -> Image.Image:
-    return Image.fromarray(row[:, :, 0] if row.shape[2] == 1 else row)
+def _check_target_transform(store: SampleStore, form: Form, target_transform: object) -> None:
+    if form.is_joint and target_transform is not None:
+        raise ValueError(
+            f"{store.path}: target_transform= is for samples of a value and a label, but these are a {form.kind} of "
+            f"{', '.join(form.names)}: change the label in transform=, which gets the whole sample"
+        )

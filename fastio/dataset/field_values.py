@@ -1,0 +1,155 @@
+"""FieldValues: the values of one payload field as samples have them: pictures, text, arrays, bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastio._native import Buffers
+from fastio.codec.json_text import parse_json
+from fastio.codec.pillow import open_picture
+from fastio.dataset.picture import LazyPicture, StoredPicture, small_picture
+from fastio.dataset.row_reader import RowReader, is_uniform
+from fastio.dataset.token_reader import TokenReader, read_text
+from fastio.types.spans import Spans
+
+__all__ = ["FieldValues"]
+
+# Pixels; smaller pictures are decoded a batch at a time: putting that off would cost more than it saves.
+_EAGER_PIXELS = 64 * 64
+
+
+class FieldValues:
+    """
+    Makes the values of one field, before any transform.
+
+    A picture becomes a PIL image, lazy if it is larger than 64 x 64 pixels; a mask a PIL image as stored (mode "P",
+    "L", "1" or "I;16"); text ``str``; JSON the object; bytes ``bytes``; token ids an int64 tensor; raw and ragged
+    arrays NumPy arrays of the field's dtype.
+    """
+
+    def __init__(self, reader: RowReader) -> None:
+        self.reader = reader
+        self.tokens = TokenReader(reader) if reader.field.traits.is_tokens else None
+
+    def read(self, indices: NDArray[np.int64], spans: Spans, *, verify: bool) -> list[Any]:
+        """Return the value of each sample from spans in memory. Raises SampleError for the first bad one."""
+        reader, traits = self.reader, self.reader.field.traits
+        if self.tokens is not None:
+            return list(self.tokens.values(indices, spans, verify=verify))
+        if traits.is_text:
+            return list(read_text(reader, indices, spans, verify=verify))
+        if traits.is_json:
+            return [self._json(indices, spans, position, verify) for position in range(len(indices))]
+        if traits.is_mask:
+            return [self._mask(indices, spans, position, verify) for position in range(len(indices))]
+        if traits.is_ragged:
+            return [self._ragged(indices, spans, position, verify) for position in range(len(indices))]
+        if not reader.has_rows:
+            return [reader.encoded(indices, spans, position, verify=verify) for position in range(len(indices))]
+        return self._pictures(indices, spans, verify) if reader.is_picture else self._rows(indices, spans, verify)
+
+    def blank(self, index: NDArray[np.int64], spans: Spans) -> Any:
+        """
+        Return what replaces the value of one sample, ``(1,)``, that cannot be read.
+
+        A black picture or zeros, no tokens, no rows, empty text or bytes; None for JSON. Raises SampleError if the
+        size of a picture is unknown.
+        """
+        field, traits = self.reader.field, self.reader.field.traits
+        if self.tokens is not None:
+            return torch.empty(0, dtype=torch.int64, device="cpu")
+        if traits.is_text:
+            return ""
+        if traits.is_json:
+            return None
+        if traits.is_ragged:
+            return np.empty((0, *_row_shape(field.shape)), field.dtype)
+        if not self.reader.has_rows:
+            return b""
+        row = self.reader.blank(index, spans)
+        if traits.is_mask:
+            return Image.fromarray(row[:, :, 0].astype(field.dtype))
+        return _picture(row) if self.reader.is_picture else row
+
+    def _rows(self, indices: NDArray[np.int64], spans: Spans, verify: bool) -> list[Any]:
+        return list(self.reader.read(indices, spans, self.reader.shapes(indices, spans), verify=verify))
+
+    def _json(self, indices: NDArray[np.int64], spans: Spans, position: int, verify: bool) -> Any:
+        data = self.reader.encoded(indices, spans, position, verify=verify)
+        try:
+            return parse_json(data)
+        except ValueError as exc:
+            raise self.reader.error(indices, spans, position, f"is no JSON document: {exc}") from exc
+
+    def _ragged(self, indices: NDArray[np.int64], spans: Spans, position: int, verify: bool) -> NDArray[Any]:
+        field = self.reader.field
+        data = self.reader.encoded(indices, spans, position, verify=verify)
+        shape = _row_shape(field.shape)
+        if field.unit_bytes == 0 and not data:
+            return np.empty((0, *shape), field.dtype)
+        if field.unit_bytes == 0 or len(data) % field.unit_bytes:
+            words = f"{len(data)} bytes are no whole rows of {field.unit_bytes} bytes: pack again"
+            raise self.reader.error(indices, spans, position, words)
+        return np.frombuffer(bytearray(data), field.dtype).reshape(-1, *shape)
+
+    def _mask(self, indices: NDArray[np.int64], spans: Spans, position: int, verify: bool) -> Image.Image:
+        data = self.reader.encoded(indices, spans, position, verify=verify)
+        try:
+            with open_picture(data) as picture:
+                picture.load()
+                return picture.copy()
+        except ValueError as exc:
+            raise self.reader.error(indices, spans, position, str(exc)) from exc
+
+    def _pictures(self, indices: NDArray[np.int64], spans: Spans, verify: bool) -> list[Image.Image]:
+        """Return lazy pictures; small ones are decoded here, with one native call per size."""
+        reader = self.reader
+        shapes = reader.shapes(indices, spans)
+        sources = [
+            StoredPicture(reader, index, self._place(spans, position), shape, verify)
+            for position, (index, shape) in enumerate(zip(indices.tolist(), shapes.tolist(), strict=True))
+        ]
+        if is_uniform(shapes) and sources[0].pixel_count <= _EAGER_PIXELS:
+            return list(map(small_picture, sources, reader.read(indices, spans, shapes, verify=verify)))
+        pictures: list[Image.Image] = [LazyPicture.of(source) for source in sources]
+        # Pictures with bad headers have no pixels at all.
+        chosen = np.flatnonzero(shapes[:, 0] * shapes[:, 1] <= _EAGER_PIXELS)
+        for group in _groups(shapes[chosen]):
+            positions = chosen[group]
+            rows = reader.read(indices[positions], spans.at(positions), shapes[positions], verify=verify)
+            for position, row in zip(positions.tolist(), rows, strict=True):
+                pictures[position] = small_picture(sources[position], row)
+        return pictures
+
+    def _place(self, spans: Spans, position: int) -> tuple[Spans, int]:
+        """
+        Return the location of one value for a StoredPicture: in the mapping, or copied from what was read with it.
+        """
+        store = self.reader.store
+        if store.files.in_place:
+            return spans, position
+        one = spans.part(position, position + 1)
+        memory = Buffers([one.view(0).copy()] * len(store.shard_paths))
+        return Spans(memory, one.shard, np.zeros(1, np.int64), one.sizes, one.checksums, one.intervals), 0
+
+
+def _row_shape(shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    """Return the shape of one row of a ragged field."""
+    return tuple(size for size in shape[1:] if size is not None)
+
+
+def _groups(shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Group positions of equal shape."""
+    if (shapes == shapes[:1]).all():
+        return [np.arange(len(shapes))] if len(shapes) else []
+    distinct, group_of = np.unique(shapes, axis=0, return_inverse=True)
+    return [np.flatnonzero(group_of.reshape(-1) == group) for group in range(len(distinct))]
+
+
+def _picture(row: NDArray[np.uint8]) -> Image.Image:
+    return Image.fromarray(row[:, :, 0] if row.shape[2] == 1 else row)

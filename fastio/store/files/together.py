@@ -1,0 +1,70 @@
+"""Brings the spans of several fields into memory with one fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.store.files.byte_source import Fetched, StoreFiles
+from fastio.types.spans import Spans
+
+__all__ = ["FetchedFields", "fetch_together"]
+
+Status = NDArray[np.int32] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedFields:
+    """The spans of several fields on their way into memory."""
+
+    wanted: Mapping[str, Spans]
+    fetched: Fetched | None  # None: there are no fields
+
+    def wait(self) -> dict[str, tuple[Spans, Status]]:
+        """Wait for the bytes. Returns, by field, what ``Fetched.wait`` returns."""
+        if self.fetched is None:
+            return {}
+        spans, status = self.fetched.wait()
+        if len(self.wanted) == 1:
+            return dict.fromkeys(self.wanted, (spans, status))
+        arrived, start = {}, 0
+        for name, asked in self.wanted.items():
+            stop = start + len(asked)
+            own = None if status is None or not status[start:stop].any() else status[start:stop]
+            part = replace(spans.part(start, stop), checksums=asked.checksums, intervals=asked.intervals)
+            arrived[name] = part, own
+            start = stop
+        return arrived
+
+
+def fetch_together(
+    files: StoreFiles,
+    wanted: Mapping[str, Spans],
+    *,
+    pool: _native.ThreadPool | None = None,
+    ring: _native.BufferRing | None = None,
+    is_near: bool = False,
+) -> FetchedFields:
+    """
+    Begin to bring the spans of each field into memory, as ``StoreFiles.fetch`` does for one.
+
+    Values that lie side by side in a file, such as the members of one sample in a tar, are read by one call.
+    """
+    if not wanted:
+        return FetchedFields(wanted, None)
+    every = list(wanted.values())
+    together = every[0] if len(every) == 1 else _joined(every)
+    return FetchedFields(wanted, files.fetch(together, pool=pool, ring=ring, is_near=is_near))
+
+
+def _joined(every: list[Spans]) -> Spans:
+    return Spans(
+        every[0].buffers,
+        np.concatenate([spans.shard for spans in every]),
+        np.concatenate([spans.starts for spans in every]),
+        np.concatenate([spans.sizes for spans in every]),
+    )
