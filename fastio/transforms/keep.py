@@ -62,7 +62,7 @@ class KeepPoints(Transform):
 
     "keep" (without this entry, too) leaves them where they are, as torchvision does; "clip" moves them to the nearest
     pixel, as its ``ClampKeyPoints``; "drop" drops rows with a point outside, with the rows of fields "per" them, as its
-    ``SanitizeKeyPoints``.
+    ``SanitizeKeyPoints``. Points "per" boxes are dropped with their boxes, and only with them.
     """
 
     outside: Outside = "keep"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError
 from fastio.transforms.frames import Axis, Frames
 from fastio.transforms.keep import KeepBoxes
-from fastio.types.schema import POINTS, Field
+from fastio.types.schema import Field
 
 __all__ = ["Rows", "find_mismatches", "move_targets"]
 
@@ -59,10 +59,10 @@ def move_targets(fields: Iterable[Field], rows: Mapping[str, Rows], frames: Fram
     for name, field in known.items():
         if field.is_box:
             moved[name], keep[name] = _moved_boxes(field, rows[name], frames)
-        elif field.role == POINTS:
+        elif field.is_points:
             moved[name], keep[name] = _moved_points(rows[name], frames)
     for name, field in known.items():
-        owner = field.owner or name
+        owner = field.owner or name  # what has an owner goes with it, not by itself
         if field.owner and (owner not in keep or not np.array_equal(rows[name].counts, rows[owner].counts)):
             raise SchemaError(f"field {name!r}: its rows belong to those of {owner!r}, which are not as many here")
         if owner in keep:
@@ -92,8 +92,8 @@ def _moved_boxes(field: Field, rows: Rows, frames: Frames) -> tuple[Rows, Keep]:
     samples = rows.samples
     x, y = frames.x.part(samples), frames.y.part(samples)
     boxes = rows.values.astype(np.float64)
-    left, right = _sides(boxes[:, 0], boxes[:, 2], field.role)
-    top, bottom = _sides(boxes[:, 1], boxes[:, 3], field.role)
+    left, right = _sides(boxes[:, 0], boxes[:, 2], field.geometry)
+    top, bottom = _sides(boxes[:, 1], boxes[:, 3], field.geometry)
     left, right = _moved_sides(left, right, x)
     top, bottom = _moved_sides(top, bottom, y)
     shown_left, shown_right = (np.clip(side, x.low, x.high) for side in (left, right))
@@ -101,8 +101,8 @@ def _moved_boxes(field: Field, rows: Rows, frames: Frames) -> tuple[Rows, Keep]:
     keep = _large_enough((shown_right - shown_left, shown_bottom - shown_top), (right - left) * (bottom - top), rule)
     if rule.clip:
         left, right, top, bottom = shown_left, shown_right, shown_top, shown_bottom
-    boxes[:, 0], boxes[:, 2] = _from_sides(left, right, field.role)
-    boxes[:, 1], boxes[:, 3] = _from_sides(top, bottom, field.role)
+    boxes[:, 0], boxes[:, 2] = _from_sides(left, right, field.geometry)
+    boxes[:, 1], boxes[:, 3] = _from_sides(top, bottom, field.geometry)
     return Rows(_as_stored(boxes, rows.values.dtype), rows.counts), keep
 
 
@@ -126,20 +126,20 @@ def _moved_points(rows: Rows, frames: Frames) -> tuple[Rows, Keep]:
     return Rows(_as_stored(points, rows.values.dtype), rows.counts), inside
 
 
-def _sides(first: Floats, second: Floats, role: str) -> tuple[Floats, Floats]:
+def _sides(first: Floats, second: Floats, kind: str) -> tuple[Floats, Floats]:
     """Return both sides of boxes along an axis, from their two numbers for it."""
-    if role == "xyxy":
+    if kind == "xyxy":
         return first, second
-    if role == "xywh":
+    if kind == "xywh":
         return first, first + second
     return first - second / 2, first + second / 2
 
 
-def _from_sides(low: Floats, high: Floats, role: str) -> tuple[Floats, Floats]:
+def _from_sides(low: Floats, high: Floats, kind: str) -> tuple[Floats, Floats]:
     """Return the two numbers of boxes along an axis from their sides."""
-    if role == "xyxy":
+    if kind == "xyxy":
         return low, high
-    if role == "xywh":
+    if kind == "xywh":
         return low, high - low
     return (low + high) / 2, high - low
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,7 @@ FIELD_TYPES: Final[Mapping[str, tuple[str, str, tuple[int | None, ...], str]]] =
     **{role: (RAGGED, "<f4", (None, 4), role) for role in BOX_ROLES},
 }
 
-_ARRAY = re.compile(r"(?P<dtype>[a-z]+[0-9]*)(?:\[(?P<shape>[0-9*, ]*)\])?(?: (?P<word>column)| per (?P<owner>\w+))?\Z")
+_ARRAY = re.compile(r"(?P<dtype>[a-z]+[0-9]*)(?:\[(?P<shape>[0-9*, ]*)\])?(?: (?P<word>column))?\Z")
 _POINTS = re.compile(r"points\[([0-9]+)\]\Z")
 
 
@@ -46,7 +47,9 @@ def field_of(name: str, type_: FieldType) -> Field:
       17 points an object
     * a NumPy dtype: "float32" is one number per sample (a column), "float32[512]" an array per sample,
       "float32[14] column" the same as a column (small arrays, all kept in memory), "int64[*]" or "float32[*,5]" a
-      ragged array, "int64[*] per boxes" one whose rows belong to those of the field "boxes"
+      ragged array
+    * a ragged array, boxes or points "per boxes": its rows belong to those of the field "boxes", as in
+      "int64[*] per boxes" or "points[17] per boxes"
     * a pair ``(dtype, shape)`` such as ``("float32", (512,))``, None in the shape for a size that differs, or a triple
       with a role (see ``Field``); or a Field, whose name must be this one
 
@@ -75,6 +78,8 @@ def type_of(field: Field) -> str:
     >>> type_of(field_of("boxes", "xyxy")), type_of(field_of("embedding", "float32[512]"))
     ('xyxy', 'float32[512]')
     """
+    if field.owner:
+        return f"{type_of(replace(field, role=field.geometry))} per {field.owner}"
     for words, known in FIELD_TYPES.items():
         if field == Field(field.name, *known):
             return words
@@ -84,10 +89,16 @@ def type_of(field: Field) -> str:
         return f"{dtype}{shape}{' column' if field.shape else ''}"
     if field.role == POINTS:
         return f"points[{field.shape[1]}]"
-    return f"{dtype}{shape}{f' per {field.owner}' if field.owner else ''}"
+    return f"{dtype}{shape}"
 
 
 def _of_words(name: str, words: str) -> Field:
+    own_words, per, owner = words.partition(" per ")
+    if per:
+        field = _of_words(name, own_words)
+        if not field.traits.is_ragged:
+            raise _unknown(name, words)
+        return replace(field, role=f"{field.geometry} per:{owner}".lstrip())
     if words in FIELD_TYPES:
         return Field(name, *FIELD_TYPES[words])
     points = _POINTS.match(words)
@@ -100,7 +111,7 @@ def _of_words(name: str, words: str) -> Field:
     shape = tuple(None if size == "*" else int(size) for size in sizes.split(",")) if sizes else ()
     if match["word"] and None not in shape:
         return Field(name, COLUMN, _dtype(name, match["dtype"], words), shape)
-    return _array(name, match["dtype"], shape, role=f"per:{match['owner']}" if match["owner"] else "")
+    return _array(name, match["dtype"], shape, role="")
 
 
 def _array(name: str, dtype: str, shape: tuple[object, ...], *, role: str) -> Field:

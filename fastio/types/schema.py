@@ -52,6 +52,7 @@ class Field:
     boxes in pixels of the pictures beside them, ``(None, 4)``: "xyxy" (two corners), "xywh" (upper left corner, size)
     or "cxcywh" (centre, size). Or they are "points": ``(None, 2)``, or ``(None, K, 2)`` for K key points an object.
     "per:NAME": row i belongs to row i of the field NAME (such as the class of each box), and is dropped with it.
+    "points per:NAME" are both, such as the key points of the person in each box.
     """
 
     name: str
@@ -95,11 +96,11 @@ class Field:
             return
         if not self.traits.is_ragged:
             raise SchemaError(f"field {self.name!r}: only ragged fields have a role, got {self.role!r} for {self}")
-        if self.role in BOX_ROLES:
+        if self.geometry in BOX_ROLES:
             is_right = self.shape == (None, 4)
-        elif self.role == POINTS:
+        elif self.geometry == POINTS:
             is_right = len(self.shape) in (2, 3) and self.shape[-1] == 2
-        elif self.owner:
+        elif self.owner and not self.geometry:
             is_right = True
         else:
             raise SchemaError(
@@ -113,14 +114,24 @@ class Field:
             )
 
     @property
+    def geometry(self) -> str:
+        """What the numbers are, one of BOX_ROLES or POINTS; "" if they are neither boxes nor points."""
+        return self.role.partition(_PER)[0].rstrip()
+
+    @property
     def is_box(self) -> bool:
         """Whether rows are boxes."""
-        return self.role in BOX_ROLES
+        return self.geometry in BOX_ROLES
+
+    @property
+    def is_points(self) -> bool:
+        """Whether rows are points."""
+        return self.geometry == POINTS
 
     @property
     def owner(self) -> str:
         """The field of boxes or points whose rows this field's rows belong to; "" if there is none."""
-        return self.role.removeprefix(_PER) if self.role.startswith(_PER) else ""
+        return self.role.partition(_PER)[2]
 
     def __str__(self) -> str:
         """
@@ -188,11 +199,12 @@ class Schema:
         names = [f.name for f in self.fields]
         if len(set(names)) != len(names):
             raise SchemaError(f"field names must be unique, got {names}")
+        owners = [f.name for f in self.fields if (f.is_box or f.is_points) and not f.owner]
         for field in self.fields:
-            if field.owner and field.owner not in [f.name for f in self.fields if f.is_box or f.role == POINTS]:
+            if field.owner and field.owner not in owners:
                 raise SchemaError(
-                    f"field {field.name!r}: belongs to {field.owner!r}, which is not a field of boxes or points; there "
-                    f"is {names}"
+                    f"field {field.name!r}: belongs to {field.owner!r}, which is not a field of boxes or points of its "
+                    f"own; there is {names}"
                 )
 
     def __getitem__(self, name: str) -> Field:

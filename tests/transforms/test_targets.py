@@ -158,6 +158,19 @@ def test_points_outside() -> None:
     assert [[[1, 2], [], [3]], [[1, 2], [], [3]], [[1], [], []]] == [samples_of(each["names"]) for each in results]
 
 
+def test_points_of_boxes_go_with_their_boxes() -> None:
+    """A box that is dropped takes its row of points along; a point outside takes nothing."""
+    fields = [field_of("joints", "points[1] per boxes"), field_of("boxes", "xyxy")]
+    rows = {
+        "joints": rows_of([[[[1, 2]], [[100, 50]], [[3, 4]]]], (1, 2)),
+        "boxes": rows_of([[[0, 0, 9, 9], [90, 40, 110, 60], [100, 50, 120, 60]]], (4,)),
+    }
+    got = move_targets(fields, rows, framed([CenterCrop(40), KeepPoints("drop")], [(100, 200)]))
+
+    assert [[[10, 10, 30, 30], [20, 20, 40, 30]]] == samples_of(got["boxes"])
+    assert [[[[20, 20]], [[-77, -26]]]] == samples_of(got["joints"])
+
+
 def test_mirrored_points_and_boxes() -> None:
     """The first pixel's point becomes the last's; the box around it keeps its width."""
     fields = [field_of("boxes", "xywh"), field_of("points", "points")]

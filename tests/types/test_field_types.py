@@ -9,15 +9,17 @@ from fastio.types.field_types import FIELD_TYPES, field_of, type_of
 from fastio.types.schema import COLUMN, RAGGED, RAW, Field, Schema
 
 _ARRAYS = ["float32[512]", "float32[*,5]", "int64[*]", "float32[14] column", "float32", "points[17]", "uint8[2,3]"]
+_PER = ["int64[*] per boxes", "points per boxes", "points[17] per boxes", "cxcywh per boxes", "float32[*,5] per boxes"]
 
 
-@pytest.mark.parametrize("words", [*FIELD_TYPES, *_ARRAYS])
+@pytest.mark.parametrize("words", [*FIELD_TYPES, *_ARRAYS, *_PER])
 def test_words_come_back(words: str) -> None:
     """The words of a type give a field that gives the words."""
     field = field_of("value", words)
 
     assert field == field_of("value", type_of(field))
-    assert field == Schema.from_json(Schema((field,)).to_json())["value"]
+    schema = Schema((field, field_of("boxes", "xyxy")))
+    assert field == Schema.from_json(schema.to_json())["value"]
 
 
 @pytest.mark.parametrize(
@@ -42,10 +44,14 @@ def test_rows_of_others() -> None:
     assert "boxes" == Schema((boxes, classes))["classes"].owner
     with pytest.raises(SchemaError, match="belongs to 'boxes', which is not a field of boxes"):
         Schema((classes,))
+    joints = field_of("joints", "points[17] per boxes")
+    assert (True, False, "boxes") == (joints.is_points, joints.is_box, joints.owner)
+    with pytest.raises(SchemaError, match="belongs to 'joints', which is not a field of boxes or points of its own"):
+        Schema((boxes, joints, field_of("visible", "int64[*,17] per joints")))
 
 
 @pytest.mark.parametrize(
-    "type_", ["picture", "float33[2]", "float32[a]", ("float32",), ("float32", (1.5,)), "int64[*] of b"]
+    "type_", ["picture", "float33[2]", "float32[a]", ("float32",), ("float32", (1.5,)), "int64[*] of b", "int64 per b"]
 )
 def test_unknown_types(type_: object) -> None:
     """Anything else is an error that lists what there is."""
@@ -55,7 +61,13 @@ def test_unknown_types(type_: object) -> None:
 
 @pytest.mark.parametrize(
     ("codec", "shape", "role"),
-    [(RAGGED, (None, 3), "xyxy"), (RAGGED, (None, 3), "points"), (RAW, (1, 4), "xyxy"), (RAGGED, (None, 4), "ltrb")],
+    [
+        (RAGGED, (None, 3), "xyxy"),
+        (RAGGED, (None, 3), "points"),
+        (RAW, (1, 4), "xyxy"),
+        (RAGGED, (None, 4), "ltrb"),
+        (RAGGED, (None, 3), "points per:b"),
+    ],
 )
 def test_roles_fit_shapes(codec: str, shape: tuple[int | None, ...], role: str) -> None:
     """Roles are for ragged fields of the right shape."""
