@@ -20,7 +20,7 @@ from fastio.samplers.order import full_order
 from fastio.store.sample_store import SampleBatch, SampleStore
 from fastio.store.values import all_fetched
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kind_by_name
-from fastio.types.schema import Schema
+from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = ["Indices", "ListedSource", "Read", "Values", "names_at", "read_stored"]
@@ -128,9 +128,9 @@ class ListedSource:
         for number, each in enumerate(self.schema.payload):
             if not each.traits.is_picture:
                 continue
-            headers = _headers(values.spans[each.name], values.problems)
+            headers = _headers(values.spans[each.name], each, values.problems)
             shapes[each.name] = np.ascontiguousarray(headers.shapes)
-            for i, sentence in header_problems(headers).items():
+            for i, sentence in header_problems(headers, each).items():
                 problems.setdefault(i, sentence if number == 0 else f"field {each.name!r} {sentence}")
             if number == 0:  # keys are the names of the first field's files
                 misnamed = _misnamed(keys, headers)
@@ -189,14 +189,12 @@ def read_stored(store: SampleStore, fields: Sequence[str]) -> Read:
     return begin
 
 
-def _headers(spans: Spans, problems: Mapping[int, str]) -> Headers:
+def _headers(spans: Spans, field: Field, problems: Mapping[int, str]) -> Headers:
     """What ``probe`` says of pictures; zeros for those that have a problem already."""
     if not problems:
-        return probe(spans)
-    headers = Headers.unknown(len(spans))
+        return probe(spans, field)
     good = _without(len(spans), problems)
-    headers.rows[good] = probe(spans.at(good)).rows
-    return headers
+    return probe(spans.at(good), field).among(len(spans), good)
 
 
 def _without(count: int, problems: Mapping[int, str]) -> Indices:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastio import _native
 from fastio.codec.headers import Header, Headers, read_headers
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN
+from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
 __all__ = ["decode_problem", "header_problems", "probe"]
@@ -22,9 +23,10 @@ def decode_problem(status: int) -> str:
     return _DECODE_PROBLEMS.get(status, f"cannot be decoded (status {status})")
 
 
-def probe(spans: Spans) -> Headers:
+def probe(spans: Spans, field: Field | None = None) -> Headers:
     """
-    Read the headers of encoded pictures that are to be packed, and check what can be checked without decoding.
+    Read the headers of encoded pictures that are to be packed, and check what can be checked without decoding; those of
+    masks if ``field`` holds masks.
 
     A picture that is too large to be decoded (see ``fastio.codec.pixel_limit``) is TOO_LARGE, and a PNG with a chunk
     that differs from its own CRC-32 is BAD_CHECKSUM.
@@ -32,13 +34,25 @@ def probe(spans: Spans) -> Headers:
     from fastio.codec.pixel_limit import is_refused  # imports Pillow
 
     headers = read_headers(spans, verify=True)
+    if field is not None and field.traits.is_mask:
+        from fastio.codec.mask import with_mask_form
+
+        headers = with_mask_form(headers, spans)
     headers.status[(headers.status == _native.OK) & is_refused(headers.sizes)] = _native.TOO_LARGE
     return headers
 
 
-def header_problems(headers: Headers) -> dict[int, str]:
-    """What is wrong with headers that are not OK, by position; sentences that follow the picture's name."""
-    return {position: _problem(headers[position]) for position in headers.bad.tolist()}
+def header_problems(headers: Headers, field: Field) -> dict[int, str]:
+    """
+    What is wrong with headers that are not OK, and with masks that do not fit their field, by position; sentences that
+    follow the picture's name.
+    """
+    problems = {position: _problem(headers[position]) for position in headers.bad.tolist()}
+    if field.traits.is_mask:
+        from fastio.codec.mask import misfits
+
+        problems |= misfits(headers, field)
+    return problems
 
 
 def _problem(header: Header) -> str:

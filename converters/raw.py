@@ -199,8 +199,10 @@ def _with_sizes(chunk: Chunk, schema: Schema) -> Chunk:
     unsized = [each.name for each in schema.payload if each.traits.is_picture and each.name not in batch.shapes]
     if not unsized:
         return chunk
-    headers = {name: probe(batch.spans[name]) for name in unsized}
-    problems = {i: sentence for each in headers.values() for i, sentence in header_problems(each).items()}
+    headers = {name: probe(batch.spans[name], schema[name]) for name in unsized}
+    problems = {
+        i: sentence for name, each in headers.items() for i, sentence in header_problems(each, schema[name]).items()
+    }
     shapes = {name: np.ascontiguousarray(each.shapes) for name, each in headers.items()}
     sized = SampleBatch(batch.keys, batch.spans, batch.columns, {**batch.shapes, **shapes})
     good = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))

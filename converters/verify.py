@@ -144,20 +144,23 @@ def _once(problems: Sequence[Problem]) -> list[Problem]:
 
 def _decode(store: SampleStore, field: str, piece: range) -> list[Problem]:
     """Decode one piece, images of one shape a call."""
+    is_mask = store.schema[field].traits.is_mask
     spans = read_values(store, field, np.arange(piece.start, piece.stop))
-    headers = probe(spans)
-    problems = header_problems(headers)
+    headers = probe(spans, store.schema[field])
+    problems = header_problems(headers, store.schema[field])
     indexed = store.shapes(field)[piece.start : piece.stop]
     for i in np.flatnonzero((indexed > 0).all(axis=1) & (indexed[:, :2] != headers.sizes).any(axis=1)).tolist():
         problems.setdefault(i, _other_size(indexed[i, :2], headers.sizes[i]))
-    shapes, group_of = np.unique(headers.sizes, axis=0, return_inverse=True)
+    shapes, group_of = np.unique(headers.shapes if is_mask else headers.sizes, axis=0, return_inverse=True)
     group_of = group_of.reshape(-1)
-    for group, (height, width) in enumerate(shapes.tolist()):
+    for group, (height, width, *channels) in enumerate(shapes.tolist()):
         members = np.array([i for i in np.flatnonzero(group_of == group) if int(i) not in problems], np.int64)
         rows = max(1, _PIXEL_BYTES // max(1, height * width * 3))
         for start in range(0, len(members), rows):
             part = members[start : start + rows]
-            problems |= {int(part[i]): text for i, text in _decode_equal(spans, part, (height, width)).items()}
+            shape = (height, width, *(each for each in channels if each > 1)) if is_mask else (height, width, 3)
+            wrong = _decode_equal(spans.at(part), shape, is_mask=is_mask)
+            problems |= {int(part[i]): text for i, text in wrong.items()}
     keys = store.keys([piece[i] for i in problems])
     return [Problem(key, f"field {field!r} {text}") for key, text in zip(keys, problems.values(), strict=True)]
 
@@ -168,28 +171,36 @@ def _other_size(indexed: NDArray[np.int32], actual: NDArray[np.int32]) -> str:
     return f"is {got} (height x width), but the index says {expected}; pack it again"
 
 
-def _decode_equal(spans: Spans, part: NDArray[np.int64], size: tuple[int, int]) -> dict[int, str]:
-    """Decode images of one size; what is wrong, by position in ``part``."""
-    out = np.empty((len(part), *size, 3), np.uint8)
-    status = np.zeros(len(part), np.int32)
-    _native.decode_images(spans.at(part), out, status, verify=False).wait()
+def _decode_equal(spans: Spans, shape: tuple[int, ...], *, is_mask: bool) -> dict[int, str]:
+    """Decode images, or masks, of one shape; what is wrong, by position."""
+    status = np.zeros(len(spans), np.int32)
+    if is_mask:
+        from fastio.codec.mask import MaskCodec  # imports Pillow
+
+        out = np.empty((len(spans), *shape), np.uint16)  # holds masks of 8 bits too
+        MaskCodec().decode(spans, out, status, verify=False).wait()
+    else:
+        _native.decode_images(spans, np.empty((len(spans), *shape), np.uint8), status, verify=False).wait()
     wrong: dict[int, str] = {}
-    for i in np.flatnonzero(status):
+    for i in np.flatnonzero(status).tolist():
         if status[i] == _native.UNSUPPORTED:
-            text = _pillow_problem(spans.view(int(part[i])))
+            text = _pillow_problem(spans.view(i), is_mask=is_mask)
             if text:
-                wrong[int(i)] = text
+                wrong[i] = text
         else:
-            wrong[int(i)] = decode_problem(int(status[i]))
+            wrong[i] = decode_problem(int(status[i]))
     return wrong
 
 
-def _pillow_problem(data: NDArray[np.uint8]) -> str:
+def _pillow_problem(data: NDArray[np.uint8], *, is_mask: bool) -> str:
     """Whether Pillow can decode what the native decoders leave to it."""
-    from fastio.codec.pillow import decode_with_pillow  # imports Pillow, needed for rare kinds only
+    from fastio.codec.pillow import decode_mask_with_pillow, decode_with_pillow  # imports Pillow, for rare kinds only
 
     try:
-        decode_with_pillow(data, "RGB")
+        if is_mask:
+            decode_mask_with_pillow(data)
+        else:
+            decode_with_pillow(data, "RGB")
     except ValueError as exc:
         return f"is damaged: {exc}"
     return ""

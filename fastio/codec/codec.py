@@ -29,24 +29,28 @@ FILTERS: Final = (
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """
-    What the native core does to pictures, in one pass, on their way into the rows of a batch.
+    What the native core does to pictures or masks, in one pass, on their way into the rows of a batch.
 
     ``plan`` is ``(n, 13)`` int32, see ``fastio.transforms.plan``; ``filter`` is a position in FILTERS; ``fill`` the
     colour of edges, one byte per channel. With ``is_planar``, rows are ``(C, H, W)``; with ``is_grey``, all channels
     hold luma. Raw pictures have no header with their size: ``stored`` gives it. ``is_fast`` lets decoders shrink a
     picture before it is resampled, which changes pixels slightly. ``function``, if there is one, is called on each
     finished picture with its row of ``numbers``, ``(n, k)``.
+
+    Masks need only a plan, and take ``fill`` and ``sizes`` as ``MaskCodec.decode`` says: ``sizes``, ``(n, 2)`` int32,
+    are the heights and widths of the pictures that the plan was made for.
     """
 
     plan: NDArray[np.int32]
-    filter: int
-    fill: bytes
+    filter: int = 0
+    fill: bytes = b""
     is_planar: bool = False
     is_grey: bool = False
     is_fast: bool = False
     stored: tuple[int, int] | None = None
     function: PictureFunction | None = None
     numbers: NDArray[np.float64] | None = None
+    sizes: NDArray[np.int32] | None = None
 
 
 class Codec(Protocol):

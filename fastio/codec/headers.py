@@ -31,15 +31,26 @@ class Headers:
     The headers of n values: ``rows`` is ``(n, 5)`` int32, and each property a view of some of its columns.
 
     ``height``, ``width`` and ``channels`` (as stored) are 0 where ``status`` is not OK, and for values that have no
-    header. ``kind`` is a number of ``fastio.types.picture_kinds``.
+    header. ``kind`` is a number of ``fastio.types.picture_kinds``. ``bits``, ``(n,)``, is there for masks alone: how
+    many bits their numbers have, 0 if unknown.
     """
 
     rows: NDArray[np.int32]
+    bits: NDArray[np.int32] | None = None
 
     @classmethod
     def unknown(cls, count: int) -> Headers:
         """Return those of values without a header: all are OK, and of unknown size."""
         return cls(np.zeros((count, 5), np.int32))
+
+    def among(self, count: int, positions: NDArray[np.int64]) -> Headers:
+        """Return the headers of ``count`` values, these at ``positions`` and all others unknown."""
+        rows, bits = np.zeros((count, 5), np.int32), None
+        rows[positions] = self.rows
+        if self.bits is not None:
+            bits = np.zeros(count, np.int32)
+            bits[positions] = self.bits
+        return Headers(rows, bits)
 
     def __len__(self) -> int:
         return len(self.rows)

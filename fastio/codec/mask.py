@@ -1,11 +1,166 @@
-"""Masks: pictures whose pixels are numbers of classes."""
+"""Masks: pictures whose pixels are numbers of classes, decoded as stored."""
 
 from __future__ import annotations
 
-from fastio.codec.image import ImageCodec
+import io
+from typing import Any
 
-__all__ = ["MaskCodec"]
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastio import _native
+from fastio._native import Job, ThreadPool
+from fastio.codec.codec import Geometry
+from fastio.codec.headers import Header, Headers, read_headers
+from fastio.codec.nearest import nearest_row
+from fastio.codec.pillow import MaskForm, decode_mask_with_pillow, mask_form
+from fastio.errors import SchemaError
+from fastio.types.picture_kinds import PICTURE_KINDS, PNG
+from fastio.types.schema import Field
+from fastio.types.spans import Spans
+
+__all__ = ["MaskCodec", "fill_number", "misfits", "with_mask_form"]
+
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type; a palette's indices are one channel
+_DEPTH_BYTE = 24  # of a PNG's header; the colour type follows
 
 
-class MaskCodec(ImageCodec):
-    """Decodes masks like pictures."""
+class MaskCodec:
+    """
+    A mask in any format of pictures, decoded to what ``np.asarray(PIL.Image.open(file))`` gives.
+
+    That is the indices of a palette, 0 or 1 for one bit, uint16 for greys of 16 bits, and ``(H, W, C)`` for a mask that
+    has colours. (Pillow stretches greys of 2 and 4 bits to 0...255, and so does this codec.) Rows are uint8 or uint16:
+    8-bit numbers are widened, a mask of 16 bits in 8-bit rows is BAD_SHAPE. Colours of 16 bits are BAD_SHAPE too,
+    for Pillow would drop the lower half.
+    """
+
+    def encode(self, value: NDArray[Any]) -> bytes:
+        """Return a PNG of a mask ``(H, W)`` of bool, uint8 or uint16, or ``(H, W, C)`` of uint8 with C 2 to 4."""
+        is_flat = value.ndim == 2 and value.dtype in (np.bool_, np.uint8, np.uint16)
+        has_colours = value.ndim == 3 and value.shape[2] in (2, 3, 4) and value.dtype == np.uint8
+        if not (is_flat or has_colours) or 0 in value.shape:
+            raise SchemaError(
+                "expected a mask as bool, uint8 or uint16 (H, W), or uint8 (H, W, 2 to 4), got "
+                f"{value.dtype} {value.shape}"
+            )
+        file = io.BytesIO()
+        Image.fromarray(np.ascontiguousarray(value)).save(file, "PNG")
+        return file.getvalue()
+
+    def probe(self, spans: Spans) -> Headers:
+        """
+        Read the headers of the masks.
+
+        ``channels`` are those of the decoded numbers (1 for a palette), ``bits`` those that a number needs: 8, 16, or
+        more than any mask may have.
+        """
+        return with_mask_form(read_headers(spans), spans)
+
+    def decode(
+        self,
+        spans: Spans,
+        out: NDArray[Any],
+        status: NDArray[np.int32],
+        *,
+        pool: ThreadPool | None = None,
+        verify: bool = True,
+        geometry: Geometry | None = None,
+    ) -> Job:
+        """
+        Decode mask i into ``out[i]``: ``(n, H, W)``, or ``(n, H, W, C)`` for masks with colours; see ``Codec.decode``.
+
+        A caller passes the ``plan`` of the pictures beside the masks. Pixels are chosen by torch's rule of the
+        nearest one, whatever ``geometry.filter`` says. ``geometry.fill`` is the number around masks, little endian
+        (``b""``: 0), for all channels. With ``is_planar``, rows with colours are ``(n, C, H, W)``. ``sizes``,
+        ``(n, 2)``, are those that the masks must have, height first: another is BAD_SHAPE.
+        """
+        job = _native.probe_images(spans, np.empty((len(spans), 5), np.int32), pool)  # refuses spans outside buffers
+        for position in range(len(spans)):
+            status[position] = _decode(spans, position, out, geometry, verify=verify)
+        return job
+
+
+def with_mask_form(headers: Headers, spans: Spans) -> Headers:
+    """Return the headers of pictures as those of masks, see ``MaskCodec.probe``; their rows are changed in place."""
+    bits = np.zeros(len(headers), np.int32)
+    for position in np.flatnonzero(headers.status == _native.OK).tolist():
+        form = _form(spans.view(position), headers[position].kind)
+        if form is None:
+            headers.status[position] = _native.CORRUPT
+        else:
+            headers.channels[position], bits[position] = form.channels, form.bits
+    return Headers(headers.rows, bits)
+
+
+def fill_number(geometry: Geometry) -> int:
+    """Return the number around masks."""
+    return int.from_bytes(geometry.fill, "little")
+
+
+def misfits(headers: Headers, field: Field) -> dict[int, str]:
+    """Say why masks do not fit their field, by position; sentences that follow a mask's name."""
+    assert headers.bits is not None
+    channels = 1 if len(field.shape) == 2 else field.shape[2]
+    bad = headers.bits > 8 * np.dtype(field.dtype).itemsize
+    bad |= (headers.bits > 8) & (headers.channels > 1)
+    if channels is not None:
+        bad |= headers.channels != channels
+    bad &= headers.status == _native.OK
+    return {i: _misfit(headers[i], int(headers.bits[i]), field) for i in np.flatnonzero(bad).tolist()}
+
+
+def _misfit(header: Header, bits: int, field: Field) -> str:
+    """Say why a mask does not fit its field."""
+    kind = PICTURE_KINDS[header.kind].name
+    channels = 1 if len(field.shape) == 2 else field.shape[2]
+    if channels is not None and header.channels != channels:
+        as_is = "mask" if header.channels == 1 else f"mask[{header.channels}]"
+        return (
+            f"is a {kind} of {_counted(header.channels)}, but masks of {_counted(channels)} are expected: declare the "
+            f"field {as_is}, or image if it is no mask"
+        )
+    if header.channels > 1 or bits > 16:
+        return f"is a {kind} with {bits}-bit numbers, which no mask can have: declare the field bytes"
+    return f"is a {kind} with {bits}-bit numbers, but masks of 8 bits are expected: declare the field mask16"
+
+
+def _counted(channels: int) -> str:
+    return "1 channel" if channels == 1 else f"{channels} channels"
+
+
+def _form(data: NDArray[np.uint8], kind: int) -> MaskForm | None:
+    """Channels and bits of the decoded numbers; None if Pillow cannot read the header."""
+    if kind == PNG:
+        depth, color = data[_DEPTH_BYTE : _DEPTH_BYTE + 2].tolist()
+        return MaskForm(_PNG_CHANNELS[color], max(depth, 8))
+    try:
+        return mask_form(data)
+    except ValueError:
+        return None
+
+
+def _decode(spans: Spans, position: int, out: NDArray[Any], geometry: Geometry | None, *, verify: bool) -> int:
+    data = spans.view(position)
+    if verify and spans.checksums is not None and _native.crc32(data) != int(spans.checksums[position]):
+        return _native.BAD_CHECKSUM
+    try:
+        numbers: NDArray[Any] | None = decode_mask_with_pillow(data).pixels
+    except ValueError:
+        is_too_deep = _native.image_kind(data) == PNG and len(data) > _DEPTH_BYTE and data[_DEPTH_BYTE] == 16
+        return _native.BAD_SHAPE if is_too_deep else _native.CORRUPT
+    assert numbers is not None
+    is_planar = geometry is not None and geometry.is_planar and out.ndim == 4
+    if geometry is not None:
+        if geometry.sizes is not None and numbers.shape[:2] != tuple(geometry.sizes[position].tolist()):
+            return _native.BAD_SHAPE
+        size = (out.shape[2], out.shape[3]) if is_planar else (out.shape[1], out.shape[2])
+        numbers = nearest_row(numbers, geometry.plan[position].tolist(), size, fill=fill_number(geometry))
+    if numbers is None or numbers.dtype.itemsize > out.dtype.itemsize:
+        return _native.BAD_SHAPE
+    row = numbers.transpose(2, 0, 1) if is_planar and numbers.ndim == 3 else numbers
+    if row.shape != out.shape[1:]:
+        return _native.BAD_SHAPE
+    out[position] = row
+    return _native.OK

@@ -7,13 +7,22 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-__all__ = ["PLUGIN_ERRORS", "DecodedPicture", "decode_with_pillow", "mode_of", "open_picture"]
+__all__ = [
+    "PLUGIN_ERRORS",
+    "DecodedPicture",
+    "MaskForm",
+    "decode_mask_with_pillow",
+    "decode_with_pillow",
+    "mask_form",
+    "mode_of",
+    "open_picture",
+]
 
 Encoded = bytes | memoryview | NDArray[np.uint8]
 
@@ -38,10 +47,21 @@ PLUGIN_ERRORS = (
 
 
 class DecodedPicture(NamedTuple):
-    """Pixels ``(H, W, C)`` uint8, and the kind of file that they come from in words ("WEBP", "CMYK JPEG")."""
+    """
+    Pixels, and the kind of file that they come from in words ("WEBP", "CMYK JPEG").
 
-    pixels: NDArray[np.uint8]
+    They are ``(H, W, C)`` uint8; those of a mask ``(H, W)`` or ``(H, W, C)``, uint8 or uint16.
+    """
+
+    pixels: NDArray[Any]
     kind: str
+
+
+class MaskForm(NamedTuple):
+    """How many channels the numbers of a mask have, and the bits of each: 8, 16, or 32 for no mask."""
+
+    channels: int
+    bits: int
 
 
 def decode_with_pillow(data: Encoded, mode: str) -> DecodedPicture:
@@ -52,15 +72,53 @@ def decode_with_pillow(data: Encoded, mode: str) -> DecodedPicture:
     several threads at once (hence no ``warnings.catch_warnings``).
     """
     with open_picture(data) as picture:
-        kind = f"{picture.format}" if picture.mode in _USUAL_MODES else f"{picture.mode} {picture.format}"
+        kind = _kind_of(picture)
         pixels = np.array(picture.convert(mode))
     return DecodedPicture(pixels.reshape(*pixels.shape[:2], -1), kind)
+
+
+def decode_mask_with_pillow(data: Encoded) -> DecodedPicture:
+    """
+    Decode the numbers of a mask's first frame as stored: ``np.asarray(PIL.Image.open(file))``.
+
+    Raises ValueError as above, and for pixels that neither 8 nor 16 bits hold.
+    """
+    with open_picture(data) as picture:
+        kind = _kind_of(picture)
+        is_narrowed = _is_narrowed(picture)
+        numbers = np.asarray(picture)
+    if is_narrowed:
+        raise ValueError("its colours have 16 bits, and those of masks 8")
+    if numbers.dtype == np.int32 and numbers.min() >= 0 and numbers.max() < 1 << 16:
+        return DecodedPicture(numbers.astype(np.uint16), kind)
+    if numbers.dtype.kind not in "bu" or numbers.dtype.itemsize > 2:
+        raise ValueError(f"its pixels are {numbers.dtype}, and masks have 8 or 16 bits")
+    return DecodedPicture(numbers.astype(np.uint8 if numbers.dtype.itemsize == 1 else np.uint16), kind)
+
+
+def mask_form(data: Encoded) -> MaskForm:
+    """Return the form of a mask's numbers, by its header. Raises ValueError as above."""
+    with open_picture(data) as picture:
+        if picture.mode.startswith("I;16") or (picture.mode == "I" and picture.format == "PPM"):
+            return MaskForm(1, 16)
+        bits = 32 if picture.mode in ("I", "F") else 16 if _is_narrowed(picture) else 8
+        return MaskForm(len(picture.getbands()), bits)
+
+
+def _is_narrowed(picture: Image.Image) -> bool:
+    """Whether Pillow keeps 8 of 16 bits of each colour."""
+    decoded_as = " ".join(str(tile.args) for tile in getattr(picture, "tile", ()))
+    return not picture.mode.startswith("I") and (";16" in decoded_as or "65535" in decoded_as)
 
 
 def mode_of(data: Encoded) -> str:
     """Return Pillow's name for the stored pixels ("RGB", "CMYK", "I;16"). Raises ValueError as above."""
     with open_picture(data) as picture:
         return picture.mode
+
+
+def _kind_of(picture: Image.Image) -> str:
+    return f"{picture.format}" if picture.mode in _USUAL_MODES else f"{picture.mode} {picture.format}"
 
 
 @contextmanager

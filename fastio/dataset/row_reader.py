@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec import CODECS, describe_status
 from fastio.codec.codec import Geometry
-from fastio.codec.pixel_limit import is_refused, pixel_limit, warn_of_large
+from fastio.codec.mask import misfits
+from fastio.codec.pixel_limit import is_refused, pixel_limit, refusal, warn_of_large
+from fastio.dataset.mask_rows import PlannedMasks
 from fastio.dataset.undecoded import DecodedBatch, PixelsToRow, UndecodedRows
 from fastio.errors import SampleError, SchemaError
 from fastio.store.files.pieces import fetch_pieces
@@ -34,9 +36,12 @@ class RowReader:
     """
     Decodes one payload field of a store into the rows of an array.
 
-    A row is a picture ``(H, W, C)`` uint8 with the channels of ``mode`` ("L", "RGB", "RGBA", or None: as stored), or
-    a raw array of the field's dtype and shape. Raw arrays come as stored whatever the mode; a 2-D one of bytes is a
-    picture of one channel. Holds no memory and no threads of its own.
+    A row is a picture ``(H, W, C)`` uint8 with the channels of ``mode`` ("L", "RGB", "RGBA", or None: as stored); a
+    mask ``(H, W)``, or ``(H, W, C)`` if its field has three axes, of the field's dtype (uint8 or uint16); or a raw
+    array of the field's dtype and shape. Masks and raw arrays come as stored whatever the mode; a 2-D array of bytes
+    is a picture of one channel. Holds no memory and no threads of its own.
+
+    ``is_picture`` says that rows have channels last, ``(H, W, C)`` uint8; it is false for masks (``is_mask``).
     """
 
     def __init__(self, store: SampleStore, field: str, *, mode: str | None) -> None:
@@ -53,8 +58,10 @@ class RowReader:
         self.mode = mode
         self.has_rows = self.field.traits.has_rows
         self.is_text = self.field.traits.is_text
-        self.dtype = np.dtype(np.uint8) if self.field.traits.is_picture else np.dtype(self.field.dtype)
-        self.is_picture = self.field.traits.is_picture or self.field.is_raw_picture
+        self.is_mask = self.field.traits.is_mask
+        is_encoded_picture = self.field.traits.is_picture and not self.is_mask
+        self.dtype = np.dtype(np.uint8) if is_encoded_picture else np.dtype(self.field.dtype)
+        self.is_picture = is_encoded_picture or self.field.is_raw_picture
         # None: differs between samples
         self.row_shape = _fixed_shape(self.field) if self.field.traits.has_fixed_shape else None
         self._shapes = store.shapes(field) if self.field.traits.is_picture else None
@@ -118,8 +125,16 @@ class RowReader:
         return shapes
 
     def _as_mode(self, shapes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the shapes with the channels of the rows: those of the mode, or 1, 3 or 4 as stored."""
+        """
+        Return the shapes of the rows: with the channels of the mode, or 1, 3 or 4 as stored; of masks, with those that
+        their field says, and none if it has two axes.
+        """
         rows = shapes.astype(np.int64)
+        if self.is_mask:
+            if len(self.field.shape) == 2:
+                return rows[:, :2]
+            rows[:, 2] = self.field.shape[2] or rows[:, 2]
+            return rows
         if self.mode is not None:
             rows[:, 2] = _CHANNELS[self.mode]
         else:
@@ -134,17 +149,18 @@ class RowReader:
         """
         known = np.flatnonzero(shapes[:, :2].all(axis=1)) if self._shapes is not None else np.arange(len(shapes))
         if len(known) == 0:
-            return (1, 1, int(shapes[0, 2]) or 3)
+            return (1, 1, *(int(channels) or 3 for channels in shapes[0, 2:]))
         first = shapes[known[0]]
         other = known[(shapes[known] != first).any(axis=1)]
         if len(other) == 0:
             return tuple(first.tolist())
         keys = self.store.keys(indices[[known[0], other[0]]])
         sizes = ["x".join(map(str, shapes[position].tolist())) for position in (known[0], other[0])]
+        what, remedy = ("masks", "") if self.is_mask else ("pictures", ", or pack with --resize HxW")
         raise SchemaError(
-            f"{self.store.path}: pictures of different sizes in one batch: {keys[0]!r} is {sizes[0]}, "
-            f"{keys[1]!r} is {sizes[1]} (height x width x channels); pass transforms that make them equal, "
-            "such as RandomResizedCrop(224) (in commands --crop 224), or pack with --resize HxW"
+            f"{self.store.path}: {what} of different sizes in one batch: {keys[0]!r} is {sizes[0]}, "
+            f"{keys[1]!r} is {sizes[1]} (height x width{' x channels' if len(first) == 3 else ''}); pass transforms "
+            f"that make them equal, such as RandomResizedCrop(224) (in commands --crop 224){remedy}"
         )
 
     def read(
@@ -164,12 +180,9 @@ class RowReader:
         """Return one row of zeros of the sample's own shape. Raises SampleError if the shape is unknown."""
         shape = self.shapes(indices, spans)[0]
         if not self.has_rows or (self.field.traits.is_picture and not shape[:2].all()):
-            raise self.error(
-                indices,
-                spans,
-                0,
-                "cannot be replaced by a black picture because its size is unknown: use on_error='skip'",
-            )
+            what = "an empty mask" if self.is_mask else "a black picture"
+            words = f"cannot be replaced by {what} because its size is unknown: use on_error='skip'"
+            raise self.error(indices, spans, 0, words)
         return np.zeros(tuple(shape.tolist()), self.dtype)
 
     def encoded(self, indices: NDArray[np.int64], spans: Spans, position: int, *, verify: bool) -> bytes:
@@ -189,7 +202,11 @@ class RowReader:
         verify: bool,
         geometry: Geometry | None = None,
     ) -> _native.Job:
-        """Like ``Codec.decode``, into rows of the common shape and of ``dtype``."""
+        """
+        Like ``Codec.decode``, into rows of the common shape and of ``dtype``.
+
+        For masks with a geometry see ``MaskCodec.decode``; ``rows`` then have the size that the plan gives.
+        """
         return self.codec.decode(spans, rows, status, pool=pool, verify=verify, geometry=geometry)
 
     def undecoded(
@@ -200,11 +217,36 @@ class RowReader:
         status: NDArray[np.int32],
         *,
         to_row: PixelsToRow | None = None,
+        geometry: Geometry | None = None,
     ) -> UndecodedRows:
-        """Return the rows that native code did not fill, for threads to settle."""
-        batch = DecodedBatch(spans, rows, status)
-        probe = self.codec.probe if self.field.traits.is_picture else None
-        return UndecodedRows(batch, error=partial(self.error, indices, spans), probe=probe, to_row=to_row)
+        """
+        Return the rows that native code did not fill, for threads to settle.
+
+        For pictures ``to_row`` applies the transforms; masks need only the ``geometry`` that ``decode`` had.
+        """
+        if self.is_mask and geometry is not None:
+            to_row = PlannedMasks.of(geometry, rows)
+        return UndecodedRows(
+            DecodedBatch(spans, rows, status),
+            error=partial(self.error, indices, spans),
+            refusal=partial(self._refusal, spans, geometry) if self.field.traits.is_picture else None,
+            to_row=to_row,
+            is_mask=self.is_mask,
+        )
+
+    def _refusal(self, spans: Spans, geometry: Geometry | None, position: int) -> str | None:
+        """Return why a picture or mask may not be decoded, or does not fit its row, if its header shows that."""
+        headers = self.codec.probe(spans.part(position, position + 1))
+        if is_refused(headers.sizes)[0]:
+            return f"it {refusal(headers[0].height, headers[0].width)}"
+        if not self.is_mask or headers[0].status != _native.OK:
+            return None
+        words = misfits(headers, self.field).get(0)
+        if words is None and geometry is not None and geometry.sizes is not None:
+            size, expected = headers.sizes[0].tolist(), geometry.sizes[position].tolist()
+            if size != expected:
+                words = f"is {size[0]}x{size[1]}, but its picture {expected[0]}x{expected[1]} (height x width)"
+        return None if words is None else f"it {words}"
 
     def settle(
         self,
@@ -214,9 +256,10 @@ class RowReader:
         status: NDArray[np.int32],
         *,
         to_row: PixelsToRow | None = None,
+        geometry: Geometry | None = None,
     ) -> dict[int, SampleError]:
         """Settle the rows that native code did not fill; returns the errors by position in the batch, ascending."""
-        undecoded = self.undecoded(indices, spans, rows, status, to_row=to_row)
+        undecoded = self.undecoded(indices, spans, rows, status, to_row=to_row, geometry=geometry)
         undecoded.settle()
         return undecoded.result().errors
 

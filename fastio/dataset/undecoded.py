@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.codec import describe_status
-from fastio.codec.headers import Headers
-from fastio.codec.pillow import decode_with_pillow
-from fastio.codec.pixel_limit import is_refused, refusal
+from fastio.codec.pillow import DecodedPicture, decode_mask_with_pillow, decode_with_pillow
 from fastio.errors import SampleError
 from fastio.types.spans import Spans
 
@@ -27,12 +25,12 @@ class PixelsToRow(Protocol):
     """Makes rows of a batch from pixels that Pillow decoded, where a row is not the whole picture."""
 
     def channels(self, position: int) -> int:
-        """How many channels (1, 3 or 4) to decode the picture at this position of the batch with."""
+        """How many channels (1, 3 or 4) to decode the picture at this position of the batch with; not for masks."""
         ...
 
-    def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+    def row(self, position: int, pixels: NDArray[Any]) -> NDArray[Any] | None:
         """
-        Transform ``pixels`` ``(H, W, C)`` to a row; None if they do not have the size that was planned with.
+        Transform ``pixels``, ``(H, W, C)`` or a mask, to a row; None if they do not have the size planned with.
 
         Raises ValueError, in one line, if a function of the user's fails.
         """
@@ -66,8 +64,8 @@ class UndecodedRows:
     The rows of a batch whose status is not OK. ``settle`` fills them; several threads may share that work.
 
     Every row is settled by itself, so neither rows nor errors depend on the number of threads. Each thread holds one
-    decoded picture at a time. ``error`` makes the error of a position from words; ``probe`` is the codec's, if the
-    values are pictures.
+    decoded picture at a time. ``error`` makes the error of a position from words. ``refusal`` says, of pictures, why
+    the one at a position may not be decoded, if its header shows that. Masks are decoded as stored.
     """
 
     def __init__(
@@ -75,13 +73,15 @@ class UndecodedRows:
         batch: DecodedBatch,
         *,
         error: Callable[[int, str], SampleError],
-        probe: Callable[[Spans], Headers] | None = None,
+        refusal: Callable[[int], str | None] | None = None,
         to_row: PixelsToRow | None = None,
+        is_mask: bool = False,
     ) -> None:
         self._batch = batch
         self._error = error
-        self._probe = probe
+        self._refusal = refusal
         self._to_row = to_row
+        self._is_mask = is_mask
         self._positions = deque(np.flatnonzero(batch.status).tolist())
         self._errors: dict[int, SampleError] = {}
         self._kinds: list[str] = []
@@ -110,30 +110,33 @@ class UndecodedRows:
 
     def _settle(self, position: int) -> None:
         status = int(self._batch.status[position])
-        reason = self._refusal(position, status)
+        reason = self._reason(position, status)
         if status == _native.UNSUPPORTED and reason is None:
             status, reason = self._decode(position)
         if status != _native.OK:
             self._errors[position] = self._error(position, reason or describe_status(status))
 
-    def _refusal(self, position: int, status: int) -> str | None:
-        """Return why a picture is not decoded because of its size, if that is what its status means."""
-        may_be_large = status in (_native.BAD_SHAPE, _native.TOO_LARGE, _native.UNSUPPORTED)
-        if self._probe is None or not may_be_large:
-            return None
-        headers = self._probe(self._batch.spans.part(position, position + 1))
-        return f"it {refusal(headers[0].height, headers[0].width)}" if is_refused(headers.sizes)[0] else None
+    def _reason(self, position: int, status: int) -> str | None:
+        """Return why a picture is not decoded because of its size or form, if that is what its status means."""
+        may_be_refused = status in (_native.BAD_SHAPE, _native.TOO_LARGE, _native.UNSUPPORTED)
+        return self._refusal(position) if self._refusal is not None and may_be_refused else None
 
     def _decode(self, position: int) -> tuple[int, str | None]:
         rows, to_row = self._batch.rows, self._to_row
         try:
-            channels = rows.shape[3] if to_row is None else to_row.channels(position)
-            picture = decode_with_pillow(self._batch.spans.view(position), _MODES[channels])
+            picture = self._pillow(position)
             row = picture.pixels if to_row is None else to_row.row(position, picture.pixels)
         except ValueError as exc:
             return _native.CORRUPT, str(exc)
-        if row is None or row.shape != rows.shape[1:]:
+        if row is None or row.shape != rows.shape[1:] or row.dtype.itemsize > rows.dtype.itemsize:
             return _native.BAD_SHAPE, None
         rows[position] = row
         self._kinds.append(picture.kind)
         return _native.OK, None
+
+    def _pillow(self, position: int) -> DecodedPicture:
+        data, to_row = self._batch.spans.view(position), self._to_row
+        if self._is_mask:
+            return decode_mask_with_pillow(data)
+        channels = self._batch.rows.shape[3] if to_row is None else to_row.channels(position)
+        return decode_with_pillow(data, _MODES[channels])

@@ -36,6 +36,7 @@ FIELD_TYPES: Final[Mapping[str, tuple[str, str, tuple[int | None, ...], str]]] =
 
 _ARRAY = re.compile(r"(?P<dtype>[a-z]+[0-9]*)(?:\[(?P<shape>[0-9*, ]*)\])?(?: (?P<word>column))?\Z")
 _POINTS = re.compile(r"points\[([0-9]+)\]\Z")
+_COLOURS = re.compile(r"mask\[([234])\]\Z")
 
 
 def field_of(name: str, type_: FieldType) -> Field:
@@ -44,7 +45,7 @@ def field_of(name: str, type_: FieldType) -> Field:
 
     * a name in FIELD_TYPES: "image", "mask", "mask16" (16 bits), "text", "json", "bytes", "tokens" (32 bits),
       "tokens16", "label", "int", "float", "bool", "xyxy", "xywh", "cxcywh" (boxes), "points"; also "points[17]" for
-      17 points an object
+      17 points an object, and "mask[3]" for masks whose pixels are colours
     * a NumPy dtype: "float32" is one number per sample (a column), "float32[512]" an array per sample,
       "float32[14] column" the same as a column (small arrays, all kept in memory), "int64[*]" or "float32[*,5]" a
       ragged array
@@ -87,6 +88,8 @@ def type_of(field: Field) -> str:
     shape = f"[{','.join('*' if size is None else str(size) for size in field.shape)}]" if field.shape else ""
     if field.is_column:
         return f"{dtype}{shape}{' column' if field.shape else ''}"
+    if field.traits.is_mask:
+        return f"mask[{field.shape[2]}]"
     if field.role == POINTS:
         return f"points[{field.shape[1]}]"
     return f"{dtype}{shape}"
@@ -104,6 +107,9 @@ def _of_words(name: str, words: str) -> Field:
     points = _POINTS.match(words)
     if points is not None:
         return Field(name, RAGGED, "<f4", (None, int(points[1]), 2), POINTS)
+    colours = _COLOURS.match(words)
+    if colours is not None:
+        return Field(name, MASK, "|u1", (None, None, int(colours[1])))
     match = _ARRAY.match(words)
     if match is None:
         raise _unknown(name, words)

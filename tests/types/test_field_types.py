@@ -12,7 +12,7 @@ _ARRAYS = ["float32[512]", "float32[*,5]", "int64[*]", "float32[14] column", "fl
 _PER = ["int64[*] per boxes", "points per boxes", "points[17] per boxes", "cxcywh per boxes", "float32[*,5] per boxes"]
 
 
-@pytest.mark.parametrize("words", [*FIELD_TYPES, *_ARRAYS, *_PER])
+@pytest.mark.parametrize("words", [*FIELD_TYPES, *_ARRAYS, *_PER, "mask[3]"])
 def test_words_come_back(words: str) -> None:
     """The words of a type give a field that gives the words."""
     field = field_of("value", words)
