@@ -22,6 +22,7 @@ from fastio.errors import (
 
 if TYPE_CHECKING:
     from fastio.dataset.fast_dataset import FastDataset
+    from fastio.dataset.record_collate import FieldCollate
     from fastio.dataset.token_collate import ChunkCollate, PackCollate, PadCollate
     from fastio.loader.fast_loader import FastLoader
     from fastio.loader.prefetch import DevicePrefetcher
@@ -40,6 +41,7 @@ __all__ = [
     "FastDataset",
     "FastLoader",
     "FastioError",
+    "FieldCollate",
     "LengthBucketSampler",
     "MockLoader",
     "MockTrainer",
@@ -68,6 +70,7 @@ _HOMES = {
     "DevicePrefetcher": "fastio.loader.prefetch",
     "FastDataset": "fastio.dataset.fast_dataset",
     "FastLoader": "fastio.loader.fast_loader",
+    "FieldCollate": "fastio.dataset.record_collate",
     "MockLoader": "fastio.measure.loop.mock",
     "LengthBucketSampler": "fastio.samplers.bucket",
     "MockTrainer": "fastio.measure.loop.mock",

@@ -19,6 +19,7 @@ PUBLIC = {
     "DevicePrefetcher",
     "FastDataset",
     "FastLoader",
+    "FieldCollate",
     "LengthBucketSampler",
     "PackSampler",
     "FastioError",

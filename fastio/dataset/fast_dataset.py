@@ -257,6 +257,11 @@ class FastDataset(Dataset[Any]):
         """The id that pads token ids: the tokenizer's, or 0 if it has none or the samples are not tokens."""
         return 0 if self.token_reader is None else self.token_reader.pad_id
 
+    def pad_id_of(self, field: str) -> int:
+        """Return the id that pads a field of token ids: its tokenizer's, or 0 for any other field."""
+        tokens = self._payload[field].tokens if field in self._payload else None
+        return 0 if tokens is None else tokens.pad_id
+
     @cached_property
     def targets(self) -> list[Any]:
         """The label of every sample as a list of Python numbers, as in torchvision's datasets."""

@@ -7,11 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
-from torch.utils.data import default_collate
 
+from fastio.dataset.record_collate import FieldCollate
 from fastio.dataset.token_collate import count_tokens
 from fastio.errors import SampleError
 from fastio.loader.forks import PerProcess
@@ -41,6 +39,7 @@ class PlainProducer:
             )
         self._dataset = dataset
         self._collate = context.collate
+        self._fields = FieldCollate(dataset)
         self._options = context.options
         self._executor = PerProcess(partial(ThreadPoolExecutor, context.options.threads, thread_name_prefix="fastio"))
 
@@ -87,38 +86,34 @@ class PlainProducer:
         """Make one batch in the calling thread."""
         errors: list[SampleError] = []
         try:
-            samples = self._dataset.__getitems__(indices)
+            samples = self._decoded(self._dataset.__getitems__(indices))
         except SampleError:
             if self._options.on_error == "raise":
                 raise
             samples = self._good(indices, errors)
         if not samples:
             return FinishedBatch(None, 0, 0, errors)
-        batch = default_collate(list(map(_as_tensors, samples))) if self._collate is None else self._collate(samples)
+        batch = self._fields.collate(samples) if self._collate is None else self._collate(samples)
         tokens, slots = (0, 0) if self._collate is None else count_tokens(batch)
         if self._options.pin_memory:
             batch = _pinned(batch)
         return FinishedBatch(batch, len(samples), _nbytes(batch), errors, tokens, slots)
+
+    def _decoded(self, samples: list[Any]) -> list[Any]:
+        """Return the samples with tensors in place of pictures that the transform has left, as in native batches."""
+        return samples if self._collate is not None else list(map(self._fields.decoded, samples))
 
     def _good(self, indices: list[int], errors: list[SampleError]) -> list[Any]:
         """Read the samples of a batch with a bad one in it, one by one."""
         samples = []
         for index in indices:
             try:
-                samples += self._dataset.__getitems__([index])
+                samples += self._decoded(self._dataset.__getitems__([index]))
             except SampleError as exc:
                 errors.append(exc)
                 if self._options.on_error == "zero":
-                    samples.append(self._dataset.blank(index))
+                    samples += self._decoded([self._dataset.blank(index)])
         return samples
-
-
-def _as_tensors(sample: Any) -> Any:
-    """Turn a PIL image that the transform has left in a sample into uint8 (C, H, W), as in native batches."""
-    if isinstance(sample, Image.Image):
-        pixels = torch.from_numpy(np.array(sample))
-        return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
-    return (_as_tensors(sample[0]), *sample[1:]) if type(sample) is tuple and len(sample) == 2 else sample
 
 
 def _pinned(batch: Any) -> Any:
@@ -127,7 +122,7 @@ def _pinned(batch: Any) -> Any:
         return batch.pin_memory()
     if isinstance(batch, dict):
         return {name: _pinned(part) for name, part in batch.items()}
-    return [_pinned(part) for part in batch] if isinstance(batch, list) else batch
+    return type(batch)(map(_pinned, batch)) if type(batch) in (list, tuple) else batch
 
 
 def _nbytes(batch: Any) -> int:
@@ -136,4 +131,4 @@ def _nbytes(batch: Any) -> int:
         return batch.nbytes
     if isinstance(batch, dict):
         return sum(map(_nbytes, batch.values()))
-    return sum(map(_nbytes, batch)) if isinstance(batch, list) else 0
+    return sum(map(_nbytes, batch)) if isinstance(batch, (list, tuple)) else 0

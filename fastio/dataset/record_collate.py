@@ -1,0 +1,256 @@
+"""FieldCollate: samples of many fields become a batch, with rows of different counts as lists, padded or nested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch.utils.data import default_collate
+
+from fastio.dataset.token_collate import PadCollate
+from fastio.errors import SchemaError
+from fastio.types.field_types import type_of
+from fastio.types.schema import Field, Schema
+
+if TYPE_CHECKING:
+    from fastio.dataset.fast_dataset import FastDataset
+
+__all__ = [
+    "FieldCollate",
+    "Rows",
+    "RowsWish",
+    "choose_rows",
+    "collate_rows",
+    "is_padded",
+    "mask_name",
+    "nest_rows",
+    "pad_rows",
+    "picture_tensor",
+    "split_rows",
+]
+
+RowsName = Literal["list", "pad", "nested"]
+Rows = RowsName | PadCollate
+RowsWish = Rows | Mapping[str, Rows]
+
+
+def split_rows(rows: torch.Tensor, counts: NDArray[np.int64]) -> list[torch.Tensor]:
+    """Return the rows of each sample, views of ``rows`` ``(N, ...)``, which has them one after the other."""
+    return list(torch.split_with_sizes(rows, counts.tolist()))
+
+
+def pad_rows(rows: torch.Tensor, counts: NDArray[np.int64], *, fill: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    Fill the rows of each sample up to the largest count.
+
+    ``rows`` ``(N, ...)`` has those of B samples one after the other. Returns ``(B, M, ...)`` of its dtype, and which
+    of these rows are a sample's, bool ``(B, M)``; M is 0 if no sample has any.
+    """
+    longest = int(counts.max(initial=0))
+    mask = torch.arange(longest, device=rows.device) < torch.from_numpy(counts).to(rows.device)[:, None]
+    padded = rows.new_full((len(counts), longest, *rows.shape[1:]), fill)
+    for row, own in zip(padded, split_rows(rows, counts), strict=True):
+        row[: len(own)] = own  # indexing by the mask is not implemented for uint16 to uint64
+    return padded, mask
+
+
+def nest_rows(rows: torch.Tensor, counts: NDArray[np.int64]) -> torch.Tensor:
+    """Return the rows of each sample as a nested tensor of the layout ``torch.jagged`` over ``rows`` ``(N, ...)``."""
+    if not hasattr(torch.nested, "nested_tensor_from_jagged"):
+        raise ValueError(f"collate='nested' needs a later torch than {torch.__version__}: use 'pad' or 'list'")
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return torch.nested.nested_tensor_from_jagged(rows, torch.from_numpy(offsets).to(rows.device))
+
+
+def collate_rows(rows: torch.Tensor, counts: NDArray[np.int64], how: RowsName, *, fill: int = 0) -> Any:
+    """Return what ``split_rows``, ``pad_rows`` (a pair) or ``nest_rows`` makes of them, by name."""
+    if how == "pad":
+        return pad_rows(rows, counts, fill=fill)
+    return split_rows(rows, counts) if how == "list" else nest_rows(rows, counts)
+
+
+def mask_name(field: str) -> str:
+    """Return the name under which a batch says which rows of a padded field are a sample's."""
+    return f"{field}_mask"
+
+
+def choose_rows(schema: Schema, names: Sequence[str], wish: RowsWish | None, *, where: str) -> dict[str, Rows]:
+    """
+    Return how the fields among ``names`` whose values differ in length become batches.
+
+    ``wish`` is one way for all of them, or some by field; a PadCollate is for token ids. Without a wish, token ids
+    are padded and other rows stay a list. Raises ValueError for an unknown way, SchemaError for a field that has no
+    such choice; ``where`` begins the message.
+    """
+    fields = {name: schema[name] for name in names}
+    chosen: dict[str, Rows] = {
+        name: "pad" if field.traits.is_tokens else "list" for name, field in fields.items() if _has_rows(field)
+    }
+    if wish is None:
+        return chosen
+    if not chosen:
+        raise SchemaError(
+            f"{where}: collate= is for token ids and arrays of different lengths, but samples have "
+            f"{', '.join(f'{name} ({type_of(field)})' for name, field in fields.items())}: drop it"
+        )
+    wishes = wish if isinstance(wish, Mapping) else dict.fromkeys(chosen, wish)
+    unfit = [name for name in wishes if name not in chosen]
+    if unfit:
+        raise SchemaError(
+            f"{where}: collate= names {', '.join(map(repr, unfit))}; fields of token ids or of arrays of different "
+            f"lengths are {', '.join(chosen)}"
+        )
+    for name, how in wishes.items():
+        is_tokens = fields[name].traits.is_tokens
+        if how not in get_args(RowsName) and not (is_tokens and isinstance(how, PadCollate)):
+            own = " or a PadCollate" if is_tokens else ""
+            raise ValueError(f"{where}: collate={how!r} for {name!r}: expected 'list', 'pad', 'nested'{own}")
+    chosen.update(wishes)
+    taken = [name for name, how in chosen.items() if is_padded(how) and mask_name(name) in fields]
+    if taken:
+        raise SchemaError(
+            f"{where}: padding {taken[0]!r} makes an entry {mask_name(taken[0])!r}, which is a field: collate it as "
+            "'list' or 'nested', or leave one of the two out by fields="
+        )
+    return chosen
+
+
+def is_padded(how: Rows | None) -> bool:
+    """Whether a batch has a mask of such rows."""
+    return how == "pad" or isinstance(how, PadCollate)
+
+
+def picture_tensor(image: Image.Image, *, is_mask: bool = False) -> torch.Tensor:
+    """
+    Return a copy of the pixels of a PIL image as a batch has them.
+
+    A picture is uint8 ``(C, H, W)``. A mask is ``(H, W)``, uint8, or int32 if it has 16 bits or more; one in colours
+    is ``(C, H, W)``.
+    """
+    array = np.array(image)
+    if is_mask and array.dtype != np.uint8:
+        array = array.astype(np.uint8 if array.dtype == np.bool_ else np.int32)
+    pixels = torch.from_numpy(array)
+    if pixels.ndim == 3:
+        return pixels.permute(2, 0, 1)
+    return pixels if is_mask else pixels.unsqueeze(0)
+
+
+class FieldCollate:
+    """
+    Makes a batch of a FastDataset's samples: a ``collate_fn`` for torch's DataLoader.
+
+        DataLoader(dataset, 32, collate_fn=FieldCollate(dataset, {"boxes": "pad"}))
+
+    A batch is a dict or tuple as the samples are. Pictures become uint8 ``(B, C, H, W)``, masks ``(B, H, W)``; arrays
+    and numbers are stacked as ``default_collate`` does; text, JSON and bytes are lists. Token ids and arrays of
+    different lengths (boxes, points) are collated as ``collate`` says, for all or by field:
+
+    * "list" (the default for arrays): a list of tensors
+    * "pad" (the default for token ids): ``(B, M, ...)`` filled up with 0 or the tokenizer's id for padding, and bool
+      ``(B, M)``, True for what is a sample's: in a dict under ``<field>_mask``, in a tuple the pair of both; for token
+      ids also a ``PadCollate``, whose ``input_ids`` and ``attention_mask`` these are
+    * "nested": a nested tensor of the layout ``torch.jagged``
+
+    What a transform made of a field is collated the same way; values under other names as ``default_collate`` does.
+    """
+
+    def __init__(self, dataset: FastDataset, collate: RowsWish | None = None) -> None:
+        schema, self._form = dataset.store.schema, dataset.form
+        names = self._form.names
+        self._rows = choose_rows(schema, names, collate, where=dataset.store.path)
+        self._fills = {name: dataset.pad_id_of(name) for name in self._rows}
+        self._lists = {name for name in names if _is_listed(schema[name])}
+        self._masks = {name for name in names if schema[name].traits.is_mask}
+
+    def __call__(self, samples: Sequence[Any]) -> Any:
+        """Collate the samples. Exceptions of torch get a note that names the field."""
+        return self.collate([self.decoded(sample) for sample in samples])
+
+    def decoded(self, sample: Any) -> Any:
+        """Return a sample with tensors in place of PIL images. Raises SampleError for a picture that is bad."""
+        form = self._form
+        if form.kind == "dict" and isinstance(sample, Mapping):
+            return {name: self._decoded(name, value) for name, value in sample.items()}
+        if form.kind == "value":
+            return self._decoded(form.names[0], sample)
+        if self._is_tuple(sample):
+            return tuple(map(self._decoded, form.names, sample))
+        return _plain_tensors(sample)
+
+    def collate(self, samples: Sequence[Any]) -> Any:
+        """Collate decoded samples."""
+        form, first = self._form, samples[0]
+        if form.kind == "dict" and isinstance(first, Mapping):
+            return self._dict({name: [sample[name] for sample in samples] for name in first})
+        if form.kind == "value":
+            return self._collated(form.names[0], samples)
+        if not self._is_tuple(first):
+            return default_collate(list(samples))  # a transform made something else
+        columns = zip(form.names, zip(*samples, strict=True), strict=True)
+        batch = [self._collated(name, values) for name, values in columns]
+        return batch if form.kind == "pair" else tuple(batch)  # a list, as default_collate makes of pairs
+
+    def _is_tuple(self, sample: Any) -> bool:
+        return type(sample) is tuple and len(sample) == len(self._form.names)
+
+    def _decoded(self, name: str, value: Any) -> Any:
+        if name in self._masks and isinstance(value, Image.Image):
+            return picture_tensor(value, is_mask=True)
+        return value if name in self._lists else _plain_tensors(value)
+
+    def _dict(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+        batch: dict[str, Any] = {}
+        for name, values in columns.items():
+            collated = self._collated(name, values)
+            if is_padded(self._rows.get(name)):
+                batch[name], batch[mask_name(name)] = collated
+            else:
+                batch[name] = collated
+        return batch
+
+    def _collated(self, name: str, values: Sequence[Any]) -> Any:
+        try:
+            if name in self._rows:
+                return _collated_rows(values, self._rows[name], self._fills[name])
+            is_listed = name in self._lists and not isinstance(values[0], torch.Tensor)
+            return list(values) if is_listed else default_collate(list(values))
+        except Exception as exc:
+            exc.add_note(f"in a batch of {len(values)} samples, field {name!r}")
+            raise
+
+
+def _has_rows(field: Field) -> bool:
+    return field.traits.is_ragged or field.traits.is_tokens
+
+
+def _is_listed(field: Field) -> bool:
+    """Whether values are objects of Python, which no tensor holds."""
+    return not field.is_column and not field.traits.has_rows and not _has_rows(field)
+
+
+def _collated_rows(values: Sequence[Any], how: Rows, fill: int) -> Any:
+    tensors = [torch.as_tensor(value) for value in values]
+    if isinstance(how, PadCollate):
+        batch = how(tensors)
+        return batch["input_ids"], batch["attention_mask"]
+    if how == "list":
+        return tensors
+    counts = np.array([len(tensor) for tensor in tensors], np.int64)
+    return collate_rows(torch.cat(tensors), counts, how, fill=fill)
+
+
+def _plain_tensors(value: Any) -> Any:
+    """Return a PIL image as a tensor, and those in containers likewise; anything else as it is."""
+    if isinstance(value, Image.Image):
+        return picture_tensor(value)
+    if type(value) is dict:
+        return {name: _plain_tensors(part) for name, part in value.items()}
+    if type(value) is tuple:
+        return tuple(map(_plain_tensors, value))
+    return list(map(_plain_tensors, value)) if type(value) is list else value
