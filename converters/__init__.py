@@ -17,7 +17,7 @@ from fastio.converters.other_containers import folder_kind, kind_of
 from fastio.converters.packer import PackReport, pack
 from fastio.converters.raw import Raw
 from fastio.converters.source import Chunk, Problem, Source
-from fastio.converters.sources import flat, imagefolder, store
+from fastio.converters.sources import flat, imagefolder, pairs, store
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 # A new kind of source is one file and its name here. The command line, its help and its errors learn of it from here.
-SOURCES: dict[str, SourceKind] = {each.name: each for each in (flat.KIND, imagefolder.KIND, store.KIND)}
+SOURCES: dict[str, SourceKind] = {each.name: each for each in (flat.KIND, imagefolder.KIND, pairs.KIND, store.KIND)}
 
 
 def open_source(
@@ -62,7 +62,7 @@ def open_source(
     path = os.fspath(path)
     named = None if kind == "auto" else _kind_called(kind)
     place = SourcePath(path if split is None else split_folder(path, split))
-    chosen = named or _detect(place)
+    chosen = named or _detect(place, has_fields=bool(fields), has_labels=labels is not None)
     if labels is not None and chosen.own_labels:
         raise SourceError(f"{place.path}: {chosen.own_labels}: drop --labels {os.fspath(labels)}")
     columns = label_options or LabelOptions()
@@ -92,9 +92,21 @@ def _kind_called(name: str) -> SourceKind:
     raise SourceError(f"kind of source {name!r}: expected one of auto, {', '.join(SOURCES)}")
 
 
-def _detect(place: SourcePath) -> SourceKind:
-    """The one kind of source that ``place`` shows signs of."""
-    signs = {name: words for name, each in SOURCES.items() if (words := each.signs(place))}
+def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> SourceKind:
+    """
+    The one kind of source that ``place`` shows signs of.
+
+    Fields asked for speak for the kinds that take some, if there is one; a label file for those that need one.
+    """
+    signs = {
+        name: words
+        for name, each in SOURCES.items()
+        if (has_fields or not each.needs_fields) and (words := each.signs(place))
+    }
+    if has_fields and any(SOURCES[name].takes_fields for name in signs):
+        signs = {name: words for name, words in signs.items() if SOURCES[name].takes_fields}
+    if has_labels and any(not SOURCES[name].own_labels for name in signs):
+        signs = {name: words for name, words in signs.items() if not (SOURCES[name].covers and SOURCES[name].own_labels)}
     covered = {name for sign in signs for name in SOURCES[sign].covers}
     signs = {name: words for name, words in signs.items() if name not in covered}
     if len(signs) == 1:

@@ -16,6 +16,7 @@ __all__ = ["refuse_fields", "refuse_splits", "split_folder"]
 
 _SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"])
 _WORD = re.compile(r"[a-z]+")
+_PICTURES = re.compile(r"(?:.*_)?(?:images?|imgs?|pictures?|photos?|rgb|inputs?)\Z")
 _FIELDS = re.compile(
     r"(?:.*_)?(?:images?|imgs?|pictures?|photos?|rgb|masks?|labels?|annotations?|annots?|seg(?:mentations?)?|gts?|"
     r"ground_?truths?|depths?|normals?|edges?|inputs?|targets?|lr|hr)\Z"
@@ -78,10 +79,27 @@ def refuse_fields(path: str, classes: Sequence[str], keys: Sequence[str], proble
         skip = " --on-error skip" if problems else ""
         raise SourceError(
             f"{path}: {one!r} and {other!r} hold files of the same names ({len(both):,} of {len(stems[0]):,} and "
-            f"{len(stems[1]):,}, e.g. {both[0]!r}): parts of one sample, not classes? Pack one of them, "
-            f"`fastio pack {shlex.quote(str(Path(path, one)))} {shlex.quote(f'{one}.lmdb')}`, or say "
-            f"`--source-kind imagefolder{skip}` if they are classes"
+            f"{len(stems[1]):,}, e.g. {both[0]!r}): parts of one sample, not classes? Pack them together, "
+            f"`{_pairs_command(path, one, other)}`, or say `--source-kind imagefolder{skip}` if they are classes"
         )
+
+
+def _pairs_command(path: str, one: str, other: str) -> str:
+    """The command that packs two folders as fields, with the pictures first."""
+    pictures, further = (other, one) if _PICTURES.match(other.lower()) and not _PICTURES.match(one.lower()) else (one, other)
+    field = _field_name(further)
+    return (
+        f"fastio pack {shlex.quote(str(Path(path, pictures)))} {shlex.quote(f'{Path(path).resolve().name}.lmdb')} "
+        f"--field {shlex.quote(f'{field}={Path(path, further)}/')}"
+    )
+
+
+def _field_name(folder: str) -> str:
+    """A name for the field of a folder: "masks" hold a mask each."""
+    name = re.sub(r"[^a-z0-9_]", "_", folder.lower())
+    name = name if name[:1].isalpha() else f"field_{name}"
+    name = name.removesuffix("s") if len(name) > 2 else name  # noqa: PLR2004 - "masks", but not "gs"
+    return "mask" if name == "label" else name
 
 
 def _split_word(name: str) -> str:

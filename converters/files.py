@@ -17,7 +17,7 @@ from fastio.errors import SourceError
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from fastio.types.spans import Spans
 
-__all__ = ["IMAGE_FIELD", "LABEL_FIELD", "file_source", "read_problem"]
+__all__ = ["IMAGE_FIELD", "LABEL_FIELD", "FileReader", "file_source", "read_problem"]
 
 # Sizes are known only when all headers have been read: the schema leaves them open, the store's shapes tell.
 IMAGE_FIELD = Field("image", IMAGE, "|u1", (None, None, None))
@@ -43,7 +43,7 @@ def file_source(path: str, found: Folder, labels: NDArray[Any] | None, metadata:
         metadata=metadata,
         keys_at=keys_at,
         sizes=sizes,
-        read=_Files(path, keys_at, sizes).begin,
+        read=FileReader(IMAGE_FIELD.name, path, keys_at, sizes).begin,
         disk_bytes=found.disk_bytes,
         files_opened=len(found.keys),
         columns={} if labels is None else {"label": labels},
@@ -53,9 +53,10 @@ def file_source(path: str, found: Folder, labels: NDArray[Any] | None, metadata:
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
-    """Files below ``path``, which are to have the sizes that they had while scanning."""
+class FileReader:
+    """Files below ``path`` that hold the values of one field, with the sizes that they had while scanning."""
 
+    field_name: str
     path: str
     keys_at: Callable[[Indices], list[str]]
     sizes: NDArray[np.int64]
@@ -82,7 +83,7 @@ class _Files:
             job.wait()
             spans = Spans.of(data, starts, sizes)
             bad = np.flatnonzero(status).tolist()
-            return Values({"image": spans}, {i: read_problem(int(status[i]), int(errno[i])) for i in bad})
+            return Values({self.field_name: spans}, {i: read_problem(int(status[i]), int(errno[i])) for i in bad})
 
         return finish
 

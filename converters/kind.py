@@ -69,7 +69,9 @@ class SourceKind:
     ``open`` returns the source. ``open_detected``, if given, does so when the user has not named the kind, and may
     raise SourceError for doubtful ones. ``own_labels`` completes "PATH: ...: drop --labels" for a kind without a
     label file; "" if it takes one. ``takes_fields`` says that it uses ``SourceOptions.fields``, and ``takes_root`` that
-    it uses ``root``; for other kinds they are errors.
+    it uses ``root``; for other kinds they are errors. With ``needs_fields``, its signs count only if fields are asked
+    for: without them, the path is something else. ``takes_columns`` says that it is a table itself, of which
+    ``SourceOptions.columns`` names columns without a label file.
     """
 
     name: str
@@ -80,6 +82,8 @@ class SourceKind:
     own_labels: str = ""
     takes_fields: bool = False
     takes_root: bool = False
+    needs_fields: bool = False
+    takes_columns: bool = False
     covers: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-__all__ = ["origin_of", "recorded_kind"]
+__all__ = ["origin_of", "recorded_kind", "recorded_root", "root_to_record"]
 
 
 def origin_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -27,3 +29,14 @@ def origin_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 def recorded_kind(record: Mapping[str, Any]) -> str:
     """Return the kind of source in such a record, or "". Older versions call it "layout"."""
     return str(record.get("kind") or record.get("layout") or "")
+
+
+def root_to_record(root: str | None, path: str) -> str | None:
+    """Return ``--root`` as the record of the source ``path`` keeps it: from there on, unless it is an absolute path."""
+    return root if root is None or Path(root).is_absolute() else os.path.relpath(root, path)
+
+
+def recorded_root(record: Mapping[str, Any], path: str) -> str | None:
+    """Return the ``--root`` of such a record for the source as it lies under ``path`` now; None if there was none."""
+    root = record.get("root")
+    return None if root is None else os.path.normpath(Path(path, str(root)))

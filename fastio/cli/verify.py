@@ -54,7 +54,7 @@ def verify(
     """
     from fastio.converters import LabelOptions, open_source
     from fastio.converters.fields_asked import parse_choice
-    from fastio.converters.origin import origin_of
+    from fastio.converters.origin import origin_of, recorded_root
     from fastio.converters.sources.store import names_store
     from fastio.converters.text.again import read_again
     from fastio.converters.text.decode import text_field
@@ -77,7 +77,7 @@ def verify(
                 labels=labels,
                 label_options=LabelOptions.from_json(record.get("label_options") or {}),
                 fields=[parse_choice(words) for words in record.get("fields") or ()],
-                root=record.get("root"),
+                root=recorded_root(record, against),
             )
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:

@@ -1,0 +1,143 @@
+"""FieldFiles: files that hold one field of the samples, such as masks, and what type their names and content suggest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.converters.files import FileReader
+from fastio.converters.listed import Indices, Values
+from fastio.converters.npy import parse_npy, read_npy_header
+from fastio.converters.record_values import encode_values
+from fastio.errors import SourceError
+from fastio.types.field_types import field_of
+from fastio.types.picture_kinds import PNG_SIGNATURE, kind_by_name
+from fastio.types.schema import Field
+from fastio.types.spans import Spans
+
+__all__ = ["FieldFiles", "suggested_field"]
+
+_MASK_NAMES = re.compile(r"mask|label|seg|annot|panoptic|ground_?truth|(?:\A|_)gts?(?:_|\Z)|trimap")
+_BY_EXTENSION = {"txt": "text", "json": "json"}
+_LOOKED_AT = 16  # arrays whose headers tell whether their shapes are equal
+_DEPTH_AT = 24  # of a PNG: the bits of a sample
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFiles:
+    """The files of one field below ``root``, one per sample: their names, and their sizes ``(n,)`` in bytes."""
+
+    field: Field
+    root: str
+    names_at: Callable[[Indices], list[str]]
+    sizes: NDArray[np.int64]
+
+    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """Begin to read some files; see ``ListedSource.read``. Content that does not fit the field is a problem."""
+        wait = FileReader(self.field.name, self.root, self.names_at, self.sizes).begin(indices, pool)
+        traits = self.field.traits
+        if traits.is_mask:
+            return lambda: _with_depths_checked(self.field, wait())
+        if traits.is_picture or not (traits.is_plain or traits.is_json):
+            return wait
+        return lambda: _encoded(self.field, wait())
+
+
+def _with_depths_checked(field: Field, values: Values) -> Values:
+    """Problems for PNGs of 16 bits where the field holds 8, and the other way round: neither would keep its numbers."""
+    expected = np.dtype(field.dtype).itemsize * 8
+    problems = dict(values.problems)
+    for i, data in enumerate(values.spans[field.name].views()):
+        bits = _bits_of(data[: _DEPTH_AT + 1].tobytes())
+        if (bits == 16) != (expected == 16) and bits:
+            problems.setdefault(
+                i,
+                f"has a mask of {bits} bits in the field {field.name!r} of {expected} bits: name the type that all "
+                f"masks have, as in --field {field.name}=...:{'mask16' if bits == 16 else 'mask'}",
+            )
+    return Values(values.spans, problems, values.columns)
+
+
+def _bits_of(head: bytes) -> int:
+    """Bits of a sample of a PNG, 0 for other files."""
+    return head[_DEPTH_AT] if head.startswith(PNG_SIGNATURE) and len(head) > _DEPTH_AT else 0
+
+
+def _encoded(field: Field, values: Values) -> Values:
+    """The same values as the field keeps them: text and JSON checked, arrays without the header of their .npy file."""
+    problems = dict(values.problems)
+    contents: list[Any] = []
+    for i, data in enumerate(values.spans[field.name].views()):
+        content: Any = data.tobytes()
+        if not (field.traits.is_text or field.traits.is_json) and i not in problems:
+            try:
+                content = parse_npy(content)
+            except ValueError as exc:
+                problems[i] = f"has a field {field.name!r} that is not a .npy file: {exc}"
+        contents.append(content)
+    encoded = encode_values(field, contents)
+    problems = {**encoded.problems, **problems}
+    if encoded.spans is None:
+        assert encoded.column is not None
+        return Values({}, problems, {field.name: encoded.column})
+    return Values({field.name: encoded.spans}, problems)
+
+
+def suggested_field(name: str, root: str, files: Sequence[str]) -> Field:
+    """
+    Return the field that files with these names seem to hold; the first of them are looked into.
+
+    Pictures are masks if ``name`` says so ("mask", "labels", "seg"), with 16 bits if the first is a PNG of 16 bits;
+    .txt is text, .json JSON, .npy an array, ragged if only the first axis differs. All others are bytes. Raises
+    SourceError for arrays that have no shape or dtype in common, and if pictures and other files are mixed.
+    """
+    extensions = {Path(file).suffix.lower().removeprefix(".") for file in files}
+    are_pictures = {bool(kind_by_name(file)) for file in files}
+    if are_pictures == {True}:
+        if not _MASK_NAMES.search(name):
+            return field_of(name, "image")
+        return field_of(name, "mask16" if _bits_of(_head(root, files[0])) == 16 else "mask")
+    if extensions == {"npy"}:
+        return _array_field(name, root, files[:_LOOKED_AT])
+    if len(extensions) > 1:
+        kinds = ", ".join(f".{each}" for each in sorted(extensions)[:5])
+        raise SourceError(
+            f"{root}: --field {name}: files of different kinds ({kinds}): name the type, as in --field {name}=...:bytes"
+        )
+    return field_of(name, _BY_EXTENSION.get(extensions.pop(), "bytes"))
+
+
+def _head(root: str, name: str) -> bytes:
+    """The first bytes of a file; of one that cannot be read none: packing it says why."""
+    try:
+        with Path(root, name).open("rb") as file:
+            return file.read(_DEPTH_AT + 1)
+    except OSError:
+        return b""
+
+
+def _array_field(name: str, root: str, files: Sequence[str]) -> Field:
+    """An array of fixed shape, or one whose first axis differs."""
+    shapes, dtypes = set[tuple[int, ...]](), set[str]()
+    for each in files:
+        try:
+            with Path(root, each).open("rb") as file:
+                shape, _, dtype = read_npy_header(file)
+        except (OSError, ValueError):
+            continue  # a problem of that sample, when it is read
+        shapes.add(shape)
+        dtypes.add(dtype.newbyteorder("<").name)
+    if len(dtypes) != 1 or len({shape[1:] for shape in shapes}) != 1 or len({len(shape) for shape in shapes}) != 1:
+        what = f"{len(dtypes)} dtypes and {len(shapes)} shapes" if shapes else "nothing that can be read"
+        raise SourceError(
+            f"{root}: --field {name}: the first arrays have {what}: name the type, as in --field {name}=...:float32[512]"
+        )
+    dtype_name, shape = dtypes.pop(), sorted(shapes)[0]
+    return field_of(name, (dtype_name, shape if len(shapes) == 1 else (None, *shape[1:])))
