@@ -106,7 +106,9 @@ def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> SourceK
     if has_fields and any(SOURCES[name].takes_fields for name in signs):
         signs = {name: words for name, words in signs.items() if SOURCES[name].takes_fields}
     if has_labels and any(not SOURCES[name].own_labels for name in signs):
-        signs = {name: words for name, words in signs.items() if not (SOURCES[name].covers and SOURCES[name].own_labels)}
+        signs = {
+            name: words for name, words in signs.items() if not (SOURCES[name].covers and SOURCES[name].own_labels)
+        }
     covered = {name for sign in signs for name in SOURCES[sign].covers}
     signs = {name: words for name, words in signs.items() if name not in covered}
     if len(signs) == 1:

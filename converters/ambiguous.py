@@ -86,7 +86,9 @@ def refuse_fields(path: str, classes: Sequence[str], keys: Sequence[str], proble
 
 def _pairs_command(path: str, one: str, other: str) -> str:
     """The command that packs two folders as fields, with the pictures first."""
-    pictures, further = (other, one) if _PICTURES.match(other.lower()) and not _PICTURES.match(one.lower()) else (one, other)
+    pictures, further = (
+        (other, one) if _PICTURES.match(other.lower()) and not _PICTURES.match(one.lower()) else (one, other)
+    )
     field = _field_name(further)
     return (
         f"fastio pack {shlex.quote(str(Path(path, pictures)))} {shlex.quote(f'{Path(path).resolve().name}.lmdb')} "
@@ -98,7 +100,7 @@ def _field_name(folder: str) -> str:
     """A name for the field of a folder: "masks" hold a mask each."""
     name = re.sub(r"[^a-z0-9_]", "_", folder.lower())
     name = name if name[:1].isalpha() else f"field_{name}"
-    name = name.removesuffix("s") if len(name) > 2 else name  # noqa: PLR2004 - "masks", but not "gs"
+    name = name.removesuffix("s") if len(name) > 2 else name
     return "mask" if name == "label" else name
 
 

@@ -1,4 +1,4 @@
-"""FieldFiles: files that hold one field of the samples, such as masks, and what type their names and content suggest."""
+"""FieldFiles: files that hold one field of the samples, such as masks; what type names and content suggest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from fastio.errors import SourceError
 from fastio.types.field_types import field_of
 from fastio.types.picture_kinds import PNG_SIGNATURE, kind_by_name
 from fastio.types.schema import Field
-from fastio.types.spans import Spans
 
 __all__ = ["FieldFiles", "suggested_field"]
 
@@ -137,7 +136,7 @@ def _array_field(name: str, root: str, files: Sequence[str]) -> Field:
     if len(dtypes) != 1 or len({shape[1:] for shape in shapes}) != 1 or len({len(shape) for shape in shapes}) != 1:
         what = f"{len(dtypes)} dtypes and {len(shapes)} shapes" if shapes else "nothing that can be read"
         raise SourceError(
-            f"{root}: --field {name}: the first arrays have {what}: name the type, as in --field {name}=...:float32[512]"
+            f"{root}: --field {name}: the first arrays have {what}: name the type, as in {name}=...:float32[512]"
         )
     dtype_name, shape = dtypes.pop(), sorted(shapes)[0]
     return field_of(name, (dtype_name, shape if len(shapes) == 1 else (None, *shape[1:])))

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.junk import is_hidden
-from fastio.converters.scan import IMAGES, Folder, Wanted, scan_root, scan_tree, shown
-from fastio.converters.source import Problem
+from fastio.converters.scan import IMAGES, Folder, Wanted, scan_root, scan_tree
 from fastio.errors import SourceError
 from fastio.types.picture_kinds import kind_by_name
 from fastio.types.schema import Field
@@ -141,4 +140,3 @@ def _anything(suffix: str, what: str) -> Wanted:
         return "is a hidden file" if name.startswith(".") else ""
 
     return Wanted(kind_of, what, suffix or "any extension", leaves_out)
-

@@ -51,10 +51,10 @@ def describe_names(keys: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
 
 def file_name(described: Mapping[str, Any], key: str) -> str:
     """Return the name of the file that belongs to a key, by what ``describe_names`` returned."""
-    names = described.get("names") or {}
-    if key in names:
+    names = described.get("names")
+    if isinstance(names, Mapping) and key in names:
         return str(names[key])
-    name = str(described["template"])
+    name = str(described.get("template", ""))
     for part, value in parts_of_key(key).items():
         if f"{{{part}}}" in name:
             return name.replace(f"{{{part}}}", value)

@@ -6,20 +6,19 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
-from fastio._native import image_kind
-from fastio.codec.image import ImageCodec
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
+from fastio.converters.file_values import FieldAsFiles
 from fastio.converters.label_file import format_labels
 from fastio.converters.origin import origin_of, recorded_kind
 from fastio.converters.packing import packing_lines
@@ -33,9 +32,6 @@ from fastio.store.atomic import PartialFile
 from fastio.store.publish import publish_file
 from fastio.store.stale import remove_stale
 from fastio.store.values import read_values
-from fastio.types.picture_kinds import PICTURE_KINDS, kind_by_name
-from fastio.types.schema import Field
-from fastio.types.spans import Spans
 
 __all__ = ["UnpackReport", "check_key", "unpack"]
 
@@ -145,7 +141,9 @@ def _write_all(
     written: list[tuple[str, int]] = []
     made = {""}
     root = f"{folder}/"
+    described: Mapping[str, Any] = store.metadata.get("files") or {}
     for position, field in enumerate(store.schema.payload):
+        files = FieldAsFiles(field, position == 0, described.get(field.name))
         sizes = store.spans(field.name, np.arange(len(store))).sizes
         for piece in cut(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
             indices = np.arange(piece.start, piece.stop)
@@ -157,12 +155,8 @@ def _write_all(
                 )
             for i, key in enumerate(keys):
                 data = spans.view(i)
-                name = check_key(key if position == 0 else f"{key}.{field.name}")
-                if position == 0 and field.traits.is_picture and not kind_by_name(key):
-                    name += _extension(spans, i)
-                elif field.is_raw_picture and field.nbytes:
-                    data = np.frombuffer(ImageCodec().encode(data.reshape(_sizes(field))), np.uint8)
-                    name += "" if name.lower().endswith(".png") else ".png"
+                name = check_key(files.name(check_key(key), data))
+                data = files.content(data)
                 parent = name.rpartition("/")[0]
                 if parent not in made:
                     _make_folders(root, parent, made)
@@ -188,11 +182,6 @@ def _write_text(parts: Iterator[tuple[str, bytes]], folder: Path, store: SampleS
                 size += file.write(data)
         written.append((name, size))
     return written
-
-
-def _sizes(field: Field) -> tuple[int, ...]:
-    """The shape of a raw picture, whose sizes are all fixed."""
-    return tuple(size for size in field.shape if size is not None)
 
 
 def _make_folders(root: str, parent: str, made: set[str]) -> None:
@@ -332,8 +321,3 @@ def _label_text(store: SampleStore, path: str | os.PathLike[str], names: Sequenc
         raise StoreError(
             f"{store.path}: the name {shown(name)} is not UTF-8, but label files are: unpack without --labels"
         ) from exc
-
-
-def _extension(spans: Spans, position: int) -> str:
-    """The extension of an image whose key has none (tar shards of others)."""
-    return PICTURE_KINDS[image_kind(spans.view(position))].suffix

@@ -60,31 +60,38 @@ def _check(place: SourcePath, options: SourceOptions) -> None:
     if twice is not None:
         raise SourceError(f"--field {twice}: comes twice")
     if "label" in names:
-        raise SourceError("--field label=...: 'label' is the number of a class; call a field of files mask, or otherwise")
+        raise SourceError(
+            "--field label=...: 'label' is the number of a class; call a field of files mask, or otherwise"
+        )
 
 
 def _scanned(folders: Sequence[FieldFolder], others: Sequence[str]) -> list[FieldFolder]:
     """The folders with their files. Of those that share one, files of a pattern are not those of the field without."""
     scanned = [scan_files(each, without=others) for each in folders]
     for i, one in enumerate(scanned):
-        patterns = [each for each in scanned if each is not one and each.path == one.path and each.has_pattern]
-        if patterns and not one.has_pattern:
-            scanned[i] = _without_patterns(one, patterns)
+        sharing = [other for other in scanned if other is not one and other.path == one.path]
+        if sharing:
+            _keep_own(one, sharing, is_last=all(other in scanned[:i] for other in sharing))
     for each in folders:
         if sum(other.path == each.path and not other.has_pattern for other in folders) > 1:
             raise SourceError(f"--field {each.name}: another field has the same files: say which, as in {{stem}}.txt")
     return scanned
 
 
-def _without_patterns(folder: FieldFolder, patterns: Sequence[FieldFolder]) -> FieldFolder:
-    def is_other(key: str) -> bool:
-        return any(each.stem_of(key) is not None for each in patterns)
+def _keep_own(folder: FieldFolder, sharing: Sequence[FieldFolder], *, is_last: bool) -> None:
+    """Drop the files that other fields take from the same folder; what none of them takes stays in the last one."""
+    patterns = [each for each in sharing if each.has_pattern]
+    is_rest_taken = folder.has_pattern and (len(patterns) < len(sharing) or not is_last)
+
+    def is_own(key: str) -> bool:
+        if folder.has_pattern and folder.stem_of(key) is not None:
+            return True
+        return not is_rest_taken and all(each.stem_of(key) is None for each in patterns)
 
     scan = folder.scan
-    scan.keep([not is_other(key) for key in scan.keys])
-    scan.problems = [each for each in scan.problems if not is_other(each.key)]
-    scan.left_out = [each for each in scan.left_out if not is_other(each.key)]
-    return folder
+    scan.keep(list(map(is_own, scan.keys)))
+    scan.problems = [each for each in scan.problems if is_own(each.key)]
+    scan.left_out = [each for each in scan.left_out if is_own(each.key)]
 
 
 @dataclass(frozen=True, slots=True)

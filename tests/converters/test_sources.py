@@ -425,7 +425,7 @@ def test_no_source_there(tmp_path, kind):
 
 def test_unknown_kind(tmp_path):
     """The kinds that exist are listed."""
-    with pytest.raises(SourceError, match="auto, flat, imagefolder, store"):
+    with pytest.raises(SourceError, match="auto, flat, imagefolder, pairs, store"):
         open_source(tmp_path, kind="zip")
 
 
