@@ -73,7 +73,7 @@ class FieldValues:
             return b""
         row = self.reader.blank(index, spans)
         if traits.is_mask:
-            return Image.fromarray(row[:, :, 0].astype(field.dtype))
+            return Image.fromarray(row)
         return _picture(row) if self.reader.is_picture else row
 
     def _rows(self, indices: NDArray[np.int64], spans: Spans, verify: bool) -> list[Any]:

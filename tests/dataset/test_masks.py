@@ -14,6 +14,7 @@ from PIL import Image
 from fastio.codec.codec import Geometry
 from fastio.codec.mask import MaskCodec
 from fastio.codec.nearest import nearest_row
+from fastio.dataset.field_values import FieldValues
 from fastio.dataset.row_reader import RowReader
 from fastio.errors import SampleError, SchemaError
 from fastio.store import SampleBatch, create_store, open_store
@@ -97,3 +98,15 @@ def test_colours(tmp_path: Path) -> None:
         assert [[5, 4, 3], [6, 4, 3]] == shapes.tolist()
         with pytest.raises(SchemaError, match=r"masks of different sizes.*'0' is 5x4x3, '1' is 6x4x3"):
             reader.common_shape(indices, shapes)
+
+
+@pytest.mark.parametrize(("type_", "mode"), [("mask", "L"), ("mask16", "I;16"), ("mask[3]", "RGB")])
+def test_a_blank_mask(tmp_path: Path, type_: str, mode: str) -> None:
+    """What replaces a mask that cannot be read has its size, and the mode of its field."""
+    channels = (3,) if mode == "RGB" else ()
+    dtype = np.uint16 if type_ == "mask16" else np.uint8
+    file = MaskCodec().encode(np.ones((6, 8, *channels), dtype))
+    with store_of(tmp_path / "a.lmdb", [file], type_) as store:
+        values = FieldValues(RowReader(store, "mask", mode=None))
+        blank = values.blank(np.arange(1), store.spans("mask", np.arange(1)))
+    assert (mode, (8, 6), 0) == (blank.mode, blank.size, np.asarray(blank).max())
