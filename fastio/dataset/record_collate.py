@@ -157,7 +157,8 @@ class FieldCollate:
       ids also a ``PadCollate``, whose ``input_ids`` and ``attention_mask`` these are
     * "nested": a nested tensor of the layout ``torch.jagged``
 
-    What a transform made of a field is collated the same way; values under other names as ``default_collate`` does.
+    What a transform makes of a field is collated the same way if it is of the same kind. Anything else, and values
+    under other names, are collated as ``default_collate`` does.
     """
 
     def __init__(self, dataset: FastDataset, collate: RowsWish | None = None) -> None:
@@ -165,7 +166,7 @@ class FieldCollate:
         names = self._form.names
         self._rows = choose_rows(schema, names, collate, where=dataset.store.path)
         self._fills = {name: dataset.pad_id_of(name) for name in self._rows}
-        self._lists = {name for name in names if _is_listed(schema[name])}
+        self._lists = {name: _listed_types(schema[name]) for name in names if _is_listed(schema[name])}
         self._masks = {name for name in names if schema[name].traits.is_mask}
 
     def __call__(self, samples: Sequence[Any]) -> Any:
@@ -216,9 +217,9 @@ class FieldCollate:
 
     def _collated(self, name: str, values: Sequence[Any]) -> Any:
         try:
-            if name in self._rows:
+            if name in self._rows and np.ndim(values[0]) > 0:
                 return _collated_rows(values, self._rows[name], self._fills[name])
-            is_listed = name in self._lists and not isinstance(values[0], torch.Tensor)
+            is_listed = isinstance(values[0], self._lists.get(name, ()))
             return list(values) if is_listed else default_collate(list(values))
         except Exception as exc:
             exc.add_note(f"in a batch of {len(values)} samples, field {name!r}")
@@ -232,6 +233,13 @@ def _has_rows(field: Field) -> bool:
 def _is_listed(field: Field) -> bool:
     """Whether values are objects of Python, which no tensor holds."""
     return not field.is_column and not field.traits.has_rows and not _has_rows(field)
+
+
+def _listed_types(field: Field) -> tuple[type, ...]:
+    """Return the types of the field's values; a transform may make others of them, which can be stacked."""
+    if field.traits.is_json:
+        return (dict, list, str, int, float, type(None))
+    return (str,) if field.traits.is_text else (bytes,)
 
 
 def _collated_rows(values: Sequence[Any], how: Rows, fill: int) -> Any:

@@ -122,13 +122,15 @@ def test_what_a_transform_adds(store: Path) -> None:
     """Values under new names are collated as default_collate does, pictures among them as tensors."""
 
     def transform(sample: dict[str, Any]) -> dict[str, Any]:
-        return {"views": [sample["image"], sample["image"].crop((0, 0, 9, 9))], "objects": torch.ones(2), "n": 1}
+        views = [sample["image"], sample["image"].crop((0, 0, 9, 9))]
+        return {"views": views, "objects": torch.ones(2), "caption": len(sample["caption"]), "n": 1}
 
     batch = one_batch(FastDataset(store, transform))
 
     assert [tuple(view.shape) for view in batch["views"]] == [(COUNT, 3, 40, 30), (COUNT, 3, 9, 9)]
     assert batch["objects"].shape == (COUNT, 2)
     assert batch["n"].tolist() == [1] * COUNT
+    assert batch["caption"].tolist() == [len(sample["caption"]) for sample in samples_of_one_size()]
 
 
 def test_what_cannot_be_stacked_names_the_field(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.utils.data import default_collate
 
 from fastio.dataset.record_collate import FieldCollate
 from fastio.dataset.token_collate import count_tokens
@@ -40,6 +41,9 @@ class PlainProducer:
         self._dataset = dataset
         self._collate = context.collate
         self._fields = FieldCollate(dataset)
+        traits = dataset.reader.field.traits
+        has_own_collate = dataset.form.is_joint or traits.is_ragged or traits.is_json
+        self._default = self._fields.collate if has_own_collate else default_collate
         self._options = context.options
         self._executor = PerProcess(partial(ThreadPoolExecutor, context.options.threads, thread_name_prefix="fastio"))
 
@@ -93,7 +97,7 @@ class PlainProducer:
             samples = self._good(indices, errors)
         if not samples:
             return FinishedBatch(None, 0, 0, errors)
-        batch = self._fields.collate(samples) if self._collate is None else self._collate(samples)
+        batch = self._default(samples) if self._collate is None else self._collate(samples)
         tokens, slots = (0, 0) if self._collate is None else count_tokens(batch)
         if self._options.pin_memory:
             batch = _pinned(batch)
