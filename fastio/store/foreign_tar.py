@@ -1,15 +1,12 @@
 """Opens tar shards that others wrote (WebDataset, GNU tar, bsdtar) and keeps their index beside them.
 
-Samples are grouped by WebDataset's rule: consecutive members that share the path up to the first dot of the name.
-``png``, ``jpg`` and the like become the field ``image``, ``cls`` the column ``label``, any other extension a field of
-bytes with that name. Pictures without companions are plain files: one sample per member, whose key is the whole path.
+Samples are grouped by WebDataset's rule: consecutive members that share the path up to the first dot of the name. Their
+extensions name the fields and say what these hold (see ``foreign_fields``): pictures, masks, text, JSON, arrays, a
+label, or bytes. Text and JSON are parsed when they are read: a document that is none is a problem of its sample. Pictures without companions are plain files: one sample per member, whose key is the whole path.
 Members that do not become samples are listed in ``metadata["skipped"]``, members left out of samples in
 ``metadata["left_out"]``.
 
-The scan's result is kept as ``<name>.tar.fastio-index`` if the folder is writable: index arrays aligned to 64 bytes,
-the JSON header, the seal at the end. It is bound to the archive by size, times of modification and of change (mtime,
-ctime) and the CRC-32 of up to 256 member headers, and rebuilt if one of these differs. Only the kernel sets a ctime,
-so an edit that restores the mtime is noticed; a copy has a new ctime and is scanned once more.
+The scan's result is kept beside the archive, see ``foreign_sidecar``.
 
 The identity of the content (``SampleStore.identity``) is computed from all headers of the samples' members, all keys
 and labels, and 512 bytes from the middle of up to 256 members. Two archives that differ only in other bytes, with
@@ -22,7 +19,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,30 +33,33 @@ from fastio.store.arrays import IndexHeader, Place, split_keys
 from fastio.store.atomic import PartialFile
 from fastio.store.files import KINDS, ByteSource, files_of
 from fastio.store.files.pieces import fetch_pieces
-from fastio.store.publish import publish_file
+from fastio.store.foreign_fields import (
+    HEAD_BYTES,
+    LABEL,
+    Typed,
+    form_of,
+    is_picture,
+    names_of,
+    short_name,
+    typed,
+    with_equal_types,
+)
+from fastio.store.foreign_sidecar import LEDGER, read_sidecar, write_sidecar
 from fastio.store.seal import SEAL_SIZE, Seal, always_at, set_checksum
 from fastio.store.sealed import Shard, read_shard
 from fastio.store.stale import remove_stale
 from fastio.store.tar_names import INDEX_FOLDER
-from fastio.store.tar_scan import BLOCK, Member, scan
-from fastio.types.picture_kinds import is_picture_extension
-from fastio.types.schema import BYTES, COLUMN, IMAGE, Field, Schema
+from fastio.store.tar_scan import BLOCK, Member, header_starts, scan
+from fastio.types.schema import COLUMN, Field, Schema
 from fastio.types.spans import Spans
 
-__all__ = ["SIDECAR_SUFFIX", "check_foreign_set", "open_foreign"]
+__all__ = ["check_foreign_set", "open_foreign"]
 
-SIDECAR_SUFFIX = ".fastio-index"
-_FORMAT = "tari"
-_ALIGNMENT = 64
-_BOUND_HEADERS = 256
 _SAMPLED_MEMBERS = 256
 _SAMPLED_BYTES = 512
 _META = re.compile(r"__[^/]*__($|/)")
-_LABEL = "label"
 _MAX_LABEL = 64  # bytes of a .cls member
 _LOG = logging.getLogger(__name__)
-
-_LEDGER = ("skipped", "left_out")
 
 Skipped = list[dict[str, str]]
 
@@ -82,19 +82,14 @@ def open_foreign(file: ByteSource) -> Shard:
     """
     if file.size == 0:
         raise StoreIncomplete(f"{file.path}: the file is empty; pack or copy it again")
-    kept = _read_sidecar(file)
+    kept = read_sidecar(file)
     if kept is not None:
         return kept
     shard = _build(file)
     shard = replace(shard, content_crc=_content_crc(shard))
     if _is_unchanged(file):  # or it was written to meanwhile
-        _write_sidecar(shard, {**_stamp(file), "headers_crc": _headers_crc(shard)})
+        write_sidecar(shard, file)
     return shard
-
-
-def _stamp(file: ByteSource) -> dict[str, int | str]:
-    """What changes with the file. A copy with the same times may use the same index, so inodes are left out."""
-    return {name: value for name, value in file.identity.items() if name != "inode"}
 
 
 def _is_unchanged(file: ByteSource) -> bool:
@@ -107,10 +102,11 @@ def _is_unchanged(file: ByteSource) -> bool:
 
 def check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
     """
-    Return the shards in order of their names, with one ledger. Raises StoreError if their fields differ.
+    Return the shards in order of their names, with one ledger and fields of equal types.
 
-    Code that only counts samples does not see the ledger, so one warning says that there is something in it.
+    Raises StoreError if they have different fields. Code that only counts samples does not see the ledger, so one warning says that there is something in it.
     """
+    shards = with_equal_types(shards)
     first = shards[0]
     for shard in shards:
         if shard.schema != first.schema:
@@ -119,7 +115,7 @@ def check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
                 f"{path}: {first.path} has fields {names}, but {shard.path} has {others}: open them one by one"
             )
     ledgers = [json.loads(shard.metadata) for shard in shards]
-    merged = {name: [entry for each in ledgers for entry in each[name]] for name in _LEDGER}
+    merged = {name: [entry for each in ledgers for entry in each[name]] for name in LEDGER}
     metadata = {**ledgers[0], **merged}
     _warn(path, sum(shard.count for shard in shards), **merged)
     return [replace(first, metadata=json.dumps(metadata).encode("ascii")), *shards[1:]]
@@ -131,7 +127,7 @@ def _warn(path: str, count: int, *, skipped: Skipped, left_out: Skipped) -> None
     if skipped:
         said.append(f"no samples: {len(skipped)}, e.g. {skipped[0]['key']!r} {skipped[0]['problem']}")
     if left_out:
-        example = next((each for each in left_out if repr(_LABEL) in each["problem"]), left_out[0])  # labels first
+        example = next((each for each in left_out if repr(LABEL) in each["problem"]), left_out[0])  # labels first
         said.append(f"members left out: {len(left_out)}, e.g. {example['key']!r} {example['problem']}")
     if said:
         _LOG.warning("%s: samples: %d; %s; `fastio info --skipped` lists all", path, count, "; ".join(said))
@@ -146,38 +142,73 @@ def _build(file: ByteSource) -> Shard:
         raise StoreIncomplete(f"{path}: packed by fastio, but its seal is missing or damaged: copy or pack again")
     skipped: Skipped = []
     files = list(_files(members, skipped))
-    groups = _plain(files, skipped) if _is_plain(files) else list(_grouped(files, skipped))
+    known = {extension for _, _, extension, _ in files}
+    if _is_plain(files):
+        fields_by_extension = dict.fromkeys(filter(is_picture, known), "image")
+        groups = _plain(files, skipped)
+    else:
+        fields_by_extension = names_of(known)
+        groups = list(_grouped(files, fields_by_extension, skipped))
     names = _common_fields(groups)
     samples, labels = _complete(groups, names, file, skipped)
+    extensions = {name: sorted(e for e, into in fields_by_extension.items() if into == name) for name in names}
+    payload = [name for name in names if name != LABEL]
+    members = _typed(file, payload, extensions, samples)
+    bad = {i: sentence for each in members.values() for i, sentence in each.problems.items()}
+    if bad:
+        skipped += [{"key": samples[i].key, "problem": sentence} for i, sentence in sorted(bad.items())]
+        good = [i for i in range(len(samples)) if i not in bad]
+        samples, labels = [samples[i] for i in good], [labels[i] for i in good]
+        members = {name: replace(each, prefixes=each.prefixes[good]) for name, each in members.items()}
     if not samples:
         why = f"; e.g. {skipped[0]['key']!r} {skipped[0]['problem']}" if skipped else ""
         raise StoreError(f"{path}: no sample in {len(members)} members{why}")
-    payload = [name for name in names if name != _LABEL]
     if not payload:
         raise StoreError(f"{path}: has labels, but nothing that they belong to; check what was packed")
-    fields = [
-        Field(n, IMAGE, "|u1", (None, None, None)) if _is_image(n) else Field(n, BYTES, "|u1", (None,)) for n in payload
-    ]
-    if _LABEL in names:
-        fields.append(Field(_LABEL, COLUMN, "<i8", ()))
+    fields = [members[name].field for name in payload]
+    if LABEL in names:
+        fields.append(Field(LABEL, COLUMN, "<i8", ()))
     joined = b"\0".join(group.key.encode("utf-8", "surrogateescape") for group in samples)
     keys = np.frombuffer(joined, np.uint8)
-    metadata = {"classes": None, "skipped": skipped, "left_out": _left_out(samples, names)}
+    metadata = {
+        "classes": None,
+        "extensions": extensions,
+        "skipped": skipped,
+        "left_out": _left_out(samples, names),
+    }
+    prefixes = {name: each.prefixes for name, each in members.items()}
     return Shard(
         path=path,
         data=file,
         schema=Schema(tuple(fields)),
         count=len(samples),
-        starts={name: np.array([g.members[name].start for g in samples], np.int64) for name in payload},
-        sizes={name: np.array([g.members[name].size for g in samples], np.int64) for name in payload},
+        starts={n: np.array([g.members[n].start for g in samples], np.int64) + prefixes[n] for n in payload},
+        sizes={n: np.array([g.members[n].size for g in samples], np.int64) - prefixes[n] for n in payload},
         checksums={},
         shapes={},
         intervals={},
-        columns={_LABEL: np.array(labels, np.int64)} if _LABEL in names else {},
+        columns={LABEL: np.array(labels, np.int64)} if LABEL in names else {},
         keys=keys,
         key_starts=split_keys(keys, len(samples), path=path),
         metadata=json.dumps(metadata).encode("ascii"),
     )
+
+
+def _typed(
+    file: ByteSource, names: Sequence[str], extensions: Mapping[str, Sequence[str]], samples: Sequence[_Group]
+) -> dict[str, Typed]:
+    """The type of each payload field, by its extensions and, where these do not say it all, the members' beginnings."""
+    fields: dict[str, Typed] = {}
+    for name in names:
+        starts = np.array([group.members[name].start for group in samples], np.int64)
+        sizes = np.array([group.members[name].size for group in samples], np.int64)
+        heads = (
+            view.tobytes()
+            for values in _values(file, starts, np.minimum(sizes, HEAD_BYTES))
+            for view in values.views()
+        )
+        fields[name] = typed(name, form_of(extensions[name]), heads, sizes)
+    return fields
 
 
 def _files(members: Sequence[Member], skipped: Skipped) -> Iterator[tuple[str, str, str, Member]]:
@@ -216,17 +247,17 @@ def _is_plain(files: Sequence[tuple[str, str, str, Member]]) -> bool:
     views: dict[str, set[str]] = {}
     for _, stem, extension, _ in files:
         views.setdefault(stem, set()).add(extension)
-    pictures = [each for each in views.values() if any(map(_is_picture, each))]
-    if not pictures or not all(_is_picture(extension) for each in pictures for extension in each):
+    pictures = [each for each in views.values() if any(map(is_picture, each))]
+    if not pictures or not all(is_picture(extension) for each in pictures for extension in each):
         return False
-    several = len({_field_name(extension) for extension in pictures[0]}) > 1  # .left.png beside .right.png
+    several = len({short_name(extension) for extension in pictures[0]}) > 1  # .left.png beside .right.png
     return not (several and all(each == pictures[0] for each in pictures))
 
 
 def _plain(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) -> list[_Group]:
     groups: dict[str, _Group] = {}
     for name, _, extension, member in files:
-        if not _is_picture(extension):
+        if not is_picture(extension):
             skipped.append({"key": name, "problem": "is not a picture, among plain picture files"})
             continue
         group = groups.setdefault(name, _Group(name))
@@ -235,11 +266,9 @@ def _plain(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) -> l
     return list(groups.values())
 
 
-def _is_picture(extension: str) -> bool:
-    return is_picture_extension(extension.rpartition(".")[2])
-
-
-def _grouped(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) -> Iterator[_Group]:
+def _grouped(
+    files: Sequence[tuple[str, str, str, Member]], fields_by_extension: Mapping[str, str], skipped: Skipped
+) -> Iterator[_Group]:
     seen: set[str] = set()
     group: _Group | None = None
     at = ""
@@ -251,7 +280,7 @@ def _grouped(files: Sequence[tuple[str, str, str, Member]], skipped: Skipped) ->
             if stem in seen:  # the ledger names the member, because the sample itself exists
                 group = _Group(name, problem=f"comes again as part of {stem!r}, after other samples")
             seen.add(stem)
-        into = _field_name(extension)
+        into = fields_by_extension[extension]
         if into in group.members:
             group.problem = group.problem or f"has two members for the field {into!r}, {name!r} is the second"
         group.members[into] = member
@@ -272,15 +301,15 @@ def _complete(
 ) -> tuple[list[_Group], list[int]]:
     """Return the samples that have all fields, and their labels; the others go to the ledger."""
     samples, labels = [], []
-    labelled = [group.members[_LABEL] for group in groups if _LABEL in group.members] if _LABEL in names else []
+    labelled = [group.members[LABEL] for group in groups if LABEL in group.members] if LABEL in names else []
     texts = _label_texts(file, labelled)
     for group in groups:
         missing = [name for name in names if name not in group.members]
         label = 0
         if missing and not group.problem:
             group.problem = f"lacks {', '.join(missing)}"
-        if _LABEL in names and not group.problem:
-            member = group.members[_LABEL]
+        if LABEL in names and not group.problem:
+            member = group.members[LABEL]
             text = texts[member.start]
             if member.size <= _MAX_LABEL and re.fullmatch(rb"-?\d{1,18}", text):
                 label = int(text)
@@ -314,19 +343,6 @@ def _left_out(samples: Sequence[_Group], names: Sequence[str]) -> Skipped:
     ]
 
 
-def _field_name(extension: str) -> str:
-    if is_picture_extension(extension):
-        return "image"
-    if extension == "cls":
-        return _LABEL
-    name = re.sub(r"[^a-z0-9]+", "_", extension).strip("_") or "unnamed"
-    return name if name[0].isalpha() else f"x_{name}"
-
-
-def _is_image(name: str) -> bool:
-    return name == "image" or is_picture_extension(name.rpartition("_")[2])
-
-
 # The identity of the content
 
 
@@ -337,7 +353,7 @@ def _content_crc(shard: Shard) -> int:
         crc = crc32(column, crc)
     for name, starts in shard.starts.items():
         sizes = shard.sizes[name]
-        crc = crc32(_checksums(shard.data, starts - BLOCK, np.full(len(starts), BLOCK, np.int64)), crc)
+        crc = crc32(_checksums(shard.data, header_starts(starts), np.full(len(starts), BLOCK, np.int64)), crc)
         chosen = np.unique(np.linspace(0, len(starts) - 1, _SAMPLED_MEMBERS).astype(np.int64))
         skipped = np.maximum(0, sizes[chosen] - _SAMPLED_BYTES) // 2
         sampled = np.minimum(sizes[chosen], _SAMPLED_BYTES)
@@ -363,108 +379,3 @@ def _values(file: ByteSource, starts: NDArray[np.int64], sizes: NDArray[np.int64
             at = starts[part][int(status.astype(bool).argmax())]
             raise StoreError(f"{file.path}: cannot be read at byte {at}; check the disk, or copy it again")
         yield spans
-
-
-# The sidecar
-
-
-def _headers_crc(shard: Shard) -> int:
-    """Return the CRC-32 of the header block of up to 256 members, evenly spread: another archive differs there."""
-    starts = np.sort(np.concatenate([*shard.starts.values()]))
-    chosen = starts[np.linspace(0, len(starts) - 1, min(len(starts), _BOUND_HEADERS)).astype(np.int64)]
-    crc = 0
-    for start in chosen.tolist():
-        crc = crc32(shard.data.read(max(0, start - BLOCK), start), crc)
-    return crc
-
-
-def _read_sidecar(file: ByteSource) -> Shard | None:
-    path = file.path
-    try:
-        sidecar = KINDS[file.kind].open(path + SIDECAR_SUFFIX)
-        kept = read_shard(sidecar, format_name=_FORMAT, seal_at=always_at(-SEAL_SIZE), payload=file)
-        sidecar.release()
-        metadata: dict[str, Any] = dict(json.loads(kept.metadata))
-        bound = metadata.pop("archive")
-        content_crc = bound.pop("content_crc")
-        _check_crc(content_crc)
-        _check_ledger(metadata)
-    except (StoreError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as exc:
-        _LOG.debug("%s: scanned, because its index cannot be used: %s", path, exc)
-        return None
-    if bound != {**_stamp(file), "headers_crc": _headers_crc(kept)}:
-        return None
-    metadata_bytes = json.dumps(metadata).encode("ascii")
-    return replace(kept, path=path, metadata=metadata_bytes, seal=None, content_crc=content_crc)
-
-
-def _check_crc(value: object) -> None:
-    """Raise an error unless this is a CRC-32."""
-    if type(value) is not int or not 0 <= value < 1 << 32:
-        raise ValueError(f"content_crc: {value!r}")
-
-
-def _check_ledger(metadata: dict[str, Any]) -> None:
-    """Raise an error unless the ledger is as ``_build`` makes it."""
-    for name in _LEDGER:
-        for entry in metadata[name]:
-            if not isinstance(entry["key"] + entry["problem"], str):
-                raise TypeError(f"{name}: {entry!r}")
-
-
-def _write_sidecar(shard: Shard, bound: dict[str, int | str]) -> None:
-    """Keep the scan's result; if that is impossible, the next one scans again."""
-    path = shard.path + SIDECAR_SUFFIX
-    archive = {**bound, "content_crc": shard.content_crc}
-    metadata = json.dumps({**json.loads(shard.metadata), "archive": archive}).encode("ascii")
-    arrays: dict[str, NDArray[Any]] = {
-        **{f"{name}_starts": starts for name, starts in shard.starts.items()},
-        **{f"{name}_sizes": sizes for name, sizes in shard.sizes.items()},
-        **shard.columns,
-        "keys": shard.keys,
-        "metadata": np.frombuffer(metadata, np.uint8),
-    }
-    try:
-        remove_stale(Path(path).parent, re.compile(re.escape(Path(path).name)))
-        file = PartialFile(path)
-    except (StoreError, OSError) as exc:
-        _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
-        return
-    try:
-        try:
-            _fill_sidecar(file, shard, arrays)
-            publish_file(file, replace=True)
-        finally:
-            file.discard()
-    except StoreError as exc:
-        _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
-
-
-def _fill_sidecar(file: PartialFile, shard: Shard, arrays: dict[str, NDArray[Any]]) -> None:
-    places: dict[str, Place] = {}
-    for name, each in arrays.items():
-        file.write(bytes(-file.size % _ALIGNMENT))
-        raw = each.tobytes()
-        places[name] = Place(file.size, each.dtype.str, each.shape, crc32(raw))
-        file.write(raw)
-    header, header_start = IndexHeader(schema=shard.schema, base=0, places=places).to_bytes(), file.size
-    file.write(header)
-    file.flush()
-    file_size = file.size + SEAL_SIZE
-    seal = Seal(
-        format=_FORMAT,
-        count=shard.count,
-        file_size=file_size,
-        seal_start=file.size,
-        head_size=0,
-        header_start=header_start,
-        header_size=len(header),
-        set_count=shard.count,
-        shard=0,
-        shards=1,
-        header_crc=crc32(header),
-        head_crc=0,
-        file_crc=file.crc,
-        set_crc=set_checksum([(shard.count, file_size, file.crc)]),
-    )
-    file.write(seal.pack())

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastio.errors import StoreCorrupt, StoreError
 from fastio.store.files import ByteSource
 
-__all__ = ["BLOCK", "Member", "scan"]
+__all__ = ["BLOCK", "Member", "header_starts", "scan"]
 
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
@@ -91,6 +92,11 @@ def scan(file: ByteSource) -> list[Member]:
             raise StoreError(f"{path}: bytes follow the end of the archive at {at}: split concatenated archives first")
     headers.check()
     return members
+
+
+def header_starts(starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where the headers of members with these values lie; less than a block of a member may precede its value."""
+    return starts // BLOCK * BLOCK - BLOCK
 
 
 class _Window:

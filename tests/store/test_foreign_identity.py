@@ -15,7 +15,7 @@ import pytest
 from fastio import FastLoader
 from fastio.errors import StoreError
 from fastio.store import open_store
-from fastio.store.foreign_tar import SIDECAR_SUFFIX
+from fastio.store.foreign_sidecar import SIDECAR_SUFFIX
 
 COUNT = 400
 

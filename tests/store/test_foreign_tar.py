@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store import open_store
 from fastio.store.files import open_file
-from fastio.store.foreign_tar import SIDECAR_SUFFIX, _split, _write_sidecar, open_foreign
+from fastio.store.foreign_sidecar import SIDECAR_SUFFIX, write_sidecar
+from fastio.store.foreign_tar import _split, open_foreign
 from fastio.store.tar_scan import scan
 from tests.store.build import make_samples, read_all, write
 
@@ -65,10 +66,10 @@ def test_webdataset_shard(wds: Path) -> None:
     """Extensions become fields, cls the label, the stem the key."""
     for _ in ("scanned", "from its index"):
         with open_store(wds) as store:
-            assert [f.name for f in store.schema.fields] == ["image", "seg_png", "txt", "label"]
+            assert [f.name for f in store.schema.fields] == ["image", "seg", "text", "label"]
             assert list(range(20)) == store.column("label").tolist()
             assert {f"d.x/{i:04d}": b"\xff" * (i * 100) for i in range(20)} == read_all(store)
-            assert {b"hello"} == set(read_all(store, "txt").values())
+            assert {b"hello"} == set(read_all(store, "text").values())
             assert store.spans("image", np.array([0])).checksums is None
             assert not store.shapes("image").any()
             assert store.metadata["skipped"] == []
@@ -398,7 +399,7 @@ def test_index_with_strange_metadata(wds: Path, metadata: object) -> None:
             "dumps",
             lambda *args, **options: real(kept, **options) if "archive" in args[0] else real(*args, **options),
         )
-        _write_sidecar(dataclasses.replace(shard, metadata=b"{}"), {})
+        write_sidecar(dataclasses.replace(shard, metadata=b"{}"), shard.data)
     assert sidecar.read_bytes() != good
     with open_store(wds) as store:
         assert len(store) == 20

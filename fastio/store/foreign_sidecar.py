@@ -1,0 +1,150 @@
+"""
+The index of a tar file that another tool wrote, kept beside it.
+
+The scan's result is kept as ``<name>.tar.fastio-index`` if the folder is writable: index arrays aligned to 64 bytes,
+the JSON header, the seal at the end. It is bound to the archive by size, times of modification and of change (mtime,
+ctime) and the CRC-32 of up to 256 member headers, and rebuilt if one of these differs. Only the kernel sets a ctime,
+so an edit that restores the mtime is noticed; a copy has a new ctime and is scanned once more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import crc32
+from fastio.errors import StoreError
+from fastio.store.arrays import IndexHeader, Place
+from fastio.store.atomic import PartialFile
+from fastio.store.files import KINDS, ByteSource
+from fastio.store.publish import publish_file
+from fastio.store.seal import SEAL_SIZE, Seal, always_at, set_checksum
+from fastio.store.sealed import Shard, read_shard
+from fastio.store.stale import remove_stale
+from fastio.store.tar_scan import BLOCK, header_starts
+
+__all__ = ["LEDGER", "SIDECAR_SUFFIX", "read_sidecar", "write_sidecar"]
+
+SIDECAR_SUFFIX = ".fastio-index"
+LEDGER: Final = ("skipped", "left_out")  # lists in the metadata
+
+_FORMAT = "tari"
+_ALIGNMENT = 64
+_BOUND_HEADERS = 256
+_RULES = 2  # by which members become fields; an index that was made by others is not used
+_LOG = logging.getLogger(__name__)
+
+
+def read_sidecar(file: ByteSource) -> Shard | None:
+    """Return the index kept beside an archive; None if there is none for this archive, or none that can be used."""
+    path = file.path
+    try:
+        sidecar = KINDS[file.kind].open(path + SIDECAR_SUFFIX)
+        kept = read_shard(sidecar, format_name=_FORMAT, seal_at=always_at(-SEAL_SIZE), payload=file)
+        sidecar.release()
+        metadata: dict[str, Any] = dict(json.loads(kept.metadata))
+        bound = metadata.pop("archive")
+        content_crc = bound.pop("content_crc")
+        _check_crc(content_crc)
+        _check_ledger(metadata)
+    except (StoreError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as exc:
+        _LOG.debug("%s: scanned, because its index cannot be used: %s", path, exc)
+        return None
+    if bound != {**_stamp(file), "headers_crc": _headers_crc(kept)}:
+        return None
+    metadata_bytes = json.dumps(metadata).encode("ascii")
+    return replace(kept, path=path, metadata=metadata_bytes, seal=None, content_crc=content_crc)
+
+
+def write_sidecar(shard: Shard, file: ByteSource) -> None:
+    """Keep the scan's result beside the archive; if that is impossible, the next one scans again."""
+    path = shard.path + SIDECAR_SUFFIX
+    archive = {**_stamp(file), "headers_crc": _headers_crc(shard), "content_crc": shard.content_crc}
+    metadata = json.dumps({**json.loads(shard.metadata), "archive": archive}).encode("ascii")
+    arrays: dict[str, NDArray[Any]] = {
+        **{f"{name}_starts": starts for name, starts in shard.starts.items()},
+        **{f"{name}_sizes": sizes for name, sizes in shard.sizes.items()},
+        **shard.columns,
+        "keys": shard.keys,
+        "metadata": np.frombuffer(metadata, np.uint8),
+    }
+    try:
+        remove_stale(Path(path).parent, re.compile(re.escape(Path(path).name)))
+        file = PartialFile(path)
+    except (StoreError, OSError) as exc:
+        _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
+        return
+    try:
+        try:
+            _fill_sidecar(file, shard, arrays)
+            publish_file(file, replace=True)
+        finally:
+            file.discard()
+    except StoreError as exc:
+        _LOG.debug("%s: no index is kept beside it: %s", shard.path, exc)
+
+
+def _stamp(file: ByteSource) -> dict[str, int | str]:
+    """What an index is bound to. A copy with the same times may use the same index, so inodes are left out."""
+    return {"rules": _RULES, **{name: value for name, value in file.identity.items() if name != "inode"}}
+
+
+def _headers_crc(shard: Shard) -> int:
+    """Return the CRC-32 of the header block of up to 256 members, evenly spread: another archive differs there."""
+    starts = np.sort(np.concatenate([*shard.starts.values()]))
+    chosen = starts[np.linspace(0, len(starts) - 1, min(len(starts), _BOUND_HEADERS)).astype(np.int64)]
+    crc = 0
+    for start in header_starts(chosen).tolist():
+        crc = crc32(shard.data.read(max(0, start), max(0, start + BLOCK)), crc)
+    return crc
+
+
+def _check_crc(value: object) -> None:
+    """Raise an error unless this is a CRC-32."""
+    if type(value) is not int or not 0 <= value < 1 << 32:
+        raise ValueError(f"content_crc: {value!r}")
+
+
+def _check_ledger(metadata: dict[str, Any]) -> None:
+    """Raise an error unless the ledger is as ``_build`` makes it."""
+    for name in LEDGER:
+        for entry in metadata[name]:
+            if not isinstance(entry["key"] + entry["problem"], str):
+                raise TypeError(f"{name}: {entry!r}")
+
+
+def _fill_sidecar(file: PartialFile, shard: Shard, arrays: dict[str, NDArray[Any]]) -> None:
+    places: dict[str, Place] = {}
+    for name, each in arrays.items():
+        file.write(bytes(-file.size % _ALIGNMENT))
+        raw = each.tobytes()
+        places[name] = Place(file.size, each.dtype.str, each.shape, crc32(raw))
+        file.write(raw)
+    header, header_start = IndexHeader(schema=shard.schema, base=0, places=places).to_bytes(), file.size
+    file.write(header)
+    file.flush()
+    file_size = file.size + SEAL_SIZE
+    seal = Seal(
+        format=_FORMAT,
+        count=shard.count,
+        file_size=file_size,
+        seal_start=file.size,
+        head_size=0,
+        header_start=header_start,
+        header_size=len(header),
+        set_count=shard.count,
+        shard=0,
+        shards=1,
+        header_crc=crc32(header),
+        head_crc=0,
+        file_crc=file.crc,
+        set_crc=set_checksum([(shard.count, file_size, file.crc)]),
+    )
+    file.write(seal.pack())
