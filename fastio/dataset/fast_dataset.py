@@ -16,6 +16,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from fastio.dataset.column_values import column_values
+from fastio.dataset.field_transform import FieldTransform
 from fastio.dataset.field_values import FieldValues
 from fastio.dataset.form import LABEL, Form
 from fastio.dataset.iterable import SequentialDataset
@@ -189,13 +190,20 @@ class FastDataset(Dataset[Any]):
                 value, label = row
                 value = value if self.transform is None else self.transform(value)
                 return value, label if self.target_transform is None else self.target_transform(label)
-            sample = self._sample(row)
-            return sample if self.transform is None else self.transform(sample)
+            sample, transform = self._sample(row), self._sample_transform()
+            return sample if transform is None else transform(sample)
         except Exception as exc:
             # The transform is the user's: its exception stays as it is, with a note that names the sample.
             if not (isinstance(exc, SampleError) and exc.index == index):  # whose message says so itself
                 exc.add_note(f"in the transform of {self.store.path}[{index}] ({self.store.keys([index])[0]!r})")
             raise
+
+    def _sample_transform(self) -> Callable[[Any], Any] | None:
+        """Return the transform of a value, tuple or dict; one that asks for it is told which fields samples have."""
+        transform = self.transform
+        if self.form.is_joint and isinstance(transform, FieldTransform):
+            return transform.for_fields(self.store.schema[name] for name in self.form.names)
+        return transform
 
     def _sample(self, row: tuple[Any, ...]) -> Any:
         """Return what the transform gets: a value, or the whole of a tuple or dict."""

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import Fill
+from fastio.transforms.rules import Rule
 
-__all__ = ["Canvas", "Ints", "PixelFunction"]
+__all__ = ["Canvas", "Ints", "PixelFunction", "Steps"]
 
 Ints = NDArray[np.int64]
 PixelFunction = Callable[[NDArray[np.uint8], NDArray[np.float64]], None]  # changes pixels (H, W, C), given numbers (k,)
@@ -24,9 +25,13 @@ class Canvas(Protocol):
     refer to the picture as earlier steps left it.
     """
 
-    height: Ints
-    width: Ints
     doing: object  # the transform whose steps these are, for messages
+
+    @property
+    def height(self) -> Ints: ...
+
+    @property
+    def width(self) -> Ints: ...
 
     def crop(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
         """Keep a part, which must lie inside the picture."""
@@ -52,6 +57,19 @@ class Canvas(Protocol):
         """Let a function compiled by numba change the pixels; ``numbers`` are ``(n, k)``."""
         ...
 
-    def keep(self, rule: object) -> None:
-        """Treat boxes or points by this KeepBoxes or KeepPoints; pixels do not change."""
+    def keep(self, rule: Rule) -> None:
+        """Treat boxes or points by this rule; pixels do not change."""
+        ...
+
+
+class Steps(Protocol):
+    """What can run on a canvas: a transform."""
+
+    @property
+    def draws(self) -> int:
+        """How many random numbers one picture takes."""
+        ...
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """Perform the steps on the canvas; ``numbers`` are ``(n, draws)``."""
         ...

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.arguments import Fill
-from fastio.transforms.canvas import Ints, PixelFunction
-from fastio.transforms.keep import KeepBoxes, KeepPoints
-from fastio.transforms.transform import Transform
+from fastio.transforms.canvas import Ints, PixelFunction, Steps
+from fastio.transforms.rules import BoxRule, PointRule, Rule
 
 __all__ = ["Axis", "Frames"]
 
@@ -92,20 +91,20 @@ class Frames:
         self.height, self.width = height, width
         self.doing: object = None
         self.x, self.y = Axis.unmoved(), Axis.unmoved()
-        self.boxes, self.points = KeepBoxes(), KeepPoints()
+        self.boxes, self.points = BoxRule(), PointRule()
         self.is_moved = False
 
-    def follow(self, transform: Transform, numbers: NDArray[np.float64]) -> None:
+    def follow(self, transform: Steps, numbers: NDArray[np.float64]) -> None:
         """Run a transform with these numbers, ``(n, draws)``, then clip boxes to what it leaves of the pictures."""
         self.doing = transform
         transform.run(self, numbers)
-        self._clip()
+        self.clip()
 
     def crop(self, left: Ints, top: Ints, *, width: Ints, height: Ints) -> None:
         self.x.shift(-left)
         self.y.shift(-top)
         self._resized(height, width)
-        self._clip()
+        self.clip()
 
     def resize(self, width: Ints, height: Ints, *, kernel: str) -> None:
         """Follow a resampling by any kernel."""
@@ -117,7 +116,7 @@ class Frames:
         self.x.shift(left)
         self.y.shift(top)
         self._resized(self.height + top + bottom, self.width + left + right)
-        self._clip()
+        self.clip()
 
     def flip(self, mask: NDArray[np.bool_]) -> None:
         self.x.mirror(mask, self.width)
@@ -129,13 +128,18 @@ class Frames:
     def call(self, function: PixelFunction, numbers: NDArray[np.float64]) -> None:
         """Do nothing: a function changes pixels, not their places."""
 
-    def keep(self, rule: object) -> None:
-        """Follow this KeepBoxes or KeepPoints instead of the default, or of an earlier one."""
-        if isinstance(rule, KeepBoxes):
+    def keep(self, rule: Rule) -> None:
+        """Follow this rule instead of the default, or of an earlier one of its kind."""
+        if isinstance(rule, BoxRule):
             self.boxes = rule
-        elif isinstance(rule, KeepPoints):
+        else:
             self.points = rule
         self.is_moved = True
+
+    def clip(self) -> None:
+        """Clip boxes to what the steps so far leave of the pictures."""
+        self.x.clip(self.width)
+        self.y.clip(self.height)
 
     def blank(self, mask: NDArray[np.bool_]) -> None:
         """Make the pictures for which ``mask``, ``(n,)``, is set empty: all that was in them goes to one point."""
@@ -163,7 +167,3 @@ class Frames:
     def _resized(self, height: Ints, width: Ints) -> None:
         self.height, self.width = height, width
         self.is_moved = True
-
-    def _clip(self) -> None:
-        self.x.clip(self.width)
-        self.y.clip(self.height)

@@ -9,6 +9,7 @@ from PIL import Image
 
 from fastio.transforms.arguments import KERNELS, Fill
 from fastio.transforms.canvas import Ints, PixelFunction
+from fastio.transforms.rules import Rule
 
 __all__ = ["PlainPicture", "colour_of"]
 
@@ -103,7 +104,7 @@ class PlainPicture:
             function(each, own)
         self._set(pictures.movedim(-1, 1).reshape(self.picture.shape))
 
-    def keep(self, rule: object) -> None:
+    def keep(self, rule: Rule) -> None:
         """Do nothing: a picture has no boxes."""
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError
 from fastio.transforms.arguments import Fill
 from fastio.transforms.canvas import Ints, PixelFunction
+from fastio.transforms.rules import Rule
 
 __all__ = ["BLANK", "COLUMNS", "Plan"]
 
@@ -146,7 +147,7 @@ class Plan:
         self._check_unfinished()
         self.function, self.numbers, self._caller = function, numbers, self.doing
 
-    def keep(self, rule: object) -> None:
+    def keep(self, rule: Rule) -> None:
         """Do nothing: Frames follow the rule."""
 
     def _check_unfinished(self) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import SchemaError
 from fastio.transforms.frames import Axis, Frames
-from fastio.transforms.keep import KeepBoxes
+from fastio.transforms.rules import BoxRule
 from fastio.types.schema import Field
 
 __all__ = ["Rows", "find_mismatches", "move_targets"]
@@ -63,8 +63,10 @@ def move_targets(fields: Iterable[Field], rows: Mapping[str, Rows], frames: Fram
             moved[name], keep[name] = _moved_points(rows[name], frames)
     for name, field in known.items():
         owner = field.owner or name  # what has an owner goes with it, not by itself
-        if field.owner and (owner not in keep or not np.array_equal(rows[name].counts, rows[owner].counts)):
-            raise SchemaError(f"field {name!r}: its rows belong to those of {owner!r}, which are not as many here")
+        if owner not in rows:
+            raise SchemaError(f"field {name!r}: its rows are dropped with those of {owner!r}: ask for that field, too")
+        if not np.array_equal(rows[name].counts, rows[owner].counts):
+            raise SchemaError(f"field {name!r}: its rows belong to those of {owner!r}, but are not as many")
         if owner in keep:
             moved[name] = moved[name].kept(keep[owner])
     return moved
@@ -151,7 +153,7 @@ def _moved_sides(low: Floats, high: Floats, axis: Axis) -> tuple[Floats, Floats]
     return np.where(is_mirrored, high, low), np.where(is_mirrored, low, high)
 
 
-def _large_enough(shown: tuple[Floats, Floats], area: Floats, rule: KeepBoxes) -> Keep:
+def _large_enough(shown: tuple[Floats, Floats], area: Floats, rule: BoxRule) -> Keep:
     """Return which boxes to keep, whose part in the picture has these sizes and which have this area as a whole."""
     width, height = shown
     if not rule.drop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.transforms.canvas import Canvas
+from fastio.transforms.joint import JointTransform
 from fastio.transforms.plain import PlainPicture
+from fastio.types.schema import Field
 
 __all__ = ["Transform"]
 
@@ -35,6 +38,10 @@ class Transform(Protocol):
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
         """Perform the steps on the canvas; ``numbers`` are ``(n, draws)``."""
         ...
+
+    def for_fields(self, fields: Iterable[Field]) -> JointTransform:
+        """Return this transform for whole samples of these fields, dicts or tuples; FastDataset calls this."""
+        return JointTransform(self, tuple(fields))
 
     def __call__(self, picture: Picture) -> Picture:
         return self.apply(picture, torch.rand(self.draws, dtype=torch.float64, device="cpu").numpy())

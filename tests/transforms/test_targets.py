@@ -198,9 +198,10 @@ def test_rows_that_belong_to_none() -> None:
     frames = framed([CenterCrop(40)], [(100, 200)] * 2)
 
     assert {1: ("classes", "1 rows for 0 of 'boxes'; there must be one for each")} == find_mismatches(fields, rows)
-    for some in (rows, {"classes": rows["classes"]}):
-        with pytest.raises(SchemaError, match=r"'classes': its rows belong to those of 'boxes'"):
-            move_targets(fields, some, frames)
+    with pytest.raises(SchemaError, match=r"'classes': its rows belong to those of 'boxes', but are not as many"):
+        move_targets(fields, rows, frames)
+    with pytest.raises(SchemaError, match=r"'classes': its rows are dropped with those of 'boxes': ask for that"):
+        move_targets(fields, {"classes": rows["classes"]}, frames)
 
 
 def test_a_bad_header_leaves_no_box() -> None:
