@@ -7,12 +7,12 @@ Names and types the fields of tar files that other tools wrote, by the extension
     0001.cls                ``label``, a column
     0001.txt, .caption.txt  ``text``, ``caption``: text
     0001.json, .boxes.json  ``json``, ``boxes``: JSON
-    0001.npy, .depth.npy    ``npy``, ``depth``: arrays of one dtype and shape, or of one number of dimensions if only the
-                            first differs; the span points behind the npy header. Otherwise bytes: the whole files
+    0001.npy, .depth.npy    ``npy``, ``depth``: arrays of one dtype and shape, ragged ones if only the first size differs;
+                            the span points behind the npy header. Otherwise bytes: the whole files
     0001.left.flow          ``left_flow``, bytes: anything else
 
-Two extensions that would share a name get longer ones: ``mask_png`` and ``mask_json``. So do ``label.png`` and the like,
-because ``label`` is the column.
+Two extensions that would share a name get longer ones: ``mask_png`` and ``mask_json``. So do ``label.png`` and the
+like, because ``label`` is the column.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from fastio.store.npy import NPY
 from fastio.store.sealed import Shard
 from fastio.store.tar_scan import BLOCK
-from fastio.types.picture_kinds import PNG_SIGNATURE, is_picture_extension
 from fastio.types.field_types import field_of
+from fastio.types.picture_kinds import PNG_SIGNATURE, is_picture_extension
 from fastio.types.schema import RAW, Field, Schema
 
 __all__ = [

@@ -63,11 +63,11 @@ def read_sidecar(file: ByteSource) -> Shard | None:
     return replace(kept, path=path, metadata=metadata_bytes, seal=None, content_crc=content_crc)
 
 
-def write_sidecar(shard: Shard, file: ByteSource) -> None:
+def write_sidecar(shard: Shard, archive: ByteSource) -> None:
     """Keep the scan's result beside the archive; if that is impossible, the next one scans again."""
     path = shard.path + SIDECAR_SUFFIX
-    archive = {**_stamp(file), "headers_crc": _headers_crc(shard), "content_crc": shard.content_crc}
-    metadata = json.dumps({**json.loads(shard.metadata), "archive": archive}).encode("ascii")
+    bound = {**_stamp(archive), "headers_crc": _headers_crc(shard), "content_crc": shard.content_crc}
+    metadata = json.dumps({**json.loads(shard.metadata), "archive": bound}).encode("ascii")
     arrays: dict[str, NDArray[Any]] = {
         **{f"{name}_starts": starts for name, starts in shard.starts.items()},
         **{f"{name}_sizes": sizes for name, sizes in shard.sizes.items()},

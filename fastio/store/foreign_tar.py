@@ -1,10 +1,10 @@
 """Opens tar shards that others wrote (WebDataset, GNU tar, bsdtar) and keeps their index beside them.
 
-Samples are grouped by WebDataset's rule: consecutive members that share the path up to the first dot of the name. Their
-extensions name the fields and say what these hold (see ``foreign_fields``): pictures, masks, text, JSON, arrays, a
-label, or bytes. Text and JSON are parsed when they are read: a document that is none is a problem of its sample. Pictures without companions are plain files: one sample per member, whose key is the whole path.
-Members that do not become samples are listed in ``metadata["skipped"]``, members left out of samples in
-``metadata["left_out"]``.
+Samples are grouped by WebDataset's rule: consecutive members that share the path up to the first dot of the name.
+Their extensions name the fields and say what these hold (see ``foreign_fields``): pictures, masks, text, JSON, arrays,
+a label, or bytes. Text and JSON are parsed when they are read: a document that is none is a problem of its sample.
+Pictures without companions are plain files: one sample per member, whose key is the whole path. Members that do not
+become samples are listed in ``metadata["skipped"]``, members left out of samples in ``metadata["left_out"]``.
 
 The scan's result is kept beside the archive, see ``foreign_sidecar``.
 
@@ -21,17 +21,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import checksum, crc32
 from fastio.errors import StoreError, StoreIncomplete
-from fastio.store.arrays import IndexHeader, Place, split_keys
-from fastio.store.atomic import PartialFile
-from fastio.store.files import KINDS, ByteSource, files_of
+from fastio.store.arrays import split_keys
+from fastio.store.files import ByteSource, files_of
 from fastio.store.files.pieces import fetch_pieces
 from fastio.store.foreign_fields import (
     HEAD_BYTES,
@@ -45,9 +42,7 @@ from fastio.store.foreign_fields import (
     with_equal_types,
 )
 from fastio.store.foreign_sidecar import LEDGER, read_sidecar, write_sidecar
-from fastio.store.seal import SEAL_SIZE, Seal, always_at, set_checksum
-from fastio.store.sealed import Shard, read_shard
-from fastio.store.stale import remove_stale
+from fastio.store.sealed import Shard
 from fastio.store.tar_names import INDEX_FOLDER
 from fastio.store.tar_scan import BLOCK, Member, header_starts, scan
 from fastio.types.schema import COLUMN, Field, Schema
@@ -104,7 +99,8 @@ def check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
     """
     Return the shards in order of their names, with one ledger and fields of equal types.
 
-    Raises StoreError if they have different fields. Code that only counts samples does not see the ledger, so one warning says that there is something in it.
+    Raises StoreError if they have different fields. Code that only counts samples does not see the ledger, so one
+    warning says that there is something in it.
     """
     shards = with_equal_types(shards)
     first = shards[0]
@@ -153,21 +149,19 @@ def _build(file: ByteSource) -> Shard:
     samples, labels = _complete(groups, names, file, skipped)
     extensions = {name: sorted(e for e, into in fields_by_extension.items() if into == name) for name in names}
     payload = [name for name in names if name != LABEL]
-    members = _typed(file, payload, extensions, samples)
-    bad = {i: sentence for each in members.values() for i, sentence in each.problems.items()}
+    fields = _typed(file, payload, extensions, samples)
+    bad = {i: sentence for each in fields.values() for i, sentence in each.problems.items()}
     if bad:
         skipped += [{"key": samples[i].key, "problem": sentence} for i, sentence in sorted(bad.items())]
         good = [i for i in range(len(samples)) if i not in bad]
         samples, labels = [samples[i] for i in good], [labels[i] for i in good]
-        members = {name: replace(each, prefixes=each.prefixes[good]) for name, each in members.items()}
+        fields = {name: replace(each, prefixes=each.prefixes[good]) for name, each in fields.items()}
     if not samples:
         why = f"; e.g. {skipped[0]['key']!r} {skipped[0]['problem']}" if skipped else ""
         raise StoreError(f"{path}: no sample in {len(members)} members{why}")
     if not payload:
         raise StoreError(f"{path}: has labels, but nothing that they belong to; check what was packed")
-    fields = [members[name].field for name in payload]
-    if LABEL in names:
-        fields.append(Field(LABEL, COLUMN, "<i8", ()))
+    label = [Field(LABEL, COLUMN, "<i8", ())] if LABEL in names else []
     joined = b"\0".join(group.key.encode("utf-8", "surrogateescape") for group in samples)
     keys = np.frombuffer(joined, np.uint8)
     metadata = {
@@ -176,11 +170,11 @@ def _build(file: ByteSource) -> Shard:
         "skipped": skipped,
         "left_out": _left_out(samples, names),
     }
-    prefixes = {name: each.prefixes for name, each in members.items()}
+    prefixes = {name: each.prefixes for name, each in fields.items()}
     return Shard(
         path=path,
         data=file,
-        schema=Schema(tuple(fields)),
+        schema=Schema((*(fields[name].field for name in payload), *label)),
         count=len(samples),
         starts={n: np.array([g.members[n].start for g in samples], np.int64) + prefixes[n] for n in payload},
         sizes={n: np.array([g.members[n].size for g in samples], np.int64) - prefixes[n] for n in payload},
@@ -203,9 +197,7 @@ def _typed(
         starts = np.array([group.members[name].start for group in samples], np.int64)
         sizes = np.array([group.members[name].size for group in samples], np.int64)
         heads = (
-            view.tobytes()
-            for values in _values(file, starts, np.minimum(sizes, HEAD_BYTES))
-            for view in values.views()
+            view.tobytes() for values in _values(file, starts, np.minimum(sizes, HEAD_BYTES)) for view in values.views()
         )
         fields[name] = typed(name, form_of(extensions[name]), heads, sizes)
     return fields

@@ -95,7 +95,7 @@ def scan(file: ByteSource) -> list[Member]:
 
 
 def header_starts(starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where the headers of members with these values lie; less than a block of a member may precede its value."""
+    """Return where members' headers lie, by their values, which less than a block of the member may precede."""
     return starts // BLOCK * BLOCK - BLOCK
 
 

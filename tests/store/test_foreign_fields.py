@@ -140,7 +140,7 @@ def test_arrays_that_cannot_be_read_in_place_are_bytes(tmp_path: Path, array: An
 
 
 def test_shards_agree_on_types(tmp_path: Path) -> None:
-    """Arrays of different lengths in two shards are ragged, different dtypes are bytes, masks beside photos pictures."""
+    """Arrays of two lengths are ragged, those of two dtypes are bytes, and masks beside photos are pictures."""
     first = {"png": b"x", "a.npy": npy(np.ones(3, "<f4")), "b.npy": npy(np.ones(3, "<f4")), "mask.png": png("L")}
     second = {"png": b"y", "a.npy": npy(np.ones(5, "<f4")), "b.npy": npy(np.ones(3, "<f8")), "mask.png": png("RGB")}
     shard(tmp_path / "s-0.tar", [first])
