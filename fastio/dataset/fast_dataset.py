@@ -24,6 +24,7 @@ from fastio.dataset.own_samples import find_key, select_samples
 from fastio.dataset.row_reader import RowReader, label_values, one_by_one
 from fastio.dataset.standard_transform import StandardTransform
 from fastio.dataset.token_reader import stored_lengths
+from fastio.dataset.tv_values import TvTypes
 from fastio.errors import SampleError, SchemaError
 from fastio.samplers.share import Share
 from fastio.store import open_store
@@ -57,7 +58,8 @@ class FastDataset(Dataset[Any]):
     If the store has more fields, ``dataset[i]`` is a dict of all by name, and ``transform`` gets it whole.
     ``fields=("image", "mask")`` reads only these and makes a tuple in that order, ``fields="image"`` the value alone.
     Masks are PIL images as stored, text is ``str``, JSON the object, token ids an int64 tensor, other arrays are NumPy
-    arrays of the field's dtype, and columns Python numbers, bools, ``str``, or arrays.
+    arrays of the field's dtype, and columns Python numbers, bools, ``str``, or arrays. ``tv_tensors=True`` makes
+    pictures, masks, boxes and points ``torchvision.tv_tensors``, which torchvision's transforms v2 move together.
 
     ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"); raw pixels always stay so. ``verify`` compares
     every sample with its checksum, that of a lazy picture when its pixels are first used. A bad sample then raises
@@ -74,6 +76,7 @@ class FastDataset(Dataset[Any]):
         mode: str | None = "RGB",
         verify: bool = True,
         read: Read = "auto",
+        tv_tensors: bool = False,
     ) -> None:
         self.store = open_store(path, read=read) if isinstance(path, (str, Path)) else path
         if self.store is path and read != "auto":
@@ -83,6 +86,7 @@ class FastDataset(Dataset[Any]):
         self.fields = fields if fields is None or isinstance(fields, str) else tuple(fields)
         self.verify = check_verify(verify)
         self.mode = mode
+        self.tv_tensors = tv_tensors
         self._whole = self.store
         self._read_from(self.store)
 
@@ -92,7 +96,8 @@ class FastDataset(Dataset[Any]):
         names = form.payload(store.schema)
         readers = {name: _reader(store, name, self.mode) for name in names}
         main = _main_field(store.schema, names)
-        self.store, self.form = store, form
+        tv_types = TvTypes(store, form) if self.tv_tensors else None
+        self.store, self.form, self._tv_types = store, form, tv_types
         self.readers: Mapping[str, RowReader] = readers
         self.reader = readers.get(main) or _reader(store, main, self.mode)
         self._payload = {name: FieldValues(reader) for name, reader in readers.items()}
@@ -186,6 +191,8 @@ class FastDataset(Dataset[Any]):
     def _transformed(self, index: int, row: tuple[Any, ...]) -> Any:
         """Return the sample of these values, which are in the order of the form's names."""
         try:
+            if self._tv_types is not None:
+                row = self._tv_types.typed(row)
             if self.form.kind == "pair":
                 value, label = row
                 value = value if self.transform is None else self.transform(value)
@@ -319,7 +326,8 @@ class FastDataset(Dataset[Any]):
     def loader(self, key: str) -> Any:
         """Return what ``transform`` gets for the sample with this key: ``dataset.loader(dataset.samples[i][0])``."""
         values = self._values(np.array([find_key(self.store, key)]))
-        return self._sample(tuple(values[name][0] for name in self.form.names))
+        row = tuple(values[name][0] for name in self.form.names)
+        return self._sample(row if self._tv_types is None else self._tv_types.typed(row))
 
     @property
     def transforms(self) -> StandardTransform | None:

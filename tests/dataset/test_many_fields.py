@@ -233,7 +233,7 @@ def test_it_still_looks_like_an_image_folder(stores: dict[str, Path]) -> None:
     assert [sample["label"] for sample in dataset.iterable(rank=0, world_size=1)] == dataset.targets
     assert Subset(dataset, [3])[0]["label"] == 0
     shown = repr(FastDataset(stores["lmdb"], fields=("boxes", "label", "kinds")))
-    assert shown.endswith("5 samples, lmdb, tuple of boxes: xyxy, label: label, kinds: int64[*] per boxes")
+    assert shown.endswith("5 samples, lmdb, tuple of boxes: xyxy, label: int, kinds: int64[*] per boxes")
 
 
 def test_samples_can_be_chosen(stores: dict[str, Path]) -> None:

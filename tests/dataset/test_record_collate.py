@@ -149,7 +149,7 @@ def test_what_cannot_be_stacked_names_the_field(tmp_path: Path) -> None:
         (None, "stack", "collate='stack' for 'tokens': expected 'list', 'pad', 'nested' or a PadCollate"),
         (None, {"boxes": PadCollate()}, r"for 'boxes': expected 'list', 'pad', 'nested'$"),
         (None, {"pose": "pad", "mask": "pad"}, "names 'pose', 'mask'; fields of token ids .* are tokens, boxes, "),
-        (("mask", "label"), "pad", r"samples have mask \(mask\), label \(label\): drop it"),
+        (("mask", "label"), "pad", r"samples have mask \(mask\), label \(int\): drop it"),
     ],
 )
 def test_wrong_choices(store: Path, fields: Any, collate: Any, message: str) -> None:
