@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import default_collate
 
+from fastio.dataset.picture_tensor import picture_tensor
 from fastio.dataset.token_collate import PadCollate
 from fastio.errors import SchemaError
 from fastio.types.field_types import type_of
@@ -29,7 +30,6 @@ __all__ = [
     "mask_name",
     "nest_rows",
     "pad_rows",
-    "picture_tensor",
     "split_rows",
 ]
 
@@ -123,22 +123,6 @@ def choose_rows(schema: Schema, names: Sequence[str], wish: RowsWish | None, *, 
 def is_padded(how: Rows | None) -> bool:
     """Whether a batch has a mask of such rows."""
     return how == "pad" or isinstance(how, PadCollate)
-
-
-def picture_tensor(image: Image.Image, *, is_mask: bool = False) -> torch.Tensor:
-    """
-    Return a copy of the pixels of a PIL image as a batch has them.
-
-    A picture is uint8 ``(C, H, W)``. A mask is ``(H, W)``, uint8, or int32 if it has 16 bits or more; one in colours
-    is ``(C, H, W)``.
-    """
-    array = np.array(image)
-    if is_mask and array.dtype != np.uint8:
-        array = array.astype(np.uint8 if array.dtype == np.bool_ else np.int32)
-    pixels = torch.from_numpy(array)
-    if pixels.ndim == 3:
-        return pixels.permute(2, 0, 1)
-    return pixels if is_mask else pixels.unsqueeze(0)
 
 
 class FieldCollate:

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from fastio.dataset.form import Form
-from fastio.dataset.record_collate import picture_tensor
+from fastio.dataset.picture_tensor import picture_tensor
 from fastio.errors import SchemaError
 from fastio.store.sample_store import SampleStore
 from fastio.types.schema import Field
