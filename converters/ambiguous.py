@@ -9,6 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 from fastio.converters.junk import is_hidden
+from fastio.converters.shard_files import split_pattern
 from fastio.converters.source import Problem
 from fastio.errors import SourceError
 
@@ -27,10 +28,16 @@ _NUMBERED = re.compile(r"(.*?)([0-9]+)\Z", re.DOTALL)
 
 
 def split_folder(path: str, split: str) -> str:
-    """Return the folder of one part of a dataset, ``path/split``. Raises SourceError that lists the existing ones."""
+    """
+    Return the folder of one part of a dataset, ``path/split``, or a pattern of the files of that name in ``path``.
+
+    Raises SourceError that lists the existing folders if there are neither.
+    """
     folder = Path(path, split)
     if folder.is_dir() and Path(split).name == split != "..":
         return str(folder)
+    if pattern := split_pattern(path, split):
+        return pattern
     there = sorted(each.name for each in Path(path).iterdir() if each.is_dir()) if Path(path).is_dir() else []
     more = ", ..." if len(there) > _SHOWN else ""
     found = f"its folders are {', '.join(map(repr, there[:_SHOWN]))}{more}" if there else "it has no folders"

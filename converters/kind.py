@@ -66,6 +66,9 @@ class SourceKind:
     Without ``--source-kind``, a path is opened only if exactly one kind sees signs: nothing is guessed. Kinds in
     ``covers`` do not count then: this one knows that there is more in the path than they see.
 
+    ``text_kinds`` are names in TEXT_SOURCES of kinds that read the same files. Such a path is packed as text unless
+    ``has_more_than_text`` says that text alone would leave out pictures in it, or the user asks for fields.
+
     ``open`` returns the source. ``open_detected``, if given, does so when the user has not named the kind, and may
     raise SourceError for doubtful ones. ``own_labels`` completes "PATH: ...: drop --labels" for a kind without a
     label file; "" if it takes one. ``takes_fields`` says that it uses ``SourceOptions.fields``, and ``takes_root`` that
@@ -85,6 +88,8 @@ class SourceKind:
     needs_fields: bool = False
     takes_columns: bool = False
     covers: tuple[str, ...] = ()
+    text_kinds: tuple[str, ...] = ()
+    has_more_than_text: Callable[[SourcePath], bool] = lambda _: False
     aliases: tuple[str, ...] = ()
 
 

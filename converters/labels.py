@@ -13,7 +13,7 @@ or a list of numbers. A file has labels of one kind. Columns that are neither us
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from fastio.converters.label_rows import LABEL_SUFFIXES, read_statements
 from fastio.converters.label_values import NumberedLabels, Row, number_labels, plain_label
 from fastio.errors import SourceError
 
-__all__ = ["LABEL_SUFFIXES", "LabelFile", "LabelOptions", "Labels", "read_labels"]
+__all__ = ["LABEL_SUFFIXES", "LabelFile", "LabelOptions", "Labels", "look_like_captions", "read_labels"]
 
 _MANY = 20  # samples from which nearly as many classes are doubted
 _SENTENCE_WORDS = 3  # from which a label is more likely a caption than a name
@@ -129,13 +129,17 @@ def _file_name(name: object, where: str) -> str:
     return name
 
 
-def _refuse_captions(labels: NumberedLabels) -> None:
-    """SourceError where more than three quarters of the samples would be a class of their own."""
-    classes, count = labels.classes or (), len(labels.by_name)
+def look_like_captions(classes: Sequence[str], count: int) -> bool:
+    """Return whether more than three quarters of ``count`` samples would be a class of their own."""
     sentences = sum(len(name.split()) >= _SENTENCE_WORDS for name in classes)
     if 4 * len(classes) <= 3 * count or len(classes) < 2:
-        return
-    if count >= _MANY or 2 * sentences > len(classes):
+        return False
+    return count >= _MANY or 2 * sentences > len(classes)
+
+
+def _refuse_captions(labels: NumberedLabels) -> None:
+    classes, count = labels.classes or (), len(labels.by_name)
+    if look_like_captions(classes, count):
         raise SourceError(
             f"{count:,} samples have {len(classes):,} different labels, e.g. {classes[0]!r:.60}: captions or "
             "names rather than classes? Drop --labels to pack the pictures alone, or add --many-classes if "

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from fastio.converters.ambiguous import refuse_splits
 from fastio.converters.junk import is_hidden
+from fastio.converters.streams import plain_name
 from fastio.converters.text import arrow, folder, lines, table
 from fastio.converters.text.documents import Documents, Limits, TextOptions, TextSource
 from fastio.converters.text.encode import Encoder, Sequences
 from fastio.converters.text.huggingface import HuggingFaceTokenizer
 from fastio.converters.text.kind import TextKind
 from fastio.converters.text.pack import TextReport, pack_text
-from fastio.converters.text.streams import plain_name
 from fastio.converters.text.tokenizer import BytesTokenizer, Tokenizer
 from fastio.errors import SourceError
 from fastio.store.formats import shard_suffixes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,35 +11,29 @@ from typing import Any
 import numpy as np
 
 from fastio._native import ThreadPool
-from fastio.converters.text.columns import column_documents, kind_of, known_column, sound
+from fastio.converters.arrow.buffers import python_values, sound
+from fastio.converters.arrow.reading import ARROW_SUFFIXES, PARQUET_SUFFIXES, reading
+from fastio.converters.table_labels import TableLabels
+from fastio.converters.text.columns import column_documents, kind_of, known_column
 from fastio.converters.text.documents import Documents, Limits, TextOptions
-from fastio.converters.text.extra import pyarrow
 from fastio.converters.text.files import TextFiles
 from fastio.converters.text.kind import TextKind
-from fastio.converters.text.labels import TableLabels
 from fastio.converters.text.row_source import DEFAULT_FIELD, RowSource
-from fastio.converters.text.streams import opened, plain_name, seekable
-from fastio.errors import FastioError, SourceError
+from fastio.errors import SourceError
 
 __all__ = ["KINDS", "ArrowSource", "open_arrow", "open_datasets", "open_parquet"]
 
-_PARQUET, _ARROW = (".parquet",), (".arrow", ".feather", ".ipc")
 _DATASETS = frozenset(["dataset_info.json", "dataset_dict.json"])  # one of them lies where ``save_to_disk`` wrote
-_MAGIC = b"ARROW1"  # of an Arrow file; a stream has none
-_END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
-
-# A file's schema, and the batches of some of its columns; how far it has been read.
-_Batches = tuple[Any, Iterator[Any], Callable[[], int]]
 
 
 def open_parquet(path: str, options: TextOptions) -> ArrowSource:
     """Open a Parquet file or a folder of them."""
-    return _opened("parquet", path, TextFiles.below(path, _PARQUET), options)
+    return _opened("parquet", path, TextFiles.below(path, PARQUET_SUFFIXES), options)
 
 
 def open_arrow(path: str, options: TextOptions) -> ArrowSource:
     """Open an Arrow file or stream, or a folder of them."""
-    return _opened("arrow", path, TextFiles.below(path, _ARROW), options)
+    return _opened("arrow", path, TextFiles.below(path, ARROW_SUFFIXES), options)
 
 
 def open_datasets(path: str, options: TextOptions) -> ArrowSource:
@@ -77,7 +70,8 @@ def _opened(kind: str, path: str, files: TextFiles, options: TextOptions) -> Arr
     """Look at the first file's columns, and at all labels where these are names."""
     options.refuse(path, "split")
     field = options.text_field or DEFAULT_FIELD
-    with _reading(kind, files.place(files.names[0]), []) as (schema, _, _):
+    with reading(kind, files.place(files.names[0]), []) as file:
+        schema = file.schema
         is_ids = kind_of(files.place(files.names[0]), schema, field) == "ids"
         labels = None
         if options.label_field is not None:
@@ -122,27 +116,28 @@ class ArrowSource(RowSource):
         positions = {} if self.label_rule is None else self.label_rule.positions()
         for name in self.files.names:
             place, position, row = self.files.place(name), 0, 1
-            with _reading(self.kind, place, columns) as (schema, batches, at):
+            with reading(self.kind, place, columns) as file:
+                schema = file.schema
                 if kind_of(place, schema, self.text_field) != ("ids" if self.is_ids else "text"):
                     raise SourceError(f"{place}: column {self.text_field!r} is of another kind than in the first file")
                 if self.options.label_field is not None:
                     known_column(place, schema, self.options.label_field, option="--label-field")
-                for batch in batches:
+                for batch in file.batches:
                     for part in _slices(batch, limits):
                         found = column_documents(part, self.options, key=self.files.key(name), row=row)
                         row += part.num_rows
-                        yield self._labelled(found, part, positions, read_bytes=at() - position)
-                        position = at()
+                        yield self._labelled(found, part, positions, read_bytes=file.position() - position)
+                        position = file.position()
 
     def labels(self) -> Iterator[tuple[str, object]]:
         """Yield key and label of every row."""
         field = self.options.label_field or ""
         for name in self.files.names:
             row = 1
-            with _reading(self.kind, self.files.place(name), [field]) as (schema, batches, _):
-                known_column(self.files.place(name), schema, field, option="--label-field")
-                for batch in batches:
-                    for label in sound(batch, field).to_pylist():
+            with reading(self.kind, self.files.place(name), [field]) as file:
+                known_column(self.files.place(name), file.schema, field, option="--label-field")
+                for batch in file.batches:
+                    for label in python_values(sound(batch, field)):
                         yield f"{self.files.key(name)}:{row}", label
                         row += 1
 
@@ -154,7 +149,7 @@ class ArrowSource(RowSource):
         labels = None
         if self.label_rule is not None and self.options.label_field is not None:
             labels = np.zeros(len(documents.keys), np.int64)
-            for i, label in enumerate(sound(part, self.options.label_field).to_pylist()):
+            for i, label in enumerate(python_values(sound(part, self.options.label_field))):
                 number = self.label_rule.number(label, positions)
                 if isinstance(number, str):
                     problems.setdefault(i, f"{number} (column {self.options.label_field!r})")
@@ -180,123 +175,8 @@ def _slices(batch: Any, limits: Limits) -> Iterator[Any]:
         yield batch.slice(start, each)
 
 
-@contextmanager
-def _reading(kind: str, place: str, columns: Sequence[str]) -> Iterator[_Batches]:
-    """A file's schema and batches; what Arrow raises becomes a SourceError that names the file."""
-    arrow = pyarrow(f"to read {place}")
-    try:
-        if kind == "parquet":
-            with seekable(place) as file:
-                yield _parquet(file, columns)
-        elif _is_file(place):
-            with seekable(place) as file, arrow.ipc.open_file(file) as reader:
-                size = Path(place).stat().st_size
-                total = max(reader.num_record_batches, 1)
-                done = 0
-
-                def batches() -> Iterator[Any]:
-                    nonlocal done
-                    for done in range(reader.num_record_batches):
-                        yield reader.get_batch(done)
-
-                yield reader.schema, batches(), lambda: size * (done + 1) // total
-        elif plain_name(place) != place:
-            with opened(place) as stream:
-                readable = _Readable(stream)
-                with arrow.ipc.open_stream(arrow.PythonFile(readable)) as reader:
-                    yield reader.schema, _to_its_end(reader, readable.end, place), lambda: stream.position
-        else:
-            with seekable(place) as file, arrow.ipc.open_stream(file) as reader:
-                yield reader.schema, _to_its_end(reader, lambda: _end(file), place), file.tell
-    except FastioError:
-        raise
-    except (arrow.ArrowException, OSError) as exc:
-        raise SourceError(f"{place}: expected {kind} data: {exc}; damaged or truncated?") from exc
-
-
-def _parquet(file: Any, columns: Sequence[str]) -> _Batches:
-    parquet = pyarrow("to read Parquet", "pyarrow.parquet").ParquetFile(
-        file, pre_buffer=False, page_checksum_verification=True
-    )
-    groups = parquet.metadata.num_row_groups
-    size = sum(parquet.metadata.row_group(i).total_byte_size for i in range(groups))
-    rows = max(parquet.metadata.num_rows, 1)
-    each = int(max(16, min(8192, rows * (4 << 20) // max(size, 1))))
-    done = 0
-
-    def batches() -> Iterator[Any]:
-        nonlocal done
-        for batch in parquet.iter_batches(batch_size=each, columns=list(columns), use_threads=False):
-            done += batch.num_rows
-            yield batch
-
-    file.seek(0, 2)
-    on_disk = file.tell()
-    return parquet.schema_arrow, batches(), lambda: on_disk * done // rows
-
-
-def _to_its_end(reader: Any, end: Callable[[], bytes], place: str) -> Iterator[Any]:
-    """
-    The batches of a stream. ``end`` is what its last bytes are, and the byte behind them.
-
-    A stream without its mark may have lost some, and what stands behind the mark is not read: Arrow says nothing.
-    """
-    yield from reader
-    found = end()
-    if found[: len(_END)] != _END:
-        raise SourceError(f"{place}: the Arrow stream has no end mark: it is truncated or was not closed; get it again")
-    if found != _END:
-        raise SourceError(
-            f"{place}: bytes follow the end of the Arrow stream, perhaps a second one: write one per file"
-        )
-
-
-def _end(file: Any) -> bytes:
-    """The last bytes that were read of a file, and the next one."""
-    file.seek(file.tell() - len(_END))
-    return bytes(file.read(len(_END) + 1))
-
-
-def _is_file(place: str) -> bool:
-    """Whether this is an Arrow file, which has an index at its end, and not a stream."""
-    with opened(place) as stream:
-        return stream.read(len(_MAGIC)) == _MAGIC
-
-
-class _Readable:
-    """A stream as pyarrow reads from Python objects."""
-
-    closed = False
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._tail = b""  # the last bytes read
-
-    def read(self, size: int = -1) -> bytes:
-        """Bytes, fewer only at the end."""
-        data = bytes(self._stream.read(size if size >= 0 else 1 << 62))
-        self._tail = (self._tail + data[-len(_END) :])[-len(_END) :]
-        return data
-
-    def end(self) -> bytes:
-        """The last bytes that were read, and the next one."""
-        return self._tail + bytes(self._stream.read(1))
-
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """The stream belongs to whoever opened it."""
-
-
 KINDS = (
-    TextKind(name="parquet", open=open_parquet, suffixes=_PARQUET),
-    TextKind(name="arrow", open=open_arrow, suffixes=_ARROW),
+    TextKind(name="parquet", open=open_parquet, suffixes=PARQUET_SUFFIXES),
+    TextKind(name="arrow", open=open_arrow, suffixes=ARROW_SUFFIXES),
     TextKind(name="datasets", open=open_datasets, marks=_DATASETS),
 )

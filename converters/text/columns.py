@@ -7,11 +7,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.converters.arrow.buffers import sound, value_bytes
+from fastio.converters.extra import pyarrow
 from fastio.converters.text.documents import Documents, TextOptions
-from fastio.converters.text.extra import pyarrow
 from fastio.errors import SourceError
 
-__all__ = ["column_documents", "kind_of", "known_column", "refuse_pictures", "sound"]
+__all__ = ["column_documents", "kind_of", "known_column", "refuse_pictures"]
 
 _PICTURES = ("image", "images", "img", "picture", "photo", "jpg", "jpeg", "png")  # what such columns are called
 
@@ -53,30 +54,9 @@ def refuse_pictures(place: str, schema: Any) -> None:
         plain = each.name.lower() in _PICTURES and (types.is_binary(each.type) or types.is_large_binary(each.type))
         if of_datasets or plain:
             raise SourceError(
-                f"{place}: column {each.name!r} holds pictures ({each.type}), which fastio packs only from files "
-                "and tar shards: write them to files first, as the guide to packing shows under 'Pictures in "
-                "Parquet'"
+                f"{place}: column {each.name!r} holds pictures ({each.type}): pack them with the other columns, "
+                "without options about text, or name the column of the text with --text-field"
             )
-
-
-def sound(batch: Any, field: str) -> Any:
-    """
-    Return a column with checked offsets: in a damaged file they lead anywhere, and Arrow follows them.
-
-    Arrow's exceptions are left to the caller. Strings are treated as bytes: invalid UTF-8 is found later.
-    """
-    arrow = pyarrow("to read tables")
-    column = batch.column(field)
-    whole = column.dictionary if arrow.types.is_dictionary(column.type) else column
-    for is_, plain in (
-        (arrow.types.is_string, arrow.binary()),
-        (arrow.types.is_large_string, arrow.large_binary()),
-        (arrow.types.is_string_view, arrow.binary_view()),
-    ):
-        if is_(whole.type):
-            whole = whole.view(plain)
-    whole.validate(full=True)
-    return column
 
 
 def column_documents(batch: Any, options: TextOptions, *, key: str, row: int) -> tuple[Documents, dict[int, str]]:
@@ -90,7 +70,7 @@ def column_documents(batch: Any, options: TextOptions, *, key: str, row: int) ->
     if arrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     is_ids = kind_of(key, batch.schema, field) == "ids"
-    data, starts, sizes = _ids(arrow, column) if is_ids else _bytes(arrow, column)
+    data, starts, sizes = _ids(arrow, column) if is_ids else value_bytes(arrow, column)
     problems = {int(i): f"has null in the column {field!r}" for i in np.flatnonzero(_nulls(column))}
     if is_ids:
         for i in np.flatnonzero(_inner_nulls(column)).tolist():
@@ -99,17 +79,6 @@ def column_documents(batch: Any, options: TextOptions, *, key: str, row: int) ->
         problems[i] = options.too_long
     keys = [f"{key}:{number}" for number in range(row, row + len(column))]
     return Documents(keys, data, starts, sizes, None, (), 0), problems
-
-
-def _bytes(arrow: Any, column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """The bytes of strings, and where each lies; without a copy unless Arrow keeps them in an odd way."""
-    column = column.cast(arrow.large_binary())
-    _, offsets, values = column.buffers()
-    if len(column) == 0:
-        return np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64)
-    edges = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
-    data = np.zeros(0, np.uint8) if values is None else np.frombuffer(values, np.uint8)[edges[0] : edges[-1]]
-    return data, edges[:-1] - edges[0], np.diff(edges)
 
 
 def _ids(arrow: Any, column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:

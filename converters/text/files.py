@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fastio.converters.scan import Folder, Wanted, scan_root, shown
 from fastio.converters.source import Problem
-from fastio.converters.text.streams import COMPRESSED, plain_name
+from fastio.converters.streams import COMPRESSED, plain_name
 from fastio.errors import SourceError
 
 __all__ = ["TextFiles", "drop_twins"]

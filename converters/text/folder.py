@@ -18,10 +18,10 @@ from fastio.converters.files import read_problem
 from fastio.converters.kind import source_record
 from fastio.converters.scan import Folder, Wanted, scan_root, scan_tree, shown
 from fastio.converters.source import Problem
+from fastio.converters.streams import opened, plain_name
 from fastio.converters.text.documents import Documents, Limits, TextOptions
 from fastio.converters.text.files import drop_twins
 from fastio.converters.text.kind import TextKind
-from fastio.converters.text.streams import opened, plain_name
 from fastio.errors import SourceError
 
 __all__ = ["KIND", "TEXTS", "FolderSource", "open_folder", "text_kind"]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.converters.extra import tokenizers
 from fastio.converters.text.documents import Documents
-from fastio.converters.text.extra import tokenizers
 from fastio.converters.text.tokenizer import ROLES, Encoding, id_dtype
 from fastio.errors import SourceError
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from fastio._native import ThreadPool
 from fastio.converters.kind import source_record
 from fastio.converters.source import Problem
+from fastio.converters.streams import opened, plain_name
 from fastio.converters.text.documents import MAX_DOCUMENT_BYTES, Documents, Limits, TextOptions
 from fastio.converters.text.kind import TextKind
 from fastio.converters.text.separators import Separators
-from fastio.converters.text.streams import opened, plain_name
 from fastio.errors import SourceError
 
 __all__ = ["KIND", "LinesSource", "open_lines"]

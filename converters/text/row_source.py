@@ -8,9 +8,9 @@ from typing import Any
 
 from fastio.converters.kind import source_record
 from fastio.converters.source import Problem
+from fastio.converters.table_labels import TableLabels
 from fastio.converters.text.documents import TextOptions
 from fastio.converters.text.files import TextFiles
-from fastio.converters.text.labels import TableLabels
 
 __all__ = ["RowSource"]
 

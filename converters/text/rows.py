@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from fastio.converters.streams import Stream
 from fastio.converters.text.documents import MAX_DOCUMENT_BYTES
-from fastio.converters.text.streams import Stream
 from fastio.errors import SourceError
 
 __all__ = ["ROWS", "Row", "kind_in_json"]

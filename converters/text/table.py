@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastio._native import ThreadPool
+from fastio.converters.streams import Stream, opened
+from fastio.converters.table_labels import TableLabels
 from fastio.converters.text.documents import Documents, Gathering, Limits, TextOptions
 from fastio.converters.text.files import TextFiles
 from fastio.converters.text.kind import TextKind
-from fastio.converters.text.labels import TableLabels
 from fastio.converters.text.row_source import RowSource
 from fastio.converters.text.rows import ROWS, Row, kind_in_json
-from fastio.converters.text.streams import Stream, opened
 from fastio.errors import SourceError
 
 __all__ = ["KINDS", "TableSource", "table_opener"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,7 +33,7 @@ def packs_text(command: _Command) -> _Command:
 
             src = split_folder(src, split)
         text = TextArguments(**{name: options.pop(name) for name in TextArguments.__slots__})
-        if not _is_text(src, options["kind"]):
+        if not _is_text(src, options["kind"], fields=options["fields"], about_text=bool(text.given)):
             if text.given:
                 raise click.UsageError(f"{text.given[0]} is for text, but {_no_text(src)}")
             command(src, out, **options)
@@ -53,10 +53,16 @@ def packs_text(command: _Command) -> _Command:
     return packing
 
 
-def _is_text(src: str, kind: str) -> bool:
+def _is_text(src: str, kind: str, *, fields: Sequence[str], about_text: bool) -> bool:
+    """Whether SRC is packed as text: a table is not if it holds pictures, or if fields of it are asked for."""
+    from fastio.converters import SOURCES, SourcePath
     from fastio.converters.text import TEXT_SOURCES, find_text
 
-    return kind in TEXT_SOURCES or (kind == "auto" and find_text(src) is not None)
+    text_kind = find_text(src) if kind == "auto" else kind if kind in TEXT_SOURCES else None
+    others = [source for source in SOURCES.values() if text_kind in source.text_kinds]
+    if text_kind is None or about_text or not others:
+        return text_kind is not None
+    return not fields and not any(source.has_more_than_text(SourcePath(src)) for source in others)
 
 
 def _no_text(src: str) -> str:

@@ -65,12 +65,13 @@ def verify(
         raise click.UsageError("--labels and --source-kind describe the source: add --against SRC")
     source: Source | TextAgain | None = None
     with open_store(path) as store:
-        if against is not None and text_field(store.schema) is not None and not names_store(against):
+        record = origin_of(store.metadata)
+        is_text = text_field(store.schema) is not None and "fields" not in record
+        if against is not None and is_text and not names_store(against):
             if labels is not None or kind != "auto":
                 raise click.UsageError("a store of text knows how it was packed: drop --labels and --source-kind")
             source = read_again(store, against)
         elif against is not None:
-            record = origin_of(store.metadata)
             source = open_source(  # read the way it was read for packing
                 against,
                 kind=kind,

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from fastio._native import ThreadPool
 from fastio.converters import SOURCES, Source, open_source
@@ -15,6 +16,7 @@ from fastio.converters.fields_asked import parse_choice
 from fastio.converters.kind import SourcePath
 from fastio.converters.origin import recorded_root
 from fastio.store import create_store
+from tests.converters.picture_tables import picture_table, write_stream
 from tests.converters.trees import class_folders, flat, foreign_tar, pickled
 
 
@@ -42,11 +44,24 @@ def make_pairs(folder: Path) -> Source:
     return open_source(folder / "images", fields=[parse_choice("mask=masks/")])
 
 
+def make_parquet(folder: Path) -> Source:
+    """Seven pictures as Hugging Face keeps them, three a row group."""
+    pq.write_table(picture_table(7), folder / "a.parquet", row_group_size=3)
+    return open_source(folder / "a.parquet")
+
+
+def make_arrow(folder: Path) -> Source:
+    """The same as an Arrow stream, three a batch."""
+    return open_source(write_stream(folder / "a.arrow", picture_table(7), 3))
+
+
 MAKERS: dict[str, Callable[[Path], Source]] = {
     "flat": make_flat,
     "imagefolder": make_imagefolder,
     "pairs": make_pairs,
     "store": make_store,
+    "parquet": make_parquet,
+    "arrow": make_arrow,
 }
 assert MAKERS.keys() == SOURCES.keys(), "a new source needs a maker here"
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import h5py
 import lmdb
 import numpy as np
-import pytest
 from click.testing import CliRunner
 
 from fastio.cli import cli
 from fastio.converters import open_source, pack
-from fastio.store import open_store
 from tests.converters.trees import flat, picture
 
 
@@ -51,37 +47,6 @@ def test_containers_of_others(tmp_path):
     assert "a file that is named like an HDF5 file but is not one" in found["b.h5"]
     assert "found a file" in found["a.bin"]
     assert not any("fastio unpack" in text for text in found.values())
-
-
-def test_pictures_in_parquet(tmp_path, monkeypatch):
-    """They are called so, and the guide's lines write files that can be packed, with their labels."""
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.chdir(tmp_path)
-    images = [{"bytes": picture(i, kind=("PNG", "JPEG")[i % 2]), "path": f"{i}.png"} for i in range(5)]
-    parquet.write_table(pyarrow.table({"image": images, "label": [3, 1, 2, 0, 3]}), "train.parquet")
-    said = refused("train.parquet", tmp_path / "s.lmdb")
-
-    assert "column 'image' holds pictures" in said
-    assert "--text-field" not in said
-    guide = (Path(__file__).parents[2] / "fastio" / "guide" / "packing.md").read_text()
-    exec(guide.split("## Pictures in Parquet")[1].split("```python\n")[1].split("```")[0], {})
-    result = CliRunner().invoke(cli, ["pack", "pictures", "s.lmdb", "--labels", "labels.csv"])
-    assert 0 == result.exit_code, result.output
-    with open_store("s.lmdb") as store:
-        assert [each["bytes"] for each in images] == [v.tobytes() for v in store.spans("image", np.arange(5)).views()]
-        assert [3, 1, 2, 0, 3] == store.column("label").tolist()
-
-
-def test_a_plain_column_of_pictures(tmp_path):
-    """Bytes under the name of a picture; a column of other bytes is answered as before."""
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pyarrow.table({"jpg": [picture(1)]}), tmp_path / "a.parquet")
-    parquet.write_table(pyarrow.table({"blob": [b"x"]}), tmp_path / "b.parquet")
-
-    assert "column 'jpg' holds pictures" in refused(tmp_path / "a.parquet", tmp_path / "s.lmdb")
-    assert "name another with --text-field" in refused(tmp_path / "b.parquet", tmp_path / "s.lmdb")
 
 
 def test_a_cut_store(tmp_path):

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastio.converters.streams import Stream
 from fastio.converters.text import TextOptions, open_text
 from fastio.converters.text.documents import Limits
 from fastio.converters.text.separators import Separators
-from fastio.converters.text.streams import Stream
 from fastio.errors import SourceError
 from tests.converters.text.build import documents, tree
 
@@ -136,7 +136,7 @@ def test_a_long_line_is_looked_at_a_few_times(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Stream, "read", counted)
     monkeypatch.setattr("fastio.converters.text.rows._BLOCK_BYTES", 1000)
-    monkeypatch.setattr("fastio.converters.text.streams._COPY_BYTES", 1000)
+    monkeypatch.setattr("fastio.converters.streams._COPY_BYTES", 1000)
 
     assert [1_000_000] == [len(part.data) for part in source.read(Limits(1000)) if part.keys]
     assert reads < 20

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastio.converters.streams import opened
 from fastio.converters.text import Limits, TextOptions, open_text
 from fastio.converters.text.rows import ROWS
-from fastio.converters.text.streams import opened
 from fastio.errors import SourceError
 from tests.converters.text.build import documents, packed, tree, values
 

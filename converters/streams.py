@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from fastio.converters.text.extra import pyarrow
+from fastio.converters.extra import pyarrow
 from fastio.errors import FastioError, SourceError
 
 __all__ = ["COMPRESSED", "Stream", "opened", "plain_name", "seekable"]

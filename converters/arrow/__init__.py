@@ -1,0 +1,1 @@
+"""Reads columns of Arrow and Parquet files as fields of samples."""

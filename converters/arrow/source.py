@@ -1,0 +1,225 @@
+"""Tables of Arrow as a source of samples: every row is one, its columns are the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fastio import _native
+from fastio.converters.arrow.buffers import python_values, sound
+from fastio.converters.arrow.choose import Column, TableHead, choose_columns, has_pictures, path_to
+from fastio.converters.arrow.labels import encode_labels, label_rule
+from fastio.converters.arrow.parts import part_at
+from fastio.converters.arrow.reading import reading
+from fastio.converters.arrow.rows import TableFiles, TableRows
+from fastio.converters.arrow.values import encode_array, joined, plain_array
+from fastio.converters.kind import SourceOptions, SourcePath, source_record
+from fastio.converters.label_columns import as_text
+from fastio.converters.listed import Indices, ListedSource, Values
+from fastio.converters.record_values import EncodedField
+from fastio.converters.scan import is_utf8, shown
+from fastio.converters.shard_files import FileSet
+from fastio.converters.source import Problem
+from fastio.converters.streams import plain_name
+from fastio.converters.table_labels import TableLabels
+from fastio.types.schema import Schema
+
+__all__ = ["holds_pictures", "table_source"]
+
+_PEEKED_ROWS = 1000
+
+
+def holds_pictures(reader: str, place: str) -> bool:
+    """Return whether a column of the file ``place`` holds pictures, by the first of its values."""
+    if not place:
+        return False
+    with reading(reader, place, []) as file:
+        table = TableHead(place, file.schema, lambda path: _first_bytes(reader, place, path))
+    return has_pictures(table)
+
+
+def table_source(kind: str, reader: str, place: SourcePath, files: FileSet, options: SourceOptions) -> ListedSource:
+    """
+    Return the rows of all files as a source; ``reader`` is "parquet" or "arrow".
+
+    Keys are the file's name and the row's position (``train/00012``), or the values of ``--key-column``. Rows without a
+    key, or with one that an earlier row has, are problems; those that do not pass a filter are left out.
+    """
+    places = [files.place(name) for name in files.names]
+    with reading(reader, places[0], []) as file:
+        table = TableHead(places[0], file.schema, lambda path: _first_bytes(reader, places[0], path))
+    columns = choose_columns(table, options)
+    key = None if options.columns.key_column is None else options.columns.key_column
+    paths = [each.path for each in columns]
+    paths += [] if key is None else [path_to(table, key, f"--key-column {key}")]
+    filters = [(path_to(table, name, f"--filter {name}={value}"), value) for name, value in options.columns.filters]
+    paths += [path for path, _ in filters]
+    rows = TableFiles.scan(reader, places, list(dict.fromkeys(path[0] for path in paths)))
+    names = _RowKeys(rows, _stems(files.names))
+    order, left_out = _passing(rows, filters, names.at)
+    problems: list[Problem] = []
+    keys_at = names.at
+    if key is not None:
+        keys, problems = _own_keys(rows, path_to(table, key), names.at, order)
+        order = order[np.array([bool(keys[i]) for i in order.tolist()], bool)] if len(order) else order
+        keys_at = lambda indices: [keys[i] for i in indices.tolist()]  # noqa: E731 - beside the other way
+    label = next((each for each in columns if each.is_label), None)
+    rule = None if label is None else label_rule(place.path, rows, label, options.columns)
+    reader_of = _Reader(columns, TableRows(rows), rule)
+    reader_of.rows.map_in_place()
+    return ListedSource(
+        path=place.path,
+        kind=kind,
+        schema=Schema(tuple(each.field for each in columns)),
+        metadata=_metadata(kind, place, columns, options, rule),
+        keys_at=keys_at,
+        sizes=rows.row_bytes,
+        read=reader_of.begin,
+        disk_bytes=files.disk_bytes,
+        files_opened=len(places),
+        problems=[*files.problems, *problems],
+        left_out=[*files.left_out, *left_out],
+        order=order,
+        is_by_name=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _RowKeys:
+    """Keys of rows: the name of their file and their position in it."""
+
+    rows: TableFiles
+    files: Sequence[str]
+
+    def at(self, indices: Indices) -> list[str]:
+        """Return the keys of rows."""
+        starts, widths = self.rows.file_starts, [len(str(max(count - 1, 0))) for count in self.rows.file_rows.tolist()]
+        files = np.searchsorted(starts, indices, side="right") - 1
+        positions = zip(files.tolist(), (indices - starts[files]).tolist(), strict=True)
+        return [f"{self.files[file]}/{row:0{widths[file]}d}" for file, row in positions]
+
+
+def _stems(names: Sequence[str]) -> list[str]:
+    """Names of files without extensions, unless these alone tell files apart."""
+    stems = [shown(plain_name(name).rpartition(".")[0] or name) for name in names]
+    return stems if len(set(stems)) == len(stems) else [shown(name) for name in names]
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads rows and encodes their fields, in one thread: Arrow decodes without holding the interpreter."""
+
+    columns: Sequence[Column]
+    rows: TableRows
+    rule: TableLabels | None
+    _thread: ThreadPoolExecutor | None = field(default=None, repr=False)
+
+    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """Begin to read rows; see ``ListedSource.read``."""
+        if pool is None:
+            values = self._values(indices)
+            return lambda: values
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastio-arrow")
+        return self._thread.submit(self._values, indices).result
+
+    def _values(self, indices: Indices) -> Values:
+        slices = self.rows.slices(indices)
+        positions = np.concatenate([at for _, at in slices]) if slices else np.zeros(0, np.int64)
+        back = np.argsort(positions, kind="stable")
+        spans, columns, problems = {}, {}, dict[int, str]()
+        for column in self.columns:
+            whole = joined([self._encoded(column, batch) for batch, _ in slices])
+            for i, sentence in whole.problems.items():
+                problems.setdefault(int(positions[i]), sentence)
+            if whole.spans is not None:
+                spans[column.field.name] = whole.spans.at(back)
+            elif whole.column is not None:
+                columns[column.field.name] = whole.column[back]
+        return Values(spans, problems, columns)
+
+    def _encoded(self, column: Column, batch: Any) -> EncodedField:
+        array = part_at(batch, column.path)
+        if column.is_label and self.rule is not None:
+            return encode_labels(self.rule, array, where=column.where)
+        return encode_array(column.field, array, where=column.where)
+
+
+def _first_bytes(reader: str, place: str, path: Sequence[str]) -> bytes | None:
+    """The first bytes in a column of bytes, or in one of structs of bytes and path; None if it is of another type."""
+    read = 0
+    with reading(reader, place, [path[0]]) as file:
+        for batch in file.batches:
+            sound(batch, path[0])
+            value = _bytes_in(part_at(batch, path))
+            read += batch.num_rows
+            if value is not None or read >= _PEEKED_ROWS:
+                return value
+    return None
+
+
+def _bytes_in(array: Any) -> bytes | None:
+    for value in array.slice(0, _PEEKED_ROWS):
+        plain = value.as_py() if value.is_valid else None
+        if isinstance(plain, dict) and {"bytes", "path"} == plain.keys():
+            plain = plain["bytes"]
+        if plain is not None:
+            return plain if isinstance(plain, bytes) else None
+    return None
+
+
+def _passing(
+    rows: TableFiles, filters: Sequence[tuple[tuple[str, ...], str]], keys_at: Callable[[Indices], list[str]]
+) -> tuple[Indices, list[Problem]]:
+    """The rows whose columns have one of the values wanted, and the others."""
+    passes = np.ones(int(rows.file_rows.sum()), bool)
+    for path in dict.fromkeys(path for path, _ in filters):
+        wanted = {value for other, value in filters if other == path}
+        passes &= np.fromiter((as_text(value) in wanted for value in _values_of(rows, path)), bool, len(passes))
+    out = np.flatnonzero(~passes)
+    pairs = [f"{'.'.join(path)}={value}" for path, value in filters]
+    sentence = f"does not pass the filter {', '.join(pairs)}"
+    return np.flatnonzero(passes), [Problem(key, sentence) for key in keys_at(out)]
+
+
+def _own_keys(
+    rows: TableFiles, path: tuple[str, ...], keys_at: Callable[[Indices], list[str]], order: Indices
+) -> tuple[list[str], list[Problem]]:
+    """The keys that a column holds, "" for rows with a problem."""
+    keys: list[str] = []
+    problems: list[Problem] = []
+    firsts: dict[str, int] = {}
+    wanted = np.zeros(int(rows.file_rows.sum()), bool)
+    wanted[order] = True
+    for i, value in enumerate(_values_of(rows, path)):
+        key = "" if value is None else str(value)
+        first = firsts.setdefault(key, i) if key and wanted[i] else i
+        if wanted[i] and (not key or first != i or "\0" in key or not is_utf8(key)):
+            row = np.array([i, first], np.int64)
+            again = f"has the key {key!r:.80}, which {keys_at(row)[1]} has already"
+            reason = again if first != i else f"has the key {value!r:.80} in the column {'.'.join(path)!r}"
+            problems.append(Problem(keys_at(row)[0], reason))
+            key = ""
+        keys.append(key)
+    return keys, problems
+
+
+def _values_of(rows: TableFiles, path: Sequence[str]) -> Iterator[Any]:
+    for _, batch in rows.batches(columns=[path[0]]):
+        yield from python_values(plain_array(part_at(batch, path)))
+
+
+def _metadata(
+    kind: str, place: SourcePath, columns: Sequence[Column], options: SourceOptions, rule: TableLabels | None
+) -> dict[str, Any]:
+    record = source_record(
+        kind, place.name, labels=None, fields=[str(each.choice) for each in columns], root=options.root
+    )
+    record["label_options"] = options.columns.to_json()
+    metadata: dict[str, Any] = {"classes": None if rule is None else rule.classes, "source": record}
+    names = {name: each for column in columns for name, each in column.names.items()}
+    return {**metadata, "field_classes": names} if names else metadata
