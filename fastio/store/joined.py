@@ -19,20 +19,22 @@ __all__ = ["join_stores"]
 _LABEL = "label"
 
 
-def join_stores(stores: Sequence[SealedStore], field: str, *, has_classes: bool = True) -> SealedStore:
+def join_stores(stores: Sequence[SealedStore], fields: Sequence[str], *, has_classes: bool = True) -> SealedStore:
     """
-    Join the samples of ``stores``, one store after the other: their ``field``, and the columns that all of them have.
+    Join the samples of ``stores``, one store after the other: these payload fields, and the columns that all have.
 
-    Raises SchemaError if the field differs, if only some have labels or checksums, if the tokenizers differ, or if a
+    Raises SchemaError if a field differs, if only some have labels or checksums, if the tokenizers differ, or if a
     label means different classes in two stores; ``has_classes=False`` drops class names instead of comparing them.
     The stores stay open and belong to whoever opened them.
     """
-    schema = _common_schema(stores, field)
-    _check_checksums(stores, field)
+    schema = _common_schema(stores, fields)
+    for field in fields:
+        _check_checksums(stores, field)
     metadata = json.dumps(_common_metadata(stores, has_classes=has_classes)).encode()
     shards = [replace(shard, schema=schema, metadata=metadata) for store in stores for shard in store.shards]
     path = " + ".join(store.path for store in stores)
-    return SealedStore(path, format_name="joined", shards=shards, opener=_Opener(tuple(stores), field, has_classes))
+    opener = _Opener(tuple(stores), tuple(fields), has_classes)
+    return SealedStore(path, format_name="joined", shards=shards, opener=opener)
 
 
 @dataclass(frozen=True)
@@ -40,23 +42,25 @@ class _Opener:
     """Joins the stores again in the process that unpickles them."""
 
     stores: tuple[SealedStore, ...]
-    field: str
+    fields: tuple[str, ...]
     has_classes: bool
 
     def __call__(self, path: str) -> SealedStore:
-        return join_stores(self.stores, self.field, has_classes=self.has_classes)
+        return join_stores(self.stores, self.fields, has_classes=self.has_classes)
 
 
-def _common_schema(stores: Sequence[SealedStore], field: str) -> Schema:
+def _common_schema(stores: Sequence[SealedStore], fields: Sequence[str]) -> Schema:
     first = stores[0]
     for store in stores[1:]:
-        other = {known.name: known for known in store.schema.fields}.get(field)
-        if other != first.schema[field]:
-            raise SchemaError(
-                f"{store.path}: field {field!r} is {other or 'not there'}, but in {first.path} it is "
-                f"{first.schema[field]}; stores of one loader must hold the same kind of samples: pack them the "
-                "same way"
-            )
+        known = {field.name: field for field in store.schema.fields}
+        for field in fields:
+            other = known.get(field)
+            if other != first.schema[field]:
+                raise SchemaError(
+                    f"{store.path}: field {field!r} is {other or 'not there'}, but in {first.path} it is "
+                    f"{first.schema[field]}; stores of one loader must hold the same kind of samples: pack them the "
+                    "same way"
+                )
         if (_LABEL in store.schema) != (_LABEL in first.schema):
             without, with_ = (first, store) if _LABEL in store.schema else (store, first)
             raise SchemaError(
@@ -69,7 +73,7 @@ def _common_schema(stores: Sequence[SealedStore], field: str) -> Schema:
         raise SchemaError(
             f"column {_LABEL!r} is {kinds}: labels of different kinds cannot form a batch: pack them the same way"
         )
-    return Schema((first.schema[field], *kept))
+    return Schema((*(first.schema[field] for field in fields), *kept))
 
 
 def _common_column(stores: Sequence[SealedStore], name: str) -> Field | None:
@@ -97,9 +101,18 @@ def _check_checksums(stores: Sequence[SealedStore], field: str) -> None:
 def _common_metadata(stores: Sequence[SealedStore], *, has_classes: bool) -> dict[str, Any]:
     """Return what the loader needs: class names and the tokenizer."""
     common: dict[str, Any] = {}
-    classes = _common_classes(stores) if has_classes else None
-    if classes is not None:
-        common["classes"] = classes
+    own = _common_classes(stores) if has_classes else None
+    if own is not None:
+        common["classes"] = own
+    names = [store.metadata.get("field_classes") for store in stores]
+    for store, classes in zip(stores, names, strict=True):
+        if classes != names[0]:
+            raise SchemaError(
+                f"{store.path}: field_classes={classes!r}, but {stores[0].path} has {names[0]!r}, so numbers of "
+                "classes mean other names: pack it with the same ones"
+            )
+    if names[0] is not None:
+        common["field_classes"] = names[0]
     tokenizers = [store.metadata.get("tokenizer") for store in stores]
     for store, tokenizer in zip(stores, tokenizers, strict=True):
         if tokenizer != tokenizers[0]:

@@ -30,7 +30,7 @@ def members(folder: Path) -> list[SealedStore]:
 def test_the_samples_of_all_members(tmp_path: Path) -> None:
     """Bytes, checksums, labels, sizes and keys at any indices, pickled too."""
     stores = members(tmp_path)
-    joined = join_stores(stores, "image")
+    joined = join_stores(stores, ["image"])
     indices = np.array([14, 0, 7, 7, 4, 10])
     expected = [stores[index // 5].spans("image", np.array([index % 5])) for index in indices]
 
@@ -44,13 +44,13 @@ def test_the_samples_of_all_members(tmp_path: Path) -> None:
         assert [stores[index // 5].keys([index % 5])[0] for index in indices] == store.keys(indices)
         assert np.array_equal(np.concatenate([each.shapes("image") for each in stores]), store.shapes("image"))
         assert store.identity == joined.identity
-    assert joined.identity != join_stores(stores[::-1], "image").identity
+    assert joined.identity != join_stores(stores[::-1], ["image"]).identity
 
 
 def test_closing_it_leaves_the_members_open(tmp_path: Path) -> None:
     """The members belong to whoever opened them, and the joined store holds what it needs of them."""
     stores = members(tmp_path)
-    joined = join_stores(stores, "image")
+    joined = join_stores(stores, ["image"])
     stores[0].close()
     assert len(joined.spans("image", np.array([0])).views()[0])
     joined.close()
@@ -85,7 +85,7 @@ def test_what_cannot_be_joined(tmp_path: Path, first: Any, second: Any, message:
     each = (("a.h5", first), ("b.h5", second))
     stores = [open_store(write_store(tmp_path / name, values, **more)) for name, more in each]
     with pytest.raises(SchemaError, match=message):
-        join_stores(stores, "image")
+        join_stores(stores, ["image"])
 
 
 def test_classes_are_the_longest_list(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_classes_are_the_longest_list(tmp_path: Path) -> None:
         open_store(write_store(tmp_path / f"{n}.h5", values, np.arange(2), metadata=known and {"classes": known}))
         for n, known in enumerate(names)
     ]
-    assert join_stores(stores, "image").metadata["classes"] == ["cat", "dog"]
-    assert "classes" not in join_stores(stores, "image", has_classes=False).metadata
+    assert join_stores(stores, ["image"]).metadata["classes"] == ["cat", "dog"]
+    assert "classes" not in join_stores(stores, ["image"], has_classes=False).metadata
 
 
 def test_ids_of_other_tokenizers_are_refused(tmp_path: Path) -> None:
@@ -108,5 +108,5 @@ def test_ids_of_other_tokenizers_are_refused(tmp_path: Path) -> None:
         for n, name in enumerate(("bpe", "bytes"))
     ]
     with pytest.raises(SchemaError, match=r"1\.h5: was packed with another tokenizer than .*0\.h5"):
-        join_stores(stores, "tokens")
-    assert join_stores([stores[0], stores[0]], "tokens").metadata["tokenizer"] == {"name": "bpe"}
+        join_stores(stores, ["tokens"])
+    assert join_stores([stores[0], stores[0]], ["tokens"]).metadata["tokenizer"] == {"name": "bpe"}

@@ -108,7 +108,8 @@ def _joined(datasets: Sequence[FastDataset]) -> FastDataset:
             )
         for name in ("transform", "verify"):
             _check_equal(first, dataset, name, getattr(first, name), getattr(dataset, name))
-        _check_equal(first, dataset, "mode", first.reader.mode, dataset.reader.mode)
+        for name in ("mode", "fields"):
+            _check_equal(first, dataset, name, getattr(first, name), getattr(dataset, name))
         if not isinstance(dataset.store, SealedStore):
             raise TypeError(
                 f"{dataset.store.path}: dataset.samples was assigned, and such a dataset cannot be joined with "
@@ -118,12 +119,32 @@ def _joined(datasets: Sequence[FastDataset]) -> FastDataset:
         stores.append(dataset.store)
     by_member = [dataset.target_transform for dataset in datasets]
     agree = all(each is by_member[0] for each in by_member)
-    store = join_stores(stores, first.reader.field.name, has_classes=agree)
-    options: dict[str, Any] = {"mode": first.reader.mode, "verify": first.verify}
+    store = _joined_store(first, datasets, stores, has_classes=agree)
+    options: dict[str, Any] = {"mode": first.mode, "fields": first.fields, "verify": first.verify}
     if agree:
         return FastDataset(store, first.transform, by_member[0], **options)
     ends = np.cumsum([len(member) for member in stores])
     return _LabelledByMember(store, first.transform, _ByMember(tuple(by_member)), ends=ends, **options)
+
+
+def _joined_store(
+    first: FastDataset, datasets: Sequence[FastDataset], stores: Sequence[SealedStore], *, has_classes: bool
+) -> SealedStore:
+    """Return the store of all samples. Raises SchemaError if samples of one dataset have other fields."""
+    for dataset in datasets:
+        if dataset.form != first.form and (dataset.form.is_joint or first.form.is_joint):
+            raise SchemaError(
+                f"{dataset.store.path}: samples have {', '.join(dataset.form.names)}, but in {first.store.path} "
+                f"{', '.join(first.form.names)}: name the fields that all have: FastDataset(..., fields=(...))"
+            )
+    store = join_stores(stores, list(first.readers) or [first.reader.field.name], has_classes=has_classes)
+    lost = [name for name in first.form.names if name not in store.schema]
+    if lost:
+        raise SchemaError(
+            f"{stores[1].path}: the columns {', '.join(map(repr, lost))} are of another kind than in another store of "
+            "this loader: pack them the same way, or name the other fields: FastDataset(..., fields=(...))"
+        )
+    return store
 
 
 def _check_equal(first: FastDataset, other: FastDataset, name: str, expected: object, found: object) -> None:
