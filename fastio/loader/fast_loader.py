@@ -11,13 +11,12 @@ from typing import Any, ClassVar, NoReturn, Self
 import torch
 from torch.utils.data import Dataset
 
-from fastio.dataset.token_collate import TokenCollate
 from fastio.errors import SampleError
 from fastio.loader.device import Numbered
 from fastio.loader.iteration import BatchIteration
 from fastio.loader.options import (
     Cache,
-    CollateName,
+    CollateWish,
     Decode,
     Layout,
     LoaderOptions,
@@ -119,7 +118,7 @@ class FastLoader:
         batch_sampler: BatchSampler | Iterable[Any] | None = None,
         weights: Any = None,
         samples_per_epoch: int | None = None,
-        collate: TokenCollate | CollateName | None = None,
+        collate: CollateWish = None,
         shuffle: Shuffle = False,
         seed: int = 0,
         drop_last: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -19,6 +19,7 @@ from fastio.types.verification import check_verify, resolve_verify
 __all__ = [
     "Cache",
     "CollateName",
+    "CollateWish",
     "Decode",
     "Layout",
     "LoaderOptions",
@@ -32,7 +33,8 @@ __all__ = [
 ]
 
 Cache = Literal["ram", "device"]
-CollateName = Literal["pad", "pack"]
+CollateName = Literal["list", "pad", "nested", "pack"]
+CollateWish = TokenCollate | CollateName | Mapping[str, TokenCollate | CollateName] | None
 Decode = Literal["cpu", "device"]
 Layout = Literal["contiguous", "channels_last"]
 OnError = Literal["raise", "skip", "zero"]
@@ -83,7 +85,7 @@ class PixelOptions:
     """What is done with the values of samples, and where: see FastLoader."""
 
     transforms: Sequence[AnyTransform] | AnyTransform | None
-    collate: TokenCollate | CollateName | None
+    collate: CollateWish
     quality: Quality
     layout: Layout
     device: torch.device | str | int | None

@@ -13,6 +13,7 @@ from fastio.loader.device.lane import lane_to
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
 from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer
 from fastio.loader.producer.decoding_pass import decodes_pictures, fuse
+from fastio.loader.producer.fields.options import field_options, has_fields
 from fastio.loader.producer.kept import Kept, check_cache, what_to_keep
 from fastio.loader.producer.memory_cache import keep_in_memory
 from fastio.loader.selection import Chosen, choose
@@ -68,25 +69,35 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     selection = choose(dataset, options)
     base, pixels, seed = selection.base, options.pixels, options.order.seed
     _check_blank(base, options.work.on_error)
+    _check_fields(base, pixels)
     check_cache(base, pixels.cache, on_error=options.work.on_error)
     work = options.work.for_producer(dataset_verify=base.verify)
     stages = _stages(selection, pixels, work, seed)
     delivery = _delivery(pixels, stages.later, seed)
-    fused = fuse(stages.source, stages.native, quality=pixels.quality, layout=pixels.layout, seed=seed)
+    context = _context(stages, options, work, delivery)
+    return Wiring(selection, work, make_producer(context), delivery, stages.described)
+
+
+def _context(
+    stages: _Stages, options: LoaderOptions, work: ProducerOptions, delivery: Delivery | None
+) -> ProducerContext:
+    """Return what the producer works with. Raises ValueError or SchemaError for what does not go with the samples."""
+    source, pixels, seed, sampler = stages.source, options.pixels, options.order.seed, options.samples.batch_sampler
+    if has_fields(source):
+        fields = field_options(source, stages.native, pixels, seed=seed, sampler=sampler)
+        return ProducerContext(source, work, fields=fields)
+    fused = fuse(source, stages.native, quality=pixels.quality, layout=pixels.layout, seed=seed)
     if pixels.decode == "device" and not stages.native:
         fused = None  # the device decides the layout there
-    producer = make_producer(
-        ProducerContext(
-            stages.source,
-            work,
-            fused=fused,
-            is_planar=pixels.layout == "contiguous" and decodes_pictures(base),
-            collate=choose_collate(base, pixels.collate, options.samples.batch_sampler),
-            device=delivery.device if pixels.makes_on_device and delivery is not None else None,
-            kept=stages.kept,
-        )
+    return ProducerContext(
+        source,
+        work,
+        fused=fused,
+        is_planar=pixels.layout == "contiguous" and decodes_pictures(source),
+        collate=choose_collate(source, pixels.collate, sampler),
+        device=delivery.device if pixels.makes_on_device and delivery is not None else None,
+        kept=stages.kept,
     )
-    return Wiring(selection, work, producer, delivery, stages.described)
 
 
 def _stages(selection: Chosen, pixels: PixelOptions, work: ProducerOptions, seed: int) -> _Stages:
@@ -137,6 +148,17 @@ def _laid_out(transforms: Sequence[Any], layout: Layout) -> list[Any]:
     if not ours or layout == "channels_last" or any(isinstance(step, ChannelsLast) for step in ours):
         return list(transforms)
     return [*ours, Contiguous(), *transforms[len(ours) :]]
+
+
+def _check_fields(dataset: FastDataset, pixels: PixelOptions) -> None:
+    """ValueError for a cache or a decoder that takes pictures or arrays alone, or with labels."""
+    if not has_fields(dataset) or (pixels.cache is None and pixels.decode == "cpu"):
+        return
+    option = "decode='device'" if pixels.cache is None else f"cache={pixels.cache!r}"
+    raise ValueError(
+        f"{dataset.store.path}: {option} is for one picture or array a sample, alone or with its label, but the "
+        f"samples have {', '.join(dataset.form.names)}: drop it"
+    )
 
 
 def _check_blank(dataset: FastDataset, on_error: OnError) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.token_collate import PackCollate, PadCollate, TokenCollate
 from fastio.errors import SchemaError
-from fastio.loader.options import CollateName
+from fastio.loader.options import CollateWish
 from fastio.loader.producer.device_decode import DeviceDecodeProducer
+from fastio.loader.producer.fields.fields_producer import FieldsProducer
 from fastio.loader.producer.native import NativeProducer
 from fastio.loader.producer.plain import PlainProducer
 from fastio.loader.producer.producer import Producer, ProducerContext, ProducerKind
@@ -18,7 +19,14 @@ from fastio.samplers.pack import PackSampler
 __all__ = ["PRODUCERS", "choose_collate", "make_producer"]
 
 # The first that accepts makes the batches; the last accepts all.
-PRODUCERS: list[ProducerKind] = [ResidentProducer, DeviceDecodeProducer, TokenProducer, NativeProducer, PlainProducer]
+PRODUCERS: list[ProducerKind] = [
+    ResidentProducer,
+    DeviceDecodeProducer,
+    TokenProducer,
+    NativeProducer,
+    FieldsProducer,
+    PlainProducer,
+]
 
 
 def make_producer(context: ProducerContext) -> Producer:
@@ -26,11 +34,9 @@ def make_producer(context: ProducerContext) -> Producer:
     return next(kind for kind in PRODUCERS if kind.accepts(context))(context)
 
 
-def choose_collate(
-    dataset: FastDataset, wish: TokenCollate | CollateName | None, sampler: object
-) -> TokenCollate | None:
+def choose_collate(dataset: FastDataset, wish: CollateWish, sampler: object) -> TokenCollate | None:
     """
-    Return the collate for a dataset of token ids; None means torch's default.
+    Return the collate for a dataset of token ids alone, or with labels; None means torch's default.
 
     "pad" rounds to the multiple that the LengthBucketSampler counts with, and "pack" makes batches as large as the
     PackSampler plans them.

@@ -1,9 +1,10 @@
-"""One batch of rows by one native call: begun, finished, and repaired where samples are bad."""
+"""One field of one batch by one native call: its rows begun, finished, and blanked where samples are bad."""
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,47 +12,89 @@ import torch
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.dataset.row_reader import Shape
+from fastio.codec.codec import Geometry
+from fastio.dataset.row_reader import RowReader, Shape, is_uniform
 from fastio.dataset.undecoded import UndecodedRows
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.producer.buffers import BatchBuffers
-from fastio.loader.producer.labels import collate_labels
-from fastio.loader.producer.pillow_threads import PendingRows, PillowCount, PillowThreads
-from fastio.loader.producer.producer import FinishedBatch, PendingBatch, ProducerContext
+from fastio.loader.producer.chunks import EncodedValues
+from fastio.loader.producer.pillow_threads import PendingRows, PillowThreads
 from fastio.samplers.batches import Batches
 from fastio.transforms.fused import Fused, Planned
 from fastio.types.spans import Spans
 
-__all__ = ["ChunkPart", "PillowFinish", "RowDecoder", "SampleChunk", "row_shape"]
+__all__ = ["DecodedRows", "DecodingRows", "PillowFinish", "RowChunk", "RowDecoder", "RowField", "RowPart"]
+
+
+_SIDES = np.array([True, True, False])  # of a shape: height and width, not channels
 
 
 @dataclass(frozen=True, slots=True)
-class SampleChunk:
-    """The samples of a few batches, looked up at once: a look-up per batch would cost more than the batch."""
+class RowField:
+    """
+    A field whose values become rows of one array, and how: with the transforms of ``fused`` (None: nothing beyond
+    decoding), and with ``is_planar`` pictures as (C, H, W).
+    """
+
+    reader: RowReader
+    fused: Fused | None = None
+    is_planar: bool = False
+
+    def look_up(
+        self, batches: Batches, values: EncodedValues, *, epoch: int, leader: RowChunk | None = None
+    ) -> RowChunk:
+        """
+        Return what these samples, which are in memory, decode to.
+
+        Pictures must have the sizes of the ``leader``, another field of the same samples, if there is one: those that
+        have not count as pictures with bad headers.
+        """
+        reader, fused = self.reader, self.fused
+        if fused is None and reader.row_shape is not None:
+            return RowChunk(batches, values, None, reader.row_shape, epoch)
+        shapes = stored = reader.shapes(batches.indices, values.spans)
+        if reader.is_mask and fused is not None:
+            shapes = stored = _with_channels(stored)
+        planned = differs = None
+        if leader is not None and leader.stored is not None and fused is not None:
+            differs = (stored[:, :2] != leader.stored[:, :2]).any(axis=1)
+            if differs.any():
+                shapes = stored = np.where(differs[:, None] & _SIDES, 0, stored)
+        if fused is not None:
+            try:
+                planned = fused.plan(batches.ids, stored, epoch=epoch)
+                shapes = planned.shapes
+            except SchemaError:
+                shapes = np.zeros_like(stored)
+        shape = self.row_shape(shapes[0]) if _has_one_shape(shapes) else None
+        return RowChunk(batches, values, stored, shape, epoch, planned, differs)
+
+    def row_shape(self, shape: NDArray[np.int64] | Shape) -> Shape:
+        """Return the shape of a row in memory for that of a picture or array."""
+        height, *others = (int(size) for size in shape)
+        return (others[1], height, others[0]) if self.is_planar else (height, *others)
+
+
+@dataclass(frozen=True, slots=True)
+class RowChunk:
+    """The values of one field for a few batches, looked up at once."""
 
     batches: Batches
-    spans: Spans
-    labels: NDArray[Any] | None
+    values: EncodedValues
     stored: NDArray[np.int64] | None  # the shape of each value before transforms; None if the field fixes it
     shape: Shape | None  # the row's shape, if all rows have the same one
     epoch: int
     # None with transforms: they fail for some sample, and each batch finds out for itself.
     planned: Planned | None = None
-    unread: NDArray[np.int32] | None = None  # the status of each sample, if some could not be read
-
-    @property
-    def indices(self) -> NDArray[np.int64]:
-        """All samples of the chunk."""
-        return self.batches.indices
+    differs: NDArray[np.bool_] | None = None  # which pictures have another size than the leader, if there is one
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkPart:
-    """The samples of one batch, a part of a chunk; ``is_last`` in the epoch."""
+class RowPart:
+    """The values of one batch, a part of a chunk."""
 
-    chunk: SampleChunk
+    chunk: RowChunk
     part: slice
-    is_last: bool
 
     def __len__(self) -> int:
         return int(self.part.stop - self.part.start)
@@ -59,17 +102,12 @@ class ChunkPart:
     @property
     def indices(self) -> NDArray[np.int64]:
         """The index of each sample."""
-        return self.chunk.indices[self.part]
+        return self.chunk.batches.indices[self.part]
 
     @property
     def spans(self) -> Spans:
         """Where their values lie."""
-        return self.chunk.spans.at(self.part)
-
-    @property
-    def labels(self) -> NDArray[Any] | None:
-        """Their labels as stored."""
-        return None if self.chunk.labels is None else self.chunk.labels[self.part]
+        return self.chunk.values.spans.at(self.part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,98 +133,111 @@ class PillowFinish:
 
 @dataclass(frozen=True, slots=True)
 class RowDecoder:
-    """Decodes batches, on the threads and into the memory of one process; ``pillow_count`` is the producer's."""
+    """Decodes one field of batches, on the threads and into the memory of one process."""
 
-    context: ProducerContext
+    field: RowField
     pool: _native.ThreadPool
     buffers: BatchBuffers
     pillow: PillowThreads
-    pillow_count: PillowCount
+    verify: bool
 
-    def begin(self, samples: ChunkPart) -> PendingBatch:
-        """Start a batch of these samples; if its rows cannot have one shape, its result says so."""
-        context, reader = self.context, self.context.dataset.reader
-        try:
-            shape, planned = self._plan(samples)
-        except SchemaError as exc:
-            return _Impossible(exc)  # the error belongs to this batch: those before it are still good
-        rows, tensor = self.buffers.take_rows((len(samples), *shape), reader.dtype)
-        status = np.empty(len(samples), np.int32)
+    def begin(self, values: RowPart, *, leader: Planned | None = None) -> DecodingRows:
+        """
+        Start the rows of a batch. Raises SchemaError if they cannot have one shape, or if a transform fails.
+
+        ``leader`` is the plan of the pictures that these values, if they are masks, lie beside.
+        """
+        row_field, reader = self.field, self.field.reader
+        is_led = reader.is_mask and leader is not None
+        shape, planned = ((), leader) if is_led else self._plan(values)
         geometry = None
-        if context.fused is not None and planned is not None:
-            channels = shape[0] if context.is_planar else shape[2]
-            geometry = context.fused.geometry(planned, channels=channels, is_planar=context.is_planar)
-        verify = context.options.verify
-        job = reader.decode(samples.spans, rows, status, pool=self.pool, verify=verify, geometry=geometry)
-        return _NativeBatch(self, samples, planned, rows, tensor, status, job)
+        if reader.is_mask and planned is not None:
+            has_channels = len(reader.field.shape) == 3
+            shape, geometry = _mask_size(values, planned, has_channels=has_channels), _mask_geometry(planned)
+        elif row_field.fused is not None and planned is not None:
+            channels = shape[0] if row_field.is_planar else shape[2]
+            geometry = row_field.fused.geometry(planned, channels=channels, is_planar=row_field.is_planar)
+        rows, tensor = self.buffers.take_rows((len(values), *shape), reader.dtype)
+        status = np.empty(len(values), np.int32)
+        job = reader.decode(values.spans, rows, status, pool=self.pool, verify=self.verify, geometry=geometry)
+        return DecodingRows(self, values, planned, geometry, rows, tensor, status, job)
 
-    def _plan(self, samples: ChunkPart) -> tuple[Shape, Planned | None]:
+    def _plan(self, values: RowPart) -> tuple[Shape, Planned | None]:
         """
         Return the shape of a batch's rows and its plan. Raises SchemaError if shapes differ, or if a transform fails.
         """
-        context, chunk, part, planned = self.context, samples.chunk, samples.part, None
-        if context.fused is not None:
+        chunk, part, fused, planned = values.chunk, values.part, self.field.fused, None
+        if fused is not None:
             assert chunk.stored is not None
             if chunk.planned is None:
-                planned = context.fused.plan(chunk.batches.ids[part], chunk.stored[part], epoch=chunk.epoch)
+                planned = fused.plan(chunk.batches.ids[part], chunk.stored[part], epoch=chunk.epoch)
             else:
                 planned = chunk.planned.part(part)
         if chunk.shape is not None:
             return chunk.shape, planned
         assert chunk.stored is not None
         shapes = chunk.stored[part] if planned is None else planned.shapes
-        common = context.dataset.reader.common_shape(samples.indices, shapes)
-        return row_shape(common, is_planar=context.is_planar), planned
-
-    def close(self) -> None:
-        """Join the threads; what is under way is finished first."""
-        self.pool.close()
-        self.pillow.close()
+        return self.field.row_shape(self.field.reader.common_shape(values.indices, shapes)), planned
 
 
-@dataclass(frozen=True, slots=True)
-class _Impossible:
-    """A batch that could not begin."""
+@dataclass(slots=True)
+class DecodedRows:
+    """
+    The rows of a batch, ``(n, ...)`` in memory, and the tensor over them.
 
-    error: SchemaError
+    ``errors`` has the bad samples by position, ascending; ``kinds`` counts the pictures that Pillow decoded. (Not
+    frozen: that would take longer to make.)
+    """
 
-    def result(self) -> FinishedBatch:
-        """Raises what is wrong with it."""
-        raise self.error
+    rows: NDArray[Any]
+    tensor: torch.Tensor
+    errors: dict[int, SampleError] = field(default_factory=dict)
+    kinds: Counter[str] | None = None
 
-    def cancel(self) -> None:
-        """Nothing is under way."""
+    def blanked(self) -> torch.Tensor:
+        """Return all rows, with zeros in those of bad samples."""
+        if self.errors:
+            self.rows[list(self.errors)] = 0
+        return self.tensor
+
+    def at(self, kept: NDArray[np.int64], *, is_pinned: bool) -> torch.Tensor:
+        """Return a copy of the rows at these positions."""
+        tensor = torch.from_numpy(self.rows[kept])  # not by torch: see PlainProducer on forked children
+        return tensor.pin_memory() if is_pinned else tensor
 
 
-class _NativeBatch:
-    """One batch that native threads decode, and Pillow's threads where they cannot."""
+class DecodingRows:
+    """The rows of one batch that native threads decode, and Pillow's threads where they cannot."""
 
     __slots__ = (
         "_decoder",
+        "_geometry",
         "_is_cancelled",
         "_job",
         "_pending",
-        "_planned",
         "_rows",
-        "_samples",
         "_status",
         "_tensor",
         "_undecoded",
+        "_values",
+        "planned",
     )
 
     def __init__(
         self,
         decoder: RowDecoder,
-        samples: ChunkPart,
+        values: RowPart,
         planned: Planned | None,
+        geometry: Geometry | None,
         rows: NDArray[Any],
         tensor: torch.Tensor,
         status: NDArray[np.int32],
         job: _native.Job,
     ) -> None:
         self._decoder = decoder
-        self._samples = samples
-        self._planned = planned
+        self._values = values
+        self.planned = planned
+        self._geometry = geometry
         self._rows, self._tensor = rows, tensor
         self._status = status
         self._job = job
@@ -203,62 +254,58 @@ class _NativeBatch:
         if self._undecoded is not None:
             self._undecoded.cancel()
 
-    def result(self) -> FinishedBatch:
-        """The batch, when all its rows are there."""
+    def result(self) -> DecodedRows:
+        """Wait for all rows."""
         pending = self._settle() if self._pending is None else self._pending.result()
-        settled = None if pending is None else pending.result()
-        kinds = None if settled is None else settled.kinds
-        self._decoder.pillow_count.add(len(self._status), kinds, is_last=self._samples.is_last)
-        if settled is not None and settled.errors:
-            return self._repaired(settled.errors)
-        return FinishedBatch(self._batch(self._tensor, self._samples.labels), len(self._status), self._rows.nbytes)
+        if pending is None:
+            return DecodedRows(self._rows, self._tensor)
+        settled = pending.result()
+        return DecodedRows(self._rows, self._tensor, settled.errors, settled.kinds)
 
     def _settle(self) -> PendingRows | None:
         """Wait for the native job, and begin to settle the rows that it did not fill; None if there are none."""
         self._job.wait()
         if self._is_cancelled:
             return None
-        samples, context = self._samples, self._decoder.context
-        if samples.chunk.unread is not None:
-            unread = samples.chunk.unread[samples.part]
+        values = self._values
+        if values.chunk.values.unread is not None:
+            unread = values.chunk.values.unread[values.part]
             np.copyto(self._status, unread, where=unread != _native.OK)
+        if values.chunk.differs is not None:
+            self._status[values.chunk.differs[values.part] & (self._status == _native.OK)] = _native.BAD_SHAPE
         if not self._status.any():
             return None
-        to_row = None
-        if context.fused is not None and self._planned is not None:
-            to_row = PillowFinish(context.fused, self._planned, samples.chunk.epoch, context.is_planar)
-        reader = context.dataset.reader
-        self._undecoded = reader.undecoded(samples.indices, samples.spans, self._rows, self._status, to_row=to_row)
+        row_field, to_row = self._decoder.field, None
+        if row_field.fused is not None and self.planned is not None and not row_field.reader.is_mask:
+            to_row = PillowFinish(row_field.fused, self.planned, values.chunk.epoch, row_field.is_planar)
+        reader = row_field.reader
+        self._undecoded = reader.undecoded(
+            values.indices, values.spans, self._rows, self._status, to_row=to_row, geometry=self._geometry
+        )
         return self._decoder.pillow.settle(self._undecoded)
 
-    def _repaired(self, bad: dict[int, SampleError]) -> FinishedBatch:
-        """The batch after the policy for bad samples was applied."""
-        options, tensor, errors = self._decoder.context.options, self._tensor, list(bad.values())
-        labels = self._samples.labels
-        if options.on_error == "raise":
-            raise errors[0]
-        if options.on_error == "zero":
-            self._rows[list(bad)] = 0
-        else:
-            kept = np.setdiff1d(np.arange(len(self._status)), list(bad))
-            tensor = torch.from_numpy(self._rows[kept])  # not by torch: see PlainProducer on forked children
-            tensor = tensor.pin_memory() if options.pin_memory else tensor
-            labels = None if labels is None else labels[kept]
-        return FinishedBatch(self._batch(tensor, labels), len(tensor), self._rows.nbytes, errors)
 
-    def _batch(self, rows: torch.Tensor, labels: NDArray[Any] | None) -> Any:
-        """Return what the training loop gets: a list, like torch's default collate."""
-        context = self._decoder.context
-        # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: a view, not a copy.
-        images = rows.permute(0, 3, 1, 2) if context.dataset.reader.is_picture and not context.is_planar else rows
-        if labels is None:
-            return images
-        collated = collate_labels(context.dataset, labels)
-        is_ours = context.options.pin_memory and context.dataset.target_transform is None
-        return [images, collated.pin_memory() if is_ours else collated]
+def _mask_size(values: RowPart, planned: Planned, *, has_channels: bool) -> Shape:
+    """Return the shape of masks that follow a plan: its height and width, and the masks' own channels if they have."""
+    sizes = planned.shapes[:, :2]
+    known = sizes[sizes.all(axis=1)]
+    height, width = known[0].tolist() if len(known) else (1, 1)
+    stored = values.chunk.stored
+    return (
+        (height, width, int(stored[values.part, 2].max())) if has_channels and stored is not None else (height, width)
+    )
 
 
-def row_shape(shape: NDArray[np.int64] | Shape, *, is_planar: bool) -> Shape:
-    """Return the shape of a row in memory for that of a picture or array."""
-    height, *others = (int(size) for size in shape)
-    return (others[1], height, others[0]) if is_planar else (height, *others)
+def _mask_geometry(planned: Planned) -> Geometry:
+    """Return what decodes masks by the plan of the pictures beside them."""
+    return Geometry(planned.rows, sizes=np.ascontiguousarray(planned.stored[:, :2], np.int32))
+
+
+def _with_channels(shapes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return shapes of masks ``(n, 3)``, as plans are made of."""
+    return shapes if shapes.shape[1] == 3 else np.column_stack((shapes, np.ones(len(shapes), np.int64)))
+
+
+def _has_one_shape(shapes: NDArray[np.int64]) -> bool:
+    """Whether all shapes are equal and none is that of a bad header."""
+    return is_uniform(shapes) and bool(shapes[0].all())

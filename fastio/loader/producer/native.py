@@ -3,47 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
-import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.dataset.row_reader import is_uniform
 from fastio.errors import SchemaError
 from fastio.loader.forks import PerProcess
+from fastio.loader.producer.bad_samples import kept_positions
 from fastio.loader.producer.buffers import BatchBuffers
-from fastio.loader.producer.decoding import ChunkPart, RowDecoder, SampleChunk, row_shape
+from fastio.loader.producer.chunks import ChunkReader
+from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
+from fastio.loader.producer.labels import collate_labels
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
-from fastio.loader.producer.producer import PendingBatch, ProducerContext, RestartedBatch
+from fastio.loader.producer.producer import (
+    FinishedBatch,
+    ImpossibleBatch,
+    PendingBatch,
+    ProducerContext,
+    RestartedBatch,
+)
 from fastio.samplers.batches import Batches
-from fastio.store.files import Fetched
-from fastio.types.spans import Spans
 
 __all__ = ["NativeProducer"]
-
-# Samples looked up at a time, and read ahead of the current batches. In the page cache this takes the current chunk
-# and the next one: of whole blocks at most 8 times their bytes (see readahead.h), 2 windows = 64 MiB when shuffled.
-READ_AHEAD_BYTES = 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """The samples of a chunk on their way into memory: into the page cache, or (``fetched``) into our own."""
-
-    batches: Batches
-    fetched: PerProcess[Fetched]
-
-
-@dataclass(slots=True)
-class _Decoders:
-    """Threads and memory of one process."""
-
-    decoder: RowDecoder
-    disk: _native.ThreadPool
-    # Copies of the chunk ahead, and of the one before while it is decoded.
-    staging: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
 
 
 class NativeProducer:
@@ -58,19 +42,22 @@ class NativeProducer:
     reads_samples = False
 
     def __init__(self, context: ProducerContext) -> None:
+        dataset = context.dataset
         self._context = context
-        self._pillow_count = PillowCount(context.dataset.store.path)
-        self._machinery = PerProcess(partial(_start, context, self._pillow_count))
+        self._pillow_count = PillowCount(dataset.store.path)
+        self._field = RowField(dataset.reader, context.fused, context.is_planar)
+        self._chunks = ChunkReader(dataset.store, [dataset.reader.field.name])
+        self._decoder = PerProcess(partial(_start, context, self._field))
 
     @staticmethod
     def accepts(context: ProducerContext) -> bool:
         """Values that the native core decodes into rows, unchanged."""
-        return context.dataset.is_as_stored and context.dataset.reader.has_rows
+        return context.fields is None and context.dataset.is_as_stored and context.dataset.reader.has_rows
 
     @property
     def pool(self) -> _native.ThreadPool:
         """The threads that decode."""
-        return self._machinery.here().decoder.pool
+        return self._decoder.here().pool
 
     @property
     def threads(self) -> int:
@@ -80,8 +67,7 @@ class NativeProducer:
     @property
     def buffer_bytes(self) -> int:
         """Memory of batches, and of copies of what is decoded into them."""
-        machinery = self._machinery.here()
-        return machinery.decoder.buffers.allocated_bytes + machinery.staging.allocated_bytes
+        return self._decoder.here().buffers.allocated_bytes + self._chunks.buffer_bytes
 
     def estimated_bytes(self, batch_bytes: int, *, depth: int) -> int:
         """Return the bytes of batches in progress, of the loop's and of one in between."""
@@ -89,80 +75,94 @@ class NativeProducer:
 
     def close(self) -> None:
         """Join the threads; a batch in progress is finished first."""
-        machinery = self._machinery.own
-        if machinery is not None:
-            machinery.decoder.close()
-            machinery.disk.close()
+        decoder = self._decoder.own
+        if decoder is not None:
+            decoder.pool.close()
+            decoder.pillow.close()
             self._pillow_count.tell()
+        self._chunks.close()
 
     def submit(self, batches: Batches, *, epoch: int) -> Iterator[PendingBatch]:
         """Start one batch per step, while one chunk is read ahead."""
-        if len(batches) == 0:
-            return
-        step = self._chunk_batches(batches)
-        is_read = batches.windows is not None  # the loader has read whole windows at once
-        batches = replace(batches, windows=None)
-        ahead = self._read_ahead(batches.part(0, step), is_read=is_read)
-        for first in range(0, len(batches), step):
-            now, ahead = ahead, self._read_ahead(batches.part(first + step, first + 2 * step), is_read=is_read)
-            chunk = self._look_up(now, epoch)
+        labels, name = self._context.dataset.labels, self._field.reader.field.name
+        for chunk in self._chunks.chunks(batches):
+            indices = chunk.batches.indices
+            values = self._field.look_up(chunk.batches, chunk.values[name], epoch=epoch)
+            chosen = None if labels is None else labels[indices]
             for part in chunk.batches.slices():
-                is_last = first + step >= len(batches) and part.stop == len(chunk.indices)
-                yield RestartedBatch(partial(self._begin, ChunkPart(chunk, part, is_last)))
+                is_last = chunk.is_last and part.stop == len(indices)
+                yield RestartedBatch(partial(self._begin, values, part, chosen, is_last=is_last))
 
-    def _begin(self, part: ChunkPart) -> PendingBatch:
-        return self._machinery.here().decoder.begin(part)
-
-    def _chunk_batches(self, batches: Batches) -> int:
-        """Return the batches in a chunk, by the size of samples: those of the first batches stand for all."""
-        some = batches.part(0, 4)
-        size_bytes = int(self._spans(some).sizes.sum())
-        return int(max(1, READ_AHEAD_BYTES * len(some) // max(1, size_bytes)))
-
-    def _spans(self, batches: Batches) -> Spans:
-        reader = self._context.dataset.reader
-        return reader.store.spans(reader.field.name, batches.indices)
-
-    def _read_ahead(self, batches: Batches, *, is_read: bool) -> _Ahead:
-        """Begin to bring these samples into memory; ``is_read``: somebody else has them read ahead already."""
-        return _Ahead(batches, PerProcess(partial(self._fetch, self._spans(batches), is_near=is_read)))
-
-    def _fetch(self, spans: Spans, *, is_near: bool) -> Fetched:
-        files, machinery = self._context.dataset.store.files, self._machinery.here()
-        return files.fetch(spans, pool=machinery.disk, ring=machinery.staging, is_near=is_near)
-
-    def _look_up(self, ahead: _Ahead, epoch: int) -> SampleChunk:
-        """What these samples decode to, and their labels, once they are in memory."""
-        spans, unread = ahead.fetched.here().wait()
-        return replace(self._described(ahead.batches, spans, epoch), unread=unread)
-
-    def _described(self, batches: Batches, spans: Spans, epoch: int) -> SampleChunk:
-        dataset, fused = self._context.dataset, self._context.fused
-        reader, labels, indices = dataset.reader, dataset.labels, batches.indices
-        chosen = None if labels is None else labels[indices]
-        if fused is None and reader.row_shape is not None:
-            return SampleChunk(batches, spans, chosen, None, reader.row_shape, epoch)
-        shapes = stored = reader.shapes(indices, spans)
-        planned = None
-        if fused is not None:
-            try:
-                planned = fused.plan(batches.ids, stored, epoch=epoch)
-                shapes = planned.shapes
-            except SchemaError:
-                shapes = np.zeros_like(stored)
-        shape = row_shape(shapes[0], is_planar=self._context.is_planar) if _has_one_shape(shapes) else None
-        return SampleChunk(batches, spans, chosen, stored, shape, epoch, planned)
+    def _begin(
+        self, values: RowChunk, part: slice, labels: NDArray[Any] | None, *, is_last: bool
+    ) -> _NativeBatch | ImpossibleBatch:
+        try:
+            rows = self._decoder.here().begin(RowPart(values, part))
+        except SchemaError as exc:
+            return ImpossibleBatch(exc)  # the error belongs to this batch: those before it are still good
+        batch_labels = None if labels is None else labels[part]
+        return _NativeBatch(self._context, self._pillow_count, rows, batch_labels, is_last=is_last)
 
 
-def _start(context: ProducerContext, pillow_count: PillowCount) -> _Decoders:
+def _start(context: ProducerContext, field: RowField) -> RowDecoder:
     """Threads and memory for the calling process."""
     options = context.options
     buffers = BatchBuffers(options.depth + 2, is_pinned=options.pin_memory)
-    pillow = PillowThreads(options.threads)
-    decoder = RowDecoder(context, _native.ThreadPool(options.threads), buffers, pillow, pillow_count)
-    return _Decoders(decoder, _native.ThreadPool(context.dataset.store.files.threads))
+    pool, pillow = _native.ThreadPool(options.threads), PillowThreads(options.threads)
+    return RowDecoder(field, pool, buffers, pillow, options.verify)
 
 
-def _has_one_shape(shapes: NDArray[np.int64]) -> bool:
-    """Whether all shapes are equal and none is that of a bad header."""
-    return is_uniform(shapes) and bool(shapes[0].all())
+class _NativeBatch:
+    """Rows in progress and their labels."""
+
+    __slots__ = ("_context", "_is_last", "_labels", "_pillow_count", "_rows")
+
+    def __init__(
+        self,
+        context: ProducerContext,
+        pillow_count: PillowCount,
+        rows: DecodingRows,
+        labels: NDArray[Any] | None,
+        *,
+        is_last: bool,
+    ) -> None:
+        self._context = context
+        self._pillow_count = pillow_count
+        self._rows = rows
+        self._labels = labels
+        self._is_last = is_last
+
+    def cancel(self) -> None:
+        """Cancel the batch: samples not yet begun are skipped."""
+        self._rows.cancel()
+
+    def result(self) -> FinishedBatch:
+        """The batch, when all its rows are there."""
+        rows = self._rows.result()
+        count = len(rows.tensor)
+        self._pillow_count.add(count, rows.kinds, is_last=self._is_last)
+        if rows.errors:
+            return self._repaired(rows)
+        return FinishedBatch(self._batch(rows.tensor, self._labels), count, rows.tensor.nbytes)
+
+    def _repaired(self, rows: DecodedRows) -> FinishedBatch:
+        """The batch after the policy for bad samples was applied."""
+        options, labels = self._context.options, self._labels
+        kept = kept_positions(rows.errors, len(rows.tensor), on_error=options.on_error)
+        if kept is None:
+            tensor = rows.blanked()
+        else:
+            tensor = rows.at(kept, is_pinned=options.pin_memory)
+            labels = None if labels is None else labels[kept]
+        return FinishedBatch(self._batch(tensor, labels), len(tensor), rows.rows.nbytes, list(rows.errors.values()))
+
+    def _batch(self, rows: torch.Tensor, labels: NDArray[Any] | None) -> Any:
+        """Return what the training loop gets: a list, like torch's default collate."""
+        context = self._context
+        # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: a view, not a copy.
+        images = rows.permute(0, 3, 1, 2) if context.dataset.reader.is_picture and not context.is_planar else rows
+        if labels is None:
+            return images
+        collated = collate_labels(context.dataset, labels)
+        is_ours = context.options.pin_memory and context.dataset.target_transform is None
+        return [images, collated.pin_memory() if is_ours else collated]

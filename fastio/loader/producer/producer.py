@@ -14,15 +14,24 @@ import torch
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.token_collate import TokenCollate
-from fastio.errors import SampleError
+from fastio.errors import SampleError, SchemaError
 from fastio.loader.forks import PerProcess
 from fastio.loader.options import ProducerOptions
+from fastio.loader.producer.fields.options import FieldOptions
 from fastio.loader.producer.kept import Kept
 from fastio.loader.thread_tuner import Pool
 from fastio.samplers.batches import Batches
 from fastio.transforms.fused import Fused
 
-__all__ = ["FinishedBatch", "PendingBatch", "Producer", "ProducerContext", "ProducerKind", "RestartedBatch"]
+__all__ = [
+    "FinishedBatch",
+    "ImpossibleBatch",
+    "PendingBatch",
+    "Producer",
+    "ProducerContext",
+    "ProducerKind",
+    "RestartedBatch",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +41,8 @@ class ProducerContext:
 
     ``fused`` are the transforms of the pass that decodes (None: nothing beyond decoding); with ``is_planar`` that pass
     writes pictures as (B, C, H, W). ``collate`` is for token ids. ``device`` is where the producer itself makes the
-    batches, None for the CPU; ``kept`` are the samples that it keeps there.
+    batches, None for the CPU; ``kept`` are the samples that it keeps there. ``fields`` says what is done with samples
+    of many fields; None for other samples.
     """
 
     dataset: FastDataset
@@ -42,6 +52,7 @@ class ProducerContext:
     collate: TokenCollate | None = None
     device: torch.device | None = None
     kept: Kept | None = None
+    fields: FieldOptions | None = None
 
 
 @dataclass(slots=True)
@@ -91,6 +102,20 @@ class RestartedBatch:
         batch = self._batch.own
         if batch is not None:
             batch.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class ImpossibleBatch:
+    """A batch that could not begin: its samples do not fit together."""
+
+    error: SchemaError
+
+    def result(self) -> FinishedBatch:
+        """Raises what is wrong with it."""
+        raise self.error
+
+    def cancel(self) -> None:
+        """Nothing is under way."""
 
 
 class Producer(Protocol):

@@ -16,6 +16,7 @@ from fastio.loader.producer.producer import PendingBatch
 from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
 from fastio.samplers.windows import Windows
+from fastio.store.files.together import joined_spans
 from fastio.types.spans import Spans
 
 __all__ = ["WindowReader"]
@@ -38,6 +39,7 @@ class WindowReader:
 
     def __init__(self, dataset: FastDataset, indices: NDArray[np.int64] | None = None) -> None:
         self._dataset = dataset
+        self._fields = list(dataset.readers)
         # The samples of a subset, in stored order; None: all.
         self._members = None if indices is None else np.unique(indices)
         self._has_read_all = False
@@ -49,11 +51,11 @@ class WindowReader:
 
         The store is then read from first to last while its samples come in any order.
         """
-        if self._has_read_all or batches.windows is not None or not is_held:
+        if self._has_read_all or batches.windows is not None or not is_held or not self._fields:
             return batches
         self._has_read_all = True
         members = np.arange(len(self._dataset.store)) if self._members is None else self._members
-        nbytes = int(self._spans(members).sizes.sum())
+        nbytes = int(self._sizes(members).sum())
         if nbytes > available_memory():
             return batches
         firsts = np.arange(0, len(members), max(1, _JOB_BYTES * len(members) // max(1, nbytes)), dtype=np.int64)
@@ -63,14 +65,14 @@ class WindowReader:
 
     def run(self, batches: Batches, submitted: Iterator[PendingBatch]) -> Iterator[PendingBatch]:
         """Yield from ``submitted``, the producer of these batches; before each one, what comes after it is read."""
-        if batches.windows is None or len(batches) == 0:
+        if batches.windows is None or len(batches) == 0 or not self._fields:
             return submitted
         return self._run(batches, batches.windows, submitted)
 
     def _run(self, batches: Batches, windows: Windows, submitted: Iterator[PendingBatch]) -> Iterator[PendingBatch]:
         pool = _native.ThreadPool(1)
         jobs: deque[_native.Job] = deque()
-        some = self._spans(batches.indices[:_LOOKED_AT]).sizes
+        some = self._sizes(batches.indices[:_LOOKED_AT])
         mean = int(some.mean()) + 1
         ahead = max(1, _AHEAD_BYTES // mean)
         asked, cuts = 0, batches.cuts
@@ -101,15 +103,25 @@ class WindowReader:
         """
         Return the bytes of each run, from its first sample to the end of its last one.
 
-        If that is not a stretch of one file, or mostly other samples' bytes, return the bytes of every sample.
+        If that is not a stretch of one file, or mostly other samples' bytes, return the bytes of every sample; also if
+        some fields are not asked for, because their bytes may lie between.
         """
+        if len(self._fields) < len(self._dataset.store.schema.payload):
+            return self._spans(windows.samples())
         first = self._spans(windows.at(windows.starts))
         last = self._spans(windows.at(windows.stops - 1))
         sizes = last.starts + last.sizes - first.starts
-        most = _MOST_SPREAD * mean * (windows.stops - windows.starts)
+        most = np.tile(_MOST_SPREAD * mean * (windows.stops - windows.starts), len(self._fields))
         if (first.shard == last.shard).all() and (sizes >= 0).all() and (sizes <= most).all():
             return Spans(first.buffers, first.shard, first.starts, sizes)
         return self._spans(windows.samples())
 
     def _spans(self, samples: NDArray[np.int64]) -> Spans:
-        return self._dataset.store.spans(self._dataset.reader.field.name, samples, checksums=False)
+        """Return the spans of these samples: of all of them the first field, then of all the second, ..."""
+        store = self._dataset.store
+        return joined_spans([store.spans(name, samples, checksums=False) for name in self._fields])
+
+    def _sizes(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the bytes of each of these samples."""
+        sizes: NDArray[np.int64] = self._spans(samples).sizes.reshape(len(self._fields), -1).sum(axis=0)
+        return sizes

@@ -131,10 +131,12 @@ def choose(dataset: object, options: LoaderOptions) -> Chosen:
 
 def sample_bytes(dataset: FastDataset, *, is_cached: bool) -> NDArray[np.int64]:
     """Return the bytes that each sample reads from the store; 0 for cached samples, and for a subclass's own."""
-    store = dataset.store
+    store, total = dataset.store, np.zeros(len(dataset), np.int64)
     if is_cached or dataset.makes_samples or len(dataset) > len(store):
-        return np.zeros(len(dataset), np.int64)
-    return store.spans(dataset.reader.field.name, np.arange(len(dataset), dtype=np.int64), checksums=False).sizes
+        return total
+    for name in dataset.readers:
+        total += store.spans(name, np.arange(len(dataset), dtype=np.int64), checksums=False).sizes
+    return total
 
 
 def sample_labels(dataset: FastDataset) -> NDArray[Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from fastio import _native
 from fastio.store.files.byte_source import Fetched, StoreFiles
 from fastio.types.spans import Spans
 
-__all__ = ["FetchedFields", "fetch_together"]
+__all__ = ["FetchedFields", "fetch_together", "joined_spans"]
 
 Status = NDArray[np.int32] | None
 
@@ -56,12 +56,14 @@ def fetch_together(
     """
     if not wanted:
         return FetchedFields(wanted, None)
-    every = list(wanted.values())
-    together = every[0] if len(every) == 1 else _joined(every)
+    together = joined_spans(list(wanted.values()))
     return FetchedFields(wanted, files.fetch(together, pool=pool, ring=ring, is_near=is_near))
 
 
-def _joined(every: list[Spans]) -> Spans:
+def joined_spans(every: Sequence[Spans]) -> Spans:
+    """Return the spans of several fields of one store, one field after the other; of one field as they are."""
+    if len(every) == 1:
+        return every[0]
     return Spans(
         every[0].buffers,
         np.concatenate([spans.shard for spans in every]),

@@ -1,0 +1,121 @@
+"""Chunks of batches: their samples are looked up at once, and read ahead of the batches that are being made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.loader.forks import PerProcess
+from fastio.samplers.batches import Batches
+from fastio.store.files.together import FetchedFields, fetch_together
+from fastio.store.sample_store import SampleStore
+from fastio.types.spans import Spans
+
+__all__ = ["ChunkReader", "EncodedValues", "SampleChunk"]
+
+# Samples looked up at a time, and read ahead of the current batches. In the page cache this takes the current chunk
+# and the next one: of whole blocks at most 8 times their bytes (see readahead.h), 2 windows = 64 MiB when shuffled.
+READ_AHEAD_BYTES = 16 << 20
+_SAMPLE_BYTES = 64  # counted for a sample of which nothing but columns is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedValues:
+    """The encoded values of one field in readable memory; ``unread`` is the status of each, if some have none."""
+
+    spans: Spans
+    unread: NDArray[np.int32] | None = None
+
+    def at(self, part: slice | NDArray[np.int64]) -> EncodedValues:
+        """Return those of some of the samples, by position."""
+        return EncodedValues(self.spans.at(part), None if self.unread is None else self.unread[part])
+
+
+@dataclass(frozen=True, slots=True)
+class SampleChunk:
+    """
+    The samples of a few batches, looked up at once: a look-up per batch would cost more than the batch.
+
+    ``is_last`` in the epoch.
+    """
+
+    batches: Batches
+    values: Mapping[str, EncodedValues]
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """The samples of a chunk on their way into memory: into the page cache, or into our own."""
+
+    batches: Batches
+    fetched: PerProcess[FetchedFields]
+
+
+@dataclass(frozen=True, slots=True)
+class _Disk:
+    """Threads and memory of one process."""
+
+    pool: _native.ThreadPool
+    # Copies of the chunk ahead, and of the one before while it is decoded.
+    staging: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
+
+
+class ChunkReader:
+    """Reads the values of these ``fields`` of a store, each chunk with one fetch, in threads of its own."""
+
+    def __init__(self, store: SampleStore, fields: Sequence[str]) -> None:
+        self._store = store
+        self._fields = tuple(fields)
+        self._disk = PerProcess(partial(_disk, store.files.threads))
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of copies of the samples, where they are not decoded in place."""
+        return self._disk.here().staging.allocated_bytes
+
+    def close(self) -> None:
+        """Join the threads."""
+        disk = self._disk.own
+        if disk is not None:
+            disk.pool.close()
+
+    def chunks(self, batches: Batches) -> Iterator[SampleChunk]:
+        """Yield the chunks of an epoch, while the next one is read ahead."""
+        if len(batches) == 0:
+            return
+        step = self._chunk_batches(batches)
+        is_read = batches.windows is not None  # the loader has read whole windows at once
+        batches = replace(batches, windows=None)
+        ahead = self._begin(batches.part(0, step), is_read=is_read)
+        for first in range(0, len(batches), step):
+            now, ahead = ahead, self._begin(batches.part(first + step, first + 2 * step), is_read=is_read)
+            arrived = now.fetched.here().wait()
+            values = {name: EncodedValues(*arrived[name]) for name in self._fields}
+            yield SampleChunk(now.batches, values, is_last=first + step >= len(batches))
+
+    def _chunk_batches(self, batches: Batches) -> int:
+        """Return the batches in a chunk, by the size of samples: those of the first batches stand for all."""
+        some = batches.part(0, 4)
+        size_bytes = sum(int(spans.sizes.sum()) for spans in self._spans(some).values())
+        return int(max(1, READ_AHEAD_BYTES * len(some) // max(size_bytes, _SAMPLE_BYTES * len(some.indices))))
+
+    def _spans(self, batches: Batches) -> dict[str, Spans]:
+        return {name: self._store.spans(name, batches.indices) for name in self._fields}
+
+    def _begin(self, batches: Batches, *, is_read: bool) -> _Ahead:
+        """Begin to bring these samples into memory; ``is_read``: somebody else has them read ahead already."""
+        return _Ahead(batches, PerProcess(partial(self._fetch, self._spans(batches), is_near=is_read)))
+
+    def _fetch(self, spans: Mapping[str, Spans], *, is_near: bool) -> FetchedFields:
+        disk = self._disk.here()
+        return fetch_together(self._store.files, spans, pool=disk.pool, ring=disk.staging, is_near=is_near)
+
+
+def _disk(threads: int) -> _Disk:
+    return _Disk(_native.ThreadPool(threads))

@@ -1,0 +1,117 @@
+"""What is done with each field of a batch: its transforms, and how values of different lengths are collated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.record_collate import Rows as Collate
+from fastio.dataset.record_collate import RowsWish, choose_rows
+from fastio.dataset.token_collate import PadCollate
+from fastio.errors import SchemaError
+from fastio.loader.options import CollateWish, PixelOptions
+from fastio.samplers.bucket import LengthBucketSampler
+from fastio.transforms.fused import Fused
+
+__all__ = ["FieldOptions", "field_options", "has_fields"]
+
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOptions:
+    """
+    What a producer does with the fields of samples.
+
+    ``fused`` are the transforms of each picture (None: nothing beyond decoding); with ``is_planar``, pictures are
+    (B, C, H, W) in memory. The plan of a sample is made from the
+    size of ``leader``, its first picture, or mask if it has no picture; with ``is_joint``, the other fields follow it,
+    because there are transforms. ``collates`` has an entry for each field of tokens or ragged arrays.
+    """
+
+    fused: Mapping[str, Fused | None]
+    leader: str | None
+    is_joint: bool
+    is_planar: bool
+    collates: Mapping[str, Collate]
+
+
+def has_fields(dataset: FastDataset) -> bool:
+    """
+    Whether samples are decoded values, but not just a picture, an array of fixed shape or token ids, with or without
+    a label.
+    """
+    if dataset.transform is not None or dataset.makes_samples:
+        return False
+    reader = dataset.reader
+    return not dataset.is_as_stored or reader.is_mask or not (reader.has_rows or reader.field.traits.is_tokens)
+
+
+def field_options(
+    dataset: FastDataset, transforms: Sequence[Any], pixels: PixelOptions, *, seed: int, sampler: object
+) -> FieldOptions:
+    """
+    Return what to do with the fields of ``dataset``.
+
+    ``transforms`` are those that native threads run. Raises SchemaError or ValueError, in one line, for options that
+    no field goes with.
+    """
+    leader = _leader(dataset)
+    if transforms and leader is None:
+        raise SchemaError(
+            f"{dataset.store.path}: transforms= is for pictures and masks, but the samples have only "
+            f"{', '.join(dataset.form.names)}: drop it, or add a picture to the dataset's fields="
+        )
+    if transforms:
+        _check_owners(dataset)
+    fused: dict[str, Fused | None] = {}
+    for name, reader in dataset.readers.items():
+        is_planned = reader.is_picture or (reader.is_mask and name == leader and bool(transforms))
+        needs_pass = bool(transforms) or pixels.quality != "exact" or pixels.layout == "contiguous"
+        if is_planned and needs_pass:
+            is_raw = reader.row_shape is not None
+            mode = _MODES[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
+            fused[name] = Fused(
+                transforms,
+                seed=seed,
+                mode=None if reader.is_mask else mode,
+                is_raw=is_raw,
+                is_fast=pixels.quality == "fast",
+            )
+        else:
+            fused[name] = None
+    is_planar = pixels.layout == "contiguous"
+    return FieldOptions(fused, leader, bool(transforms), is_planar, _collates(dataset, pixels.collate, sampler))
+
+
+def _check_owners(dataset: FastDataset) -> None:
+    """Raise SchemaError for rows that go with boxes or points which are not asked for."""
+    for name, reader in dataset.readers.items():
+        owner = reader.field.owner
+        if owner and owner not in dataset.readers:
+            raise SchemaError(
+                f"{dataset.store.path}: rows of {name!r} are dropped with those of {owner!r} that transforms crop "
+                f"away: add {owner!r} to the dataset's fields="
+            )
+
+
+def _leader(dataset: FastDataset) -> str | None:
+    """Return the field from whose size plans are made."""
+    readers = [reader for reader in (dataset.reader, *dataset.readers.values()) if reader.field.name in dataset.readers]
+    for reader in readers:
+        if reader.is_picture:
+            return reader.field.name
+    return next((reader.field.name for reader in readers if reader.is_mask), None)
+
+
+def _collates(dataset: FastDataset, wish: CollateWish, sampler: object) -> dict[str, Collate]:
+    """Return the collate of each field whose values differ in length; those of padded token ids have a PadCollate."""
+    multiple = sampler.pad_to_multiple if isinstance(sampler, LengthBucketSampler) else 1
+    schema = dataset.store.schema
+    collates = choose_rows(schema, dataset.form.names, cast("RowsWish | None", wish), where=dataset.store.path)
+    for name, how in collates.items():
+        if how == "pad" and schema[name].traits.is_tokens:
+            collates[name] = PadCollate(dataset.pad_id_of(name), pad_to_multiple=multiple)
+    return collates

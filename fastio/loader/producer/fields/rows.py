@@ -1,0 +1,127 @@
+"""The fields of a batch that become rows of arrays: pictures, masks and raw arrays, by one plan for each sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastio.errors import SampleError, SchemaError
+from fastio.loader.producer.chunks import EncodedValues
+from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
+from fastio.loader.producer.fields.part import BatchPart
+from fastio.loader.producer.pillow_threads import PillowCount
+from fastio.samplers.batches import Batches
+from fastio.transforms.frames import Frames
+from fastio.transforms.fused import Planned
+
+__all__ = ["PendingRowFields", "RowFields"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowFields:
+    """
+    The fields that become rows. The pictures and masks of a sample follow the plan that is made from the size of its
+    ``leader``; None: each is decoded for itself.
+    """
+
+    fields: Mapping[str, RowField]
+    leader: str | None
+    is_pinned: bool
+
+    def look_up(self, batches: Batches, values: Mapping[str, EncodedValues], *, epoch: int) -> dict[str, RowChunk]:
+        """Return what these samples decode to, by field; the leader comes first."""
+        chunks: dict[str, RowChunk] = {}
+        leader = None
+        if self.leader is not None:
+            leader = self.fields[self.leader].look_up(batches, values[self.leader], epoch=epoch)
+            chunks[self.leader] = leader
+        for name, field in self.fields.items():
+            if name != self.leader:
+                chunks[name] = field.look_up(batches, values[name], epoch=epoch, leader=leader)
+        return chunks
+
+
+class PendingRowFields:
+    """The rows of a batch in progress; see PendingFields. Raises SchemaError for rows that do not fit together."""
+
+    def __init__(
+        self, fields: RowFields, part: BatchPart, decoders: Mapping[str, RowDecoder], pillow_count: PillowCount
+    ) -> None:
+        self._fields = fields
+        self._part = part
+        self._pillow_count = pillow_count
+        self._decoding: dict[str, DecodingRows] = {}
+        self._decoded: dict[str, DecodedRows] = {}
+        self.planned: Planned | None = None  # for the sizes of the leader
+        try:
+            for name, chunk in part.rows.items():
+                self._decoding[name] = decoders[name].begin(RowPart(chunk, part.part), leader=self.planned)
+                if name == fields.leader:
+                    self.planned = self._decoding[name].planned
+        except SchemaError:
+            self.cancel()
+            raise
+
+    def errors(self) -> dict[int, SampleError]:
+        """See PendingFields."""
+        errors: dict[int, SampleError] = {}
+        for number, (name, decoding) in enumerate(self._decoding.items(), 1):
+            rows = self._decoded[name] = decoding.result()
+            if rows.errors:
+                rows.errors = {position: self._in_words(name, position, rows) for position in rows.errors}
+            for position, error in rows.errors.items():
+                errors.setdefault(position, error)
+            if self._fields.fields[name].reader.field.traits.is_picture:
+                is_last = self._part.is_last and number == len(self._decoding)
+                self._pillow_count.add(len(self._part), rows.kinds, is_last=is_last)
+        return errors
+
+    def _in_words(self, name: str, position: int, rows: DecodedRows) -> SampleError:
+        """Return the error of a sample, which names both sizes where a picture differs from the leader."""
+        leader, reader, indices = self._fields.leader, self._fields.fields[name].reader, self._part.indices
+        if leader is None or name == leader or self.planned is None or not reader.is_picture:
+            return rows.errors[position]
+        spans = self._part.encoded(name).spans
+        own = reader.shapes(indices[[position]], spans.part(position, position + 1))[0, :2]
+        expected = self.planned.stored[position, :2]
+        if not own.all() or not expected.all() or (own == expected).all():
+            return rows.errors[position]
+        return reader.error(
+            indices,
+            spans,
+            position,
+            f"is {own[0]}x{own[1]}, but {leader!r} of the same sample {expected[0]}x{expected[1]} (height x width); "
+            "pictures that are transformed together must have one size",
+        )
+
+    def frames(self) -> Frames | None:
+        """Return where the pictures of the samples are moved; None if they are not."""
+        leader = self._fields.leader
+        fused = None if leader is None else self._fields.fields[leader].fused
+        return None if fused is None or self.planned is None else fused.frames(self.planned, epoch=self._part.epoch)
+
+    def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
+        """See PendingFields."""
+        return {name: self._tensor(name, rows, kept) for name, rows in self._decoded.items()}
+
+    def _tensor(self, name: str, rows: DecodedRows, kept: NDArray[np.int64] | None) -> torch.Tensor:
+        field, is_pinned = self._fields.fields[name], self._fields.is_pinned
+        tensor = rows.blanked() if kept is None else rows.at(kept, is_pinned=is_pinned)
+        if field.reader.is_mask and rows.rows.dtype != np.uint8:
+            # torch computes little with uint16
+            tensor = torch.from_numpy(tensor.numpy().astype(np.int32))
+            tensor = tensor.pin_memory() if is_pinned else tensor
+        has_channels = field.reader.is_picture or field.reader.is_mask
+        is_channels_last = tensor.ndim == 4 and has_channels and not field.is_planar
+        # (B, H, W, C) in memory becomes (B, C, H, W) in channels_last: a view, not a copy.
+        return tensor.permute(0, 3, 1, 2) if is_channels_last else tensor
+
+    def cancel(self) -> None:
+        """See PendingFields."""
+        for decoding in self._decoding.values():
+            decoding.cancel()

@@ -1,0 +1,129 @@
+"""Fields of a batch that come as bytes: text, JSON, bytes and ragged arrays, compared with their checksums at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.codec import describe_status
+from fastio.codec.json_text import parse_json
+from fastio.dataset.field_values import FieldValues
+from fastio.dataset.row_reader import RowReader
+from fastio.errors import SampleError
+from fastio.loader.producer.chunks import EncodedValues
+from fastio.loader.producer.fields.part import BatchPart
+from fastio.store.files.together import joined_spans
+from fastio.types.spans import Spans
+
+__all__ = ["CheckedValues", "PendingValues", "begin_check"]
+
+
+def begin_check(part: BatchPart, names: Sequence[str], pool: _native.ThreadPool, *, verify: bool) -> CheckedValues:
+    """Begin to compare the values of these fields of a batch with their checksums, if there are any, by one job."""
+    encoded = {name: part.encoded(name) for name in names}
+    known = {name: values.spans for name, values in encoded.items() if values.spans.checksums is not None}
+    if not (verify and known):
+        return CheckedValues(encoded, {}, None)
+    every = list(known.values())
+    joined = joined_spans(every)
+    sums = np.empty(len(joined), np.uint32)
+    job = _native.checksum(joined, sums, pool)
+    cuts = np.cumsum([0, *map(len, every)]).tolist()
+    return CheckedValues(encoded, {name: sums[cuts[i] : cuts[i + 1]] for i, name in enumerate(known)}, job)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedValues:
+    """Encoded values of a batch by field, and their checksums in progress, of those fields that have some."""
+
+    encoded: Mapping[str, EncodedValues]
+    sums: Mapping[str, NDArray[np.uint32]]
+    job: _native.Job | None
+
+    def bad(self, name: str) -> dict[int, int]:
+        """Wait, and return the status of each value of a field that could not be read, or is not as it was packed."""
+        if self.job is not None:
+            self.job.wait()
+        values = self.encoded[name]
+        bad: dict[int, int] = {}
+        if name in self.sums:
+            assert values.spans.checksums is not None
+            differs = np.flatnonzero(self.sums[name] != values.spans.checksums)
+            bad = dict.fromkeys(differs.tolist(), _native.BAD_CHECKSUM)
+        if values.unread is not None:
+            positions = np.flatnonzero(values.unread)
+            bad |= dict(zip(positions.tolist(), values.unread[positions].tolist(), strict=True))
+        return bad
+
+    def cancel(self) -> None:
+        """Skip the values not yet begun."""
+        if self.job is not None:
+            self.job.cancel()
+
+
+class PendingValues:
+    """A field of text, JSON or bytes, which becomes a list of Python objects."""
+
+    def __init__(self, reader: RowReader, part: BatchPart, checked: CheckedValues) -> None:
+        self._reader = reader
+        self._part = part
+        self._checked = checked
+        self._objects: list[Any] = []
+
+    def errors(self) -> dict[int, SampleError]:
+        """See PendingFields."""
+        name = self._reader.field.name
+        spans, bad = self._checked.encoded[name].spans, self._checked.bad(name)
+        if not bad:
+            try:
+                self._objects = list(map(_converter(self._reader), spans.views()))
+                return {}
+            except ValueError:
+                pass  # some value is bad: find out which
+        return self._one_by_one(spans, bad)
+
+    def _one_by_one(self, spans: Spans, bad: Mapping[int, int]) -> dict[int, SampleError]:
+        """Convert the values that can be, as a FastDataset does, and return what is wrong with the others."""
+        indices, values = self._part.indices, FieldValues(self._reader)
+        errors: dict[int, SampleError] = {}
+        self._objects = []
+        for position in range(len(self._part)):
+            one, index = spans.part(position, position + 1), indices[position : position + 1]
+            try:
+                if position in bad:
+                    raise self._reader.error(indices, spans, position, describe_status(bad[position]))
+                self._objects += values.read(index, one, verify=False)
+            except SampleError as exc:
+                errors[position] = exc
+                self._objects.append(values.blank(index, one))
+        return errors
+
+    def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
+        """See PendingFields."""
+        objects = self._objects if kept is None else [self._objects[position] for position in kept.tolist()]
+        return {self._reader.field.name: objects}
+
+    def cancel(self) -> None:
+        """See PendingFields."""
+        self._checked.cancel()
+
+
+def _converter(reader: RowReader) -> Callable[[NDArray[np.uint8]], Any]:
+    """Return what makes a value of its bytes, or raises ValueError."""
+    traits = reader.field.traits
+    if traits.is_text:
+        return _text
+    return _document if traits.is_json else np.ndarray.tobytes
+
+
+def _text(data: NDArray[np.uint8]) -> str:
+    return str(data.data, "utf-8")
+
+
+def _document(data: NDArray[np.uint8]) -> Any:
+    return parse_json(data.tobytes())
