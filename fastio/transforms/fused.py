@@ -171,6 +171,10 @@ class Fused:
         """The channels that a Grayscale leaves after the plan; None without one."""
         return self._channels
 
+    def check_masks(self) -> None:
+        """Raise SchemaError for transforms whose plan would not choose torchvision's pixels of a mask."""
+        self.transforms.run(Plan(_ANY_SIDE, _ANY_SIDE, has_masks=True), np.zeros((1, self.transforms.draws)))
+
     def check_on_device(self) -> None:
         """Raise SchemaError or ValueError for transforms that torch cannot run from a plan on a device."""
         if self._is_fast:

@@ -51,10 +51,11 @@ class Plan:
 
     ``kernel`` is the filter of the resampling (None: none); ``fill`` the colour of edges; ``channels`` what a
     Grayscale leaves (None: no Grayscale); ``is_grey_first`` whether it comes before the resampling; ``function`` is
-    called last (None: no function), with ``numbers`` ``(n, k)``.
+    called last (None: no function), with ``numbers`` ``(n, k)``. ``has_masks``: the plan is for masks, too, whose
+    pixels are not interpolated.
     """
 
-    def __init__(self, height: Ints, width: Ints) -> None:
+    def __init__(self, height: Ints, width: Ints, *, has_masks: bool = False) -> None:
         zero = np.zeros(1, np.int64)
         self.height, self.width = height, width
         self.doing: object = None
@@ -73,6 +74,7 @@ class Plan:
         self._padder: object = None
         self._flipper: object = None
         self._caller: object = None
+        self._has_masks = has_masks
 
     def rows(self, count: int) -> NDArray[np.int32]:
         """Return the plan as the native core reads it: ``(count, 13)`` int32, one COLUMN each."""
@@ -106,6 +108,8 @@ class Plan:
             raise self._unfit(self._resizer, "the picture would be resampled twice")
         if self._padder is not None:
             raise self._unfit(self._padder, "edges would be resampled")
+        if self._flipper is not None and self._has_masks:
+            raise self._unfit(self._flipper, "of a mask, the nearest pixels are others after a flip; put the flip last")
         if self._flipper is not None and kernel in _ONE_SIDED:
             raise self._unfit(self._flipper, f"{kernel!r} gives different pixels after a flip than before it")
         x, y, w, h = self._window

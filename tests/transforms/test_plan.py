@@ -22,6 +22,7 @@ from fastio.transforms import (
     Resize,
     Transform,
 )
+from fastio.transforms.fused import Fused
 from fastio.transforms.plan import BLANK, COLUMNS, Plan
 from tests.transforms.chains import FILL, chains, is_fusible, sizes, tolerance
 from tests.transforms.reference import execute
@@ -122,6 +123,16 @@ def test_what_does_not_fit_together_is_named(chain: list[Transform], words: str)
 
     assert "FastDataset(transform=Compose" in str(caught.value)
     assert isinstance(transform(noise(64, 64, 0)), Image.Image)
+
+
+def test_masks_cannot_be_resampled_after_a_flip() -> None:
+    """The nearest pixels of torchvision's masks are not symmetric: a flip comes last, or is an error."""
+    kept = {"seed": 0, "mode": "RGB", "is_raw": False, "is_fast": False}
+    Fused([Resize(32), RandomHorizontalFlip()], **kept).check_masks()
+    fused = Fused([RandomHorizontalFlip(), Resize(32)], **kept)  # which pictures may do
+
+    with pytest.raises(SchemaError, match=r"RandomHorizontalFlip.* and then Resize.* of a mask.*put the flip last"):
+        fused.check_masks()
 
 
 def test_fill_after_grayscale() -> None:

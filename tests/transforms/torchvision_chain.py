@@ -1,0 +1,109 @@
+"""Our transforms as torchvision's own, with the random numbers of ours: what users' recipes did before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import PIL.Image
+from numpy.typing import NDArray
+
+from fastio.transforms import CenterCrop, Pad, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform
+from tests.transforms.reference import random_resized_crop
+
+__all__ = ["apply_torchvision", "as_tv_tensors"]
+
+Sample = dict[str, Any]
+
+
+def as_tv_tensors(sample: Sample, *, role: str) -> Sample:
+    """A PIL image, and everything else as torchvision wants it."""
+    import torch
+    from torchvision import tv_tensors
+
+    size = (sample["image"].height, sample["image"].width)
+    return {
+        "image": sample["image"],
+        "mask": tv_tensors.Mask(torch.from_numpy(np.array(sample["mask"]).astype(np.int32))),
+        "boxes": tv_tensors.BoundingBoxes(
+            torch.tensor(sample["boxes"], dtype=torch.float32).reshape(-1, 4), format=role.upper(), canvas_size=size
+        ),
+        "points": tv_tensors.KeyPoints(
+            torch.tensor(sample["points"], dtype=torch.float32).reshape(-1, 2), canvas_size=size
+        ),
+        "kinds": torch.tensor(sample["kinds"]),
+    }
+
+
+def apply_torchvision(chain: Sequence[Transform], numbers: NDArray[np.float64], sample: Sample) -> Sample:
+    """Run torchvision's transforms of the same names, one after the other, then its clamping and sanitizing."""
+    from torchvision.transforms import v2
+
+    first = 0
+    for transform in chain:
+        own = numbers[first : first + transform.draws].tolist()
+        first += transform.draws
+        sample = _apply(transform, own, sample)
+    finish = v2.Compose([v2.ClampBoundingBoxes(), v2.SanitizeBoundingBoxes(labels_getter=lambda each: each["kinds"])])
+    # Without the mask: if there are as many boxes as it has rows, torchvision takes it for one mask per box.
+    boxes: Sample = finish({name: sample[name] for name in ("boxes", "kinds")})
+    return {**sample, **boxes}
+
+
+def _apply(transform: Transform, numbers: list[float], sample: Sample) -> Sample:
+    import torchvision.transforms.v2 as v2  # noqa: PLR0402 - as its users write it
+
+    theirs: Any
+    if isinstance(transform, RandomCrop):
+        theirs = v2.RandomCrop(
+            transform.size, _sides(transform.padding), transform.pad_if_needed, _fill(transform.fill), "constant"
+        )
+        return _with_parameters(theirs, sample, _crop_parameters(theirs, sample, numbers))
+    if isinstance(transform, RandomResizedCrop):
+        theirs = v2.RandomResizedCrop(transform.size, transform.scale, transform.ratio, _kernel(transform))
+        size = (sample["image"].height, sample["image"].width)
+        left, top, width, height = random_resized_crop(*size, numbers, scale=transform.scale, ratio=transform.ratio)
+        return _with_parameters(theirs, sample, {"top": top, "left": left, "height": height, "width": width})
+    if isinstance(transform, RandomHorizontalFlip):
+        theirs = v2.RandomHorizontalFlip(1.0 if numbers[0] < transform.p else 0.0)
+    elif isinstance(transform, Resize):
+        size = list(transform.size) if isinstance(transform.size, tuple) else transform.size
+        theirs = v2.Resize(size, _kernel(transform), transform.max_size)
+    elif isinstance(transform, CenterCrop):
+        theirs = v2.CenterCrop(transform.size)
+    else:
+        assert isinstance(transform, Pad)
+        theirs = v2.Pad(_sides(transform.padding), _fill(transform.fill))
+    result: Sample = theirs(sample)
+    return result
+
+
+def _with_parameters(theirs: Any, sample: Sample, parameters: dict[str, Any]) -> Sample:
+    return {name: value if name == "kinds" else theirs.transform(value, parameters) for name, value in sample.items()}
+
+
+def _crop_parameters(theirs: Any, sample: Sample, numbers: list[float]) -> dict[str, Any]:
+    """Its own padding, at our position."""
+    parameters: dict[str, Any] = theirs.make_params([sample["image"]])
+    left, top, right, bottom = parameters["padding"]
+    spare_y = sample["image"].height + top + bottom - parameters["height"]
+    spare_x = sample["image"].width + left + right - parameters["width"]
+    place = {"top": math.floor(numbers[0] * (spare_y + 1)), "left": math.floor(numbers[1] * (spare_x + 1))}
+    return {**parameters, **place, "needs_crop": bool(spare_x or spare_y)}
+
+
+def _sides(padding: Any) -> list[int] | None:
+    return None if padding is None else list(padding)
+
+
+def _fill(fill: Any) -> dict[Any, Any]:
+    """The colour for pictures, and 0 for masks."""
+    return {PIL.Image.Image: list(fill) if len(fill) > 1 else fill[0], "others": 0}
+
+
+def _kernel(transform: Any) -> Any:
+    from torchvision.transforms import InterpolationMode
+
+    return InterpolationMode(transform.interpolation)
