@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -17,8 +16,9 @@ from fastio.converters.record_arrays import as_numpy, is_tensor
 from fastio.converters.record_problem import UnfitError, unfit
 from fastio.types.schema import Field
 
-__all__ = ["file_or_bytes", "has_own_file", "picture_bytes"]
+__all__ = ["file_or_bytes", "has_own_file", "own_file", "picture_bytes"]
 
+_BLOCK_BYTES = 1 << 16
 _EXPECTED = "encoded bytes, a path, a PIL image or an array of pixels"
 _PNG_MODES: Final = frozenset({"1", "L", "LA", "P", "RGB", "RGBA"})
 _DEEP_MODES: Final = frozenset({"I;16", "I;16L", "I;16B", "I;16N", "I"})
@@ -39,7 +39,7 @@ def picture_bytes(field: Field, value: Any) -> bytes:
     if data is not None:
         return data
     if isinstance(value, Image.Image):
-        own = _own_file(value)
+        own = own_file(value)
         return _of_pillow(field, value) if own is None else own
     if isinstance(value, np.ndarray) or is_tensor(value):
         pixels = as_numpy(value, expected=_EXPECTED)
@@ -81,7 +81,8 @@ def has_own_file(image: Image.Image) -> bool:
     )
 
 
-def _own_file(image: Image.Image) -> bytes | None:
+def own_file(image: Image.Image) -> bytes | None:
+    """Return the bytes of the file of a PIL image that ``has_own_file``; None for others."""
     if not has_own_file(image):
         return None
     assert isinstance(image, ImageFile.ImageFile)
@@ -108,8 +109,16 @@ def _of_mapping(value: Mapping[str, Any]) -> bytes:
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
-    try:
-        return Path(path).read_bytes()
+    try:  # in half the time of Path.read_bytes
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            left = os.fstat(file).st_size
+            parts = [os.read(file, left)] if left else []
+            while part := os.read(file, _BLOCK_BYTES):
+                parts.append(part)
+        finally:
+            os.close(file)
+        return b"".join(parts)
     except OSError as exc:
         raise UnfitError(f"cannot be read: {os.fspath(path)}: {exc.strerror or exc}") from exc
     except ValueError as exc:  # NUL in a path

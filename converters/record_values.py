@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from fastio.converters.record_pictures import file_or_bytes, picture_bytes
 from fastio.converters.record_problem import UnfitError, unfit
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
+
+if TYPE_CHECKING:  # brings all kinds of text with it
+    from fastio.converters.record_tokens import TextTokens
 
 __all__ = ["EncodedField", "encode_values", "joined", "value_encoder"]
 
@@ -35,7 +38,7 @@ class EncodedField:
     problems: Mapping[int, str] = dataclass_field(default_factory=dict)
 
 
-def encode_values(field: Field, values: Sequence[Any]) -> EncodedField:
+def encode_values(field: Field, values: Sequence[Any], *, tokenizer: TextTokens | None = None) -> EncodedField:
     """
     Encode one value per sample.
 
@@ -43,13 +46,15 @@ def encode_values(field: Field, values: Sequence[Any]) -> EncodedField:
     * text: ``str`` or UTF-8; JSON: any object that JSON gives back unchanged (but for tuples, which become lists), or
       a document as ``bytes``; bytes: bytes, or a path
     * token ids, arrays and columns: whatever NumPy makes an array of that shape of, if the dtype can hold it, see
-      ``as_array``: floats are rounded to the field's dtype, integers never change
+      ``as_array``: floats are rounded to the field's dtype, integers never change; text becomes ids by ``tokenizer``
     """
     if field.is_column:
         column, problems = number_column(field, values)
         return EncodedField(column=column, problems=problems)
     encode = value_encoder(field)
-    parts: list[bytes] = []
+    if tokenizer is not None and field.traits.is_tokens:
+        encode = tokenizer.value_encoder(field)
+    parts: list[bytes | str] = []
     unfit_values: dict[int, str] = {}
     for position, value in enumerate(values):
         try:
@@ -57,16 +62,27 @@ def encode_values(field: Field, values: Sequence[Any]) -> EncodedField:
         except UnfitError as exc:
             unfit_values[position] = exc.sentence(field.name)
             parts.append(b"")
-    return EncodedField(joined(parts), problems=unfit_values)
+    return joined(field, parts, unfit_values, tokenizer=tokenizer)
 
 
-def joined(parts: Sequence[bytes]) -> Spans:
-    """Return the spans of these values, one after the other in one array."""
+def joined(
+    field: Field, parts: Sequence[bytes | str], problems: Mapping[int, str], *, tokenizer: TextTokens | None = None
+) -> EncodedField:
+    """
+    Return the values of a payload field one after the other in one array; ``tokenizer`` encodes what is still text.
+    """
+    if tokenizer is not None and field.traits.is_tokens:
+        parts, refused = tokenizer.encoded(field, parts)
+        problems = {**refused, **problems}
+    return EncodedField(_spans(cast(Sequence[bytes], parts)), problems=problems)
+
+
+def _spans(parts: Sequence[bytes]) -> Spans:
     sizes = np.fromiter(map(len, parts), np.int64, len(parts))
     return Spans.joined(np.frombuffer(b"".join(parts), np.uint8), sizes)
 
 
-def value_encoder(field: Field) -> Callable[[Any], bytes]:
+def value_encoder(field: Field) -> Callable[[Any], bytes | str]:
     """Return the function that makes the bytes of one value of a payload field, or raises UnfitError."""
     traits = field.traits
     if traits.is_picture:

@@ -21,6 +21,7 @@ from fastio.errors import (
 )
 
 if TYPE_CHECKING:
+    from fastio.converters.write.writer import Writer
     from fastio.dataset.fast_dataset import FastDataset
     from fastio.dataset.record_collate import FieldCollate
     from fastio.dataset.token_collate import ChunkCollate, PackCollate, PadCollate
@@ -57,6 +58,7 @@ __all__ = [
     "StoreError",
     "StoreIncomplete",
     "StoreNotFound",
+    "Writer",
     "__version__",
     "create_store",
     "open_store",
@@ -76,6 +78,7 @@ _HOMES = {
     "MockTrainer": "fastio.measure.loop.mock",
     "PackSampler": "fastio.samplers.pack",
     "StepShares": "fastio.measure.loop.verdict",
+    "Writer": "fastio.converters.write.writer",
     "StepTimer": "fastio.measure.loop.step_timer",
     "create_store": "fastio.store",
     "open_store": "fastio.store",

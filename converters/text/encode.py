@@ -142,7 +142,7 @@ class Encoder:
         cut = np.zeros(len(documents.keys), np.int64)
         if limit is not None and rule.over == "truncate":
             cut = np.maximum(flat[1] - (limit - rule.bos - rule.eos), 0)
-        ids, lengths = self._framed(flat, cut)
+        ids, lengths = self.framed(flat, cut)
         keys, labels, sizes = list(documents.keys), documents.labels, lengths
         pieces = np.ones(len(keys), np.int64)
         if limit is not None and rule.over == "split":
@@ -156,8 +156,8 @@ class Encoder:
         chunk = Chunk(SampleBatch(keys, {"tokens": spans}, columns), documents.problems)
         return self._encoded(documents, chunk, found, tokens=len(ids), cut=cut, pieces=pieces, probed=probed)
 
-    def _framed(self, flat: _Flat, cut: NDArray[np.int64]) -> _Flat:
-        """The ids with bos and eos around each document, without the ``cut`` last ones of it."""
+    def framed(self, flat: _Flat, cut: NDArray[np.int64]) -> _Flat:
+        """Return the ids with bos and eos around each document, without the ``cut`` last ones of it."""
         ids, lengths = flat
         bos, eos = int(self.sequences.bos), int(self.sequences.eos)
         kept = lengths - cut

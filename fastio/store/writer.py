@@ -26,7 +26,13 @@ from fastio.store.target import Target
 from fastio.store.undisturbed import undisturbed
 from fastio.types.schema import Schema
 
-__all__ = ["SealedWriter"]
+__all__ = ["DuplicateKeyError", "SealedWriter"]
+
+
+class DuplicateKeyError(SchemaError):
+    """A key that the store has already; ``position`` is that of its sample in the batch. The writer is unchanged."""
+
+    position = -1
 
 
 @dataclass(slots=True)
@@ -45,7 +51,8 @@ class SealedWriter:
     Writes one store as a file or a set of shards; see ``SampleWriter`` for the contract.
 
     Keys must be unique, not empty and without NUL. A batch is checked as a whole before its first byte is written, so
-    a SchemaError leaves the writer unchanged; any other failure removes everything written.
+    a SchemaError (DuplicateKeyError for a key that comes twice) leaves the writer unchanged; any other failure removes
+    everything written.
     """
 
     def __init__(self, target: Target, schema: Schema, *, shard_bytes: int | None) -> None:
@@ -81,7 +88,9 @@ class SealedWriter:
             self._leave(exc)
             raise
         if twice is not None:
-            raise SchemaError(f"key {checked.keys[twice]!r} comes twice; keys must be unique")
+            error = DuplicateKeyError(f"key {checked.keys[twice]!r} comes twice; keys must be unique")
+            error.position = twice
+            raise error
         try:
             with writing(self._target.path):
                 for start, stop in self._cut(checked):

@@ -1,0 +1,117 @@
+"""PieceWriter: writes encoded samples into a store, looks into pictures, and keeps account of what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.converters.probe import header_problems, probe
+from fastio.converters.record_tokens import TextTokens
+from fastio.converters.record_values import joined
+from fastio.converters.source import Problem
+from fastio.converters.write.sample_encoder import Misfit, Piece
+from fastio.errors import SampleError
+from fastio.store import SampleBatch, SampleWriter
+from fastio.store.writer import DuplicateKeyError
+from fastio.types.schema import Schema
+from fastio.types.spans import Spans
+
+__all__ = ["Ledger", "PieceWriter"]
+
+_NAMED = 3  # further bad keys in a message
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What becomes of samples that are wrong: ``on_error="raise"`` or "skip", which lists them in ``skipped``."""
+
+    path: str
+    on_error: Literal["raise", "skip"]
+    skipped: list[Problem] = field(default_factory=list)
+
+    def refuse(self, refused: Sequence[tuple[str, Misfit]]) -> None:
+        """List samples that are left out. Raises SampleError that names the first ones, unless they are skipped."""
+        if not refused:
+            return
+        if self.on_error == "skip":
+            self.skipped += [Problem(key, str(misfit)) for key, misfit in refused]
+            return
+        key, misfit = refused[0]
+        message = f"{self.path}: {key!r} {misfit}"
+        if len(refused) > 1:
+            others = [repr(other) for other, _ in refused[1 : 1 + _NAMED]]
+            others += ["..."] if len(refused) > 1 + _NAMED else []
+            message += f"; with it are left out {', '.join(others)}, {len(refused)} samples in all"
+        raise SampleError(message, path=self.path, key=key, field=misfit.field)
+
+
+@dataclass(slots=True)
+class PieceWriter:
+    """
+    Writes the pieces of a ``SampleEncoder``, without the samples that are wrong.
+
+    ``progress(samples, bytes)`` is called for every piece written.
+    """
+
+    schema: Schema
+    store: SampleWriter
+    ledger: Ledger
+    tokenizer: TextTokens | None = None
+    progress: Callable[[int, int], object] | None = None
+    packed: int = 0
+    size_bytes: int = 0
+    made_pngs: int = 0
+
+    def write(self, piece: Piece) -> None:
+        """Write a piece. Wrong samples go to the ledger, which may raise, after the others are written."""
+        if not piece.rows:
+            return
+        batch, problems = _batch(self.schema, piece, self.tokenizer)
+        left = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
+        left = self._append(batch, left, problems)
+        size = sum(int(spans.sizes[left].sum()) for spans in batch.spans.values())
+        self.packed += len(left)
+        self.size_bytes += size
+        self.made_pngs += piece.made_pngs
+        if self.progress is not None and len(left):
+            self.progress(len(left), size)
+        self.ledger.refuse([(batch.keys[i], problems[i]) for i in sorted(problems)])
+
+    def _append(self, batch: SampleBatch, left: NDArray[np.int64], problems: dict[int, Misfit]) -> NDArray[np.int64]:
+        """Write the samples at ``left``, except those whose keys the store has already; they become problems."""
+        while len(left):
+            try:
+                self.store.append(batch if len(left) == len(batch.keys) else batch.at(left))
+            except DuplicateKeyError as exc:
+                problems[int(left[exc.position])] = Misfit("has the key of an earlier sample; keys must be unique")
+                left = np.delete(left, exc.position)
+            else:
+                break
+        return left
+
+
+def _batch(schema: Schema, piece: Piece, tokenizer: TextTokens | None) -> tuple[SampleBatch, dict[int, Misfit]]:
+    """The piece as a batch, and what is wrong with samples, by position."""
+    keys, *values_of = zip(*piece.rows, strict=True)
+    spans, columns, shapes = dict[str, Spans](), dict[str, NDArray[Any]](), dict[str, NDArray[np.int32]]()
+    problems: dict[int, Misfit] = {}
+    for each, values in zip(schema.fields, values_of, strict=True):
+        if each.is_column:
+            shape = (len(keys), *(size or 0 for size in each.shape))
+            columns[each.name] = np.array(values, each.dtype).reshape(shape)
+            continue
+        encoded = joined(each, values, {}, tokenizer=tokenizer)
+        assert encoded.spans is not None
+        spans[each.name] = encoded.spans
+        sentences: Mapping[int, str] = encoded.problems
+        if each.traits.is_picture:
+            headers = probe(encoded.spans)
+            shapes[each.name] = np.ascontiguousarray(headers.shapes)
+            sentences = {i: f"has a field {each.name!r} that {text}" for i, text in header_problems(headers).items()}
+        for i, sentence in sentences.items():
+            problems.setdefault(i, Misfit(sentence, each.name))
+    return SampleBatch(list(keys), spans, columns, shapes), problems

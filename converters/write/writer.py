@@ -1,0 +1,357 @@
+"""Writer: packs samples from Python, one at a time, into a store that appears when it is complete."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Self
+
+import numpy as np
+from PIL import Image
+
+from fastio.converters.describe import store_bytes
+from fastio.converters.kind import source_record
+from fastio.converters.record_arrays import is_tensor
+from fastio.converters.record_pictures import file_or_bytes, own_file
+from fastio.converters.record_problem import UnfitError
+from fastio.converters.record_tokens import TextTokens
+from fastio.converters.write.fields import Fields, FieldsAsked
+from fastio.converters.write.piece_writer import Ledger, PieceWriter
+from fastio.converters.write.report import WriteReport
+from fastio.converters.write.sample_encoder import Misfit, SampleEncoder
+from fastio.errors import SampleError, SchemaError, StoreError
+from fastio.store import check_target, create_store, open_store
+from fastio.types.schema import Schema
+
+__all__ = ["Writer", "default_key"]
+
+_FIRST_SAMPLES, _FIRST_BYTES = 64, 4 << 20  # held back until the schema is inferred from them
+_OWN = ("skipped", "source", "tokenizer")  # entries of the metadata that the writer makes
+
+
+def default_key(number: int) -> str:
+    """
+    Return the key of a sample that has none: its number, with eight digits.
+
+    >>> default_key(12)
+    '00000012'
+    """
+    return f"{number:08d}"
+
+
+class Writer:
+    """
+    Packs samples from Python into a new store, whose suffix names the format.
+
+    >>> with Writer("out.lmdb", {"image": "image", "caption": "text", "scores": ("float32", (3,))}) as out:
+    ...     out.write({"image": Path("cat.jpg"), "caption": "a cat", "scores": [0.5, 0, 0.5]}, key="cat")
+
+    ``fields`` gives the type of each field (see ``fastio.types.field_types.field_of``), or None for one whose type the
+    first 64 samples tell; without ``fields``, they tell all (see ``infer_field``). ``schema`` is what came of that.
+    What values may be is described in ``encode_values``. ``path``, ``overwrite`` and ``shard_bytes`` are those of
+    ``fastio.create_store``; shards are ``"out-%06d.tar"``.
+
+    A sample that does not fit raises SampleError with its key and field, and is left out; the writer goes on. What
+    only a look into a piece of samples shows, such as a picture that is none, is raised at the end of the piece. With
+    ``on_error="skip"`` such samples are listed in the store instead (``metadata["skipped"]``).
+
+    The store gets its name at the end of the block, when it is complete; an exception inside the block leaves nothing.
+    Memory holds one piece: 4 MiB or 512 samples, or one larger sample. ``metadata`` is JSON for the store, such as
+    ``{"classes": ["cat", "dog"]}``, the names for the field "label", which may then be given by name; "field_classes"
+    has those of others. ``tokenizer`` makes ids of text in fields of the type "tokens". ``progress(samples, bytes)``
+    is called for every piece.
+
+    Threads may share a writer. Processes may not: return samples from workers and write them in one, as ``fastio.pack``
+    does. Raises StoreError if nothing can be written under the name, and SchemaError for impossible fields.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        fields: FieldsAsked = None,
+        *,
+        overwrite: bool = False,
+        shard_bytes: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tokenizer: TextTokens | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        self._state = "closed"  # for __del__, until all is checked
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
+        self.path = os.fspath(path)
+        self._metadata = _checked_metadata(metadata)
+        self._source: dict[str, Any] = source_record("python", os.path.basename(self.path))  # noqa: PTH119
+        self._options = (tokenizer, progress)
+        self._ledger = Ledger(self.path, on_error)
+        self._create = partial(create_store, self.path, overwrite=overwrite, shard_bytes=shard_bytes)
+        self._fields = Fields.of(fields)
+        self._pid, self._lock = os.getpid(), threading.RLock()
+        self._first: list[tuple[str, dict[str, Any]]] = []
+        self._first_bytes = 0
+        self._count = 0
+        self._begun = self._seconds = 0.0
+        self._keys: set[str] = set()  # of the samples that are not written yet
+        self._pieces: PieceWriter | None = None
+        self._report: WriteReport | None = None
+        check_target(self.path, overwrite=overwrite, shard_bytes=shard_bytes)
+        schema = self._fields.schema
+        if schema is not None:
+            self._begin(schema)
+        self._state = "open"
+
+    @property
+    def schema(self) -> Schema | None:
+        """The fields with their types; None while they are being inferred."""
+        return None if self._pieces is None else self._pieces.schema
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples taken a second since the first."""
+        seconds = self._seconds or time.perf_counter() - self._begun
+        return self._count / seconds if self._count else 0.0
+
+    @property
+    def report(self) -> WriteReport:
+        """What was written. Raises StoreError before ``close``."""
+        if self._report is None:
+            raise StoreError(f"{self.path}: is not complete: leave the `with` block, or call close()")
+        return self._report
+
+    def write(self, sample: Mapping[str, Any], *, key: str | None = None) -> None:
+        """
+        Add one sample: a value for each field, by name.
+
+        Without ``key`` it is called by its number, with eight digits. Raises SampleError, see above, and StoreError if
+        the disk is full; the store is then given up.
+        """
+        with self._lock:
+            self._require_open()
+            if not self._count:
+                self._begun = time.perf_counter()
+            key = default_key(self._count) if key is None else key
+            self._count += 1
+            try:
+                self._check_key(key)
+                if not isinstance(sample, Mapping):
+                    raise Misfit(f"is of type {type(sample).__name__}; expected a dict of its fields")
+                if self._pieces is None:
+                    self._hold(key, sample)
+                    return
+                self._encoder.add(key, sample)
+            except Misfit as exc:
+                self._ledger.refuse([(str(key), exc)])
+                return
+            self._keys.add(key)
+            if self._encoder.piece.is_full:
+                self._flush()
+
+    def close(self) -> None:
+        """
+        Write what is left and give the store its name. Does nothing the second time.
+
+        Raises StoreError if no sample was written. Whatever it raises, nothing is left.
+        """
+        with self._lock:
+            if self._state == "closed":
+                return
+            self._require_open()
+            try:
+                if self._first:
+                    self._infer()
+                self._flush()
+                self._finish()
+            except BaseException:
+                self.abort()
+                raise
+
+    def abort(self) -> None:
+        """Give up the store and remove all of it; does nothing after ``close``."""
+        with self._lock:
+            if self._state == "open" and os.getpid() == self._pid:
+                self._state = "aborted"
+                self._first = []
+                if self._pieces is not None:
+                    self._pieces.store.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        try:
+            self.abort()
+        except StoreError as exc:  # what could not be removed
+            error.add_note(str(exc))
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", "") == "open" and os.getpid() == self._pid:
+            warnings.warn(f"{self.path}: a Writer was dropped without close(): nothing was kept", RuntimeWarning, 2)
+            self.abort()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self.path}: a Writer belongs to one process and cannot be pickled: write in one process what workers "
+            "return, as fastio.pack(dataset, path, jobs=N) does"
+        )
+
+    def _require_open(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreError(
+                f"{self.path}: this Writer belongs to process {self._pid}, not to a child of it: write in one process "
+                "what workers return, as fastio.pack(dataset, path, jobs=N) does"
+            )
+        if self._state != "open":
+            raise StoreError(f"{self.path}: the writer is {self._state}: make another")
+
+    def _check_key(self, key: object) -> None:
+        if not isinstance(key, str):
+            raise Misfit(f"is a key of type {type(key).__name__}; expected text")
+        if not key or "\0" in key:
+            raise Misfit("is a key that is empty or holds NUL; expected at least one other character")
+        if not key.isascii():
+            try:
+                key.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError as exc:
+                raise Misfit("is a key that cannot be written as UTF-8") from exc
+        if key in self._keys:
+            raise Misfit("has the key of an earlier sample; keys must be unique")
+
+    def _hold(self, key: str, sample: Mapping[str, Any]) -> None:
+        """Keep one of the first samples, from which the schema is inferred."""
+        held = {}
+        for name, value in sample.items():
+            try:
+                held[name] = _kept(value)
+            except UnfitError as exc:
+                raise Misfit(exc.sentence(name), name) from exc
+        self._first.append((key, held))
+        self._first_bytes += sum(len(value) for value in held.values() if isinstance(value, (bytes, str)))
+        self._keys.add(key)
+        if len(self._first) >= _FIRST_SAMPLES or self._first_bytes >= _FIRST_BYTES:
+            self._infer()
+
+    def _infer(self) -> None:
+        """Settle the schema, and take the samples that were held back."""
+        held, self._first = self._first, []
+        try:
+            self._begin(self._fields.inferred([sample for _, sample in held]))
+        except BaseException:
+            self.abort()
+            raise
+        refused = []
+        for key, sample in held:
+            try:
+                self._encoder.add(key, sample)
+            except Misfit as exc:
+                self._keys.discard(key)
+                refused.append((key, exc))
+        if self._encoder.piece.is_full:
+            self._flush()
+        self._ledger.refuse(refused)
+
+    def _begin(self, schema: Schema) -> None:
+        tokenizer, progress = self._options
+        if tokenizer is not None and not any(each.traits.is_tokens for each in schema.fields):
+            raise SchemaError(f"{self.path}: the tokenizer has no use, for no field is of the type 'tokens'")
+        self._encoder = SampleEncoder(schema, tokenizer=tokenizer, classes=_classes(self._metadata, schema))
+        store = self._create(schema)
+        self._pieces = PieceWriter(schema, store, self._ledger, tokenizer, progress)
+
+    def _flush(self) -> None:
+        if self._pieces is None:
+            return
+        self._keys.clear()
+        try:
+            self._pieces.write(self._encoder.take())
+        except SampleError:
+            raise
+        except BaseException:
+            self.abort()
+            raise
+
+    def _finish(self) -> None:
+        pieces, skipped = self._pieces, self._ledger.skipped
+        if pieces is None or not pieces.packed:
+            reason = "no sample was written"
+            if skipped:
+                reason = (
+                    f"all {len(skipped):,} samples have problems; the first: {skipped[0].key!r} {skipped[0].problem}"
+                )
+            raise StoreError(f"{self.path}: nothing was kept, {reason}")
+        tokenizer = self._options[0]
+        metadata = {
+            "classes": None,
+            **self._metadata,
+            "source": self._source,
+            **({} if tokenizer is None else {"tokenizer": tokenizer.record}),
+            "skipped": [{"key": each.key, "problem": each.problem} for each in skipped],
+        }
+        pieces.store.close(metadata)
+        self._state = "closed"
+        self._seconds = time.perf_counter() - self._begun
+        with open_store(self.path) as store:
+            self._report = WriteReport(
+                path=self.path,
+                format=store.format,
+                schema=pieces.schema,
+                packed=pieces.packed,
+                skipped=tuple(skipped),
+                payload_bytes=pieces.size_bytes,
+                store_bytes=store_bytes(store),
+                shards=len(store.shard_paths),
+                made_pngs=pieces.made_pngs,
+                seconds=self._seconds,
+            )
+
+
+def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy. Raises SchemaError if it is not JSON, or has entries that the writer makes."""
+    try:
+        copied: dict[str, Any] = json.loads(json.dumps(dict(metadata or {}), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise SchemaError(f"metadata cannot be kept as JSON ({exc})") from exc
+    taken = [name for name in _OWN if name in copied]
+    if taken:
+        raise SchemaError(f"metadata: the entry {taken[0]!r} is made by the writer: rename it")
+    return copied
+
+
+def _classes(metadata: Mapping[str, Any], schema: Schema) -> dict[str, list[str]]:
+    """The names of classes by field. Raises SchemaError if they are not names, or of a field that is not there."""
+    by_field = dict(metadata.get("field_classes") or {})
+    if metadata.get("classes") is not None:
+        by_field["label"] = metadata["classes"]
+    for name, classes in by_field.items():
+        if name not in schema:
+            raise SchemaError(f"metadata: there are classes of {name!r}, but no such field: drop them, or add it")
+        if not isinstance(classes, list) or not all(isinstance(each, str) for each in classes):
+            raise SchemaError(f"metadata: the classes of {name!r} must be a list of names")
+        if len(set(classes)) != len(classes):
+            raise SchemaError(f"metadata: a class of {name!r} comes twice")
+    return by_field
+
+
+def _kept(value: Any) -> Any:
+    """The value as it is now: the caller may change it, or remove its file, before it is encoded."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if is_tensor(value):
+        return value.detach().clone()
+    if isinstance(value, (bytearray, memoryview, os.PathLike)):
+        return file_or_bytes(value)
+    if isinstance(value, Image.Image):
+        return own_file(value) or value.copy()
+    return copy.deepcopy(value) if isinstance(value, (list, dict)) else value
