@@ -14,6 +14,7 @@ from PIL import Image, ImageFile
 from fastio.codec.pillow import PLUGIN_ERRORS
 from fastio.converters.record_arrays import as_numpy, is_tensor
 from fastio.converters.record_problem import UnfitError, unfit
+from fastio.types.field_types import type_of
 from fastio.types.schema import Field
 
 __all__ = ["file_or_bytes", "has_own_file", "own_file", "picture_bytes"]
@@ -45,7 +46,7 @@ def picture_bytes(field: Field, value: Any) -> bytes:
         pixels = as_numpy(value, expected=_EXPECTED)
         if pixels.ndim == 3 and is_tensor(value):
             pixels = pixels.transpose(1, 2, 0)
-        return _png(_mask_image(field, pixels) if field.traits.is_mask else _image(pixels, value))
+        return _png(_mask_image(field, pixels) if _holds_numbers(field) else _image(field, pixels, value))
     raise unfit(value, _EXPECTED)
 
 
@@ -130,7 +131,7 @@ def _of_pillow(field: Field, image: Image.Image) -> bytes:
         image.load()
         if 0 in image.size:
             raise UnfitError(f"is a PIL image of {image.width} x {image.height} pixels; expected at least one")
-        if field.traits.is_mask:
+        if _holds_numbers(field):
             if image.mode in ("1", "L", "P") and field.dtype == "|u1":
                 return _png(image)
             return _png(_mask_image(field, _numbers(image)))
@@ -138,11 +139,18 @@ def _of_pillow(field: Field, image: Image.Image) -> bytes:
             return _png(Image.fromarray(_fitting(_numbers(image), 1 << 16, "a grey PNG of 16 bits").astype(np.uint16)))
     except PLUGIN_ERRORS as exc:
         raise UnfitError(f"is a PIL image that cannot be decoded: {' '.join(str(exc).split())}") from exc
+    if field.traits.is_mask and len(image.getbands()) != field.shape[2]:
+        raise UnfitError(f"is a PIL image of mode {image.mode}; expected {type_of(field)}")
     if image.mode not in _PNG_MODES:
         raise UnfitError(
             f"is a PIL image of mode {image.mode}, which no PNG keeps; hand over its file's bytes, or convert it to RGB"
         )
     return _png(image)
+
+
+def _holds_numbers(field: Field) -> bool:
+    """Whether a field has masks of one number a pixel, not of colours."""
+    return field.traits.is_mask and len(field.shape) == 2
 
 
 def _numbers(image: Image.Image) -> NDArray[Any]:
@@ -170,9 +178,13 @@ def _fitting(numbers: NDArray[Any], levels: int, what: str) -> NDArray[Any]:
     return numbers
 
 
-def _image(pixels: NDArray[Any], given: Any) -> Image.Image:
+def _image(field: Field, pixels: NDArray[Any], given: Any) -> Image.Image:
     plain = pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
-    is_picture = plain.ndim == 2 or (plain.ndim == 3 and plain.shape[2] in (3, 4))
+    is_picture = plain.ndim == 2 or (
+        plain.ndim == 3 and plain.shape[2] in (3, 4, *([2] if field.traits.is_mask else []))
+    )
+    if field.traits.is_mask and pixels.shape[2:] != field.shape[2:]:
+        raise UnfitError(f"is an array {pixels.dtype} {tuple(given.shape)}; expected uint8, {type_of(field)}")
     if not is_picture or 0 in plain.shape or plain.dtype != np.uint8:
         name, form = ("a tensor", "(C, H, W)") if is_tensor(given) else ("an array", "(H, W, C)")
         floats = " (drop ToTensor() and Normalize(), which belong to loading)" if plain.dtype.kind == "f" else ""

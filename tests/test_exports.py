@@ -34,6 +34,7 @@ PUBLIC = {
     "StoreError",
     "StoreIncomplete",
     "StoreNotFound",
+    "Writer",
     "__version__",
     "create_store",
     "open_store",

@@ -109,9 +109,11 @@ def _batch(schema: Schema, piece: Piece, tokenizer: TextTokens | None) -> tuple[
         spans[each.name] = encoded.spans
         sentences: Mapping[int, str] = encoded.problems
         if each.traits.is_picture:
-            headers = probe(encoded.spans)
+            headers = probe(encoded.spans, each)
             shapes[each.name] = np.ascontiguousarray(headers.shapes)
-            sentences = {i: f"has a field {each.name!r} that {text}" for i, text in header_problems(headers).items()}
+            sentences = {
+                i: f"has a field {each.name!r} that {text}" for i, text in header_problems(headers, each).items()
+            }
         for i, sentence in sentences.items():
             problems.setdefault(i, Misfit(sentence, each.name))
     return SampleBatch(list(keys), spans, columns, shapes), problems

@@ -305,6 +305,19 @@ def test_a_pil_mask_of_16_bits():
     assert "holds 256, which a mask of 8 bits cannot hold (0 to 255)" == problem("mask", large)
 
 
+@pytest.mark.parametrize(("channels", "mode"), [(3, "RGB"), (4, "RGBA")])
+def test_masks_of_colours(channels, mode):
+    """Arrays and PIL images with the field's channels are kept; others are one clear line."""
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 5, channels), np.uint8)
+    for value in (pixels, torch.from_numpy(pixels.transpose(2, 0, 1).copy()), Image.fromarray(pixels)):
+        kept = opened(stored(f"mask[{channels}]", value))
+        assert (mode, pixels.tolist()) == (kept.mode, np.asarray(kept).tolist())
+    assert f"is a PIL image of mode L; expected mask[{channels}]" == problem(
+        f"mask[{channels}]", Image.new("L", (2, 2))
+    )
+    assert "is an array uint8 (2, 2); expected uint8, mask[" in problem(f"mask[{channels}]", np.zeros((2, 2), "u1"))
+
+
 @pytest.mark.parametrize(("shape", "chw"), [((4, 5, 3), (3, 4, 5)), ((4, 5, 4), (4, 4, 5)), ((4, 5), (4, 5))])
 def test_arrays_and_tensors_of_pixels(shape, chw):
     """NumPy's (H, W, C) and torch's (C, H, W) become the same PNG."""
