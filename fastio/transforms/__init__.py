@@ -5,6 +5,7 @@ Names, arguments, defaults and sampling rules follow ``torchvision.transforms.v2
 
 from __future__ import annotations
 
+from fastio.transforms.affine import invert_geometry, move_boxes
 from fastio.transforms.batch import (
     BatchTransform,
     ChannelsLast,
@@ -23,7 +24,8 @@ from fastio.transforms.compose import Compose
 from fastio.transforms.crop import CenterCrop, RandomCrop, RandomResizedCrop
 from fastio.transforms.flip import RandomHorizontalFlip
 from fastio.transforms.grayscale import Grayscale
-from fastio.transforms.keep import KeepBoxes, KeepPoints
+from fastio.transforms.keep import KeepBoxes, KeepGeometry, KeepPoints
+from fastio.transforms.letterbox import Letterbox
 from fastio.transforms.pad import Pad
 from fastio.transforms.resize import Resize
 from fastio.transforms.transform import Transform
@@ -38,7 +40,9 @@ __all__ = [
     "CutMix",
     "Grayscale",
     "KeepBoxes",
+    "KeepGeometry",
     "KeepPoints",
+    "Letterbox",
     "MixUp",
     "Normalize",
     "NormalizeLayer",
@@ -52,4 +56,6 @@ __all__ = [
     "ToDtype",
     "Transform",
     "TrivialAugmentWide",
+    "invert_geometry",
+    "move_boxes",
 ]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastio.transforms.arguments import Fill
 from fastio.transforms.canvas import Ints, PixelFunction, Steps
-from fastio.transforms.rules import BoxRule, PointRule, Rule
+from fastio.transforms.rules import BoxRule, GeometryRule, PointRule, Rule
 
 __all__ = ["Axis", "Frames"]
 
@@ -85,6 +85,7 @@ class Frames:
 
     ``boxes`` and ``points`` are the rules for them, by default those of ``KeepBoxes()`` and ``KeepPoints()``.
     ``is_moved`` is False if no step changes positions and no rule is given: boxes then stay as they are stored.
+    ``keeps_geometry``: samples get the matrix (``affine``), see ``KeepGeometry``.
     """
 
     def __init__(self, height: Ints, width: Ints) -> None:
@@ -93,6 +94,7 @@ class Frames:
         self.x, self.y = Axis.unmoved(), Axis.unmoved()
         self.boxes, self.points = BoxRule(), PointRule()
         self.is_moved = False
+        self.keeps_geometry = False
 
     def follow(self, transform: Steps, numbers: NDArray[np.float64]) -> None:
         """Run a transform with these numbers, ``(n, draws)``, then clip boxes to what it leaves of the pictures."""
@@ -130,6 +132,9 @@ class Frames:
 
     def keep(self, rule: Rule) -> None:
         """Follow this rule instead of the default, or of an earlier one of its kind."""
+        if isinstance(rule, GeometryRule):
+            self.keeps_geometry = True
+            return
         if isinstance(rule, BoxRule):
             self.boxes = rule
         else:

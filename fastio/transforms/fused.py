@@ -171,6 +171,13 @@ class Fused:
         """The channels that a Grayscale leaves after the plan; None without one."""
         return self._channels
 
+    @property
+    def keeps_geometry(self) -> bool:
+        """Whether samples get the matrix that moved them."""
+        frames = Frames(_ANY_SIDE, _ANY_SIDE)
+        frames.follow(self.transforms, np.zeros((1, self.transforms.draws)))
+        return frames.keeps_geometry
+
     def check_masks(self) -> None:
         """Raise SchemaError for transforms whose plan would not choose torchvision's pixels of a mask."""
         self.transforms.run(Plan(_ANY_SIDE, _ANY_SIDE, has_masks=True), np.zeros((1, self.transforms.draws)))

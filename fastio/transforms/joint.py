@@ -20,7 +20,9 @@ from fastio.transforms.rules import Rule
 from fastio.transforms.targets import Rows, move_targets
 from fastio.types.schema import Field
 
-__all__ = ["JointTransform"]
+__all__ = ["GEOMETRY", "JointTransform"]
+
+GEOMETRY = "geometry"  # the field that KeepGeometry adds
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class JointTransform:
 
     Pictures, masks, boxes and points of a sample get the same random numbers, and go through each step together, as in
     torchvision v2: masks by the nearest pixel, boxes and points by ``move_targets``. Everything else stays as it is.
-    Values are PIL images, NumPy arrays or tensors, and stay that; the sample itself is not changed.
+    Values are PIL images, NumPy arrays or tensors, and stay that; the sample itself is not changed. ``KeepGeometry``
+    adds a field.
     ``Transform.for_fields`` makes one, and FastDataset calls that.
     """
 
@@ -63,6 +66,8 @@ class JointTransform:
             _Together((frames, *pictures.values(), *masks.values())), numbers.reshape(1, self.transform.draws)
         )
         frames.clip()
+        if frames.keeps_geometry and GEOMETRY in values:
+            raise ValueError(f"the sample has a field {GEOMETRY!r}, which KeepGeometry would replace: leave one out")
         ragged = {f.name: values[f.name] for f in fields if f.role}
         rows = {name: _rows(value) for name, value in ragged.items()}
         moved = move_targets(fields, rows, frames)
@@ -70,6 +75,7 @@ class JointTransform:
             **{name: canvas.picture for name, canvas in pictures.items()},
             **{name: canvas.mask for name, canvas in masks.items()},
             **{name: _like(moved[name].values, value) for name, value in ragged.items()},
+            **({GEOMETRY: frames.affine(1)[0]} if frames.keeps_geometry else {}),
         }
 
 

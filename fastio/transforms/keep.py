@@ -1,4 +1,4 @@
-"""KeepBoxes, KeepPoints: rules for boxes and points, as entries of a list of transforms."""
+"""KeepBoxes, KeepPoints, KeepGeometry: rules for what moves with pictures, as entries of a list of transforms."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.transforms.canvas import Canvas
-from fastio.transforms.rules import BoxRule, PointRule
+from fastio.transforms.rules import BoxRule, GeometryRule, PointRule
 from fastio.transforms.transform import Transform
 
-__all__ = ["KeepBoxes", "KeepPoints"]
+__all__ = ["KeepBoxes", "KeepGeometry", "KeepPoints"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,24 @@ class KeepPoints(PointRule, Transform):
     "keep" (without this entry, too) leaves them where they are, as torchvision does; "clip" moves them to the nearest
     pixel, as its ``ClampKeyPoints``; "drop" drops rows with a point outside, with the rows of fields "per" them, as its
     ``SanitizeKeyPoints``. Points "per" boxes are dropped with their boxes, and only with them.
+    """
+
+    @property
+    def draws(self) -> int:
+        return 0
+
+    def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
+        """Tell the canvas; pixels do not change."""
+        canvas.keep(self)
+
+
+@dataclass(frozen=True)
+class KeepGeometry(GeometryRule, Transform):
+    """
+    Give samples the field "geometry", last: an entry of ``transforms``, wherever it stands.
+
+    It is float32 ``(2, 3)``, in batches ``(B, 2, 3)``: the matrix that takes a position ``(x, y, 1)`` in the stored
+    picture to one in the transformed picture, as for corners of boxes. ``invert_geometry`` is the way back.
     """
 
     @property

@@ -1,11 +1,11 @@
-"""BoxRule, PointRule: which boxes and points stay where a picture is cropped, and whether they are clipped."""
+"""BoxRule, PointRule, GeometryRule: what becomes of boxes, points and the matrix that moves them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-__all__ = ["BoxRule", "PointRule", "Rule"]
+__all__ = ["BoxRule", "GeometryRule", "PointRule", "Rule"]
 
 Outside = Literal["keep", "clip", "drop"]
 
@@ -42,4 +42,9 @@ class PointRule:
             raise ValueError(f"outside={self.outside!r}: expected one of {', '.join(get_args(Outside))}")
 
 
-Rule = BoxRule | PointRule
+@dataclass(frozen=True)
+class GeometryRule:
+    """Samples get the matrix that moved them: see KeepGeometry."""
+
+
+Rule = BoxRule | PointRule | GeometryRule

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from fastio.transforms import CenterCrop, Pad, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform
+from fastio.transforms import (
+    CenterCrop,
+    Letterbox,
+    Pad,
+    RandomCrop,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    Resize,
+    Transform,
+)
 from fastio.transforms.arguments import KERNELS
 
 __all__ = ["FILL", "chains", "is_fusible", "sizes", "tolerance"]
@@ -20,6 +29,14 @@ pads = st.builds(Pad, st.tuples(*[st.integers(0, 9)] * 4), st.just(FILL))
 crops = st.builds(RandomCrop, sizes, st.none() | st.integers(0, 50), pad_if_needed=st.just(True), fill=st.just(FILL))
 resizes = st.one_of(
     st.builds(Resize, st.one_of(sides, sizes), st.sampled_from(sorted(KERNELS))),
+    st.builds(
+        Letterbox,
+        sizes,
+        st.just(FILL),
+        st.sampled_from(sorted(KERNELS)),
+        st.sampled_from(["center", "top-left"]),
+        st.booleans(),
+    ),
     st.builds(RandomResizedCrop, sizes, st.just((0.1, 1.0)), interpolation=st.sampled_from(sorted(KERNELS))),
 )
 inside = st.builds(CenterCrop, st.tuples(st.integers(1, 4), st.integers(1, 4)))

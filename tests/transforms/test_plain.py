@@ -17,6 +17,10 @@ from fastio.transforms import (
     CenterCrop,
     Compose,
     Grayscale,
+    KeepBoxes,
+    KeepGeometry,
+    KeepPoints,
+    Letterbox,
     Pad,
     RandomCrop,
     RandomHorizontalFlip,
@@ -35,6 +39,10 @@ EVERY = (
     RandomHorizontalFlip(),
     Grayscale(3),
     Grayscale(),
+    Letterbox(14, fill=(5, 6, 7), position="top-left", upscale=False),
+    KeepBoxes(min_area=4, clip=False),
+    KeepPoints("drop"),
+    KeepGeometry(),
 )
 
 
@@ -136,6 +144,7 @@ def test_torchvisions_enum() -> None:
         (lambda: RandomCrop(5, padding=-1), "padding=-1"),
         (lambda: RandomCrop(5, padding=1, padding_mode="reflect"), "padding_mode='reflect'"),
         (lambda: Pad(1, fill=256), "fill=256"),
+        (lambda: Letterbox(5, position="left"), "position='left': expected one of center, top-left"),
         (lambda: RandomHorizontalFlip(1.5), "p=1.5"),
         (lambda: Grayscale(2), "num_output_channels=2"),
         (lambda: Pad(1, fill=(1, 2, 3))(noise(4, 4, 4)), "expected one number, or 4"),

@@ -10,7 +10,16 @@ import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
 
-from fastio.transforms import CenterCrop, Pad, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform
+from fastio.transforms import (
+    CenterCrop,
+    Letterbox,
+    Pad,
+    RandomCrop,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    Resize,
+    Transform,
+)
 from tests.transforms.reference import random_resized_crop
 
 __all__ = ["apply_torchvision", "as_tv_tensors"]
@@ -71,6 +80,8 @@ def _apply(transform: Transform, numbers: list[float], sample: Sample) -> Sample
     elif isinstance(transform, Resize):
         size = list(transform.size) if isinstance(transform.size, tuple) else transform.size
         theirs = v2.Resize(size, _kernel(transform), transform.max_size)
+    elif isinstance(transform, Letterbox):
+        theirs = _letterbox(transform, sample["image"].height, sample["image"].width)
     elif isinstance(transform, CenterCrop):
         theirs = v2.CenterCrop(transform.size)
     else:
@@ -78,6 +89,20 @@ def _apply(transform: Transform, numbers: list[float], sample: Sample) -> Sample
         theirs = v2.Pad(_sides(transform.padding), _fill(transform.fill))
     result: Sample = theirs(sample)
     return result
+
+
+def _letterbox(transform: Letterbox, height: int, width: int) -> Any:
+    """What its users write: the size that fits, then what is missing."""
+    from torchvision.transforms import v2
+
+    assert isinstance(transform.size, tuple)
+    scale = min(transform.size[0] / height, transform.size[1] / width)
+    scale = scale if transform.upscale else min(scale, 1.0)
+    h, w = max(round(height * scale), 1), max(round(width * scale), 1)
+    spare_x, spare_y = transform.size[1] - w, transform.size[0] - h
+    left, top = (spare_x // 2, spare_y // 2) if transform.position == "center" else (0, 0)
+    pad = v2.Pad([left, top, spare_x - left, spare_y - top], _fill(transform.fill))
+    return v2.Compose([v2.Resize((h, w), _kernel(transform)), pad])
 
 
 def _with_parameters(theirs: Any, sample: Sample, parameters: dict[str, Any]) -> Sample:
