@@ -16,10 +16,11 @@ from click.testing import CliRunner
 from fastio import FastLoader
 from fastio.cli import cli
 from tests.conftest import encode, pictures, write_store
+from tests.dataset.many_fields import TYPES, make_samples, write_fields
 
 GUIDE = Path(__file__).parent.parent / "fastio" / "guide"
-# A word of each example that runs elsewhere: under Lightning, accelerate, transformers.
-ELSEWHERE = ("fastio.integrations", "from transformers import")
+# A word of each example that runs elsewhere: under Lightning, accelerate, transformers, torchvision.
+ELSEWHERE = ("fastio.integrations", "from transformers import", "from torchvision")
 # What the machine of a test lacks, and what would only take time here.
 INSTEAD = {'device="cuda"': 'device="cpu"', "num_workers=4": "num_workers=0", ", 256, ": ", 8, "}
 
@@ -35,11 +36,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         values = [encode(pixels) for pixels in pictures(count, shape)]
         write_store(path / name, values, np.arange(count, dtype=np.int64) % 3)
+    fields = ("image", "mask", "caption", "boxes", "kinds", "label")
+    write_fields(path / "scenes.tar", scenes(9), {name: TYPES[name] for name in fields})
     (path / "corpus.txt").write_text("".join("word " * (1 + number % 9) + "\n" for number in range(2000)))
     words = ["pack", str(path / "corpus.txt"), str(path / "text.h5"), "--tokenizer", "bytes"]
     result = CliRunner().invoke(cli, words)
     assert result.exit_code == 0, result.output
     return path
+
+
+def scenes(count: int) -> list[dict[str, Any]]:
+    """Samples of many fields, with pictures of one size."""
+    samples = make_samples(count)
+    for sample in samples:
+        sample |= {name: sample[name][:40, :30] for name in ("image", "mask")}
+    return samples
 
 
 def examples(page: str) -> Iterator[str]:
