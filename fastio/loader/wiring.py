@@ -13,7 +13,7 @@ from fastio.loader.device.lane import lane_to
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
 from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer
 from fastio.loader.producer.decoding_pass import decodes_pictures, fuse
-from fastio.loader.producer.fields.options import field_options, has_fields
+from fastio.loader.producer.fields.options import field_options, has_fields, row_collates
 from fastio.loader.producer.kept import Kept, check_cache, what_to_keep
 from fastio.loader.producer.memory_cache import keep_in_memory
 from fastio.loader.selection import Chosen, choose
@@ -97,6 +97,7 @@ def _context(
         collate=choose_collate(source, pixels.collate, sampler),
         device=delivery.device if pixels.makes_on_device and delivery is not None else None,
         kept=stages.kept,
+        rows={} if source.token_reader is not None else row_collates(source, pixels.collate, sampler),
     )
 
 

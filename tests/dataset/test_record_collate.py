@@ -74,10 +74,48 @@ def test_a_batch_of_a_data_loader(store: Path, options: dict[str, Any]) -> None:
     assert_batch(one_batch(FastDataset(store), **options))
 
 
-def test_the_plain_path_makes_the_same(store: Path) -> None:
-    """FastLoader collates samples with a transform of the user's as FieldCollate does."""
-    with FastLoader(FastDataset(store, dict), COUNT) as loader:
+@pytest.mark.parametrize("transform", [None, dict], ids=["native", "plain"])
+def test_fast_loader_makes_the_same(store: Path, transform: Any) -> None:
+    """FastLoader's batches are FieldCollate's, whether native threads make them or a transform of the user's."""
+    with FastLoader(FastDataset(store, transform), COUNT) as loader:
         assert_batch(next(iter(loader)))
+
+
+@pytest.mark.parametrize("collate", ["pad", "list", "nested", {"boxes": "pad"}, {"tokens": PadCollate(7, side="left")}])
+@pytest.mark.parametrize("fields", [None, ("boxes", "label", "tokens", "kinds"), ["boxes"], "boxes"])
+def test_collates_are_fast_loaders(store: Path, collate: Any, fields: Any) -> None:
+    """``collate=`` means the same to FastLoader, natively and on its plain path, as to FieldCollate."""
+    if isinstance(fields, (str, list)) and isinstance(collate, dict):
+        collate = {"boxes": "pad"}
+    expected = one_batch(FastDataset(store, fields=fields), collate)
+    for transform in (None, same):
+        with FastLoader(FastDataset(store, transform, fields=fields), COUNT, collate=collate) as loader:
+            assert_same(expected, next(iter(loader)))
+
+
+def same(sample: Any) -> Any:
+    """A transform that changes nothing."""
+    return sample
+
+
+def assert_same(expected: Any, batch: Any) -> None:
+    """Equal batches, containers and tensors included."""
+    assert type(batch) is type(expected)
+    if isinstance(expected, dict):
+        assert list(batch) == list(expected)
+        for name, value in expected.items():
+            assert_same(value, batch[name])
+    elif isinstance(expected, (list, tuple)):
+        assert len(batch) == len(expected)
+        for value, other in zip(expected, batch, strict=True):
+            assert_same(value, other)
+    elif isinstance(expected, torch.Tensor) and expected.is_nested:
+        assert_same(expected.unbind(), batch.unbind())
+    elif isinstance(expected, torch.Tensor):
+        assert (batch.dtype, batch.shape) == (expected.dtype, expected.shape)
+        assert torch.equal(expected, batch)
+    else:
+        assert batch == expected
 
 
 def test_padded_and_nested(store: Path) -> None:

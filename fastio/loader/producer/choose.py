@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.token_collate import PackCollate, PadCollate, TokenCollate
-from fastio.errors import SchemaError
 from fastio.loader.options import CollateWish
 from fastio.loader.producer.device_decode import DeviceDecodeProducer
 from fastio.loader.producer.fields.fields_producer import FieldsProducer
@@ -36,19 +35,13 @@ def make_producer(context: ProducerContext) -> Producer:
 
 def choose_collate(dataset: FastDataset, wish: CollateWish, sampler: object) -> TokenCollate | None:
     """
-    Return the collate for a dataset of token ids alone, or with labels; None means torch's default.
+    Return the collate for a dataset of token ids alone, or with labels; None for others, see ``row_collates``.
 
     "pad" rounds to the multiple that the LengthBucketSampler counts with, and "pack" makes batches as large as the
     PackSampler plans them.
     """
     tokens = dataset.token_reader
-    if tokens is None:
-        if wish is not None:
-            raise SchemaError(
-                f"{dataset.store.path}: collate= is for token ids, but samples are {dataset.reader.field}: drop it"
-            )
-        return None
-    if wish is None and not dataset.is_as_stored:
+    if tokens is None or (wish is None and not dataset.is_as_stored):
         return None
     if wish is None or wish == "pad":
         multiple = sampler.pad_to_multiple if isinstance(sampler, LengthBucketSampler) else 1

@@ -40,7 +40,7 @@ class PlainProducer:
             )
         self._dataset = dataset
         self._collate = context.collate
-        self._fields = FieldCollate(dataset)
+        self._fields = FieldCollate(dataset, context.rows or None)
         traits = dataset.reader.field.traits
         has_own_collate = dataset.form.is_joint or traits.is_ragged or traits.is_json
         self._default = self._fields.collate if has_own_collate else default_collate

@@ -6,13 +6,15 @@ it. The caller limits how many are pending.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any, Protocol
 
 import torch
 
 from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.record_collate import Rows
 from fastio.dataset.token_collate import TokenCollate
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.forks import PerProcess
@@ -42,7 +44,8 @@ class ProducerContext:
     ``fused`` are the transforms of the pass that decodes (None: nothing beyond decoding); with ``is_planar`` that pass
     writes pictures as (B, C, H, W). ``collate`` is for token ids. ``device`` is where the producer itself makes the
     batches, None for the CPU; ``kept`` are the samples that it keeps there. ``fields`` says what is done with samples
-    of many fields; None for other samples.
+    of many fields; None for other samples. ``rows`` says how the plain path collates fields whose values differ in
+    length.
     """
 
     dataset: FastDataset
@@ -53,6 +56,7 @@ class ProducerContext:
     device: torch.device | None = None
     kept: Kept | None = None
     fields: FieldOptions | None = None
+    rows: Mapping[str, Rows] = dataclass_field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from fastio.loader.options import CollateWish, PixelOptions
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.transforms.fused import Fused
 
-__all__ = ["FieldOptions", "field_options", "has_fields"]
+__all__ = ["FieldOptions", "field_options", "has_fields", "row_collates"]
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
@@ -83,7 +83,7 @@ def field_options(
         else:
             fused[name] = None
     is_planar = pixels.layout == "contiguous"
-    return FieldOptions(fused, leader, bool(transforms), is_planar, _collates(dataset, pixels.collate, sampler))
+    return FieldOptions(fused, leader, bool(transforms), is_planar, row_collates(dataset, pixels.collate, sampler))
 
 
 def _check_owners(dataset: FastDataset) -> None:
@@ -106,7 +106,7 @@ def _leader(dataset: FastDataset) -> str | None:
     return next((reader.field.name for reader in readers if reader.is_mask), None)
 
 
-def _collates(dataset: FastDataset, wish: CollateWish, sampler: object) -> dict[str, Collate]:
+def row_collates(dataset: FastDataset, wish: CollateWish, sampler: object) -> dict[str, Collate]:
     """Return the collate of each field whose values differ in length; those of padded token ids have a PadCollate."""
     multiple = sampler.pad_to_multiple if isinstance(sampler, LengthBucketSampler) else 1
     schema = dataset.store.schema
