@@ -323,6 +323,23 @@ def philox(seed: int, epoch: int, indices: NDArray[np.int64], out: NDArray[np.fl
     epoch (below 2**32), ``indices[i]`` and j alone, on every machine.
     """
 
+def mask_forms(spans: Spans, out: NDArray[np.int32]) -> None:
+    """
+    Read the headers of masks. ``out`` is (n, 2): the channels of a pixel (1 for a palette)
+    and the bits of each number, 8 or 16; zeros for what is no PNG or JPEG.
+    """
+
+def decode_masks(spans: Spans, out: NDArray[Any], status: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = True, plan: NDArray[np.int32] | None = None, sizes: NDArray[np.int32] | None = None, fill: int = 0, planar: bool = False, max_pixels: int | None = None) -> Job:
+    """
+    Decode each mask into ``out[i]``, its numbers as stored: palette indices, 16 bits.
+
+    ``out`` is uint8 or uint16, (n, H, W), (n, H, W, C) or, ``planar``, (n, C, H, W). With a
+    ``plan`` (see ``decode_transformed``), pixels are chosen as torch's
+    interpolate(mode='nearest') chooses them, and ``fill`` is the number around them. A mask
+    that has not the size of row i of ``sizes`` (n, 2), other channels than ``out`` or too
+    many bits for it is BAD_SHAPE; one with more than ``max_pixels`` is TOO_LARGE.
+    """
+
 def stat_files(folder: int, names: Sequence[str | bytes], out: NDArray[np.int64]) -> None:
     """
     Look at files of the folder open as ``folder``, links followed. ``out`` is (n, 4): errno

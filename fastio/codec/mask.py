@@ -13,17 +13,14 @@ from fastio import _native
 from fastio._native import Job, ThreadPool
 from fastio.codec.codec import Geometry
 from fastio.codec.headers import Header, Headers, read_headers
-from fastio.codec.nearest import nearest_row
-from fastio.codec.pillow import MaskForm, decode_mask_with_pillow, mask_form
+from fastio.codec.pillow import mask_form
+from fastio.codec.pixel_limit import pixel_limit
 from fastio.errors import SchemaError
-from fastio.types.picture_kinds import PICTURE_KINDS, PNG
+from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
 __all__ = ["MaskCodec", "fill_number", "misfits", "with_mask_form"]
-
-_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type; a palette's indices are one channel
-_DEPTH_BYTE = 24  # of a PNG's header; the colour type follows
 
 
 class MaskCodec:
@@ -76,22 +73,35 @@ class MaskCodec:
         (``b""``: 0), for all channels. With ``is_planar``, rows with colours are ``(n, C, H, W)``. ``sizes``,
         ``(n, 2)``, are those that the masks must have, height first: another is BAD_SHAPE.
         """
-        job = _native.probe_images(spans, np.empty((len(spans), 5), np.int32), pool)  # refuses spans outside buffers
-        for position in range(len(spans)):
-            status[position] = _decode(spans, position, out, geometry, verify=verify)
-        return job
+        plan, sizes, fill, is_planar = None, None, 0, False
+        if geometry is not None:
+            plan, sizes, fill = geometry.plan, geometry.sizes, fill_number(geometry)
+            is_planar = geometry.is_planar
+        return _native.decode_masks(
+            spans,
+            out,
+            status,
+            pool,
+            verify=verify,
+            plan=plan,
+            sizes=sizes,
+            fill=fill,
+            planar=is_planar,
+            max_pixels=pixel_limit(),
+        )
 
 
 def with_mask_form(headers: Headers, spans: Spans) -> Headers:
     """Return the headers of pictures as those of masks, see ``MaskCodec.probe``; their rows are changed in place."""
-    bits = np.zeros(len(headers), np.int32)
-    for position in np.flatnonzero(headers.status == _native.OK).tolist():
-        form = _form(spans.view(position), headers[position].kind)
-        if form is None:
+    forms = np.zeros((len(headers), 2), np.int32)
+    _native.mask_forms(spans, forms)
+    for position in np.flatnonzero((forms[:, 0] == 0) & (headers.status == _native.OK)).tolist():
+        try:
+            forms[position] = mask_form(spans.view(position))
+        except ValueError:
             headers.status[position] = _native.CORRUPT
-        else:
-            headers.channels[position], bits[position] = form.channels, form.bits
-    return Headers(headers.rows, bits)
+    headers.channels[:] = forms[:, 0]
+    return Headers(headers.rows, np.ascontiguousarray(forms[:, 1]))
 
 
 def fill_number(geometry: Geometry) -> int:
@@ -128,39 +138,3 @@ def _misfit(header: Header, bits: int, field: Field) -> str:
 
 def _counted(channels: int) -> str:
     return "1 channel" if channels == 1 else f"{channels} channels"
-
-
-def _form(data: NDArray[np.uint8], kind: int) -> MaskForm | None:
-    """Channels and bits of the decoded numbers; None if Pillow cannot read the header."""
-    if kind == PNG:
-        depth, color = data[_DEPTH_BYTE : _DEPTH_BYTE + 2].tolist()
-        return MaskForm(_PNG_CHANNELS[color], max(depth, 8))
-    try:
-        return mask_form(data)
-    except ValueError:
-        return None
-
-
-def _decode(spans: Spans, position: int, out: NDArray[Any], geometry: Geometry | None, *, verify: bool) -> int:
-    data = spans.view(position)
-    if verify and spans.checksums is not None and _native.crc32(data) != int(spans.checksums[position]):
-        return _native.BAD_CHECKSUM
-    try:
-        numbers: NDArray[Any] | None = decode_mask_with_pillow(data).pixels
-    except ValueError:
-        is_too_deep = _native.image_kind(data) == PNG and len(data) > _DEPTH_BYTE and data[_DEPTH_BYTE] == 16
-        return _native.BAD_SHAPE if is_too_deep else _native.CORRUPT
-    assert numbers is not None
-    is_planar = geometry is not None and geometry.is_planar and out.ndim == 4
-    if geometry is not None:
-        if geometry.sizes is not None and numbers.shape[:2] != tuple(geometry.sizes[position].tolist()):
-            return _native.BAD_SHAPE
-        size = (out.shape[2], out.shape[3]) if is_planar else (out.shape[1], out.shape[2])
-        numbers = nearest_row(numbers, geometry.plan[position].tolist(), size, fill=fill_number(geometry))
-    if numbers is None or numbers.dtype.itemsize > out.dtype.itemsize:
-        return _native.BAD_SHAPE
-    row = numbers.transpose(2, 0, 1) if is_planar and numbers.ndim == 3 else numbers
-    if row.shape != out.shape[1:]:
-        return _native.BAD_SHAPE
-    out[position] = row
-    return _native.OK

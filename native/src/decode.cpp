@@ -28,9 +28,6 @@ Status decode_png_part(Worker& worker, Bytes file, const JpegPart& part, bool ve
   if (status != Status::ok) return status;
   if (std::size_t{header.width} * header.height > part.max_pixels) return Status::too_large;
   if (!part.box.is_inside(header.width, header.height)) return Status::bad_shape;
-  // Deflate shrinks to a 1032nd at most, so that no header makes us ask for more memory than
-  // its file can fill.
-  constexpr std::size_t most_inflated = 1032;
   if (header.height * header.row_bytes(header.width) / most_inflated > file.size()) {
     return Status::truncated;
   }

@@ -163,4 +163,73 @@ Status PngDecoder::decode_interlaced(std::uint8_t* filtered, const Picture& out)
   return Status::ok;
 }
 
+Status PngDecoder::decode_numbers(Bytes file, const Region& region, bool verify_data,
+                                  NumberView& out) noexcept {
+  Status status = read_png_chunks(file, verify_data, chunks_);
+  if (status != Status::ok) return status;
+  const PngHeader& header = chunks_.header;
+  if (!region.is_inside(header.width, header.height)) return Status::bad_shape;
+  const std::size_t size = filtered_bytes(header);
+  if (size / most_inflated > file.size()) return Status::truncated;
+  std::uint8_t* filtered = nullptr;
+  status = inflate(size, filtered);
+  if (status != Status::ok) return status;
+  out.channels = static_cast<std::size_t>(header.samples());
+  out.number_bytes = header.depth == 16 ? 2 : 1;
+  return header.interlaced ? interlaced_numbers(filtered, region, out)
+                           : plain_numbers(filtered, region, out);
+}
+
+Status PngDecoder::plain_numbers(std::uint8_t* filtered, const Region& region,
+                                 NumberView& out) noexcept {
+  const PngHeader& header = chunks_.header;
+  const WorkingRows working(header, rows_);
+  if (working.zeros == nullptr) return Status::no_memory;
+  const FilteredRows rows = filtered_rows(header, filtered, header.width, region.y + region.height);
+  if (!unfilter(rows, working.zeros, filtered, simd_level())) return Status::corrupt;
+  const std::uint8_t* first = filtered + region.y * rows.row_bytes;
+  if (header.depth == 8) {
+    out.data = first + region.x * out.channels;
+    out.stride = rows.row_bytes;
+    return Status::ok;
+  }
+  out.stride = region.width * out.channels * out.number_bytes;
+  std::uint8_t* numbers = numbers_.reserve(region.height * out.stride);
+  if (numbers == nullptr) return Status::no_memory;
+  out.data = numbers;
+  for (std::size_t y = 0; y < region.height; ++y) {
+    expand_png_numbers(header, first + y * rows.row_bytes, region.x, region.width,
+                       numbers + y * out.stride);
+  }
+  return Status::ok;
+}
+
+Status PngDecoder::interlaced_numbers(std::uint8_t* filtered, const Region& region,
+                                      NumberView& out) noexcept {
+  const PngHeader& header = chunks_.header;
+  const std::size_t pixel_bytes = out.channels * out.number_bytes;
+  const WorkingRows working(header, rows_);
+  out.stride = header.width * pixel_bytes;
+  std::uint8_t* numbers = numbers_.reserve(header.height * out.stride + header.width * pixel_bytes);
+  if (working.zeros == nullptr || numbers == nullptr) return Status::no_memory;
+  std::uint8_t* expanded = numbers + header.height * out.stride;  // one row of a pass
+  out.data = numbers + region.y * out.stride + region.x * pixel_bytes;
+  for (const Pass& pass : adam7_passes) {
+    const std::size_t columns = pass.columns(header.width);
+    const std::size_t lines = pass.lines(header.height);
+    if (columns == 0 || lines == 0) continue;
+    const FilteredRows rows = filtered_rows(header, filtered, columns, lines);
+    if (!unfilter(rows, working.zeros, filtered, simd_level())) return Status::corrupt;
+    for (std::size_t j = 0; j < lines; ++j) {
+      expand_png_numbers(header, filtered + j * rows.row_bytes, 0, columns, expanded);
+      std::uint8_t* row = numbers + (pass.y0 + j * pass.dy) * out.stride + pass.x0 * pixel_bytes;
+      for (std::size_t i = 0; i < columns; ++i) {
+        std::memcpy(row + i * pass.dx * pixel_bytes, expanded + i * pixel_bytes, pixel_bytes);
+      }
+    }
+    filtered += lines * (1 + rows.row_bytes);
+  }
+  return Status::ok;
+}
+
 }  // namespace fastio

@@ -121,7 +121,36 @@ bool convert(const PngChunks& png, const std::uint8_t* in, std::size_t width,
   return false;
 }
 
+/// Samples of 16 bits in the machine's order.
+void widen(const std::uint8_t* in, std::size_t samples, std::uint8_t* out) noexcept {
+  for (std::size_t i = 0; i < samples; ++i) {
+    const auto number = static_cast<std::uint16_t>(in[2 * i] << 8 | in[2 * i + 1]);
+    std::memcpy(out + 2 * i, &number, 2);
+  }
+}
+
 }  // namespace
+
+void expand_png_numbers(const PngHeader& header, const std::uint8_t* row, std::size_t first,
+                        std::size_t width, std::uint8_t* out) noexcept {
+  const auto samples = static_cast<std::size_t>(header.samples());
+  if (header.depth == 16) {
+    widen(row + 2 * samples * first, samples * width, out);
+    return;
+  }
+  if (header.depth == 8) {
+    std::memcpy(out, row + samples * first, samples * width);
+    return;
+  }
+  const auto depth = static_cast<std::size_t>(header.depth);
+  const unsigned mask = (1U << depth) - 1;
+  const unsigned scale = header.color == PngColor::grey && depth > 1 ? 255 / mask : 1;
+  for (std::size_t x = 0; x < width; ++x) {
+    const std::size_t bit = (first + x) * depth;
+    const unsigned sample = (unsigned{row[bit / 8]} >> (8 - depth - bit % 8)) & mask;
+    out[x] = static_cast<std::uint8_t>(sample * scale);
+  }
+}
 
 bool convert_png_row(const PngChunks& png, const std::uint8_t* row, std::size_t width, int channels,
                      std::uint8_t* samples, std::uint8_t* out) noexcept {

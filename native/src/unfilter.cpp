@@ -61,6 +61,8 @@ constexpr RowFilters scalar_filters{none_row, sub_row<pixel_bytes>, up_row,
 /// The filters for one pixel size; nullptr for a size that PNG does not have.
 const RowFilters* filters_for(std::size_t pixel_bytes, SimdLevel level) noexcept {
 #if defined(__x86_64__)
+  if (level >= SimdLevel::sse41 && pixel_bytes == 1) return &sse41_filters1;
+  if (level >= SimdLevel::sse41 && pixel_bytes == 2) return &sse41_filters2;
   if (level >= SimdLevel::sse41 && pixel_bytes == 3) return &sse41_filters3;
   if (level >= SimdLevel::sse41 && pixel_bytes == 4) return &sse41_filters4;
 #else

@@ -19,6 +19,8 @@ struct RowFilters {
 };
 
 #if defined(__x86_64__)
+extern const RowFilters sse41_filters1;
+extern const RowFilters sse41_filters2;
 extern const RowFilters sse41_filters3;
 extern const RowFilters sse41_filters4;
 #endif

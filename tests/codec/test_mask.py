@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import struct
 import warnings
+import zlib
 from typing import Any
 
 import numpy as np
@@ -83,7 +85,7 @@ def test_every_kind_of_png_gives_pillows_array(color: int, depth: int, is_interl
         np.testing.assert_array_equal(expected, numbers)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(recipes())
 def test_random_pngs_give_pillows_array(recipe: PngRecipe) -> None:
     """Also with transparency, several pieces and sizes that leave passes empty."""
@@ -214,7 +216,7 @@ def by_torch(numbers: NDArray[Any], plan: list[int], size: tuple[int, int], fill
     return row[0].permute(1, 2, 0).numpy().astype(numbers.dtype).reshape(*size, *numbers.shape[2:])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_plans_give_what_torch_gives(data: st.DataObject) -> None:
     """Native code and the plain path equal torch's operations in a row, in both layouts, for all kinds of numbers."""
@@ -239,6 +241,98 @@ def test_plans_give_what_torch_gives(data: st.DataObject) -> None:
     assert plain is not None
     np.testing.assert_array_equal(expected, plain)
     np.testing.assert_array_equal(expected, out[0].transpose(1, 2, 0) if is_planar and channels else out[0])
+
+
+def jpeg(numbers: NDArray[np.uint8]) -> bytes:
+    """A mask that somebody saved as a JPEG."""
+    file = io.BytesIO()
+    Image.fromarray(numbers).save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_plans_of_every_kind_of_file(data: st.DataObject) -> None:
+    """Native code equals the plain path, Pillow's array through the plan, for all kinds of PNGs and for JPEGs."""
+    if data.draw(st.integers(0, 9)) == 0:
+        shape = (data.draw(st.integers(1, 40)), data.draw(st.integers(1, 40)), *data.draw(st.sampled_from([(), (3,)])))
+        file = jpeg(np.random.default_rng(0).integers(0, 256, shape, np.uint8))
+    else:
+        recipe = data.draw(recipes().filter(lambda recipe: recipe.depth < 16 or recipe.color == 0))
+        file = write_png(recipe)
+    numbers = by_pillow(file)
+    plan, size = data.draw(plans((numbers.shape[0], numbers.shape[1])))
+    dtype = data.draw(st.sampled_from(["|u1", "<u2"])) if numbers.dtype.itemsize == 1 else "<u2"
+    expected = nearest_row(numbers, plan, size, fill=200)
+
+    out, status = np.zeros((1, *size, *numbers.shape[2:]), dtype), np.full(1, -1, np.int32)
+    MASK.decode(spans_of([file]), out, status, geometry=Geometry(np.array([plan], np.int32), fill=b"\xc8")).wait()
+
+    assert status[0] == _native.OK
+    np.testing.assert_array_equal(expected, out[0])
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_jpegs_give_pillows_array(mode: str) -> None:
+    """A grey JPEG has one channel, a coloured one three."""
+    file = jpeg(np.asarray(Image.effect_noise((50, 40), 60).convert(mode)))
+    expected = by_pillow(file)
+
+    status, numbers = decode(file, expected.shape, "|u1")
+
+    assert _native.OK == status
+    np.testing.assert_array_equal(expected, numbers)
+
+
+@pytest.mark.parametrize(("color", "depth", "is_interlaced"), [(3, 8, 0), (3, 4, 1), (0, 16, 0), (0, 1, 0), (0, 16, 1)])
+def test_damage_is_found_in_any_part(color: int, depth: int, is_interlaced: int) -> None:
+    """No prefix of a file decodes, and no flipped bit goes unseen, though the plan needs only the first rows."""
+    file = of_kind(color, depth, is_interlaced)
+    random = np.random.default_rng(0)
+    prefixes = [file[:size] for size in range(len(file))]
+    flipped = [bytearray(file) for _ in range(400)]
+    for each in flipped:
+        each[random.integers(len(file))] ^= 1 << int(random.integers(8))
+    spans = spans_of([file, *prefixes, *map(bytes, flipped)])
+    plan = np.tile(np.array([2, 1, 9, 4, 5, 6, 0, 0, 5, 6, 0, 0, 1], np.int32), (len(spans), 1))
+    out, status = np.zeros((len(spans), 6, 5), np.uint16), np.zeros(len(spans), np.int32)
+
+    MASK.decode(spans, out, status, geometry=Geometry(plan)).wait()
+
+    assert status[0] == _native.OK
+    assert (status[1:] != _native.OK).all()
+
+
+def test_headers_that_lie_ask_for_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A size that the file cannot fill is TRUNCATED, one beyond Pillow's limit TOO_LARGE."""
+    small = bytearray(write_png(PngRecipe(23, 11, 8, 0)))
+    huge = bytes(small[:16]) + struct.pack(">II", 60_000, 60_000) + bytes(small[24:29])
+    huge += struct.pack(">I", zlib.crc32(huge[12:29])) + bytes(small[33:])
+    plan = np.array([[0, 0, 4, 4, 4, 4, 0, 0, 4, 4, 0, 0, 0]], np.int32)
+    out, status = np.zeros((1, 4, 4), np.uint8), np.zeros(1, np.int32)
+
+    MASK.decode(spans_of([huge]), out, status, geometry=Geometry(plan)).wait()
+    assert _native.TOO_LARGE == status[0]
+
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
+    MASK.decode(spans_of([huge]), out, status, geometry=Geometry(plan)).wait()
+    assert _native.TRUNCATED == status[0]
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    """Wrong dtypes, shapes and plans raise before anything runs."""
+    spans, status = spans_of([of_kind(3, 8, 0)]), np.zeros(1, np.int32)
+    outside = np.array([[0, 0, 4, 4, 4, 4, 0, 0, 4, 4, 9, 0, 0]], np.int32)
+    with pytest.raises(ValueError, match="uint8 or uint16"):
+        MASK.decode(spans, np.zeros((1, 4, 4), np.int32), status)
+    with pytest.raises(ValueError, match="3 or 4 dimensions"):
+        MASK.decode(spans, np.zeros((1, 4), np.uint8), status)
+    with pytest.raises(ValueError, match="out has 5 channels"):
+        MASK.decode(spans, np.zeros((1, 4, 4, 5), np.uint8), status)
+    with pytest.raises(ValueError, match="plan 0: its window, as placed"):
+        MASK.decode(spans, np.zeros((1, 4, 4), np.uint8), status, geometry=Geometry(outside))
+    with pytest.raises(ValueError, match="fill is 256, out holds at most 255"):
+        MASK.decode(spans, np.zeros((1, 4, 4), np.uint8), status, geometry=Geometry(outside, fill=b"\0\1"))
 
 
 def test_a_plan_for_a_picture_of_another_size_is_refused() -> None:

@@ -22,6 +22,15 @@ struct Picture {
   [[nodiscard]] std::uint8_t* row(std::size_t y) const noexcept { return data + y * row_bytes(); }
 };
 
+/// The numbers of a picture as stored, rows `stride` bytes apart: `channels` a pixel, of 1 or 2
+/// bytes each (the machine's order, aligned).
+struct NumberView {
+  const std::uint8_t* data;
+  std::size_t stride;
+  std::size_t channels;
+  std::size_t number_bytes;
+};
+
 /// ITU-R 601-2 luma in 16-bit fixed point.
 [[nodiscard]] constexpr std::uint8_t luma(unsigned r, unsigned g, unsigned b) noexcept {
   return static_cast<std::uint8_t>((r * 19595 + g * 38470 + b * 7471 + 0x8000) >> 16);

@@ -5,6 +5,7 @@
 
 #include "fastio/bytes.h"
 #include "fastio/pixels.h"
+#include "fastio/plan.h"
 #include "fastio/png_chunks.h"
 #include "fastio/scratch.h"
 #include "fastio/status.h"
@@ -29,6 +30,16 @@ class PngDecoder {
   /// the answer is not `ok`, `out` is unspecified; nothing beyond it is ever written.
   [[nodiscard]] Status decode(Bytes file, const Picture& out, bool verify_data) noexcept;
 
+  /// Shows the numbers of a region as stored, in memory of the decoder's own, valid until the next
+  /// call: palette indices, greys of 16 bits whole. Greys of 2 and 4 bits are stretched to 0..255,
+  /// as in Pillow's arrays; of 1 bit, they are 0 and 1.
+  ///
+  /// Everything is inflated, for that the Adler-32 must be compared, but no row below the region is
+  /// looked at. `bad_shape` where the region leaves the picture, `truncated` where the file is too
+  /// small for what its header announces (no memory is asked for then).
+  [[nodiscard]] Status decode_numbers(Bytes file, const Region& region, bool verify_data,
+                                      NumberView& out) noexcept;
+
  private:
   struct FreeInflater {
     void operator()(libdeflate_decompressor* inflater) const noexcept;
@@ -37,12 +48,17 @@ class PngDecoder {
   [[nodiscard]] Status inflate(std::size_t size, std::uint8_t*& filtered) noexcept;
   [[nodiscard]] Status decode_plain(std::uint8_t* filtered, const Picture& out) noexcept;
   [[nodiscard]] Status decode_interlaced(std::uint8_t* filtered, const Picture& out) noexcept;
+  [[nodiscard]] Status plain_numbers(std::uint8_t* filtered, const Region& region,
+                                     NumberView& out) noexcept;
+  [[nodiscard]] Status interlaced_numbers(std::uint8_t* filtered, const Region& region,
+                                          NumberView& out) noexcept;
 
   std::unique_ptr<libdeflate_decompressor, FreeInflater> inflater_;
   PngChunks chunks_;
   Scratch joined_;    // the zlib stream when it comes in several pieces
   Scratch filtered_;  // what inflate gives
   Scratch rows_;      // a row of zeros, a row of samples, a row of pixels
+  Scratch numbers_;   // numbers whose bytes in the file are others
 };
 
 }  // namespace fastio

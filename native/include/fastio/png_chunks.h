@@ -30,6 +30,10 @@ struct PngHeader {
   }
 };
 
+/// Deflate shrinks to a 1032nd at most: a header that announces more than that of its file's size
+/// is not believed, so that it cannot make us ask for more memory than the file can fill.
+inline constexpr std::size_t most_inflated = 1032;
+
 /// Reads signature and IHDR. `not_image` without the signature.
 [[nodiscard]] Status read_png_header(Bytes file, PngHeader& header) noexcept;
 

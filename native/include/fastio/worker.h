@@ -3,6 +3,7 @@
 
 #include "fastio/jpeg.h"
 #include "fastio/jpeg_writer.h"
+#include "fastio/nearest.h"
 #include "fastio/png.h"
 #include "fastio/scratch.h"
 #include "fastio/transformer.h"
@@ -15,6 +16,7 @@ class Worker {
   PngDecoder png;
   JpegDecoder jpeg;
   Transformer transformer;
+  NearestPicker nearest;
   JpegWriter jpeg_writer;
   Scratch picture;  // a whole picture of which a part is used
   Scratch resized;  // what is to be encoded

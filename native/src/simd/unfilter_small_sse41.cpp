@@ -1,0 +1,124 @@
+// PNG's row filters for 1- and 2-byte pixels in SSE4.1: masks and greys.
+//
+// Such pixels are too small for lanes of their own. Sub is a running sum, which takes four steps
+// for 16 bytes; Paeth copies the row above wherever it says "as above" for 16 bytes, which is
+// most of a mask, and goes byte by byte elsewhere. Compiled with -msse4.1, so nothing here runs
+// before the dispatcher has asked the processor.
+#if defined(__x86_64__)
+
+#include <smmintrin.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "../unfilter_rows.h"
+
+namespace fastio {
+namespace {
+
+constexpr std::size_t block = 16;
+
+__m128i load(const std::uint8_t* from) noexcept {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+
+void store(std::uint8_t* to, __m128i value) noexcept {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value);
+}
+
+void none_row(const std::uint8_t* in, const std::uint8_t*, std::uint8_t* out,
+              std::size_t n) noexcept {
+  std::memmove(out, in, n);
+}
+
+void up_row(const std::uint8_t* in, const std::uint8_t* above, std::uint8_t* out,
+            std::size_t n) noexcept {
+  std::size_t i = 0;
+  for (; i + block <= n; i += block) store(out + i, _mm_add_epi8(load(in + i), load(above + i)));
+  for (; i < n; ++i) out[i] = static_cast<std::uint8_t>(in[i] + above[i]);
+}
+
+/// The sum of each byte and those before it at the same place of their pixels.
+template <int pixel_bytes>
+__m128i running_sums(__m128i bytes) noexcept {
+  if constexpr (pixel_bytes == 1) bytes = _mm_add_epi8(bytes, _mm_slli_si128(bytes, 1));
+  bytes = _mm_add_epi8(bytes, _mm_slli_si128(bytes, 2));
+  bytes = _mm_add_epi8(bytes, _mm_slli_si128(bytes, 4));
+  return _mm_add_epi8(bytes, _mm_slli_si128(bytes, 8));
+}
+
+template <std::size_t pixel_bytes>
+void sub_row(const std::uint8_t* in, const std::uint8_t*, std::uint8_t* out,
+             std::size_t n) noexcept {
+  const __m128i last = pixel_bytes == 1 ? _mm_set1_epi8(15) : _mm_set1_epi16(15 << 8 | 14);
+  __m128i left = _mm_setzero_si128();
+  std::size_t i = 0;
+  for (; i + block <= n; i += block) {
+    const __m128i row = _mm_add_epi8(running_sums<pixel_bytes>(load(in + i)), left);
+    store(out + i, row);
+    left = _mm_shuffle_epi8(row, last);
+  }
+  for (; i < n; ++i) {
+    out[i] = static_cast<std::uint8_t>(in[i] + (i < pixel_bytes ? 0 : out[i - pixel_bytes]));
+  }
+}
+
+template <std::size_t pixel_bytes>
+void average_row(const std::uint8_t* in, const std::uint8_t* above, std::uint8_t* out,
+                 std::size_t n) noexcept {
+  unsigned left[pixel_bytes]{};
+  for (std::size_t i = 0; i < n; i += pixel_bytes) {
+    for (std::size_t c = 0; c < pixel_bytes; ++c) {
+      left[c] = (in[i + c] + ((left[c] + above[i + c]) >> 1)) & 0xFF;
+      out[i + c] = static_cast<std::uint8_t>(left[c]);
+    }
+  }
+}
+
+int paeth(int left, int up, int corner) noexcept {
+  const int to_left = std::abs(up - corner);
+  const int to_up = std::abs(left - corner);
+  const int to_corner = std::abs(left + up - 2 * corner);
+  if (to_left <= to_up && to_left <= to_corner) return left;
+  return to_up <= to_corner ? up : corner;
+}
+
+template <std::size_t pixel_bytes>
+void paeth_row(const std::uint8_t* in, const std::uint8_t* above, std::uint8_t* out,
+               std::size_t n) noexcept {
+  int left[pixel_bytes]{};
+  int corner[pixel_bytes]{};
+  const auto walk = [&](std::size_t first, std::size_t last) noexcept {
+    for (std::size_t i = first; i < last; i += pixel_bytes) {
+      for (std::size_t c = 0; c < pixel_bytes; ++c) {
+        const int up = above[i + c];
+        left[c] = (in[i + c] + paeth(left[c], up, corner[c])) & 0xFF;
+        corner[c] = up;
+        out[i + c] = static_cast<std::uint8_t>(left[c]);
+      }
+    }
+  };
+  std::size_t i = 0;
+  for (; i + block <= n; i += block) {
+    // Where the left pixel is the one above it and nothing is added, each pixel is the one above.
+    const __m128i row = load(in + i);
+    if (std::memcmp(left, corner, sizeof(left)) != 0 || _mm_testz_si128(row, row) == 0) {
+      walk(i, i + block);
+      continue;
+    }
+    store(out + i, load(above + i));
+    for (std::size_t c = 0; c < pixel_bytes; ++c) {
+      left[c] = corner[c] = above[i + block - pixel_bytes + c];
+    }
+  }
+  walk(i, n);
+}
+
+}  // namespace
+
+const RowFilters sse41_filters1{none_row, sub_row<1>, up_row, average_row<1>, paeth_row<1>};
+const RowFilters sse41_filters2{none_row, sub_row<2>, up_row, average_row<2>, paeth_row<2>};
+
+}  // namespace fastio
+
+#endif
