@@ -17,7 +17,7 @@ from fastio.converters.other_containers import folder_kind, kind_of
 from fastio.converters.packer import PackReport, pack
 from fastio.converters.raw import Raw
 from fastio.converters.source import Chunk, Problem, Source
-from fastio.converters.sources import arrow, flat, imagefolder, pairs, parquet, store
+from fastio.converters.sources import arrow, flat, imagefolder, pairs, parquet, store, tfrecord
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 
@@ -40,7 +40,16 @@ __all__ = [
 
 # A new kind of source is one file and its name here. The command line, its help and its errors learn of it from here.
 SOURCES: dict[str, SourceKind] = {
-    each.name: each for each in (flat.KIND, imagefolder.KIND, pairs.KIND, store.KIND, parquet.KIND, arrow.KIND)
+    each.name: each
+    for each in (
+        flat.KIND,
+        imagefolder.KIND,
+        pairs.KIND,
+        store.KIND,
+        parquet.KIND,
+        arrow.KIND,
+        tfrecord.KIND,
+    )
 }
 
 

@@ -12,8 +12,6 @@ __all__ = ["container_of_others", "folder_kind", "kind_of"]
 
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 _BY_SUFFIX = {
-    ".tfrecord": "a TFRecord file",
-    ".tfrecords": "a TFRecord file",
     ".beton": "a store of FFCV",
     ".rec": "a RecordIO file of MXNet",
     ".mds": "a shard of MosaicML streaming",

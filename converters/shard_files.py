@@ -113,7 +113,7 @@ def part_of(name: str) -> str:
     """
     match = _NUMBERED.match(name)
     stem = str(match["part"]) if match else name.partition(".")[0]
-    words = {word for word in _WORDS.findall(stem) if word.lower() in _SPLITS}
+    words: set[str] = {word for word in _WORDS.findall(stem) if word.lower() in _SPLITS}
     if len(words) == 1:
         return words.pop()
     return stem if match else ""

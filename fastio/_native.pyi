@@ -189,6 +189,9 @@ def pick_spans(ends: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArra
 def checksum(spans: Spans, out: NDArray[np.uint32], pool: ThreadPool | None = None) -> Job:
     """Write each span's CRC-32 to ``out[i]``."""
 
+def checksum_crc32c(spans: Spans, out: NDArray[np.uint32], pool: ThreadPool | None = None) -> Job:
+    """Write each span's CRC-32C, the checksum of TFRecord, to ``out[i]``."""
+
 def probe_images(spans: Spans, out: NDArray[np.int32], pool: ThreadPool | None = None, *, verify: bool = False) -> Job:
     """
     Read headers only. ``out`` is (n, 5): status, height, width, channels as stored, and

@@ -14,17 +14,15 @@ from fastio.converters.arrow.buffers import python_values, sound
 from fastio.converters.arrow.choose import Column, TableHead, choose_columns, has_pictures, path_to
 from fastio.converters.arrow.labels import encode_labels, label_rule
 from fastio.converters.arrow.parts import part_at
-from fastio.converters.arrow.reading import reading
+from fastio.converters.arrow.reading import ARROW_SUFFIXES, PARQUET_SUFFIXES, reading
 from fastio.converters.arrow.rows import TableFiles, TableRows
 from fastio.converters.arrow.values import encode_array, joined, plain_array
 from fastio.converters.kind import SourceOptions, SourcePath, source_record
-from fastio.converters.label_columns import as_text
-from fastio.converters.listed import Indices, ListedSource, Values
+from fastio.converters.listed import Indices, ListedSource, Values, names_at
 from fastio.converters.record_values import EncodedField
-from fastio.converters.scan import is_utf8, shown
+from fastio.converters.row_keys import RowKeys, passing, unique_keys
 from fastio.converters.shard_files import FileSet
 from fastio.converters.source import Problem
-from fastio.converters.streams import plain_name
 from fastio.converters.table_labels import TableLabels
 from fastio.types.schema import Schema
 
@@ -53,20 +51,17 @@ def table_source(kind: str, reader: str, place: SourcePath, files: FileSet, opti
     with reading(reader, places[0], []) as file:
         table = TableHead(places[0], file.schema, lambda path: _first_bytes(reader, places[0], path))
     columns = choose_columns(table, options)
-    key = None if options.columns.key_column is None else options.columns.key_column
-    paths = [each.path for each in columns]
-    paths += [] if key is None else [path_to(table, key, f"--key-column {key}")]
-    filters = [(path_to(table, name, f"--filter {name}={value}"), value) for name, value in options.columns.filters]
-    paths += [path for path, _ in filters]
+    key, filters = options.columns.key_column, options.columns.filters
+    named = {name: path_to(table, name) for name in (key, *(name for name, _ in filters)) if name is not None}
+    paths = [*(each.path for each in columns), *named.values()]
     rows = TableFiles.scan(reader, places, list(dict.fromkeys(path[0] for path in paths)))
-    names = _RowKeys(rows, _stems(files.names))
-    order, left_out = _passing(rows, filters, names.at)
-    problems: list[Problem] = []
-    keys_at = names.at
+    row_keys = RowKeys.of(files.names, rows.file_rows, (*PARQUET_SUFFIXES, *ARROW_SUFFIXES))
+    order, left_out = passing(row_keys, filters, lambda name: _values_of(rows, named[name]))
+    problems = list[Problem]()
+    keys_at: Callable[[Indices], list[str]] = row_keys.at
     if key is not None:
-        keys, problems = _own_keys(rows, path_to(table, key), names.at, order)
-        order = order[np.array([bool(keys[i]) for i in order.tolist()], bool)] if len(order) else order
-        keys_at = lambda indices: [keys[i] for i in indices.tolist()]  # noqa: E731 - beside the other way
+        keys, problems = unique_keys(row_keys, key, order, lambda name: _values_of(rows, named[name]))
+        keys_at, order = names_at(keys), order[np.array([bool(keys[i]) for i in order.tolist()], bool)]
     label = next((each for each in columns if each.is_label), None)
     rule = None if label is None else label_rule(place.path, rows, label, options.columns)
     reader_of = _Reader(columns, TableRows(rows), rule)
@@ -86,27 +81,6 @@ def table_source(kind: str, reader: str, place: SourcePath, files: FileSet, opti
         order=order,
         is_by_name=False,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _RowKeys:
-    """Keys of rows: the name of their file and their position in it."""
-
-    rows: TableFiles
-    files: Sequence[str]
-
-    def at(self, indices: Indices) -> list[str]:
-        """Return the keys of rows."""
-        starts, widths = self.rows.file_starts, [len(str(max(count - 1, 0))) for count in self.rows.file_rows.tolist()]
-        files = np.searchsorted(starts, indices, side="right") - 1
-        positions = zip(files.tolist(), (indices - starts[files]).tolist(), strict=True)
-        return [f"{self.files[file]}/{row:0{widths[file]}d}" for file, row in positions]
-
-
-def _stems(names: Sequence[str]) -> list[str]:
-    """Names of files without extensions, unless these alone tell files apart."""
-    stems = [shown(plain_name(name).rpartition(".")[0] or name) for name in names]
-    return stems if len(set(stems)) == len(stems) else [shown(name) for name in names]
 
 
 @dataclass(slots=True)
@@ -170,42 +144,6 @@ def _bytes_in(array: Any) -> bytes | None:
         if plain is not None:
             return plain if isinstance(plain, bytes) else None
     return None
-
-
-def _passing(
-    rows: TableFiles, filters: Sequence[tuple[tuple[str, ...], str]], keys_at: Callable[[Indices], list[str]]
-) -> tuple[Indices, list[Problem]]:
-    """The rows whose columns have one of the values wanted, and the others."""
-    passes = np.ones(int(rows.file_rows.sum()), bool)
-    for path in dict.fromkeys(path for path, _ in filters):
-        wanted = {value for other, value in filters if other == path}
-        passes &= np.fromiter((as_text(value) in wanted for value in _values_of(rows, path)), bool, len(passes))
-    out = np.flatnonzero(~passes)
-    pairs = [f"{'.'.join(path)}={value}" for path, value in filters]
-    sentence = f"does not pass the filter {', '.join(pairs)}"
-    return np.flatnonzero(passes), [Problem(key, sentence) for key in keys_at(out)]
-
-
-def _own_keys(
-    rows: TableFiles, path: tuple[str, ...], keys_at: Callable[[Indices], list[str]], order: Indices
-) -> tuple[list[str], list[Problem]]:
-    """The keys that a column holds, "" for rows with a problem."""
-    keys: list[str] = []
-    problems: list[Problem] = []
-    firsts: dict[str, int] = {}
-    wanted = np.zeros(int(rows.file_rows.sum()), bool)
-    wanted[order] = True
-    for i, value in enumerate(_values_of(rows, path)):
-        key = "" if value is None else str(value)
-        first = firsts.setdefault(key, i) if key and wanted[i] else i
-        if wanted[i] and (not key or first != i or "\0" in key or not is_utf8(key)):
-            row = np.array([i, first], np.int64)
-            again = f"has the key {key!r:.80}, which {keys_at(row)[1]} has already"
-            reason = again if first != i else f"has the key {value!r:.80} in the column {'.'.join(path)!r}"
-            problems.append(Problem(keys_at(row)[0], reason))
-            key = ""
-        keys.append(key)
-    return keys, problems
 
 
 def _values_of(rows: TableFiles, path: Sequence[str]) -> Iterator[Any]:

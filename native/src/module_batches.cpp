@@ -1,5 +1,6 @@
 // Batches: functions that check their arrays, build a task and begin it.
 #include "fastio/crc32.h"
+#include "fastio/crc32c.h"
 #include "fastio/decode.h"
 #include "fastio/gather.h"
 #include "fastio/probe.h"
@@ -56,6 +57,14 @@ PyJob checksum(const Spans& spans, const Array<std::uint32_t, 1>& out, const Poo
   auto bytes = resolve(spans);
   expect_length("out", out.size(), spans.size());
   return begin(fastio::checksum_task(std::move(bytes), out.data()), {spans.size(), 16}, pool,
+               keep(spans.buffers, out));
+}
+
+PyJob checksum_crc32c(const Spans& spans, const Array<std::uint32_t, 1>& out,
+                      const PoolHandle& pool) {
+  auto bytes = resolve(spans);
+  expect_length("out", out.size(), spans.size());
+  return begin(fastio::crc32c_task(std::move(bytes), out.data()), {spans.size(), 16}, pool,
                keep(spans.buffers, out));
 }
 
@@ -247,6 +256,9 @@ void bind_batches(nb::module_& m) {
   m.def("checksum", &checksum, "spans"_a, "out"_a.noconvert(), "pool"_a = nb::none(),
         nb::sig("def checksum(spans: Spans, out: NDArray[np.uint32], " POOL_TO_JOB),
         "Write each span's CRC-32 to ``out[i]``.");
+  m.def("checksum_crc32c", &checksum_crc32c, "spans"_a, "out"_a.noconvert(), "pool"_a = nb::none(),
+        nb::sig("def checksum_crc32c(spans: Spans, out: NDArray[np.uint32], " POOL_TO_JOB),
+        "Write each span's CRC-32C, the checksum of TFRecord, to ``out[i]``.");
   m.def("probe_images", &probe_images, "spans"_a, "out"_a.noconvert(), "pool"_a = nb::none(),
         nb::kw_only(), "verify"_a = false,
         nb::sig("def probe_images(spans: Spans, out: NDArray[np.int32], "

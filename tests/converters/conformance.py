@@ -17,7 +17,8 @@ from fastio.converters.kind import SourcePath
 from fastio.converters.origin import recorded_root
 from fastio.store import create_store
 from tests.converters.picture_tables import picture_table, write_stream
-from tests.converters.trees import class_folders, flat, foreign_tar, pickled
+from tests.converters.records import example, write_records
+from tests.converters.trees import class_folders, flat, foreign_tar, pickled, picture
 
 
 def make_flat(folder: Path) -> Source:
@@ -55,6 +56,14 @@ def make_arrow(folder: Path) -> Source:
     return open_source(write_stream(folder / "a.arrow", picture_table(7), 3))
 
 
+def make_tfrecord(folder: Path) -> Source:
+    """Two TFRecord files of four pictures each."""
+    for number in range(2):
+        examples = [{"image/encoded": picture(4 * number + i), "image/class/label": i % 3} for i in range(4)]
+        write_records(folder / f"train-0000{number}-of-00002", map(example, examples))
+    return open_source(folder)
+
+
 MAKERS: dict[str, Callable[[Path], Source]] = {
     "flat": make_flat,
     "imagefolder": make_imagefolder,
@@ -62,6 +71,7 @@ MAKERS: dict[str, Callable[[Path], Source]] = {
     "store": make_store,
     "parquet": make_parquet,
     "arrow": make_arrow,
+    "tfrecord": make_tfrecord,
 }
 assert MAKERS.keys() == SOURCES.keys(), "a new source needs a maker here"
 

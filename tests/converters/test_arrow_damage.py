@@ -113,7 +113,7 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     ("options", "problem"),
     [
         ({"label_columns": ("kind",)}, r"has the label 't\udcffo', which is not text (column 'kind')"),
-        ({"key_column": "kind"}, r"has the key 't\udcffo' in the column 'kind'"),
+        ({"key_column": "kind"}, r"has the key 't\udcffo' in 'kind'"),
         ({"fields": ["it=kind:json"]}, "has a field 'it' that is not a JSON document"),
     ],
 )

@@ -170,9 +170,7 @@ def test_declared_by_datasets(tmp_path: Path) -> None:
     source = open_source(path)
     pack(source, tmp_path / "out.lmdb")
 
-    assert {"image": "image", "audio": "bytes", "grid": "int32[2,2]", "objects": "json", "label": "int"} == fields(
-        path
-    )
+    assert {"image": "image", "audio": "bytes", "grid": "int32[2,2]", "objects": "json", "label": "int"} == fields(path)
     assert [[1, 2], [3, 4]] == stored(tmp_path / "out.lmdb")["a/0"]["grid"]
     assert ["0", "1"] == source.metadata["classes"]
     assert {"objects.category": ["x", "y"]} == source.metadata["field_classes"]
@@ -188,7 +186,7 @@ def test_keys_of_a_column(tmp_path: Path) -> None:
     assert ["a", "b"] == list(stored(tmp_path / "out.lmdb"))
     assert {
         "a/2": "has the key 'a', which a/0 has already",
-        "a/3": "has the key None in the column 'name'",
+        "a/3": "has the key None in 'name'",
     } == {each.key: each.problem for each in report.skipped}
     paths = open_source(path, label_options=LabelOptions(key_column="image.path"))
     assert ["0.png", "1.png", "2.png", "3.png"] == paths.keys

@@ -1,0 +1,1 @@
+"""Reads TFRecord files of tf.train.Example, without TensorFlow."""

@@ -1,0 +1,165 @@
+"""
+The features of a tf.train.Example, read from the bytes of its protocol buffer message.
+
+    Example { Features features = 1; }                     Features { map<string, Feature> feature = 1; }
+    Feature { oneof { BytesList = 1; FloatList = 2; Int64List = 3; } }
+    each list { repeated value = 1; }                      floats and integers packed, or one by one
+
+A message is a sequence of tag (number << 3 | type) and value: 0 a varint, 1 eight bytes, 2 a size and so many bytes,
+5 four bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Feature", "NotAnExampleError", "parse_example"]
+
+BYTES, FLOATS, INTS = 1, 2, 3
+KINDS = {BYTES: "bytes", FLOATS: "floats", INTS: "integers"}
+_VARINT, _EIGHT, _SIZED, _FOUR = 0, 1, 2, 5
+_LONGEST_VARINT = 10
+
+
+class NotAnExampleError(Exception):
+    """A record that is not a tf.train.Example, in words that follow its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """
+    A feature's values, still encoded: ``kind`` is BYTES, FLOATS or INTS.
+
+    ``parts`` are start and stop in ``view`` of each value of bytes, or of each run of packed numbers.
+    """
+
+    view: Any
+    kind: int
+    parts: tuple[tuple[int, int], ...]
+
+    def bytes_values(self) -> list[bytes]:
+        """Return the values of bytes."""
+        return [bytes(self.view[start:stop]) for start, stop in self.parts]
+
+    def numbers(self) -> NDArray[Any]:
+        """Return numbers as float32 or int64. Raises NotAnExampleError for what are no such numbers."""
+        raw = b"".join(bytes(self.view[start:stop]) for start, stop in self.parts)
+        if self.kind == INTS:
+            return _integers(np.frombuffer(raw, np.uint8))
+        if len(raw) % 4:
+            raise NotAnExampleError("is not a tf.train.Example: packed floats of an odd size")
+        return np.frombuffer(raw, "<f4")
+
+
+def parse_example(view: Any, start: int, stop: int) -> dict[str, Feature]:
+    """
+    Return the features of the Example in ``view[start:stop]``; those without values are not there.
+
+    Raises NotAnExampleError for anything else, and for a SequenceExample.
+    """
+    features: dict[str, Feature] = {}
+    for number, at, end in _sized(view, start, stop):
+        if number == 2:
+            raise NotAnExampleError(
+                "is a tf.train.SequenceExample, which fastio does not read: write its records as tf.train.Example"
+            )
+        if number == 1:
+            for inner, entry, entry_end in _sized(view, at, end):
+                if inner == 1:
+                    name, feature = _entry(view, entry, entry_end)
+                    if feature is None:
+                        features.pop(name, None)
+                    else:
+                        features[name] = feature
+    return features
+
+
+def _entry(view: Any, start: int, stop: int) -> tuple[str, Feature | None]:
+    name, feature = "", None
+    for number, at, end in _sized(view, start, stop):
+        if number == 1:
+            try:
+                name = bytes(view[at:end]).decode()
+            except UnicodeDecodeError as exc:
+                raise NotAnExampleError("is not a tf.train.Example: the name of a feature is not UTF-8") from exc
+        elif number == 2:
+            feature = _feature(view, at, end)
+    return name, feature
+
+
+def _feature(view: Any, start: int, stop: int) -> Feature | None:
+    """The list of values; if there are several of one kind they are one, else the last counts."""
+    kind, parts = 0, list[tuple[int, int]]()
+    for number, at, end in _sized(view, start, stop):
+        if number in KINDS:
+            parts = parts if number == kind else []
+            kind = number
+            parts += _values(view, at, end, kind)
+    return Feature(view, kind, tuple(parts)) if parts else None
+
+
+def _values(view: Any, start: int, stop: int, kind: int) -> Iterator[tuple[int, int]]:
+    """Where the values of a list lie; numbers may be packed or single."""
+    single = {FLOATS: _FOUR, INTS: _VARINT}.get(kind)
+    for number, type_, at, end in _fields(view, start, stop):
+        if number == 1 and type_ in (_SIZED, single) and (end > at or kind == BYTES):
+            yield at, end
+
+
+def _sized(view: Any, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Number, start and stop of the fields with a size; others are skipped."""
+    for number, type_, at, end in _fields(view, start, stop):
+        if type_ == _SIZED:
+            yield number, at, end
+
+
+def _fields(view: Any, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+    """Number, type, and start and stop of the value, of every field of a message."""
+    at = start
+    while at < stop:
+        tag, at = _varint(view, at, stop)
+        type_, end = tag & 7, at
+        if type_ == _SIZED:
+            size, at = _varint(view, at, stop)
+            end = at + size
+        elif type_ == _VARINT:
+            end = _varint(view, at, stop)[1]
+        elif type_ in (_EIGHT, _FOUR):
+            end = at + (8 if type_ == _EIGHT else 4)
+        else:
+            raise NotAnExampleError(f"is not a tf.train.Example: a field of the unknown type {type_}")
+        if end > stop or tag < 8:
+            raise NotAnExampleError("is not a tf.train.Example: a field leads out of its message")
+        yield tag >> 3, type_, at, end
+        at = end
+
+
+def _varint(view: Any, at: int, stop: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < stop and shift < 7 * _LONGEST_VARINT:
+        byte = view[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise NotAnExampleError("is not a tf.train.Example: a number without an end")
+
+
+def _integers(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Varints, one behind the other, as int64: the lower seven bits of each byte, the lowest first."""
+    ends = np.flatnonzero(raw < 0x80) + 1
+    starts = np.concatenate(([0], ends[:-1]))
+    lengths = ends - starts
+    if len(raw) and (not len(ends) or ends[-1] != len(raw) or lengths.max() > _LONGEST_VARINT):
+        raise NotAnExampleError("is not a tf.train.Example: a number without an end")
+    values = np.zeros(len(ends), np.uint64)
+    for place in range(int(lengths.max(initial=0))):
+        has = lengths > place
+        values[has] |= (raw[starts[has] + place] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * place)
+    return values.view(np.int64)

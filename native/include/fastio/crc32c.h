@@ -1,0 +1,30 @@
+/// CRC-32C (Castagnoli), as TFRecord, iSCSI and ext4 have it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "fastio/bytes.h"
+#include "fastio/job.h"
+#include "fastio/simd.h"
+
+namespace fastio {
+
+/// Returns the checksum of `data`.
+[[nodiscard]] std::uint32_t crc32c(Bytes data) noexcept;
+
+/// How it is computed with a given instruction set: from avx2 on with the instruction for it,
+/// which every such processor has.
+using Crc32cRoutine = std::uint32_t (*)(Bytes data) noexcept;
+[[nodiscard]] Crc32cRoutine crc32c_routine(SimdLevel level) noexcept;
+
+/// A task that writes the CRC-32C of `spans[i]` to `out[i]`. Owns `spans`, not what they point to.
+[[nodiscard]] std::unique_ptr<Task> crc32c_task(std::unique_ptr<Bytes[]> spans,
+                                                std::uint32_t* out) noexcept;
+
+#if defined(__x86_64__)
+/// With SSE4.2; continues `value`, which is not inverted (inside the core only).
+std::uint32_t sse42_crc32c(Bytes data, std::uint32_t value) noexcept;
+#endif
+
+}  // namespace fastio
