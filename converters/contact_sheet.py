@@ -8,9 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from fastio.codec.pillow import PLUGIN_ERRORS
+from fastio.codec.pillow import PLUGIN_ERRORS, decode_mask_with_pillow, open_picture
 from fastio.converters.checksum import damaged
 from fastio.converters.source import Problem
 from fastio.errors import FastioError
@@ -38,20 +39,22 @@ class ShownSample:
 def shown_samples(store: SampleStore, *, count: int, size: int, seed: int | None = None) -> list[ShownSample]:
     """
     Return ``count`` samples, each fitted into ``size`` x ``size`` pixels. Raises FastioError if the store has no
-    images.
+    images. Masks are shown if there is nothing else: in their palette, or a colour for each class.
 
     Without ``seed``, the samples are spread evenly over the store, so that all classes of a sorted store may appear;
     with it, they are drawn at random. A sample whose bytes differ from their checksum, or that cannot be decoded,
     comes with the reason.
     """
-    field = next((f.name for f in store.schema.payload if f.traits.is_picture), None)
+    pictures = [field for field in store.schema.payload if field.traits.is_picture]
+    field = min(pictures, key=lambda field: field.traits.is_mask, default=None)  # masks only if there is nothing else
     if field is None or len(store) == 0:
         raise FastioError(f"{store.path}: has no images to show: `fastio ls` lists its samples")
     indices = _chosen(len(store), count, seed)
-    spans, keys, labels = read_values(store, field, indices), store.keys(indices), _labels(store, indices)
+    spans, keys, labels = read_values(store, field.name, indices), store.keys(indices), _labels(store, indices)
+    picture = _mask_picture if field.traits.is_mask else _picture
     changed = set(damaged(spans).tolist())
     return [
-        ShownSample(key, label, _DAMAGED if i in changed else _picture(spans.view(i).tobytes(), size))
+        ShownSample(key, label, _DAMAGED if i in changed else picture(spans.view(i).tobytes(), size))
         for i, (label, key) in enumerate(zip(labels, keys, strict=True))
     ]
 
@@ -118,10 +121,38 @@ def _picture(data: bytes, size: int) -> Image.Image | str:
             picture = image.convert("RGB")
     except PLUGIN_ERRORS as exc:
         return f"cannot be decoded: {exc}"
+    return _into_cell(picture, size, Image.Resampling.BICUBIC)
+
+
+def _mask_picture(data: bytes, size: int) -> Image.Image | str:
+    """The mask, fitted into the cell, in its palette; without one, in a colour for each class; or why not."""
+    try:
+        with open_picture(data) as image:
+            has_colours = image.mode not in ("1", "L", "I", "I;16")
+            picture = image.convert("RGB") if has_colours else Image.fromarray(_class_colours()[_classes(data)])
+    except ValueError as exc:
+        return f"cannot be decoded: {exc}"
+    return _into_cell(picture, size, Image.Resampling.NEAREST)
+
+
+def _classes(data: bytes) -> NDArray[np.uint8]:
+    """The lower 8 bits of a mask's numbers."""
+    return decode_mask_with_pillow(data).pixels.astype(np.uint8)
+
+
+def _class_colours() -> NDArray[np.uint8]:
+    """256 colours, those of neighbouring numbers far apart; 0 is black. The bits of a number, dealt out in turn."""
+    numbers, colours = np.arange(256), np.zeros((256, 3), np.uint8)
+    for bit in range(8):
+        colours[:, bit % 3] |= ((numbers >> bit & 1) << (7 - bit // 3)).astype(np.uint8)
+    return colours
+
+
+def _into_cell(picture: Image.Image, size: int, resampling: Image.Resampling) -> Image.Image:
     if max(picture.size) * 2 <= size:
         factor = size // max(picture.size)
         return picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
-    picture.thumbnail((size, size), Image.Resampling.BICUBIC)
+    picture.thumbnail((size, size), resampling)
     return picture
 
 

@@ -19,6 +19,7 @@ from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import SampleWriter, check_target, create_store, open_store
+from fastio.types.schema import POINTS
 
 __all__ = ["PackReport", "pack"]
 
@@ -82,7 +83,7 @@ def pack(
     if on_error == "raise" and source.problems:
         raise _stop(source, source.problems[0], of=len(source.problems))
     if pictures is not None:
-        _check_pictures(source)
+        _check_pictures(source, pictures)
     check_target(out, overwrite=overwrite, shard_bytes=shard_bytes)
     stage = None if pictures is None else pictures.stage()
     done = _Done(list(source.problems))
@@ -179,14 +180,28 @@ def _sorted(problems: Sequence[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.key)
 
 
-def _check_pictures(source: Source) -> None:
-    """SourceError where there is nothing that could be decoded or written anew: it would be on record as done."""
-    if not any(field.traits.is_picture for field in source.schema.payload):
+def _check_pictures(source: Source, pictures: Transcode | Raw) -> None:
+    """
+    SourceError where there is nothing that could be decoded or written anew (it would be on record as done), or where
+    other fields hold positions in pictures whose size would change.
+    """
+    tied = [field for field in source.schema.payload if field.traits.is_mask or field.is_box or field.role == POINTS]
+    if tied and _changes_sizes(pictures):
+        raise SourceError(
+            f"{shown(source.path)}: has {', '.join(map(str, tied))}, which would no longer fit pictures of other "
+            "sizes: drop the options that change sizes (--short-side, --max-side, --resize), and resize while loading: "
+            "transforms move masks, boxes and points along"
+        )
+    if not any(field.traits.is_image for field in source.schema.payload):
         raise SourceError(
             f"{shown(source.path)}: holds no encoded pictures, but "
             f"{', '.join(map(str, source.schema.payload))}: drop the options that change pictures (--restart, "
             "--short-side, --max-side, --resize, --raw)"
         )
+
+
+def _changes_sizes(pictures: Transcode | Raw) -> bool:
+    return pictures.resize is not None or (isinstance(pictures, Transcode) and pictures.side is not None)
 
 
 def _stop(source: Source, problem: Problem, *, of: int) -> SourceError:

@@ -155,7 +155,7 @@ def advice(store: SampleStore) -> list[str]:
     """Return what packing this store differently would gain, one line each."""
     said = []
     for field in store.schema.payload:
-        shapes = store.shapes(field.name) if field.traits.is_picture else np.zeros((0, 3), np.int32)
+        shapes = store.shapes(field.name) if field.traits.is_image else np.zeros((0, 3), np.int32)
         if len(shapes) and shapes.all() and (shapes == shapes[0]).all() and shapes[0, :2].max() <= _SMALL_SIDE:
             height, width, channels = shapes[0].tolist()
             said.append(

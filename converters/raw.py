@@ -74,7 +74,7 @@ class RawStage:
         """Return the schema: each picture's field becomes raw, with the shape of its first picture."""
         return Schema(
             tuple(
-                Field(each.name, RAW, "|u1", self._firsts[each.name][1]) if each.traits.is_picture else each
+                Field(each.name, RAW, "|u1", self._firsts[each.name][1]) if each.traits.is_image else each
                 for each in source.fields
             )
         )
@@ -91,7 +91,7 @@ class RawStage:
         chunk = _with_sizes(chunk, schema)
         size_bytes = np.zeros(len(chunk.batch.keys), np.int64)
         for each in schema.payload:
-            if each.traits.is_picture:
+            if each.traits.is_image:
                 size_bytes += self._row_bytes(chunk.batch.shapes[each.name])
         pieces = cut(size_bytes, PART_BYTES, max(len(size_bytes), 1))
         if len(pieces) < 2:
@@ -104,7 +104,7 @@ class RawStage:
     def begin(self, chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
         """Begin to decode the pictures of one chunk."""
         chunk = _with_sizes(chunk, schema)
-        fields = [each.name for each in schema.payload if each.traits.is_picture]
+        fields = [each.name for each in schema.payload if each.traits.is_image]
         if not chunk.batch.keys or not fields:
             return lambda: chunk
         problems: dict[int, str] = {}
@@ -196,7 +196,7 @@ class RawStage:
 def _with_sizes(chunk: Chunk, schema: Schema) -> Chunk:
     """The chunk with the sizes of pictures that its source does not tell; those without a header are problems."""
     batch = chunk.batch
-    unsized = [each.name for each in schema.payload if each.traits.is_picture and each.name not in batch.shapes]
+    unsized = [each.name for each in schema.payload if each.traits.is_image and each.name not in batch.shapes]
     if not unsized:
         return chunk
     headers = {name: probe(batch.spans[name], schema[name]) for name in unsized}

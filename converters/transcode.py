@@ -47,7 +47,7 @@ KEPT = {
 @dataclass(frozen=True, slots=True)
 class Transcode:
     """
-    How to change the pictures of a source on their way into a store.
+    How to change the pictures of a source on their way into a store. Masks stay as they are.
 
     ``restart`` puts a marker into JPEGs every so many MCUs (blocks of 8x8 to 16x16 pixels) without touching a pixel:
     the loader then decodes only the blocks that a crop needs. ``short_side`` or ``max_side`` limits a side in pixels:
@@ -157,7 +157,7 @@ class TranscodeStage:
 
     def begin(self, chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
         """Begin to rewrite the pictures of one chunk."""
-        names = [each.name for each in schema.payload if each.traits.is_picture]
+        names = [each.name for each in schema.payload if each.traits.is_image]
         batch = chunk.batch
         if not batch.keys or not names:
             return lambda: chunk

@@ -71,6 +71,11 @@ class Traits:
     extension: str = ""
 
     @property
+    def is_image(self) -> bool:
+        """Whether values are encoded pictures that may be resampled and written anew: no masks."""
+        return self.is_picture and not self.is_mask
+
+    @property
     def is_sequence(self) -> bool:
         """Whether values are sequences whose lengths differ: tokens, text."""
         return bool(self.dtypes)

@@ -62,7 +62,7 @@ def sample_pictures(data: str, count: int) -> list[bytes]:
         files = picture_files(data)
         return [Path(files[index]).read_bytes() for index in _spread(len(files), count)]
     with open_store(data) as store:
-        field = next((field for field in store.schema.payload if field.traits.is_picture), None)
+        field = next((field for field in store.schema.payload if field.traits.is_image), None)
         if field is None or len(store) == 0:
             raise FastioError(f"{data}: holds no encoded pictures, only {', '.join(map(str, store.schema.fields))}")
         return [view.tobytes() for view in read_values(store, field.name, _spread(len(store), count)).views()]
