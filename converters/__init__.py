@@ -17,7 +17,7 @@ from fastio.converters.other_containers import folder_kind, kind_of
 from fastio.converters.packer import PackReport, pack
 from fastio.converters.raw import Raw
 from fastio.converters.source import Chunk, Problem, Source
-from fastio.converters.sources import arrow, flat, imagefolder, pairs, parquet, store, tfrecord
+from fastio.converters.sources import arrow, flat, imagefolder, metadata, pairs, parquet, store, table, tfrecord
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 
@@ -45,6 +45,8 @@ SOURCES: dict[str, SourceKind] = {
         flat.KIND,
         imagefolder.KIND,
         pairs.KIND,
+        table.KIND,
+        metadata.KIND,
         store.KIND,
         parquet.KIND,
         arrow.KIND,

@@ -12,21 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.codec.headers import read_headers
 from fastio.converters.files import FileReader
 from fastio.converters.listed import Indices, Values
 from fastio.converters.npy import parse_npy, read_npy_header
 from fastio.converters.record_values import encode_values
 from fastio.errors import SourceError
 from fastio.types.field_types import field_of
-from fastio.types.picture_kinds import PNG_SIGNATURE, kind_by_name
+from fastio.types.picture_kinds import kind_by_name
 from fastio.types.schema import Field
+from fastio.types.spans import Spans
 
 __all__ = ["FieldFiles", "suggested_field"]
 
 _MASK_NAMES = re.compile(r"mask|label|seg|annot|panoptic|ground_?truth|(?:\A|_)gts?(?:_|\Z)|trimap")
 _BY_EXTENSION = {"txt": "text", "json": "json"}
 _LOOKED_AT = 16  # arrays whose headers tell whether their shapes are equal
-_DEPTH_AT = 24  # of a PNG: the bits of a sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +43,9 @@ class FieldFiles:
         """Begin to read some files; see ``ListedSource.read``. Content that does not fit the field is a problem."""
         wait = FileReader(self.field.name, self.root, self.names_at, self.sizes).begin(indices, pool)
         traits = self.field.traits
-        if traits.is_mask:
-            return lambda: _with_depths_checked(self.field, wait())
         if traits.is_picture or not (traits.is_plain or traits.is_json):
             return wait
         return lambda: _encoded(self.field, wait())
-
-
-def _with_depths_checked(field: Field, values: Values) -> Values:
-    """Problems for PNGs of 16 bits where the field holds 8, and the other way round: neither would keep its numbers."""
-    expected = np.dtype(field.dtype).itemsize * 8
-    problems = dict(values.problems)
-    for i, data in enumerate(values.spans[field.name].views()):
-        bits = _bits_of(data[: _DEPTH_AT + 1].tobytes())
-        if (bits == 16) != (expected == 16) and bits:
-            problems.setdefault(
-                i,
-                f"has a mask of {bits} bits in the field {field.name!r} of {expected} bits: name the type that all "
-                f"masks have, as in --field {field.name}=...:{'mask16' if bits == 16 else 'mask'}",
-            )
-    return Values(values.spans, problems, values.columns)
-
-
-def _bits_of(head: bytes) -> int:
-    """Bits of a sample of a PNG, 0 for other files."""
-    return head[_DEPTH_AT] if head.startswith(PNG_SIGNATURE) and len(head) > _DEPTH_AT else 0
 
 
 def _encoded(field: Field, values: Values) -> Values:
@@ -93,7 +72,7 @@ def suggested_field(name: str, root: str, files: Sequence[str]) -> Field:
     """
     Return the field that files with these names seem to hold; the first of them are looked into.
 
-    Pictures are masks if ``name`` says so ("mask", "labels", "seg"), with 16 bits if the first is a PNG of 16 bits;
+    Pictures are masks if ``name`` says so ("mask", "labels", "seg"), with the bits and channels of the first;
     .txt is text, .json JSON, .npy an array, ragged if only the first axis differs. All others are bytes. Raises
     SourceError for arrays that have no shape or dtype in common, and if pictures and other files are mixed.
     """
@@ -102,7 +81,7 @@ def suggested_field(name: str, root: str, files: Sequence[str]) -> Field:
     if are_pictures == {True}:
         if not _MASK_NAMES.search(name):
             return field_of(name, "image")
-        return field_of(name, "mask16" if _bits_of(_head(root, files[0])) == 16 else "mask")
+        return field_of(name, _mask_type(root, files[0]))
     if extensions == {"npy"}:
         return _array_field(name, root, files[:_LOOKED_AT])
     if len(extensions) > 1:
@@ -113,13 +92,21 @@ def suggested_field(name: str, root: str, files: Sequence[str]) -> Field:
     return field_of(name, _BY_EXTENSION.get(extensions.pop(), "bytes"))
 
 
-def _head(root: str, name: str) -> bytes:
-    """The first bytes of a file; of one that cannot be read none: packing it says why."""
+def _mask_type(root: str, name: str) -> str:
+    """The type of the first mask. One that cannot be read has any: packing it says why."""
+    from fastio.codec.mask import with_mask_form  # imports Pillow
+
     try:
-        with Path(root, name).open("rb") as file:
-            return file.read(_DEPTH_AT + 1)
+        data = np.fromfile(Path(root, name), np.uint8)
     except OSError:
-        return b""
+        return "mask"
+    spans = Spans.joined(data, np.array([len(data)]))
+    headers = with_mask_form(read_headers(spans), spans)
+    assert headers.bits is not None
+    channels = int(headers.channels[0])
+    if channels > 1:
+        return f"mask[{channels}]"
+    return "mask16" if headers.bits[0] > 8 else "mask"
 
 
 def _array_field(name: str, root: str, files: Sequence[str]) -> Field:

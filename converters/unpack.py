@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastio.converters.checksum import damaged
 from fastio.converters.cut import cut
@@ -24,6 +25,7 @@ from fastio.converters.origin import origin_of, recorded_kind
 from fastio.converters.packing import packing_lines
 from fastio.converters.partial_folder import partial_folder
 from fastio.converters.scan import is_utf8, shown
+from fastio.converters.tables.again import StoredTable
 from fastio.converters.text.decode import StoredText, text_field
 from fastio.converters.text.unpack import text_files, text_notes
 from fastio.errors import FastioError, StoreCorrupt, StoreError
@@ -74,12 +76,14 @@ def unpack(
     _require_parent(out)
     if labels is not None:
         _check_labels(store, labels, overwrite=overwrite)
-    field = text_field(store.schema)
+    table = StoredTable.of(store)
+    field = text_field(store.schema) if table is None else None
     stored = None if field is None else StoredText.of(store, field)
     with _writing(out), partial_folder(target) as partial:
         if stored is None:
-            written = _write_all(store, partial, progress)
-            names = [name for name, _ in written[: len(store)]]
+            written, names = _write_all(store, partial, table, progress)
+            if table is not None:
+                written += _write_text(((table.file_name, part) for part in table.parts()), partial, store)
         else:
             written = _write_text(text_files(stored, progress), partial, store)
             names = store.keys(np.arange(len(store)))
@@ -89,17 +93,21 @@ def unpack(
             else:
                 partial.rename(target)
             publish_labels()
-    notes = _notes(store, has_labels=labels is not None) if stored is None else text_notes(stored)
+    in_table = frozenset[str]() if table is None else table.written_fields
+    notes = _notes(store, in_table, has_labels=labels is not None) if stored is None else text_notes(stored)
     return UnpackReport(os.fspath(out), len(written), sum(size for _, size in written), notes)
 
 
-def _notes(store: SampleStore, *, has_labels: bool) -> list[str]:
+def _notes(store: SampleStore, in_table: Collection[str], *, has_labels: bool) -> list[str]:
     """How the files differ from those that were packed, and which columns are in none of them."""
     in_paths = recorded_kind(origin_of(store.metadata)) == "imagefolder"
-    columns = [each.name for each in store.schema.columns]
+    columns = [each.name for each in store.schema.columns if each.name not in in_table]
     if "label" in columns and (has_labels or in_paths):
         columns.remove("label")
     notes = list(packing_lines(store.metadata))
+    left_out = (store.metadata.get("table") or {}).get("left_out")
+    if left_out:
+        notes.append(f"not in the store, and so in none of these files: the columns {', '.join(map(str, left_out))}")
     if columns:
         hint = "; --labels FILE writes the labels" if "label" in columns else ""
         notes.append(f"in the store, but in none of these files: {', '.join(columns)}{hint}")
@@ -135,14 +143,21 @@ def _writing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _write_all(
-    store: SampleStore, folder: Path, progress: Callable[[int, int], object] | None
-) -> list[tuple[str, int]]:
-    """All files, into a folder that nobody else writes to; their names and sizes."""
+    store: SampleStore, folder: Path, table: StoredTable | None, progress: Callable[[int, int], object] | None
+) -> tuple[list[tuple[str, int]], Sequence[str]]:
+    """
+    All files, into a folder that nobody else writes to; their names and sizes, and the name of each sample's first.
+
+    Fields that the table holds are not written.
+    """
     written: list[tuple[str, int]] = []
+    first: Sequence[str] | None = None
     made = {""}
     root = f"{folder}/"
     described: Mapping[str, Any] = store.metadata.get("files") or {}
     for position, field in enumerate(store.schema.payload):
+        if table is not None and field.name in table.fields:
+            continue
         files = FieldAsFiles(field, position == 0, described.get(field.name))
         sizes = store.spans(field.name, np.arange(len(store))).sizes
         for piece in cut(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES):
@@ -161,11 +176,19 @@ def _write_all(
                 if parent not in made:
                     _make_folders(root, parent, made)
                 with _short_enough(name):
-                    _write(root + name, data, store)
-                written.append((name, len(data)))
+                    if files.described is None or not _is_there(root + name, data):
+                        _write(root + name, data, store)
+                        written.append((name, len(data)))
             if progress is not None:
                 progress(len(keys) if position == 0 else 0, int(spans.sizes.sum()))
-    return written
+        if position == 0:
+            first = [name for name, _ in written] if files.described is None else None
+    return written, store.keys(np.arange(len(store))) if first is None else first
+
+
+def _is_there(path: str, data: NDArray[np.uint8]) -> bool:
+    """Whether another sample has the same file: one that several rows of a table name is written once."""
+    return Path(path).is_file() and Path(path).read_bytes() == data.tobytes()
 
 
 def _write_text(parts: Iterator[tuple[str, bytes]], folder: Path, store: SampleStore) -> list[tuple[str, int]]:

@@ -12,7 +12,7 @@ from fastio.converters.streams import Stream
 from fastio.converters.text.documents import MAX_DOCUMENT_BYTES
 from fastio.errors import SourceError
 
-__all__ = ["ROWS", "Row", "kind_in_json"]
+__all__ = ["ROWS", "Row", "kind_in_json", "untitled_rows"]
 
 # Number of the row's first line, in .json of the object; and its fields, or one sentence on what is wrong with it.
 Row = tuple[int, Mapping[str, Any] | str]
@@ -183,7 +183,12 @@ def _tsv(stream: Stream, limit: int) -> Iterator[Row]:
     return _table(stream, limit, "\t")
 
 
-def _table(stream: Stream, limit: int, delimiter: str) -> Iterator[Row]:
+def untitled_rows(stream: Stream, limit: int, delimiter: str) -> Iterator[Row]:
+    """Rows of a table without a header: as many columns as the first row has, called 1, 2, ..."""
+    return _table(stream, limit, delimiter, has_titles=False)
+
+
+def _table(stream: Stream, limit: int, delimiter: str, *, has_titles: bool = True) -> Iterator[Row]:
     """Rows under a header. Bytes that are no UTF-8 stay in the fields, as surrogates, and are found there."""
     most = _row_limit(limit)
     csv.field_size_limit(max(most, csv.field_size_limit()))
@@ -191,8 +196,11 @@ def _table(stream: Stream, limit: int, delimiter: str) -> Iterator[Row]:
     for line, cells in _cells(_csv_lines(stream, most), delimiter, stream.path):
         if titles is None:
             if isinstance(cells, str):
-                raise SourceError(f"{stream.path}: line {line}: the header {cells}")
+                raise SourceError(f"{stream.path}: line {line}: the {'header' if has_titles else 'first row'} {cells}")
             titles = cells
+            if not has_titles:
+                titles = [str(i) for i in range(1, len(cells) + 1)]
+                yield line, dict(zip(titles, cells, strict=True))
             if titles[0].startswith(_UTF_16):
                 raise SourceError(f"{stream.path}: is not UTF-8: it begins like UTF-16; convert it")
             if len(set(titles)) < len(titles):

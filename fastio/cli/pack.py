@@ -18,6 +18,7 @@ from fastio.cli.text_options import TextArguments
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Source
+    from fastio.types.schema import Field
 
 __all__ = ["pack"]
 
@@ -112,14 +113,25 @@ def _source_line(source: Source) -> str:
     """Return one line that says how the source was understood."""
     from fastio.converters import SOURCES
 
-    kind, payload = SOURCES[source.kind], source.schema.payload
-    is_pictures = len(payload) == 1 and payload[0].traits.is_picture
-    what = kind.what if is_pictures else f"{kind.what}, {', '.join(map(str, payload))}"
-    if "label" in source.schema:
+    kind, schema = SOURCES[source.kind], source.schema
+    if len(schema.payload) == 1 and all(each.name == "label" for each in schema.columns):
+        is_pictures = schema.payload[0].traits.is_picture
+        what = kind.what if is_pictures else f"{kind.what}, {schema.payload[0]}"
+    else:
+        what = f"{kind.what}; {', '.join(map(_field_words, schema.fields))}"
+    if "label" in schema:
         labels = _labels(source)
     else:
         labels = "no labels" + ("" if kind.own_labels else " (--labels names a file with them)")
     return f"{printable(source.path)}: {what}, {counted(len(source), 'sample')}, {size(source.size_bytes)}, {labels}"
+
+
+def _field_words(field: Field) -> str:
+    """A field's name and type, once if they are the same word."""
+    from fastio.types.field_types import type_of
+
+    type_ = "image" if field.traits.is_picture and not field.traits.is_mask else type_of(field)
+    return field.name if field.name in (type_, "label") else f"{field.name} ({type_})"
 
 
 def _labels(source: Source) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,7 @@ __all__ = ["packs_text"]
 
 
 _Command = Callable[..., Any]
+_TABLE_OPTIONS = ("fields", "root", "key_column", "label_column", "filters", "ignore_columns", "no_header")
 _SHARED = ("kind", "jobs", "on_error", "shard_size", "overwrite")  # options shared by text and pictures
 
 
@@ -29,11 +30,9 @@ def packs_text(command: _Command) -> _Command:
     @wraps(command)
     def packing(src: str, out: str, *, split: str | None, **options: Any) -> None:
         if split is not None:
-            from fastio.converters.ambiguous import split_folder
-
-            src = split_folder(src, split)
+            src, options["filters"] = _split(src, split, options["filters"])
         text = TextArguments(**{name: options.pop(name) for name in TextArguments.__slots__})
-        if not _is_text(src, options["kind"], fields=options["fields"], about_text=bool(text.given)):
+        if not _is_text(src, options["kind"], fields=_of_tables(options), about_text=bool(text.given)):
             if text.given:
                 raise click.UsageError(f"{text.given[0]} is for text, but {_no_text(src)}")
             command(src, out, **options)
@@ -45,7 +44,7 @@ def packs_text(command: _Command) -> _Command:
         ]
         if others:
             option = {"filters": "filter", "fields": "field"}.get(others[0], others[0]).replace("_", "-")
-            raise click.UsageError(f"--{option} is for pictures; {src} is text")
+            raise click.UsageError(f"--{option} is for pictures and tables; {src} is packed as text")
         _pack(text, src, out, **{name: options[name] for name in _SHARED})
 
     for option in reversed(TEXT_OPTIONS):
@@ -53,8 +52,23 @@ def packs_text(command: _Command) -> _Command:
     return packing
 
 
+def _of_tables(options: Mapping[str, Any]) -> list[str]:
+    """The options given that ask for columns or files of a table."""
+    return [name for name in _TABLE_OPTIONS if options[name]]
+
+
+def _split(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the folder of a part of a dataset, or the table and what takes the rows of that part."""
+    from fastio.converters.ambiguous import split_folder
+    from fastio.converters.tables.rows import has_split_column
+
+    if has_split_column(src, split):
+        return src, (*filters, ("split", split))
+    return split_folder(src, split), filters
+
+
 def _is_text(src: str, kind: str, *, fields: Sequence[str], about_text: bool) -> bool:
-    """Whether SRC is packed as text: a table is not if it holds pictures, or if fields of it are asked for."""
+    """Whether SRC is packed as text: a table is not if it holds pictures, or if columns of it are asked for."""
     from fastio.converters import SOURCES, SourcePath
     from fastio.converters.text import TEXT_SOURCES, find_text
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 if TYPE_CHECKING:
-    from fastio.converters import LabelOptions, Raw, Source, Transcode
+    from fastio.converters import LabelOptions, Raw, Source, SourceKind, Transcode
 
 __all__ = ["PictureArguments", "picture_options"]
 
@@ -52,10 +52,12 @@ _OPTIONS = (
         "--label-column",
         callback=_names,
         metavar="A[,B...]",
-        help="Column of FILE with the labels; several columns of numbers form a vector.  [default: label, class, ...]",
+        help="Column of FILE or SRC with the labels; several of numbers form a vector.  [default: label, class, ...]",
     ),
     click.option(
-        "--key-column", metavar="NAME", help="Column of FILE with the file names.  [default: filename, file_name, ...]"
+        "--key-column",
+        metavar="NAME",
+        help="Column of FILE or SRC with the file names.  [default: filename, file_name, ...]",
     ),
     click.option(
         "--filter",
@@ -63,15 +65,15 @@ _OPTIONS = (
         multiple=True,
         callback=_pairs,
         metavar="COLUMN=VALUE",
-        help="Use only rows of FILE with this value; repeat for more values or columns.",
+        help="Use only rows of FILE or SRC with this value; repeat for more values or columns.",
     ),
     click.option(
         "--ignore-columns",
         callback=_names,
         metavar="A[,B...]",
-        help="Columns of FILE to leave out; * for all that are not used.  [default: refuse unused columns]",
+        help="Columns of FILE or SRC to leave out; * for all that are not used.",
     ),
-    click.option("--no-header", is_flag=True, help="FILE has no header; its columns are called 1, 2, ..."),
+    click.option("--no-header", is_flag=True, help="FILE or SRC has no header; its columns are called 1, 2, ..."),
     click.option(
         "--field",
         "fields",
@@ -145,17 +147,6 @@ class PictureArguments:
 
     def check(self) -> None:
         """Raise UsageError for options that exclude each other."""
-        of_labels = {
-            "--label-column": self.label_column,
-            "--key-column": self.key_column,
-            "--filter": self.filters,
-            "--ignore-columns": self.ignore_columns,
-            "--no-header": self.no_header,
-            "--many-classes": self.many_classes,
-        }
-        alone = next((name for name, value in of_labels.items() if value and self.labels is None), None)
-        if alone is not None:
-            raise click.UsageError(f"{alone} needs a label file: add --labels FILE")
         sizes = {"--short-side": self.short_side, "--max-side": self.max_side, "--resize": self.resize}
         sides = [name for name, value in sizes.items() if value]
         if len(sides) > 1:
@@ -167,6 +158,22 @@ class PictureArguments:
         for name, value in (("--quality", self.quality), ("--subsampling", self.subsampling)):
             if value is not None and (not sides or self.raw):
                 raise click.UsageError(f"{name} is for resized JPEGs: add --short-side, --max-side or --resize")
+
+    def _check_columns(self, kind: SourceKind) -> None:
+        """Raise UsageError for options about columns if there is neither a label file nor a table."""
+        if self.labels is not None or kind.takes_columns:
+            return
+        of_labels = {
+            "--label-column": self.label_column,
+            "--key-column": self.key_column,
+            "--filter": self.filters,
+            "--ignore-columns": self.ignore_columns,
+            "--no-header": self.no_header,
+            "--many-classes": self.many_classes,
+        }
+        alone = next((name for name, value in of_labels.items() if value), None)
+        if alone is not None:
+            raise click.UsageError(f"{alone} needs a label file: add --labels FILE")
 
     def label_options(self) -> LabelOptions:
         """Return how to read the label file."""
@@ -201,7 +208,7 @@ class PictureArguments:
 
     def source(self, src: str, kind: str) -> Source:
         """Open SRC, in the order in which to store it."""
-        from fastio.converters import open_source
+        from fastio.converters import SOURCES, open_source
         from fastio.converters.fields_asked import parse_choice
 
         source = open_source(
@@ -212,6 +219,7 @@ class PictureArguments:
             fields=[parse_choice(words) for words in self.fields],
             root=self.root,
         )
+        self._check_columns(SOURCES[source.kind])
         return source if self.shuffle is None else source.shuffled(self.shuffle)
 
 

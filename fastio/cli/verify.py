@@ -66,7 +66,7 @@ def verify(
     source: Source | TextAgain | None = None
     with open_store(path) as store:
         record = origin_of(store.metadata)
-        is_text = text_field(store.schema) is not None and "fields" not in record
+        is_text = text_field(store.schema) is not None and not {"fields", "label_options"} & record.keys()
         if against is not None and is_text and not names_store(against):
             if labels is not None or kind != "auto":
                 raise click.UsageError("a store of text knows how it was packed: drop --labels and --source-kind")

@@ -64,10 +64,28 @@ def make_tfrecord(folder: Path) -> Source:
     return open_source(folder)
 
 
+def make_metadata(folder: Path) -> Source:
+    """Seven PNGs and a table with their labels."""
+    labels = flat(folder / "flat")
+    rows = [json.dumps({"file_name": name, "label": label}) for name, label in labels.items()]
+    (folder / "flat/metadata.jsonl").write_text("\n".join(rows))
+    return open_source(folder / "flat")
+
+
+def make_table(folder: Path) -> Source:
+    """A table that names seven PNGs."""
+    labels = flat(folder / "flat")
+    rows = [f"{name},{label}\n" for name, label in labels.items()]
+    (folder / "flat/list.csv").write_text("file_name,label\n" + "".join(rows))
+    return open_source(folder / "flat/list.csv")
+
+
 MAKERS: dict[str, Callable[[Path], Source]] = {
     "flat": make_flat,
     "imagefolder": make_imagefolder,
+    "metadata": make_metadata,
     "pairs": make_pairs,
+    "table": make_table,
     "store": make_store,
     "parquet": make_parquet,
     "arrow": make_arrow,

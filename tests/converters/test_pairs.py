@@ -169,7 +169,7 @@ DAMAGE: dict[str, tuple[dict[str, bytes | None], str, str]] = {
     "cut mask": ({"masks/1.png": mask(1)[:20]}, "images/1.png", "field 'mask'"),
     "mask that is text": ({"masks/1.png": b"not a picture at all"}, "images/1.png", "field 'mask'"),
     "picture that is text": ({"images/1.png": b"not a picture at all"}, "images/1.png", "not an image"),
-    "mask of 16 bits": ({"masks/1.png": mask(1, "uint16")}, "images/1.png", "16 bits in the field 'mask' of 8"),
+    "mask of 16 bits": ({"masks/1.png": mask(1, "uint16")}, "images/1.png", "16-bit numbers, but masks of 8 bits"),
     "latin text": ({"texts/1.txt": b"caf\xe9"}, "images/1.png", "is not UTF-8: byte 3 is 0xe9"),
     "utf-16 text": ({"texts/1.txt": "bee".encode("utf-16")}, "images/1.png", "is not UTF-8"),
     "cut JSON": ({"meta/1.json": b'{"id": '}, "images/1.png", "is not a JSON document"),

@@ -1,0 +1,64 @@
+"""A table anywhere that names files, or holds text and numbers only: one sample per row."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+
+from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
+from fastio.converters.listed import ListedSource
+from fastio.converters.source import Problem
+from fastio.converters.tables.rows import TABLE_SUFFIXES, TableFile, is_table_name
+from fastio.converters.tables.table_source import TableParts, open_rows
+from fastio.errors import SourceError
+from fastio.types.picture_kinds import kind_by_name
+
+__all__ = ["KIND", "open_table"]
+
+
+def open_table(place: SourcePath, options: SourceOptions) -> ListedSource:
+    """
+    Open a .csv, .tsv, .jsonl, .json or .parquet file. Files are named from ``--root`` on, or from the table's folder.
+
+    A sample is named after its file, by ``--key-column``, or by its line. Files that no row names belong to nothing:
+    only the table says what the samples are.
+    """
+    if place.is_folder or not is_table_name(place.path):
+        raise SourceError(f"{place.path}: expected a table ({', '.join(TABLE_SUFFIXES)})")
+    table = TableFile(place.path, has_titles=options.columns.header)
+    root = options.root or os.path.dirname(place.path) or "."  # noqa: PTH120 - "" for a name alone
+    return open_rows(TableParts(KIND.name, place, table, root, _no_others), options)
+
+
+def _no_others(_named: Collection[str]) -> tuple[list[Problem], list[Problem]]:
+    return [], []
+
+
+def _names_pictures(place: SourcePath) -> bool:
+    """Whether the first row of a table has the name of a picture under "file_name"."""
+    if place.is_folder or not is_table_name(place.path):
+        return False
+    name = (TableFile(place.path).first() or {}).get("file_name")
+    return isinstance(name, str) and kind_by_name(name) != 0
+
+
+def _signs(place: SourcePath) -> str:
+    """Whether it is a table. Parquet files are a kind of their own, unless they name files."""
+    if place.is_folder or not is_table_name(place.path):
+        return ""
+    return "a table" if TableFile(place.path).kind != "parquet" or _names_pictures(place) else ""
+
+
+KIND = SourceKind(
+    name="table",
+    what="a table",
+    signs=_signs,
+    open=open_table,
+    own_labels="a table has its own labels (--label-column names the column)",
+    takes_fields=True,
+    takes_root=True,
+    takes_columns=True,
+    covers=("parquet",),
+    text_kinds=("csv", "tsv", "jsonl", "json"),
+    has_more_than_text=_names_pictures,
+)

@@ -1,0 +1,1 @@
+"""Tables as sources: rows, columns and their types, values, and the files that they name."""

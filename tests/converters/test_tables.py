@@ -1,0 +1,518 @@
+"""Tables as sources: metadata.csv and .jsonl beside pictures, and tables anywhere that name files or hold text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastio.converters import LabelOptions, PackReport, Source, open_source, pack
+from fastio.converters.fields_asked import parse_choice
+from fastio.converters.origin import recorded_root
+from fastio.converters.unpack import unpack
+from fastio.converters.verify import verify
+from fastio.errors import SourceError
+from fastio.store import open_store
+from fastio.store.values import read_values
+from fastio.types.field_types import type_of
+from tests.converters.test_pairs import mask, tree
+from tests.converters.trees import files_below, picture
+
+OBJECTS = {"bbox": [[1, 2, 3, 4], [0.5, 0, 1, 1]], "categories": [3, 4]}
+
+
+def rows_of(count: int = 4) -> list[dict[str, Any]]:
+    """Rows with all kinds of values."""
+    return [
+        {
+            "file_name": f"images/{i}.png",
+            "mask_file_name": f"masks/{i}.png",
+            "text": f"a bee, {i} times",
+            "score": i / 3,
+            "count": i,
+            "is_day": i % 2 == 0,
+            "objects": OBJECTS if i else {"bbox": [], "categories": []},
+            "label": ("bee", "cat")[i % 2],
+        }
+        for i in range(count)
+    ]
+
+
+def jsonl(rows: Sequence[dict[str, Any]]) -> bytes:
+    """Rows as lines of JSON."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def as_csv(rows: Sequence[dict[str, Any]], delimiter: str = ",") -> bytes:
+    """Rows as a table; objects as JSON."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(rows[0])
+    for row in rows:
+        writer.writerow([json.dumps(v) if isinstance(v, dict) else "" if v is None else v for v in row.values()])
+    return file.getvalue().encode()
+
+
+def dataset(root: Path, table: bytes, name: str = "metadata.jsonl", count: int = 4) -> Path:
+    """``images/i.png``, ``masks/i.png`` and a table."""
+    files = {f"images/{i}.png": picture(i) for i in range(count)} | {f"masks/{i}.png": mask(i) for i in range(count)}
+    return tree(root, {**files, name: table})
+
+
+def opened(path: Path, *fields: str, root: Path | str | None = None, **columns: Any) -> Source:
+    """The source with these ``--field``s and options of columns."""
+    options = LabelOptions(**columns)
+    return open_source(path, fields=[parse_choice(each) for each in fields], root=root, label_options=options)
+
+
+def types(source: Source) -> dict[str, str]:
+    """Each field's type, in words."""
+    return {field.name: type_of(field) for field in source.schema.fields}
+
+
+def packed(source: Source, out: Path) -> PackReport:
+    """Pack what is good; the counts agree, and verify finds the same."""
+    report = pack(source, out, on_error="skip")
+    assert report.found == report.packed + len(report.skipped) + len(report.left_out)
+    assert not verify(out, against=source).problems
+    return report
+
+
+def parsed(data: bytes, name: str) -> list[dict[str, Any]]:
+    """The rows of a table that was written."""
+    if name.endswith(".jsonl"):
+        return [json.loads(line) for line in data.decode().splitlines()]
+    return list(csv.DictReader(io.StringIO(data.decode(), newline=""), delimiter="\t" if name.endswith("tsv") else ","))
+
+
+def test_columns_become_fields_of_their_types(tmp_path: Path) -> None:
+    """Files, text, numbers, booleans, JSON and classes are told apart by their values."""
+    source = opened(dataset(tmp_path / "set", jsonl(rows_of())))
+
+    assert types(source) == {
+        "image": "image", "mask": "mask", "text": "text", "objects": "json",
+        "score": "float", "count": "int", "is_day": "bool", "label": "int",
+    }  # fmt: skip
+    assert ("metadata", ["bee", "cat"]) == (source.kind, source.metadata["classes"])
+    assert [f"images/{i}.png" for i in range(4)] == source.keys
+
+
+@pytest.mark.parametrize("suffix", [".lmdb", ".h5", ".tar", ".zip"])
+@pytest.mark.parametrize("name", ["metadata.jsonl", "metadata.csv"])
+def test_tree_and_table_come_back(tmp_path: Path, suffix: str, name: str) -> None:
+    """Unpacking gives the same files and the same table, byte by byte."""
+    rows = rows_of()
+    root = dataset(tmp_path / "set", jsonl(rows) if name.endswith("jsonl") else as_csv(rows), name)
+    out = tmp_path / f"out{suffix}"
+    assert 4 == packed(opened(root), out).packed
+    with open_store(out) as store:
+        assert () == tuple(unpack(store, tmp_path / "again").notes)
+    assert files_below(root) == files_below(tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"file_name":"images/0.png","text":"caf\xc3\xa9","n":1.50}\n',
+        b'{"file_name": "images/0.png", "text": "caf\\u00e9", "n": [1, 2.5, null, "x"]}\n',
+        b'{"file_name": "images/0.png", "text": "", "n": 123456789012345678901234567890}\n',
+        b'{"file_name": "images/0.png", "text": "line\\nend \\u0000", "n": -0.0, "m": 1e300}\n',
+    ],
+)
+def test_json_lines_keep_their_values(tmp_path: Path, line: bytes) -> None:
+    """Every value of a line is the same again."""
+    root = tree(tmp_path / "set", {"images/0.png": picture(0), "metadata.jsonl": line})
+    packed(opened(root), tmp_path / "out.lmdb")
+    with open_store(tmp_path / "out.lmdb") as store:
+        unpack(store, tmp_path / "again")
+
+    assert json.loads(line) == json.loads((tmp_path / "again/metadata.jsonl").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("cells", "type_"),
+    [
+        (["1", "-2", "0"], "int"),
+        (["1", "2.5", "-1e3"], "float"),
+        (["true", "false", "true"], "bool"),
+        (["True", "False", "True"], "bool"),
+        (["007", "1", "2"], "text"),
+        (["1", "", "2"], "json"),
+        (["true", "", "false"], "json"),
+        (["1.5", "", "2"], "json"),
+        (["a", "", "c"], "text"),
+        (["", "", ""], "text"),
+        (["1", "true", "2"], "text"),
+        (["9223372036854775808", "1", "2"], "text"),
+        (["nan", "1.5", "2"], "text"),
+        (["1e999", "1.5", "2"], "text"),
+        (["True", "false", "True"], "text"),
+        ([" 1", "2", "3"], "text"),
+        (["[1, 2]", "[3]", "[]"], "text"),
+        (["caf\u00e9", "\u2603", "x,y\nz\"q"], "text"),
+    ],
+)  # fmt: skip
+def test_cells_have_the_narrowest_type_that_changes_none(tmp_path: Path, cells: list[str], type_: str) -> None:
+    """Cells are numbers or booleans if all of them are; what could change is text, and what has gaps is JSON."""
+    rows = [{"file_name": f"images/{i}.png", "x": cell} for i, cell in enumerate(cells)]
+    root = dataset(tmp_path / "set", as_csv(rows), "metadata.csv", count=3)
+    for i in range(3):
+        (root / f"masks/{i}.png").unlink()
+    source = opened(root)
+    packed(source, tmp_path / "out.lmdb")
+    with open_store(tmp_path / "out.lmdb") as store:
+        unpack(store, tmp_path / "again")
+    again = [row["x"] for row in parsed((tmp_path / "again/metadata.csv").read_bytes(), "metadata.csv")]
+
+    assert type_ == types(source)["x"]
+    assert again == cells or list(map(float, again)) == list(map(float, cells))
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([1, 2, 3], "int"),
+        ([1, 2.5, 3], "float"),
+        ([2**53 + 1, 0.5, 1], "json"),
+        ([2**63, 1, 2], "json"),
+        ([True, False, True], "bool"),
+        ([True, 1, 2], "json"),
+        (["a", None, "b"], "json"),
+        ([None, None, None], "json"),
+        ([[1], [], [2, 3]], "json"),
+        ([{"a": 1}, {}, {"b": None}], "json"),
+        (["a", 1, "b"], "json"),
+    ],
+)
+def test_json_values_have_the_narrowest_type_that_changes_none(
+    tmp_path: Path, values: list[object], type_: str
+) -> None:
+    """What no column can hold unchanged is JSON."""
+    rows = [{"file_name": f"images/{i}.png", "x": value} for i, value in enumerate(values)]
+    root = dataset(tmp_path / "set", jsonl(rows), count=3)
+    for i in range(3):
+        (root / f"masks/{i}.png").unlink()
+    source = opened(root)
+    packed(source, tmp_path / "out.lmdb")
+    with open_store(tmp_path / "out.lmdb") as store:
+        unpack(store, tmp_path / "again")
+
+    assert type_ == types(source)["x"]
+    assert rows == parsed((tmp_path / "again/metadata.jsonl").read_bytes(), "metadata.jsonl")
+
+
+def test_what_is_missing_is_not_null(tmp_path: Path) -> None:
+    """A column that some rows do not have is JSON, and those rows do not have it afterwards either."""
+    rows = [{"file_name": "images/0.png", "x": 1}, {"file_name": "images/1.png"}]
+    root = tree(
+        tmp_path / "set", {"images/0.png": picture(0), "images/1.png": picture(1), "metadata.jsonl": jsonl(rows)}
+    )
+    packed(opened(root), tmp_path / "out.lmdb")
+    with open_store(tmp_path / "out.lmdb") as store:
+        unpack(store, tmp_path / "again")
+
+    assert files_below(root) == files_below(tmp_path / "again")
+
+
+def test_fields_are_renamed_typed_and_found_in_json(tmp_path: Path) -> None:
+    """``--field`` names, types, and goes into JSON, which stays beside what was found in it."""
+    root = dataset(tmp_path / "set", jsonl(rows_of()))
+    source = opened(
+        root,
+        "caption=text",
+        "weight=score:float32",
+        "boxes=objects.bbox:xywh",
+        "classes=objects.categories:int64[*] per boxes",
+    )
+    packed(source, tmp_path / "out.lmdb")
+
+    assert {
+        "caption": "text",
+        "weight": "float32",
+        "boxes": "xywh",
+        "classes": "int64[*] per boxes",
+        "objects": "json",
+    }.items() <= types(source).items()
+    with open_store(tmp_path / "out.lmdb") as store:
+        boxes = read_values(store, "boxes", np.arange(4))
+        assert [0, 32, 32, 32] == boxes.sizes.tolist()
+        assert np.array_equal(OBJECTS["bbox"], boxes.view(2).view("<f4").reshape(-1, 4))
+        unpack(store, tmp_path / "again")
+    again = parsed((tmp_path / "again/metadata.jsonl").read_bytes(), "metadata.jsonl")
+    assert [row["objects"] for row in rows_of()] == [row["objects"] for row in again]
+
+
+def test_fields_in_the_json_of_cells(tmp_path: Path) -> None:
+    """A cell of a .csv may hold JSON, into which a field goes."""
+    root = dataset(tmp_path / "set", as_csv(rows_of()), "metadata.csv")
+    source = opened(root, "boxes=objects.bbox:xywh", ignore_columns=("objects",))
+    packed(source, tmp_path / "out.lmdb")
+
+    assert "objects" not in types(source)
+    with open_store(tmp_path / "out.lmdb") as store:
+        assert np.array_equal(
+            OBJECTS["bbox"], read_values(store, "boxes", np.array([3])).view(0).view("<f4").reshape(-1, 4)
+        )
+        unpack(store, tmp_path / "again")
+    again = parsed((tmp_path / "again/metadata.csv").read_bytes(), "metadata.csv")
+    assert [OBJECTS["bbox"]] * 3 == [json.loads(row["objects"])["bbox"] for row in again[1:]]
+
+
+def test_columns_that_are_left_out(tmp_path: Path) -> None:
+    """``--ignore-columns`` leaves columns out, ``*`` all that are not asked for; unpack says so."""
+    root = dataset(tmp_path / "set", jsonl(rows_of()))
+    assert {"image", "mask", "objects", "label", "count"} == set(
+        types(opened(root, ignore_columns=("text", "score", "is_day")))
+    )
+    source = opened(root, "caption=text", ignore_columns=("*",))
+    assert {"image", "mask", "caption", "label"} == set(types(source))
+    packed(source, tmp_path / "out.lmdb")
+    with open_store(tmp_path / "out.lmdb") as store:
+        notes = unpack(store, tmp_path / "again").notes
+    assert ["not in the store, and so in none of these files: the columns score, count, is_day, objects"] == list(notes)
+
+
+def test_filters_leave_rows_out(tmp_path: Path) -> None:
+    """Rows of other values are left out by name, with their files; classes are those of all rows."""
+    source = opened(dataset(tmp_path / "set", jsonl(rows_of())), filters=(("label", "cat"),))
+    report = packed(source, tmp_path / "out.lmdb")
+
+    assert (2, 2, []) == (report.packed, len(report.left_out), list(report.skipped))
+    assert ["bee", "cat"] == source.metadata["classes"]
+    assert ["images/0.png", "images/2.png"] == [each.key for each in report.left_out]
+
+
+def test_parquet(tmp_path: Path) -> None:
+    """A table of Parquet gives the same fields as one of JSON lines."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [{name: value for name, value in row.items() if name != "objects"} for row in rows_of()]
+    root = dataset(tmp_path / "set", b"")
+    (root / "metadata.jsonl").unlink()
+    parquet.write_table(arrow.Table.from_pylist(rows), root / "metadata.parquet")
+    source = opened(root)
+    assert 4 == packed(source, tmp_path / "out.lmdb").packed
+    with open_store(tmp_path / "out.lmdb") as store:
+        unpack(store, tmp_path / "again")
+    assert rows == parquet.read_table(tmp_path / "again/metadata.parquet").to_pylist()
+
+
+def test_a_table_anywhere_with_a_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table names files below ``--root``; files that it does not name are not part of it; verify finds it again."""
+    dataset(tmp_path / "set", b"")
+    rows = [{"path": f"./images/{i}.png", "caption": f"bee {i}", "id": i} for i in (2, 0)]
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists/few.csv").write_bytes(as_csv(rows))
+    monkeypatch.chdir(tmp_path)
+    source = opened(Path("lists/few.csv"), root="set")
+    packed(source, tmp_path / "out.lmdb")
+
+    assert ["images/2.png", "images/0.png"] == source.keys
+    assert {"image": "image", "caption": "text", "id": "int"} == types(source)
+    with open_store(tmp_path / "out.lmdb") as store:
+        record = store.metadata["source"]
+    monkeypatch.chdir("/")
+    path = str(tmp_path / "lists/few.csv")
+    assert not verify(tmp_path / "out.lmdb", against=opened(Path(path), root=recorded_root(record, path))).problems
+
+
+def test_samples_named_by_a_column(tmp_path: Path) -> None:
+    """With ``--key-column`` several rows may name one file, which is written once when it is unpacked."""
+    root = dataset(tmp_path / "set", b"")
+    rows = [{"question_id": 10 + i, "image": f"images/{i // 2}.png", "answer": "yes"} for i in range(4)]
+    (root / "questions.jsonl").write_bytes(jsonl(rows))
+    source = opened(root / "questions.jsonl", key_column="question_id")
+    packed(source, tmp_path / "out.tar")
+
+    assert ["10", "11", "12", "13"] == source.keys
+    with open_store(tmp_path / "out.tar") as store:
+        unpack(store, tmp_path / "again")
+    expected = {"images/0.png": picture(0), "images/1.png": picture(1), "questions.jsonl": jsonl(rows)}
+    assert expected == files_below(tmp_path / "again")
+
+
+@pytest.mark.parametrize("name", ["notes.csv", "notes.tsv", "notes.jsonl"])
+def test_a_table_without_files(tmp_path: Path, name: str) -> None:
+    """Text and numbers alone are samples named by their lines, and come back as the same table."""
+    rows = [{"prompt": f"say {i}", "answer": "yes, or no", "score": i / 4} for i in range(3)]
+    data = jsonl(rows) if name.endswith("jsonl") else as_csv(rows, "\t" if name.endswith("tsv") else ",")
+    (tmp_path / name).write_bytes(data)
+    source = opened(tmp_path / name)
+    packed(source, tmp_path / "out.h5")
+
+    assert {"prompt": "text", "answer": "text", "score": "float"} == types(source)
+    with open_store(tmp_path / "out.h5") as store:
+        unpack(store, tmp_path / "again")
+    assert {name: data} == files_below(tmp_path / "again")
+
+
+def test_a_single_text_column_comes_back_as_its_table(tmp_path: Path) -> None:
+    """A store with text alone that came from a table is unpacked as that table."""
+    (tmp_path / "t.csv").write_bytes(b'prompt\nsay\n"a, b"\n')
+    packed(opened(tmp_path / "t.csv"), tmp_path / "out.lmdb")
+    with open_store(tmp_path / "out.lmdb") as store:
+        unpack(store, tmp_path / "again")
+    assert {"t.csv": b'prompt\nsay\n"a, b"\n'} == files_below(tmp_path / "again")
+
+
+def test_a_table_without_titles(tmp_path: Path) -> None:
+    """Without a header, columns are called 1, 2, ... and need names."""
+    root = dataset(tmp_path / "set", b"")
+    (root / "list.csv").write_bytes(b"images/0.png,bee\nimages/1.png,cat\n")
+    source = opened(root / "list.csv", "image=1", "caption=2", header=False)
+    packed(source, tmp_path / "out.lmdb")
+    with open_store(tmp_path / "out.lmdb") as store:
+        unpack(store, tmp_path / "again")
+
+    assert ["images/0.png", "images/1.png"] == source.keys
+    assert (root / "list.csv").read_bytes() == (tmp_path / "again/list.csv").read_bytes()
+
+
+# A row that replaces that of images/1.png, the key under which it is reported, and a part of the sentence.
+BAD_ROWS: dict[str, tuple[Any, str, str]] = {
+    "no such file": ({"file_name": "images/none.png"}, "images/none.png", "there is no such file"),
+    "no such mask": ({"mask_file_name": "masks/none.png"}, "images/1.png", "there is no such file"),
+    "parent": ({"file_name": "../set/images/1.png"}, "metadata.jsonl:2", "leads out of the folder"),
+    "parent in the middle": ({"file_name": "images/../images/1.png"}, "metadata.jsonl:2", "leads out of the folder"),
+    "mask of a parent": ({"mask_file_name": "../../etc/passwd"}, "images/1.png", "leads out of the folder"),
+    "absolute": ({"file_name": "/etc/passwd"}, "metadata.jsonl:2", "is a path elsewhere"),
+    "NUL": ({"file_name": "images/1\0.png"}, "metadata.jsonl:2", "holds a NUL"),
+    "surrogate": ({"file_name": "images/\ud800.png"}, "metadata.jsonl:2", "is not UTF-8"),
+    "empty name": ({"file_name": ""}, "metadata.jsonl:2", "is empty"),
+    "dot": ({"file_name": "."}, "metadata.jsonl:2", "leads out of the folder"),
+    "folder": ({"file_name": "images"}, "images", "which is a folder"),
+    "through a file": ({"file_name": "images/0.png/x.png"}, "images/0.png/x.png", "Not a directory"),
+    "too long": ({"file_name": "a" * 300 + ".png"}, "a" * 300 + ".png", "File name too long"),
+    "repeated": ({"file_name": "images/0.png"}, "images/0.png", "comes twice"),
+    "repeated otherwise": ({"file_name": "./images//0.png"}, "images/0.png", "comes twice"),
+    "empty file": ({"file_name": "empty.png"}, "empty.png", "is empty (0 bytes)"),
+    "text file": ({"file_name": "text.png"}, "text.png", "not an image"),
+    "cut file": ({"file_name": "cut.png"}, "cut.png", ""),
+    "pipe": ({"file_name": "pipe.png"}, "pipe.png", "not a regular file"),
+    "broken link": ({"file_name": "link.png"}, "link.png", "there is no such file"),
+    "no object": (b"[1, 2]", "metadata.jsonl:2", "is a list, expected an object"),
+    "cut line": (b'{"file_name": "images/1', "metadata.jsonl:2", "is not JSON"),
+    "twice the same title": (b'{"file_name": "a", "file_name": "b"}', "metadata.jsonl:2", "twice"),
+    "latin line": (b'{"file_name": "\xe9.png"}', "metadata.jsonl:2", "is not UTF-8"),
+    "text with half a character": ({"text": "\ud800"}, "images/1.png", "surrogate"),
+    "NaN in JSON": (None, "images/1.png", "JSON"),
+    "boxes of three": ({"objects": {"bbox": [[1, 2, 3]], "categories": [1]}}, "images/1.png", "expected xywh"),
+    "boxes that are text": ({"objects": {"bbox": "1 2 3 4", "categories": [1]}}, "images/1.png", "expected xywh"),
+    "no boxes": ({"objects": {"categories": [1]}}, "images/1.png", "'boxes'"),
+    "objects that are a number": ({"objects": 5}, "images/1.png", "has no 'objects.bbox'"),
+    "objects that are null": ({"objects": None}, "images/1.png", "'boxes'"),
+    "huge box": ({"objects": {"bbox": [[10**400, 0, 1, 1]], "categories": [1]}}, "images/1.png", "'boxes'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_a_bad_row_is_a_problem(tmp_path: Path, name: str) -> None:
+    """What is wrong with a row is said under its key, and the others are packed."""
+    change, key, sentence = BAD_ROWS[name]
+    rows = rows_of()
+    lines = jsonl(rows).splitlines(keepends=True)
+    if isinstance(change, bytes):
+        lines[1] = change + b"\n"
+    elif change is None:
+        lines[1] = lines[1].replace(b"0.5", b"NaN")
+    else:
+        lines[1] = json.dumps({**rows[1], **change}).encode() + b"\n"
+    root = dataset(tmp_path / "set", b"".join(lines))
+    tree(root, {"empty.png": b"", "text.png": b"no picture at all", "cut.png": picture(1)[:20]})
+    os.mkfifo(root / "pipe.png")
+    (root / "link.png").symlink_to("nowhere")
+    source = opened(root, "boxes=objects.bbox:xywh")
+    with pytest.raises(SourceError):
+        pack(source, tmp_path / "no.lmdb")
+    report = packed(source, tmp_path / "out.lmdb")
+
+    with open_store(tmp_path / "out.lmdb") as store:
+        assert {"images/2.png", "images/3.png"} <= set(store.keys(np.arange(report.packed))) <= set(source.keys)
+    sentences = [each.problem for each in report.skipped if each.key == key]
+    assert any(sentence in each for each in sentences), report.skipped
+
+
+def test_pictures_without_a_row_are_problems(tmp_path: Path) -> None:
+    """A picture that no row names is listed; other files are left out by name."""
+    root = dataset(tmp_path / "set", jsonl(rows_of(3)))
+    (root / "coco.json").write_text("{}")
+    report = packed(opened(root), tmp_path / "out.lmdb")
+
+    missing = [("images/3.png", "has no row in metadata.jsonl"), ("masks/3.png", "has no row in metadata.jsonl")]
+    assert missing == [(each.key, each.problem) for each in report.skipped]
+    assert ["coco.json"] == [each.key for each in report.left_out]
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "sentence"),
+    [
+        (b"", {}, "holds no rows"),
+        (b"\n\n", {}, "holds no rows"),
+        (b"nothing\n", {}, "holds no rows; line 1 is not JSON"),
+        (jsonl([{"path": "images/0.png"}]), {}, "has no column 'file_name', only 'path'"),
+        (jsonl(rows_of()), {"ignore_columns": ("no",)}, "--ignore-columns no: there is no such column"),
+        (jsonl(rows_of()), {"filters": (("no", "1"),)}, "--filter no: there is no such column"),
+        (jsonl(rows_of()), {"key_column": "no"}, "--key-column no: there is no such column"),
+        (jsonl(rows_of()), {"label_columns": ("no",)}, "--label-column no: there is no such column"),
+        (jsonl(rows_of()), {"label_columns": ("count", "score")}, "one column of a table can be the label"),
+        (jsonl(rows_of()), {"label_columns": ("objects",)}, "expected one number or name"),
+        (jsonl([{"file_name": "images/0.png", "A b": 1, "a_b": 2}]), {}, "would both be the field 'a_b'"),
+        (jsonl([{"file_name": "images/0.png", "image": 1}]), {}, "would both be the field 'image'"),
+        (jsonl([{"file_name": "images/0.png", "1st": 1}]), {}, "cannot be the name of a field"),
+        (jsonl([{"file_name": f"{i}.png", "label": f"a bee {i}"} for i in range(30)]), {}, "captions or names"),
+    ],
+)
+def test_tables_that_are_refused(tmp_path: Path, table: bytes, options: dict[str, Any], sentence: str) -> None:
+    """What could be meant otherwise, or is nothing, is an error with what to type."""
+    root = dataset(tmp_path / "set", table)
+    with pytest.raises(SourceError, match=sentence):
+        opened(root, **options)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b'file_name,text\nimages/0.png,"open\n', "is a quote open"),
+        (b"file_name,file_name\nimages/0.png,x\n", "two columns have the same name"),
+        ("file_name,text\n".encode("utf-16"), "UTF-16"),
+        (b"file_name,text\n", "holds no rows"),
+        (b"", "holds no rows"),
+    ],
+)
+def test_csv_that_cannot_be_read(tmp_path: Path, data: bytes, sentence: str) -> None:
+    """A table whose rows cannot be told apart is refused as a whole."""
+    root = dataset(tmp_path / "set", data, "metadata.csv")
+    with pytest.raises(SourceError, match=sentence):
+        opened(root)
+
+
+def test_csv_rows_of_other_lengths(tmp_path: Path) -> None:
+    """A row with too few or too many cells, or that is not UTF-8, is a problem of that row."""
+    data = b"file_name,text\nimages/0.png\nimages/1.png,a,b\nimages/2.png,\xe9\nimages/3.png,ok\n"
+    root = dataset(tmp_path / "set", data, "metadata.csv")
+    report = packed(opened(root), tmp_path / "out.lmdb")
+
+    assert 1 == report.packed
+    assert {"metadata.csv:2", "metadata.csv:3", "images/2.png"} <= {each.key for each in report.skipped}
+
+
+def test_two_tables_are_refused(tmp_path: Path) -> None:
+    """Which of two tables counts, nobody can tell."""
+    root = dataset(tmp_path / "set", jsonl(rows_of()))
+    (root / "metadata.csv").write_bytes(as_csv(rows_of()))
+    with pytest.raises(SourceError, match=r"found metadata\.csv and metadata\.jsonl"):
+        opened(root)
+
+
+def test_a_label_file_called_metadata_stays_one(tmp_path: Path) -> None:
+    """With ``--labels``, a folder of pictures is read as before."""
+    root = tree(tmp_path / "set", {"0.png": picture(0), "metadata.csv": b"file_name,label\n0.png,bee\n"})
+
+    assert "flat" == open_source(root, labels=root / "metadata.csv").kind
+    assert "metadata" == open_source(root).kind
