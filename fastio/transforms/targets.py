@@ -123,7 +123,7 @@ def _moved_points(rows: Rows, frames: Frames) -> tuple[Rows, Keep]:
             moved = np.clip(moved, 0, sizes - 1)
         elif frames.points.outside == "drop":
             is_inside = (moved >= 0) & (moved < sizes)
-            inside &= is_inside.reshape(len(points), -1).all(axis=1)
+            inside &= is_inside.all(axis=tuple(range(1, is_inside.ndim)))
         points[..., column] = moved
     return Rows(_as_stored(points, rows.values.dtype), rows.counts), inside
 

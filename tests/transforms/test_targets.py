@@ -158,6 +158,15 @@ def test_points_outside() -> None:
     assert [[[1, 2], [], [3]], [[1, 2], [], [3]], [[1], [], []]] == [samples_of(each["names"]) for each in results]
 
 
+def test_no_rows() -> None:
+    """Batches without any box or point stay without, whatever the rules."""
+    fields = [field_of("joints", "points[2]"), field_of("boxes", "xyxy")]
+    rows = {"joints": rows_of([[], []], (2, 2)), "boxes": rows_of([[], []], (4,))}
+    got = move_targets(fields, rows, framed([CenterCrop(40), KeepPoints("drop")], [(100, 200)] * 2))
+
+    assert {"joints": [[], []], "boxes": [[], []]} == {name: samples_of(each) for name, each in got.items()}
+
+
 def test_points_of_boxes_go_with_their_boxes() -> None:
     """A box that is dropped takes its row of points along; a point outside takes nothing."""
     fields = [field_of("joints", "points[1] per boxes"), field_of("boxes", "xyxy")]
