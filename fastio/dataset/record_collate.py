@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import default_collate
 
+from fastio.dataset.field_transform import FieldTransform
 from fastio.dataset.picture_tensor import picture_tensor
 from fastio.dataset.token_collate import PadCollate
 from fastio.errors import SchemaError
@@ -152,6 +153,8 @@ class FieldCollate:
         self._fills = {name: dataset.pad_id_of(name) for name in self._rows}
         self._lists = {name: _listed_types(schema[name]) for name in names if _is_listed(schema[name])}
         self._masks = {name for name in names if schema[name].traits.is_mask}
+        # Transforms that know the fields leave them in place, and may add one behind them.
+        self._lengths = (len(names), len(names) + isinstance(dataset.transform, FieldTransform))
 
     def __call__(self, samples: Sequence[Any]) -> Any:
         """Collate the samples. Exceptions of torch get a note that names the field."""
@@ -165,7 +168,7 @@ class FieldCollate:
         if form.kind == "value":
             return self._decoded(form.names[0], sample)
         if self._is_tuple(sample):
-            return tuple(map(self._decoded, form.names, sample))
+            return tuple(map(self._decoded, self._names_of(sample), sample))
         return _plain_tensors(sample)
 
     def collate(self, samples: Sequence[Any]) -> Any:
@@ -177,12 +180,17 @@ class FieldCollate:
             return self._collated(form.names[0], samples)
         if not self._is_tuple(first):
             return default_collate(list(samples))  # a transform made something else
-        columns = zip(form.names, zip(*samples, strict=True), strict=True)
+        columns = zip(self._names_of(first), zip(*samples, strict=True), strict=True)
         batch = [self._collated(name, values) for name, values in columns]
         return batch if form.kind == "pair" else tuple(batch)  # a list, as default_collate makes of pairs
 
     def _is_tuple(self, sample: Any) -> bool:
-        return type(sample) is tuple and len(sample) == len(self._form.names)
+        return type(sample) is tuple and len(sample) in self._lengths
+
+    def _names_of(self, sample: tuple[Any, ...]) -> tuple[str, ...]:
+        """Return the names of a tuple's fields; "" for what a transform added."""
+        names = self._form.names
+        return (*names, *[""] * (len(sample) - len(names)))
 
     def _decoded(self, name: str, value: Any) -> Any:
         if name in self._masks and isinstance(value, Image.Image):

@@ -18,7 +18,7 @@ from fastio.transforms import (
 )
 from fastio.transforms.arguments import KERNELS
 
-__all__ = ["FILL", "chains", "is_fusible", "sizes", "tolerance"]
+__all__ = ["FILL", "chains", "flips_last", "is_fusible", "sizes", "tolerance"]
 
 FILL = (9, 200, 77)
 
@@ -53,6 +53,12 @@ def is_fusible(chain: list[Transform]) -> bool:
         if getattr(each, "interpolation", "") in ("nearest", "box"):
             return not any(isinstance(before, RandomHorizontalFlip) for before in chain[:place])
     return True
+
+
+def flips_last(chain: Sequence[Transform]) -> bool:
+    """Whether no flip precedes a resampling: what masks allow on the fast path."""
+    resized = [place for place, each in enumerate(chain) if hasattr(each, "interpolation")]
+    return not any(isinstance(each, RandomHorizontalFlip) for each in chain[: max(resized, default=0)])
 
 
 def tolerance(chain: Sequence[Transform]) -> int:

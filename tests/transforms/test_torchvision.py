@@ -12,7 +12,7 @@ from PIL import Image
 
 from fastio.codec import CODECS
 from fastio.codec.codec import Geometry
-from fastio.transforms import Compose, RandomHorizontalFlip, Transform
+from fastio.transforms import Compose, Transform
 from fastio.transforms.fused import Fused, Planned
 from fastio.transforms.random import uniform
 from fastio.transforms.targets import Rows, move_targets
@@ -21,18 +21,12 @@ from fastio.types.schema import BOX_ROLES
 from tests.codec.conformance import spans_of
 from tests.conftest import encode
 from tests.transforms.boxes_reference import from_xyxy, sanitized, to_xyxy
-from tests.transforms.chains import chains
+from tests.transforms.chains import chains, flips_last
 from tests.transforms.torchvision_chain import apply_torchvision, as_tv_tensors
 
 pytest.importorskip("torchvision")
 
 coordinates = st.floats(-5, 50, width=32) | st.integers(-5, 50)
-
-
-def flips_last(chain: list[Transform]) -> bool:
-    """Whether no flip precedes a resampling: what masks allow on the fast path."""
-    resized = [place for place, each in enumerate(chain) if hasattr(each, "interpolation")]
-    return not any(isinstance(each, RandomHorizontalFlip) for each in chain[: max(resized, default=0)])
 
 
 def sample_of(shape: tuple[int, int], boxes: Any, points: Any, *, role: str, seed: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from fastio.errors import SchemaError
 from fastio.loader.options import Layout, Quality
 from fastio.transforms.fused import Fused
 
-__all__ = ["decodes_pictures", "fuse"]
+__all__ = ["decodes_pictures", "fuse", "no_place_for_geometry"]
 
 
 def decodes_pictures(dataset: FastDataset) -> bool:
@@ -41,4 +41,16 @@ def fuse(
         raise SchemaError(f"{dataset.store.path}: {what} is for pictures, but the samples are {reader.field}")
     is_raw = reader.row_shape is not None
     mode = {1: "L", 3: "RGB", 4: "RGBA"}[reader.row_shape[2]] if reader.row_shape is not None else reader.mode
-    return Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
+    fused = Fused(transforms, seed=seed, mode=mode, is_raw=is_raw, is_fast=quality == "fast")
+    if fused.keeps_geometry:
+        raise no_place_for_geometry(dataset)
+    return fused
+
+
+def no_place_for_geometry(dataset: FastDataset) -> SchemaError:
+    """Return the error of KeepGeometry for samples that are no dict and no tuple."""
+    names = dataset.form.names
+    return SchemaError(
+        f"{dataset.store.path}: KeepGeometry adds a field, but samples are a {dataset.form.kind} of "
+        f"{', '.join(names)}: ask for a tuple, as in FastDataset(path, fields={names[::-1]})"
+    )

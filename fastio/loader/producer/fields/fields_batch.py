@@ -17,6 +17,7 @@ from fastio.loader.producer.fields.part import BatchPart, PendingFields, fields_
 from fastio.loader.producer.fields.tokens import JoinedTokens, PaddedTokens
 from fastio.loader.producer.labels import collate_labels
 from fastio.loader.producer.producer import FinishedBatch, ProducerContext
+from fastio.transforms.joint import GEOMETRY
 
 __all__ = ["FieldsBatch"]
 
@@ -84,13 +85,16 @@ class FieldsBatch:
         if form.kind == "pair":
             return list(form.assemble(values))  # like torch's default collate
         if form.kind != "dict":
-            return form.assemble(values)
+            parts = form.assemble(values)
+            return (*parts, values[GEOMETRY]) if fields_of(self._context).keeps_geometry else parts
         batch: dict[str, Any] = {}
         for name in form.names:
             if is_padded(collates.get(name)):
                 batch[name], batch[mask_name(name)] = values[name]
             else:
                 batch[name] = values[name]
+        if fields_of(self._context).keeps_geometry:
+            batch[GEOMETRY] = values[GEOMETRY]
         return batch
 
     def _token_counts(self) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from fastio.loader.producer.buffers import BatchBuffers
 from fastio.loader.producer.chunks import ChunkReader
 from fastio.loader.producer.decoding import RowDecoder, RowField
 from fastio.loader.producer.fields.fields_batch import FieldsBatch
+from fastio.loader.producer.fields.geometry import PendingGeometry
 from fastio.loader.producer.fields.part import BatchPart, PendingFields, fields_of
 from fastio.loader.producer.fields.ragged import PendingRagged
 from fastio.loader.producer.fields.rows import PendingRowFields, RowFields
@@ -123,16 +124,18 @@ class _Machinery:
 
     def begin(self, part: BatchPart) -> list[PendingFields]:
         """Start all fields of a batch. Raises SchemaError if rows do not fit together."""
-        options, collates = self.context.options, fields_of(self.context).collates
+        options, fields = self.context.options, fields_of(self.context)
         rows = PendingRowFields(self.rows, part, self.decoders, self.pillow_count)
         pending: list[PendingFields] = [rows]
+        if fields.keeps_geometry:
+            pending.append(PendingGeometry(rows, len(part), is_pinned=options.pin_memory))
         pending += [tokens.begin(part) for tokens in self.tokens]
         names = [reader.field.name for reader in (*self.ragged, *self.others)]
         if names:
             checked = begin_check(part, names, self.pool, verify=options.verify)
             pending += [PendingValues(reader, part, checked) for reader in self.others]
             if self.ragged:
-                is_pinned = options.pin_memory
+                is_pinned, collates = options.pin_memory, fields.collates
                 pending.append(PendingRagged(self.ragged, collates, part, checked, rows.frames, is_pinned=is_pinned))
         return pending
 

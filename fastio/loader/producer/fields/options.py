@@ -12,8 +12,10 @@ from fastio.dataset.record_collate import RowsWish, choose_rows
 from fastio.dataset.token_collate import PadCollate
 from fastio.errors import SchemaError
 from fastio.loader.options import CollateWish, PixelOptions
+from fastio.loader.producer.decoding_pass import no_place_for_geometry
 from fastio.samplers.bucket import LengthBucketSampler
 from fastio.transforms.fused import Fused
+from fastio.transforms.joint import GEOMETRY
 
 __all__ = ["FieldOptions", "field_options", "has_fields", "row_collates"]
 
@@ -26,9 +28,9 @@ class FieldOptions:
     What a producer does with the fields of samples.
 
     ``fused`` are the transforms of each picture (None: nothing beyond decoding); with ``is_planar``, pictures are
-    (B, C, H, W) in memory. The plan of a sample is made from the
-    size of ``leader``, its first picture, or mask if it has no picture; with ``is_joint``, the other fields follow it,
-    because there are transforms. ``collates`` has an entry for each field of tokens or ragged arrays.
+    (B, C, H, W) in memory. The plan of a sample is made from the size of ``leader``, its first picture, or mask if it
+    has no picture; with ``is_joint``, the other fields follow it, because there are transforms. ``collates`` has an
+    entry for each field of tokens or ragged arrays. With ``keeps_geometry``, batches get the field GEOMETRY.
     """
 
     fused: Mapping[str, Fused | None]
@@ -36,6 +38,7 @@ class FieldOptions:
     is_joint: bool
     is_planar: bool
     collates: Mapping[str, Collate]
+    keeps_geometry: bool = False
 
 
 def has_fields(dataset: FastDataset) -> bool:
@@ -82,8 +85,29 @@ def field_options(
             )
         else:
             fused[name] = None
-    is_planar = pixels.layout == "contiguous"
-    return FieldOptions(fused, leader, bool(transforms), is_planar, row_collates(dataset, pixels.collate, sampler))
+    collates = row_collates(dataset, pixels.collate, sampler)
+    return FieldOptions(
+        fused,
+        leader,
+        is_joint=bool(transforms),
+        is_planar=pixels.layout == "contiguous",
+        collates=collates,
+        keeps_geometry=bool(transforms) and _keeps_geometry(dataset, fused[leader] if leader is not None else None),
+    )
+
+
+def _keeps_geometry(dataset: FastDataset, fused: Fused | None) -> bool:
+    """Return whether batches get another field. Raises SchemaError for transforms that do not go with the fields."""
+    form, path = dataset.form, dataset.store.path
+    if fused is not None and any(reader.is_mask for reader in dataset.readers.values()):
+        fused.check_masks()
+    if fused is None or not fused.keeps_geometry:
+        return False
+    if not form.is_joint:
+        raise no_place_for_geometry(dataset)
+    if GEOMETRY in form.names:
+        raise SchemaError(f"{path}: KeepGeometry adds a field {GEOMETRY!r}, but there is one: leave it out by fields=")
+    return True
 
 
 def _check_owners(dataset: FastDataset) -> None:

@@ -58,6 +58,7 @@ class PendingRowFields:
         self._decoding: dict[str, DecodingRows] = {}
         self._decoded: dict[str, DecodedRows] = {}
         self.planned: Planned | None = None  # for the sizes of the leader
+        self._frames: Frames | None = None
         try:
             for name, chunk in part.rows.items():
                 self._decoding[name] = decoders[name].begin(RowPart(chunk, part.part), leader=self.planned)
@@ -103,7 +104,9 @@ class PendingRowFields:
         """Return where the pictures of the samples are moved; None if they are not."""
         leader = self._fields.leader
         fused = None if leader is None else self._fields.fields[leader].fused
-        return None if fused is None or self.planned is None else fused.frames(self.planned, epoch=self._part.epoch)
+        if self._frames is None and fused is not None and self.planned is not None:
+            self._frames = fused.frames(self.planned, epoch=self._part.epoch)
+        return self._frames
 
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""
