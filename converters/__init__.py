@@ -17,7 +17,18 @@ from fastio.converters.other_containers import folder_kind, kind_of
 from fastio.converters.packer import PackReport, pack
 from fastio.converters.raw import Raw
 from fastio.converters.source import Chunk, Problem, Source
-from fastio.converters.sources import arrow, flat, imagefolder, metadata, pairs, parquet, store, table, tfrecord
+from fastio.converters.sources import (
+    arrow,
+    flat,
+    imagefolder,
+    metadata,
+    pairs,
+    parquet,
+    saved_dataset,
+    store,
+    table,
+    tfrecord,
+)
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 
@@ -50,6 +61,7 @@ SOURCES: dict[str, SourceKind] = {
         store.KIND,
         parquet.KIND,
         arrow.KIND,
+        saved_dataset.KIND,
         tfrecord.KIND,
     )
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from fastio.converters.arrow.features import class_names, feature_at, features_of, inner_class_names
+from fastio.converters.arrow.features import class_names, feature_at, inner_class_names
 from fastio.converters.arrow.types import field_by_type, is_bytes, plain_type
 from fastio.converters.extra import pyarrow
 from fastio.converters.fields_asked import FieldChoice
@@ -58,10 +58,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableHead:
-    """The first file of a source, whose columns tell the fields: its path, its schema, and the values in it."""
+    """
+    The first file of a source, whose columns tell the fields: its path, its schema, and the values in it.
+
+    ``features`` are what ``datasets`` notes of the columns.
+    """
 
     place: str
     schema: Any
+    features: Mapping[str, Any]
     peek: Peek
 
 
@@ -74,7 +79,7 @@ def choose_columns(table: TableHead, options: SourceOptions) -> list[Column]:
     ``datasets`` notes the names of classes. Raises SourceError, with what to type, for columns that are not there or
     fit no field, and for names that come twice.
     """
-    features, columns = features_of(table.place, table.schema), options.columns
+    features, columns = table.features, options.columns
     if not columns.header:
         raise SourceError(f"{table.place}: its columns have names: drop --no-header")
     ignored = {
@@ -104,7 +109,7 @@ def _selecting(table: TableHead, options: SourceOptions) -> list[tuple[str, ...]
 
 def has_pictures(table: TableHead) -> bool:
     """Return whether a column holds pictures."""
-    features = features_of(table.place, table.schema)
+    features = table.features
     for name in table.schema.names:
         if table.schema.names.count(name) == 1 and is_bytes(table.schema.field(name).type):
             field = field_by_type("it", table.schema.field(name).type, features.get(name), partial(table.peek, (name,)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from fastio import _native
 from fastio.converters.arrow.buffers import python_values, sound
 from fastio.converters.arrow.choose import Column, TableHead, choose_columns, has_pictures, path_to
+from fastio.converters.arrow.features import features_of
 from fastio.converters.arrow.labels import encode_labels, label_rule
 from fastio.converters.arrow.parts import part_at
 from fastio.converters.arrow.reading import ARROW_SUFFIXES, PARQUET_SUFFIXES, reading
@@ -36,20 +37,31 @@ def holds_pictures(reader: str, place: str) -> bool:
     if not place:
         return False
     with reading(reader, place, []) as file:
-        table = TableHead(place, file.schema, lambda path: _first_bytes(reader, place, path))
+        features = features_of(place, file.schema)
+        table = TableHead(place, file.schema, features, lambda path: _first_bytes(reader, place, path))
     return has_pictures(table)
 
 
-def table_source(kind: str, reader: str, place: SourcePath, files: FileSet, options: SourceOptions) -> ListedSource:
+def table_source(
+    kind: str,
+    reader: str,
+    place: SourcePath,
+    files: FileSet,
+    options: SourceOptions,
+    *,
+    features: Mapping[str, Any] | None = None,
+) -> ListedSource:
     """
-    Return the rows of all files as a source; ``reader`` is "parquet" or "arrow".
+    Return the rows of all files as a source; ``reader`` is "parquet" or "arrow". ``features`` are what
+    ``datasets`` notes of the columns, if their files do not say so themselves.
 
     Keys are the file's name and the row's position (``train/00012``), or the values of ``--key-column``. Rows without a
     key, or with one that an earlier row has, are problems; those that do not pass a filter are left out.
     """
     places = [files.place(name) for name in files.names]
     with reading(reader, places[0], []) as file:
-        table = TableHead(places[0], file.schema, lambda path: _first_bytes(reader, places[0], path))
+        features = features_of(places[0], file.schema) or features or {}
+        table = TableHead(places[0], file.schema, features, lambda path: _first_bytes(reader, places[0], path))
     columns = choose_columns(table, options)
     key, filters = options.columns.key_column, options.columns.filters
     named = {name: path_to(table, name) for name in (key, *(name for name, _ in filters)) if name is not None}

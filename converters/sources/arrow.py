@@ -35,6 +35,6 @@ KIND = SourceKind(
     own_labels="its columns hold the labels (--label-column names one)",
     takes_fields=True,
     covers=("imagefolder",),
-    text_kinds=("arrow",),
+    text_kinds=("arrow", "datasets"),
     has_more_than_text=lambda place: holds_pictures("arrow", first_file(place, _is_arrow)),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,9 @@ import numpy as np
 
 from fastio._native import ThreadPool
 from fastio.converters.arrow.buffers import python_values, sound
+from fastio.converters.arrow.features import class_names, features_of
 from fastio.converters.arrow.reading import ARROW_SUFFIXES, PARQUET_SUFFIXES, reading
+from fastio.converters.arrow.saved import SAVED_MARKS, saved_names
 from fastio.converters.table_labels import TableLabels
 from fastio.converters.text.columns import column_documents, kind_of, known_column
 from fastio.converters.text.documents import Documents, Limits, TextOptions
@@ -22,8 +23,6 @@ from fastio.converters.text.row_source import DEFAULT_FIELD, RowSource
 from fastio.errors import SourceError
 
 __all__ = ["KINDS", "ArrowSource", "open_arrow", "open_datasets", "open_parquet"]
-
-_DATASETS = frozenset(["dataset_info.json", "dataset_dict.json"])  # one of them lies where ``save_to_disk`` wrote
 
 
 def open_parquet(path: str, options: TextOptions) -> ArrowSource:
@@ -38,32 +37,10 @@ def open_arrow(path: str, options: TextOptions) -> ArrowSource:
 
 def open_datasets(path: str, options: TextOptions) -> ArrowSource:
     """Open what ``datasets.Dataset.save_to_disk`` wrote; of a dictionary of splits, one of its folders."""
-    splits = Path(path, "dataset_dict.json")
-    if splits.is_file():
-        ways = ", ".join(f"{path}/{name}" for name in _json(splits).get("splits", ()))
-        raise SourceError(f"{path}: holds several splits: pack one of them, {ways}")
-    state = _json(Path(path, "state.json"))
-    if state.get("_indices_data_files"):
-        raise SourceError(f"{path}: holds indices beside its data: save it again after flatten_indices()")
-    names = [str(entry.get("filename")) for entry in state.get("_data_files") or ()]
-    if not names:
-        raise SourceError(f"{path}: state.json names no data files; expected a folder of save_to_disk")
-    missing = [name for name in names if not Path(path, name).is_file()]
-    if missing:
-        raise SourceError(f"{path}: {missing[0]}, which state.json names, is missing: copy the whole folder")
+    names = saved_names(path)
     sizes = [Path(path, name).stat() for name in names]
     total = sum(status.st_size for status in sizes), sum(status.st_blocks * 512 for status in sizes)
     return _opened("datasets", path, TextFiles(path, path, names, *total), options)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
-        raise SourceError(f"{path}: cannot be read as JSON: {exc}") from exc
-    if not isinstance(found, dict):
-        raise SourceError(f"{path}: expected a JSON object")
-    return found
 
 
 def _opened(kind: str, path: str, files: TextFiles, options: TextOptions) -> ArrowSource:
@@ -88,16 +65,8 @@ def _opened(kind: str, path: str, files: TextFiles, options: TextOptions) -> Arr
 def _label_rule(place: str, schema: Any, field: str) -> TableLabels:
     """How labels are read; the names that ``datasets`` keeps for a ClassLabel are the classes."""
     known_column(place, schema, field, option="--label-field")
-    raw = (schema.metadata or {}).get(b"huggingface")
-    try:
-        said = json.loads(raw) if raw else {}
-        feature = said.get("info", {}).get("features", {}).get(field)
-        names = feature.get("names") if isinstance(feature, dict) else None
-    except (ValueError, AttributeError) as exc:
-        raise SourceError(
-            f"{place}: the notes of Hugging Face datasets in it cannot be read ({exc}): save it again"
-        ) from exc
-    return TableLabels(is_typed=True, known=[str(name) for name in names] if names else None)
+    names = class_names(features_of(place, schema).get(field))
+    return TableLabels(is_typed=True, known=names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,5 +147,5 @@ def _slices(batch: Any, limits: Limits) -> Iterator[Any]:
 KINDS = (
     TextKind(name="parquet", open=open_parquet, suffixes=PARQUET_SUFFIXES),
     TextKind(name="arrow", open=open_arrow, suffixes=ARROW_SUFFIXES),
-    TextKind(name="datasets", open=open_datasets, marks=_DATASETS),
+    TextKind(name="datasets", open=open_datasets, marks=SAVED_MARKS),
 )

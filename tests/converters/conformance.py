@@ -16,7 +16,7 @@ from fastio.converters.fields_asked import parse_choice
 from fastio.converters.kind import SourcePath
 from fastio.converters.origin import recorded_root
 from fastio.store import create_store
-from tests.converters.picture_tables import picture_table, write_stream
+from tests.converters.picture_tables import picture_table, write_saved, write_stream
 from tests.converters.records import example, write_records
 from tests.converters.trees import class_folders, flat, foreign_tar, pickled, picture
 
@@ -56,6 +56,11 @@ def make_arrow(folder: Path) -> Source:
     return open_source(write_stream(folder / "a.arrow", picture_table(7), 3))
 
 
+def make_saved(folder: Path) -> Source:
+    """A folder as ``datasets.Dataset.save_to_disk`` leaves it."""
+    return open_source(write_saved(folder / "saved", [picture_table(4), picture_table(3)]))
+
+
 def make_tfrecord(folder: Path) -> Source:
     """Two TFRecord files of four pictures each."""
     for number in range(2):
@@ -89,6 +94,7 @@ MAKERS: dict[str, Callable[[Path], Source]] = {
     "store": make_store,
     "parquet": make_parquet,
     "arrow": make_arrow,
+    "datasets": make_saved,
     "tfrecord": make_tfrecord,
 }
 assert MAKERS.keys() == SOURCES.keys(), "a new source needs a maker here"

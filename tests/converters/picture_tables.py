@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,18 @@ def write_file(path: Path, table: pa.Table, rows: int = 3, **options: Any) -> Pa
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema, **options) as writer:
         writer.write_table(table, max_chunksize=rows)
     return path
+
+
+def write_saved(folder: Path, tables: Sequence[pa.Table], **state: Any) -> Path:
+    """A folder as ``datasets.Dataset.save_to_disk`` leaves it, with a file for each table."""
+    folder.mkdir()
+    names = [f"data-{i:05d}-of-{len(tables):05d}.arrow" for i in range(len(tables))]
+    for name, table in zip(names, tables, strict=True):
+        write_stream(folder / name, table)
+    listed = {"_data_files": [{"filename": name} for name in names], "_split": None, **state}
+    (folder / "state.json").write_text(json.dumps(listed))
+    (folder / "dataset_info.json").write_text(json.dumps({"features": FEATURES}))
+    return folder
 
 
 def stored(path: Path) -> dict[str, dict[str, Any]]:
