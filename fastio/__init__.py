@@ -21,6 +21,7 @@ from fastio.errors import (
 )
 
 if TYPE_CHECKING:
+    from fastio.converters.write.pack import pack
     from fastio.converters.write.writer import Writer
     from fastio.dataset.fast_dataset import FastDataset
     from fastio.dataset.record_collate import FieldCollate
@@ -62,6 +63,7 @@ __all__ = [
     "__version__",
     "create_store",
     "open_store",
+    "pack",
     "verdict",
 ]
 
@@ -79,6 +81,7 @@ _HOMES = {
     "PackSampler": "fastio.samplers.pack",
     "StepShares": "fastio.measure.loop.verdict",
     "Writer": "fastio.converters.write.writer",
+    "pack": "fastio.converters.write.pack",
     "StepTimer": "fastio.measure.loop.step_timer",
     "create_store": "fastio.store",
     "open_store": "fastio.store",

@@ -38,6 +38,7 @@ PUBLIC = {
     "__version__",
     "create_store",
     "open_store",
+    "pack",
     "verdict",
 }
 

@@ -18,7 +18,7 @@ from fastio.converters.record_values import value_encoder
 from fastio.errors import SchemaError
 from fastio.types.schema import Field, Schema
 
-__all__ = ["PIECE_BYTES", "PIECE_SAMPLES", "Misfit", "Piece", "SampleEncoder"]
+__all__ = ["PIECE_BYTES", "PIECE_SAMPLES", "Misfit", "Piece", "SampleEncoder", "check_key"]
 
 # What is gathered before it is written: enough that writing costs little a sample, little enough to stay in memory.
 PIECE_BYTES = 4 << 20
@@ -77,7 +77,7 @@ class SampleEncoder:
         return self._piece
 
     def add(self, key: str, sample: Mapping[str, Any]) -> None:
-        """Add a sample, all of it or nothing. Raises Misfit."""
+        """Add a sample, all of it or nothing. Raises Misfit. ``check_key`` has checked its key."""
         if sample.keys() != self._names:
             raise self._other_fields(sample)
         name, row = "", list[Any]((key,))
@@ -107,6 +107,19 @@ class SampleEncoder:
             return Misfit(f"lacks the field {missing[0]!r}; the fields are {fields}", missing[0])
         other = next(name for name in sample if name not in self._names)
         return Misfit(f"has a field {other!r} that the store has not; the fields are {fields}", str(other))
+
+
+def check_key(key: object) -> None:
+    """Raise Misfit for what cannot be a key."""
+    if not isinstance(key, str):
+        raise Misfit(f"is a key of type {type(key).__name__}; expected text")
+    if not key or "\0" in key:
+        raise Misfit("is a key that is empty or holds NUL; expected at least one other character")
+    if not key.isascii():
+        try:
+            key.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as exc:
+            raise Misfit("is a key that cannot be written as UTF-8") from exc
 
 
 def _encoder(field: Field, tokenizer: TextTokens | None, classes: Sequence[str] | None) -> Callable[[Any], Any]:

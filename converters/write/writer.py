@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
@@ -22,10 +23,13 @@ from fastio.converters.record_arrays import is_tensor
 from fastio.converters.record_pictures import file_or_bytes, own_file
 from fastio.converters.record_problem import UnfitError
 from fastio.converters.record_tokens import TextTokens
+from fastio.converters.write.dataset_samples import DatasetSamples, Unreadable
 from fastio.converters.write.fields import Fields, FieldsAsked
 from fastio.converters.write.piece_writer import Ledger, PieceWriter
 from fastio.converters.write.report import WriteReport
-from fastio.converters.write.sample_encoder import Misfit, SampleEncoder
+from fastio.converters.write.sample_encoder import PIECE_BYTES, PIECE_SAMPLES, Misfit, Piece, SampleEncoder, check_key
+from fastio.converters.write.sample_form import KeyRule, SampleForm
+from fastio.converters.write.workers import PartWork, encoded_parts
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store import check_target, create_store, open_store
 from fastio.types.schema import Schema
@@ -33,6 +37,7 @@ from fastio.types.schema import Schema
 __all__ = ["Writer", "default_key"]
 
 _FIRST_SAMPLES, _FIRST_BYTES = 64, 4 << 20  # held back until the schema is inferred from them
+_MEASURED = 16  # samples packed in this process, before workers get parts of a size that follows from theirs
 _OWN = ("skipped", "source", "tokenizer")  # entries of the metadata that the writer makes
 
 
@@ -140,7 +145,9 @@ class Writer:
             key = default_key(self._count) if key is None else key
             self._count += 1
             try:
-                self._check_key(key)
+                check_key(key)
+                if key in self._keys:
+                    raise Misfit("has the key of an earlier sample; keys must be unique")
                 if not isinstance(sample, Mapping):
                     raise Misfit(f"is of type {type(sample).__name__}; expected a dict of its fields")
                 if self._pieces is None:
@@ -153,6 +160,35 @@ class Writer:
             self._keys.add(key)
             if self._encoder.piece.is_full:
                 self._flush()
+
+    def write_all(self, dataset: Any, *, key: KeyRule = None, jobs: int | None = None) -> None:
+        """
+        Add all samples of a dataset, see ``fastio.pack``; more may follow, and may have been before.
+
+        Raises what ``write`` raises, what the dataset raises (such samples are skipped with ``on_error="skip"``),
+        SourceError for what is no dataset, and ValueError for ``jobs`` without a dataset whose length is known.
+        """
+        with self._lock:
+            self._require_open()
+            samples = DatasetSamples.of(dataset)
+            if jobs is not None and (jobs < 1 or samples.count is None):
+                raise ValueError(f"jobs={jobs}: expected at least 1, and a dataset with a length and numbered samples")
+            self._describe(samples, type(dataset).__name__)
+            names = self._fields.names
+            if samples.choose is not None and names is not None:
+                samples = samples.choose([*names, key] if isinstance(key, str) else names)
+            base, begin = self._count, 0
+            form: SampleForm | None = None
+            rows = samples.iterate() if samples.count is None else samples.read(range(samples.count))
+            for begin, sample in enumerate(rows):
+                if jobs is not None and form is not None and self._pieces is not None and begin >= _MEASURED:
+                    self._write_parts(samples, form, base, begin, jobs)
+                    return
+                if form is None and not isinstance(sample, Unreadable):
+                    form = SampleForm.of(sample, self._fields.names, key)
+                    if samples.fields is None and self._fields.named is None and form.names is not None:
+                        self._fields = Fields.of(form.names)
+                self._write_one(samples, form, base, begin, sample)
 
     def close(self) -> None:
         """
@@ -216,18 +252,58 @@ class Writer:
         if self._state != "open":
             raise StoreError(f"{self.path}: the writer is {self._state}: make another")
 
-    def _check_key(self, key: object) -> None:
-        if not isinstance(key, str):
-            raise Misfit(f"is a key of type {type(key).__name__}; expected text")
-        if not key or "\0" in key:
-            raise Misfit("is a key that is empty or holds NUL; expected at least one other character")
-        if not key.isascii():
-            try:
-                key.encode("utf-8", "surrogateescape")
-            except UnicodeEncodeError as exc:
-                raise Misfit("is a key that cannot be written as UTF-8") from exc
-        if key in self._keys:
-            raise Misfit("has the key of an earlier sample; keys must be unique")
+    def _describe(self, samples: DatasetSamples, name: str) -> None:
+        """Take from a dataset what it says of its samples, where the user has not said it."""
+        if self._count:
+            return
+        self._source = source_record("python", name)
+        if self._pieces is None and samples.fields is not None:
+            asked = self._fields.named or dict.fromkeys(samples.fields)
+            types = {name: field or samples.fields.get(name) for name, field in asked.items()}
+            self._fields = Fields.of(types)
+        names = self._fields.names
+        for entry, value in samples.metadata.items():
+            if entry == "classes" and (names is None or "label" in names):
+                self._metadata.setdefault("classes", value)
+            elif entry == "field_classes":
+                known = {field: classes for field, classes in value.items() if names is None or field in names}
+                self._metadata.setdefault("field_classes", known)
+        schema = self._fields.schema
+        if self._pieces is None and schema is not None:
+            self._begin(schema)
+
+    def _write_one(self, samples: DatasetSamples, form: SampleForm | None, base: int, index: int, sample: Any) -> None:
+        key: Any = default_key(base + index) if samples.key_at is None else samples.key_at(index)
+        try:
+            if isinstance(sample, Unreadable):
+                if self._ledger.on_error == "raise":
+                    raise sample.error
+                raise sample.misfit
+            assert form is not None
+            key = form.key_of(sample, key)
+            mapping = form.mapping(sample)
+        except Misfit as exc:
+            self._count += 1
+            self._ledger.refuse([(str(key), exc)])
+            return
+        self.write(mapping, key=key)
+
+    def _write_parts(self, samples: DatasetSamples, form: SampleForm, base: int, begin: int, jobs: int) -> None:
+        """Write the samples from index ``begin`` on, which ``jobs`` processes read and encode."""
+        self._flush()
+        assert self._pieces is not None
+        count = samples.count or 0
+        average = self._pieces.size_bytes // max(1, self._pieces.packed) + 1
+        step = max(1, min(PIECE_SAMPLES // 4, PIECE_BYTES // average))
+        ranges = (range(i, min(i + step, count)) for i in range(begin, count, step))
+        key_at = samples.key_at or (lambda index: default_key(base + index))
+        parts = ((part, [key_at(index) for index in part]) for part in ranges)
+        work = PartWork(samples, form, self._encoder, self._ledger.on_error == "skip")
+        with closing(encoded_parts(work, parts, jobs)) as encoded:
+            for part in encoded:
+                self._count += part.count
+                self._write_piece(part.piece)
+                self._ledger.refuse([(key, Misfit(sentence, field)) for key, sentence, field in part.refused])
 
     def _hold(self, key: str, sample: Mapping[str, Any]) -> None:
         """Keep one of the first samples, from which the schema is inferred."""
@@ -271,11 +347,14 @@ class Writer:
         self._pieces = PieceWriter(schema, store, self._ledger, tokenizer, progress)
 
     def _flush(self) -> None:
-        if self._pieces is None:
-            return
-        self._keys.clear()
+        if self._pieces is not None:
+            self._keys.clear()
+            self._write_piece(self._encoder.take())
+
+    def _write_piece(self, piece: Piece) -> None:
+        assert self._pieces is not None
         try:
-            self._pieces.write(self._encoder.take())
+            self._pieces.write(piece)
         except SampleError:
             raise
         except BaseException:
