@@ -7,7 +7,7 @@ Names and types the fields of tar files that other tools wrote, by the extension
     0001.cls                ``label``, a column
     0001.txt, .caption.txt  ``text``, ``caption``: text
     0001.json, .boxes.json  ``json``, ``boxes``: JSON
-    0001.npy, .depth.npy    ``npy``, ``depth``: arrays of one dtype and shape, ragged ones if only the first size differs;
+    0001.npy, .depth.npy    ``npy``, ``depth``: arrays of one dtype and shape, ragged if only the first size differs;
                             the span points behind the npy header. Otherwise bytes: the whole files
     0001.left.flow          ``left_flow``, bytes: anything else
 

@@ -85,7 +85,7 @@ def test_types_of_members(tmp_path: Path) -> None:
                 "points": "float64[*,2]",
                 "seg": "mask16",
                 "text": "text",
-                "label": "label",
+                "label": "int",
             } == types(store)
             assert [np.full(3, i, "<f4").tobytes() for i in range(3)] == list(read_all(store, "npy").values())
             assert [0, 16, 32] == [len(value) for value in read_all(store, "points").values()]
