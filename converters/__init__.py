@@ -19,9 +19,13 @@ from fastio.converters.raw import Raw
 from fastio.converters.source import Chunk, Problem, Source
 from fastio.converters.sources import (
     arrow,
+    cifar,
     flat,
+    hdf5,
     imagefolder,
+    lmdb,
     metadata,
+    npy,
     pairs,
     parquet,
     saved_dataset,
@@ -29,6 +33,7 @@ from fastio.converters.sources import (
     table,
     tfrecord,
 )
+from fastio.converters.sources import zip as zip_archive
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 
@@ -58,6 +63,11 @@ SOURCES: dict[str, SourceKind] = {
         pairs.KIND,
         table.KIND,
         metadata.KIND,
+        npy.KIND,
+        cifar.KIND,
+        hdf5.KIND,
+        lmdb.KIND,
+        zip_archive.KIND,
         store.KIND,
         parquet.KIND,
         arrow.KIND,

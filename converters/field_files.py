@@ -23,7 +23,7 @@ from fastio.types.picture_kinds import kind_by_name
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
-__all__ = ["FieldFiles", "suggested_field"]
+__all__ = ["FieldFiles", "fitted", "is_mask_name", "suggested_field"]
 
 _MASK_NAMES = re.compile(r"mask|label|seg|annot|panoptic|ground_?truth|(?:\A|_)gts?(?:_|\Z)|trimap")
 _BY_EXTENSION = {"txt": "text", "json": "json"}
@@ -41,11 +41,21 @@ class FieldFiles:
 
     def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
         """Begin to read some files; see ``ListedSource.read``. Content that does not fit the field is a problem."""
-        wait = FileReader(self.field.name, self.root, self.names_at, self.sizes).begin(indices, pool)
-        traits = self.field.traits
-        if traits.is_picture or not (traits.is_plain or traits.is_json):
-            return wait
-        return lambda: _encoded(self.field, wait())
+        reader = FileReader(self.field.name, self.root, self.names_at, self.sizes)
+        return fitted(self.field, reader.begin(indices, pool))
+
+
+def fitted(field: Field, wait: Callable[[], Values]) -> Callable[[], Values]:
+    """Return how to wait for the contents of whole files, and make the values of ``field`` of them."""
+    traits = field.traits
+    if traits.is_picture or not (traits.is_plain or traits.is_json):
+        return wait
+    return lambda: _encoded(field, wait())
+
+
+def is_mask_name(name: str) -> bool:
+    """Whether a field of pictures is called as masks are: "mask", "labels", "seg"."""
+    return _MASK_NAMES.search(name) is not None
 
 
 def _encoded(field: Field, values: Values) -> Values:
@@ -79,7 +89,7 @@ def suggested_field(name: str, root: str, files: Sequence[str]) -> Field:
     extensions = {Path(file).suffix.lower().removeprefix(".") for file in files}
     are_pictures = {bool(kind_by_name(file)) for file in files}
     if are_pictures == {True}:
-        if not _MASK_NAMES.search(name):
+        if not is_mask_name(name):
             return field_of(name, "image")
         return field_of(name, _mask_type(root, files[0]))
     if extensions == {"npy"}:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -19,7 +20,10 @@ def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[An
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"its format version is {version[0]}.{version[1]}, expected 1.0 or 2.0")
-    shape, is_fortran, dtype = _HEADERS[version](file)
+    try:
+        shape, is_fortran, dtype = _HEADERS[version](file)
+    except (TypeError, SyntaxError, RecursionError, MemoryError, TokenError) as exc:  # of a header that is no literal
+        raise ValueError(f"its header cannot be parsed: {exc}") from exc
     if dtype.hasobject:
         raise ValueError("it holds Python objects: save numbers instead")
     if dtype.kind not in "biufc":

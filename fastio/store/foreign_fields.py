@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from tokenize import TokenError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,7 +230,7 @@ def _parsed(header: bytes) -> _Npy | str:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
         shape, is_fortran, dtype = read(file)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, UnicodeDecodeError) as exc:
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError) as exc:
         return f"has a damaged npy header: {str(exc).splitlines()[0][:80]}"
     is_plain = dtype.kind in "biufc" and not dtype.str.startswith(">") and not (is_fortran and len(shape) > 1)
     return _Npy(len(header), dtype.str if is_plain else "", tuple(shape))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import h5py
+import lmdb
 import numpy as np
 import pyarrow.parquet as pq
 
@@ -18,7 +21,7 @@ from fastio.converters.origin import recorded_root
 from fastio.store import create_store
 from tests.converters.picture_tables import picture_table, write_saved, write_stream
 from tests.converters.records import example, write_records
-from tests.converters.trees import class_folders, flat, foreign_tar, pickled, picture
+from tests.converters.trees import cifar_folder, class_folders, flat, foreign_tar, pickled, picture
 
 
 def make_flat(folder: Path) -> Source:
@@ -41,7 +44,9 @@ def make_store(folder: Path) -> Source:
 def make_pairs(folder: Path) -> Source:
     """Seven PNGs and as many masks in a folder beside theirs."""
     flat(folder / "images")
-    flat(folder / "masks")
+    (folder / "masks").mkdir()
+    for i in range(7):
+        (folder / "masks" / f"{i:04d}.png").write_bytes(picture(i, mode="L"))
     return open_source(folder / "images", fields=[parse_choice("mask=masks/")])
 
 
@@ -85,12 +90,55 @@ def make_table(folder: Path) -> Source:
     return open_source(folder / "flat/list.csv")
 
 
+def make_npy(folder: Path) -> Source:
+    """Seven arrays of pixels and their labels."""
+    np.savez(folder / "a.npz", x=np.arange(7 * 48, dtype=np.uint8).reshape(7, 4, 4, 3), y=np.arange(7) % 3)
+    return open_source(folder / "a.npz")
+
+
+def make_hdf5(folder: Path) -> Source:
+    """The same in a file of h5py, chunked and compressed."""
+    with h5py.File(folder / "a.h5", "w") as file:
+        pixels = np.arange(7 * 48, dtype=np.uint8).reshape(7, 4, 4, 3)
+        file.create_dataset("x", data=pixels, chunks=(2, 4, 4, 3), compression="gzip")
+        file["y"] = np.arange(7) % 3
+    return open_source(folder / "a.h5")
+
+
+def make_cifar(folder: Path) -> Source:
+    """A folder of two batches with three pictures each."""
+    cifar_folder(folder / "cifar", batches=2, count=3)
+    return open_source(folder / "cifar")
+
+
+def make_lmdb(folder: Path) -> Source:
+    """Seven pictures under numbers."""
+    with lmdb.open(str(folder / "a.mdb"), subdir=False) as env, env.begin(write=True) as txn:
+        for i in range(7):
+            txn.put(b"%d" % i, picture(i))
+    return open_source(folder / "a.mdb")
+
+
+def make_zip(folder: Path) -> Source:
+    """Three classes of three files, some of them deflated."""
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        for i in range(9):
+            how = zipfile.ZIP_DEFLATED if i % 2 else zipfile.ZIP_STORED
+            archive.writestr(f"top/c{i // 3}/{i}.png", picture(i), how)
+    return open_source(folder / "a.zip")
+
+
 MAKERS: dict[str, Callable[[Path], Source]] = {
     "flat": make_flat,
     "imagefolder": make_imagefolder,
     "metadata": make_metadata,
     "pairs": make_pairs,
     "table": make_table,
+    "npy": make_npy,
+    "cifar": make_cifar,
+    "hdf5": make_hdf5,
+    "lmdb": make_lmdb,
+    "zip": make_zip,
     "store": make_store,
     "parquet": make_parquet,
     "arrow": make_arrow,
@@ -138,9 +186,10 @@ class SourceConformance:
                 writer.append(source.begin(piece)().batch)
 
     def test_shapes_are_those_of_the_headers(self, source: Source) -> None:
-        """Every image's height, width and channels are known."""
+        """Every encoded image's height, width and channels are known."""
         for piece in source.chunks(1000, 4):
-            assert np.all(source.begin(piece)().batch.shapes["image"] > 0)
+            shapes = source.begin(piece)().batch.shapes
+            assert all(np.all(shapes[field.name] > 0) for field in source.schema.payload if field.traits.is_picture)
 
     def test_metadata_is_json(self, source: Source) -> None:
         """What goes into the store can be written there, and says where it came from."""

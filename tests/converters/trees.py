@@ -63,3 +63,17 @@ def foreign_tar(path: Path, count: int = 5) -> Path:
 def files_below(folder: Path) -> dict[str, bytes]:
     """Every file by its path below the folder."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def cifar_folder(folder: Path, *, batches: int = 5, count: int = 4) -> Path:
+    """CIFAR-10 as it is downloaded: batches that Python 2 pickled, with bytes as keys, and the names of classes."""
+    folder.mkdir()
+    for number, name in enumerate([*(f"data_batch_{i + 1}" for i in range(batches)), "test_batch"]):
+        batch = {
+            b"data": np.random.default_rng(number).integers(0, 256, (count, 3072), np.uint8),
+            b"labels": [(number + i) % 10 for i in range(count)],
+            b"filenames": [f"{name}_{i}.png".encode() for i in range(count)],
+        }
+        (folder / name).write_bytes(pickle.dumps(batch, 2))
+    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": [f"c{i}".encode() for i in range(10)]}, 2))
+    return folder

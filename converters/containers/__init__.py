@@ -1,0 +1,1 @@
+"""Other programs' containers as sources: what their kinds share."""

@@ -1,0 +1,189 @@
+"""
+Walks the tree of an LMDB file that another program wrote, and finds where each value lies.
+
+Every page number and size is checked before it is used: liblmdb trusts the file, and a damaged one can end the process.
+How pages look is drawn at the top of ``fastio/store/lmdb.py``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.errors import SourceError
+from fastio.store.files import ByteSource
+
+__all__ = ["LmdbValues", "read_lmdb"]
+
+_MAGIC, _VERSION = 0xBEEFC0DE, 1
+_BRANCH, _LEAF, _OVERFLOW, _META, _LEAF2 = 1, 2, 4, 8, 0x20
+_BIG, _SUBDATA, _DUPDATA = 1, 2, 4  # flags of a node
+_NO_PAGE = (1 << 64) - 1
+_HEADER = struct.Struct("<QHHHH")
+_META_HEAD = struct.Struct("<IIQQ")
+_DB = struct.Struct("<IHHQQQQQ")
+_TAIL = struct.Struct("<QQ")
+_NODE = struct.Struct("<HHHH")
+_MOST_DEPTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LmdbValues:
+    """Keys in the order of the tree, and where their values lie in the file."""
+
+    keys: list[bytes]
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Meta:
+    page_size: int
+    depth: int
+    entries: int
+    root: int
+    last_page: int
+    txnid: int
+
+
+def read_lmdb(file: ByteSource) -> LmdbValues:
+    """
+    List an LMDB file. Raises SourceError for what is no such file, is cut off or damaged, or has named databases.
+    """
+    meta = max((each for each in _metas(file)), key=lambda each: each.txnid)
+    if meta.root == _NO_PAGE:
+        raise SourceError(f"{file.path}: is an LMDB file without any key")
+    return _Walk(file, meta).values()
+
+
+def _metas(file: ByteSource) -> list[_Meta]:
+    first = _meta(file, 0)
+    second = _meta(file, first.page_size) if first is not None else None
+    found = [each for each in (first, second) if each is not None]
+    if not found:
+        raise SourceError(f"{file.path}: is not an LMDB file that this machine reads, or its first page is damaged")
+    last = max(each.last_page for each in found if each.txnid == max(one.txnid for one in found))
+    if (last + 1) * found[0].page_size > file.size:
+        raise SourceError(
+            f"{file.path}: is cut off at {file.size:,} of {(last + 1) * found[0].page_size:,} bytes: copy it again"
+        )
+    return found
+
+
+def _meta(file: ByteSource, at: int) -> _Meta | None:
+    size = _HEADER.size + _META_HEAD.size + 2 * _DB.size + _TAIL.size
+    if at + size > file.size:
+        return None
+    data = file.read(at, at + size).tobytes()
+    _, _, flags, _, _ = _HEADER.unpack_from(data)
+    magic, version, _, _ = _META_HEAD.unpack_from(data, _HEADER.size)
+    if magic != _MAGIC or version != _VERSION or not flags & _META:
+        return None
+    free = _DB.unpack_from(data, _HEADER.size + _META_HEAD.size)
+    main = _DB.unpack_from(data, _HEADER.size + _META_HEAD.size + _DB.size)
+    last_page, txnid = _TAIL.unpack_from(data, size - _TAIL.size)
+    page_size = free[0]
+    if page_size & (page_size - 1) or not 256 <= page_size <= 65536 or main[2] > _MOST_DEPTH:
+        return None
+    return _Meta(page_size, main[2], main[6], main[7], last_page, txnid)
+
+
+class _Walk:
+    """Goes through the pages of one version of the tree."""
+
+    def __init__(self, file: ByteSource, meta: _Meta) -> None:
+        self._file, self._meta = file, meta
+        self._seen: set[int] = set()
+        self._keys: list[bytes] = []
+        self._starts: list[int] = []
+        self._sizes: list[int] = []
+
+    def values(self) -> LmdbValues:
+        """Return all values; SourceError if the tree is damaged."""
+        waiting = [(self._meta.root, 1)]
+        while waiting:
+            number, depth = waiting.pop()
+            page = self._page(number)
+            flags = _HEADER.unpack_from(page)[2]
+            if flags & _LEAF2 or not flags & (_BRANCH | _LEAF):
+                raise self._damaged(number, "is neither a branch nor a leaf")
+            if flags & _LEAF:
+                self._leaf(number, page)
+            elif depth >= self._meta.depth:
+                raise self._damaged(number, "is a branch deeper than the tree")
+            else:
+                waiting += [(child, depth + 1) for child in reversed(list(self._children(number, page)))]
+        if len(self._keys) != self._meta.entries:
+            raise SourceError(
+                f"{self._file.path}: has {len(self._keys):,} keys, expected {self._meta.entries:,}: copy it again"
+            )
+        return LmdbValues(self._keys, np.array(self._starts, np.int64), np.array(self._sizes, np.int64))
+
+    def _page(self, number: int) -> bytes:
+        if not 2 <= number <= self._meta.last_page:
+            raise self._damaged(number, f"is not one of the {self._meta.last_page + 1}")
+        if number in self._seen:
+            raise self._damaged(number, "is in the tree twice")
+        self._seen.add(number)
+        size = self._meta.page_size
+        page = self._file.read(number * size, (number + 1) * size).tobytes()
+        if _HEADER.unpack_from(page)[0] != number:
+            raise self._damaged(number, "has another number written on it")
+        return page
+
+    def _nodes(self, number: int, page: bytes) -> Iterator[tuple[int, int, int, int, int]]:
+        """Offset in the page, and the four numbers, of each node."""
+        _, _, _, lower, _ = _HEADER.unpack_from(page)
+        if lower < _HEADER.size or lower % 2 or lower > len(page):
+            raise self._damaged(number, "has a damaged header")
+        for (at,) in struct.iter_unpack("<H", page[_HEADER.size : lower]):
+            if not lower <= at <= len(page) - _NODE.size:
+                raise self._damaged(number, "has a node outside it")
+            low, high, flags, key_size = _NODE.unpack_from(page, at)
+            if at + _NODE.size + key_size > len(page):
+                raise self._damaged(number, "has a key that leaves it")
+            yield at, low, high, flags, key_size
+
+    def _children(self, number: int, page: bytes) -> Iterator[int]:
+        for _, low, high, flags, _ in self._nodes(number, page):
+            yield low | high << 16 | flags << 32
+
+    def _leaf(self, number: int, page: bytes) -> None:
+        for at, low, high, flags, key_size in self._nodes(number, page):
+            key = page[at + _NODE.size : at + _NODE.size + key_size]
+            size, begin = low | high << 16, at + _NODE.size + key_size
+            if flags & (_SUBDATA | _DUPDATA):
+                what = "a database of its own" if flags & _SUBDATA else "several values"
+                raise SourceError(
+                    f"{self._file.path}: the key {key[:40]!r} has {what}, which is not read: copy its values to keys "
+                    "of their own"
+                )
+            if flags & _BIG:
+                start = self._overflow(number, page, begin, size)
+            elif begin + size <= len(page):
+                start = number * self._meta.page_size + begin
+            else:
+                raise self._damaged(number, "has a value that leaves it")
+            self._keys.append(key)
+            self._starts.append(start)
+            self._sizes.append(size)
+
+    def _overflow(self, number: int, page: bytes, begin: int, size: int) -> int:
+        """Where a value on pages of its own begins."""
+        if begin + 8 > len(page):
+            raise self._damaged(number, "has a damaged node")
+        first = int.from_bytes(page[begin : begin + 8], "little")
+        start = first * self._meta.page_size + _HEADER.size
+        if not 2 <= first <= self._meta.last_page or start + size > (self._meta.last_page + 1) * self._meta.page_size:
+            raise self._damaged(number, "has a value outside the file")
+        head = _HEADER.unpack_from(self._file.read(start - _HEADER.size, start).tobytes())
+        if head[0] != first or not head[2] & _OVERFLOW:
+            raise self._damaged(first, "is not the beginning of a value")
+        return start
+
+    def _damaged(self, page: int, what: str) -> SourceError:
+        return SourceError(f"{self._file.path}: page {page} {what}: the file is damaged, copy it again")

@@ -1,0 +1,244 @@
+"""RowArray: an array with one row per sample in somebody's file, and the field that its rows become."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.converters.listed import Indices, Values
+from fastio.converters.record_values import encode_values
+from fastio.errors import SchemaError, SourceError
+from fastio.store.files import ByteSource, files_of
+from fastio.types.field_types import field_of
+from fastio.types.picture_kinds import JPEG, PNG, UNKNOWN
+from fastio.types.schema import RAW, Field
+from fastio.types.spans import Spans
+
+__all__ = ["ArrayField", "RowArray", "field_name", "suggested_field"]
+
+_PICTURE_NAMES: Final = {"x", "image", "images", "img", "imgs", "picture", "pictures", "data", "pixels", "arr_0"}
+_MASK_NAMES: Final = {"mask", "masks", "seg", "segmentation", "segmentations"}
+_LABEL_NAMES: Final = {"y", "label", "labels", "target", "targets", "class", "classes", "fine_label", "fine_labels"}
+_CHANNELS: Final = (1, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class RowArray:
+    """
+    An array of a container; row i belongs to sample i.
+
+    ``name`` is the one in the container. ``dtype`` is "O" for values of any length: bytes, ``str`` or arrays.
+    ``rows(indices)`` returns ``(n, *shape[1:])``. If the rows lie in a file one after the other, in C order and little
+    endian, ``file`` is that file and ``start`` the byte of row 0, and nobody needs to copy them.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    rows: Callable[[Indices], NDArray[Any]]
+    file: ByteSource | None = None
+    start: int = 0
+    is_string: bool = False  # bytes are meant to be text
+
+    @property
+    def leaf(self) -> str:
+        """The last part of the name, in lower case."""
+        return self.name.rpartition("/")[2].lower()
+
+    def __str__(self) -> str:
+        """Return name, dtype and shape, for messages."""
+        dtype = "values of any length" if self.dtype.kind == "O" else self.dtype.name
+        return f"{self.name} ({dtype}, {'x'.join(map(str, self.shape))})"
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether rows are pictures with the channels first, (C, H, W), which are kept with the channels last."""
+        rows = self.shape[1:]
+        is_picture = self.dtype == np.uint8 and len(rows) == 3
+        return is_picture and rows[0] in _CHANNELS and rows[2] not in _CHANNELS
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether rows look like decoded pictures of 8 bits: grey, or with their channels first or last."""
+        rows = self.shape[1:]
+        if self.dtype != np.uint8 or 0 in rows:
+            return False
+        return len(rows) == 2 or (len(rows) == 3 and (self.is_turned or rows[2] in _CHANNELS))
+
+
+def field_name(words: str) -> str:
+    """
+    Return a field's name made of another program's: in lower case, any other characters as ``_``.
+
+    >>> field_name("train/Embedding-2"), field_name("7")
+    ('train_embedding_2', 'x_7')
+    """
+    name = re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_") or "unnamed"
+    return name if name[0].isalpha() else f"x_{name}"
+
+
+def suggested_field(array: RowArray, name: str | None = None) -> Field:
+    """
+    Return the field for an array, called ``name`` if that is given.
+
+    * pictures of 8 bits: raw pixels, channels last; encoded pictures: pictures
+    * masks, by their name, of 8 or 16 bits: masks
+    * one number per sample: a column; whole numbers called y, label, target, ...: the column ``label``
+    * strings: text; arrays of any other shape: raw arrays; arrays of different lengths: ragged ones
+
+    Raises SourceError for what no field can hold.
+    """
+    leaf, rows, kind = array.leaf, array.shape[1:], array.dtype.kind
+    if kind in "OSUT":
+        return _of_objects(array, name)
+    if kind not in "biufc":
+        raise SourceError(f"{array}: holds {array.dtype}, which is neither numbers nor strings")
+    if not rows:
+        if leaf in _LABEL_NAMES and kind in "iu":
+            return _made(array, name or "label", "int64")
+        return _made(array, name or field_name(leaf), array.dtype.newbyteorder("<").name)
+    if leaf in _MASK_NAMES and array.dtype in (np.uint8, np.uint16) and len(rows) == 2 and 0 not in rows:
+        return field_of(name or "mask", "mask16" if array.dtype == np.uint16 else "mask")
+    shape = (*rows[1:], rows[0]) if array.is_turned else rows
+    if name is None:
+        name = "image" if array.is_picture and leaf in _PICTURE_NAMES else field_name(leaf)
+        if leaf in _LABEL_NAMES:  # several numbers a sample
+            return _made(array, "label", f"{array.dtype.newbyteorder('<').name}[{','.join(map(str, rows))}] column")
+    return Field(name, RAW, array.dtype.newbyteorder("<").str, shape)
+
+
+def _of_objects(array: RowArray, name: str | None) -> Field:
+    """The field of values of any length, by the first of them."""
+    if name is None and array.leaf in _LABEL_NAMES:
+        name = "label"
+    if array.shape[1:]:
+        raise SourceError(f"{array}: expected one value a sample, got {array.shape[1:]}")
+    if not array.shape[0]:
+        return field_of(name or field_name(array.leaf), "bytes")
+    value = array.rows(np.zeros(1, np.int64))[0]
+    if isinstance(value, str):
+        return field_of(name or field_name(array.leaf), "text")
+    if isinstance(value, np.ndarray) and value.dtype != np.uint8:
+        if value.ndim != 1 or value.dtype.kind not in "biufc":
+            raise SourceError(f"{array}: holds {value.dtype} {value.shape}, expected numbers of one dimension")
+        return field_of(name or field_name(array.leaf), (value.dtype.newbyteorder("<").name, (None,)))
+    data = np.frombuffer(value, np.uint8) if isinstance(value, bytes) else value
+    if not isinstance(data, np.ndarray):
+        raise SourceError(f"{array}: holds values of type {type(value).__name__}, expected bytes, text or numbers")
+    kind = _native.image_kind(np.ascontiguousarray(data))
+    if array.dtype.kind == "S" and kind not in (JPEG, PNG):  # whose files end with another byte than zero
+        return field_of(name or field_name(array.leaf), "text")
+    if kind == UNKNOWN:
+        return field_of(name or field_name(array.leaf), "text" if array.is_string else "bytes")
+    return field_of(name or ("image" if array.leaf in _PICTURE_NAMES else field_name(array.leaf)), "image")
+
+
+def _made(array: RowArray, name: str, type_: str) -> Field:
+    try:
+        return field_of(name, type_)
+    except SchemaError as exc:
+        raise SourceError(f"{array}: {exc}") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayField:
+    """The rows of an array as the values of a field."""
+
+    field: Field
+    array: RowArray
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the rows are, byte for byte, the values, and lie in a file."""
+        field, array = self.field, self.array
+        is_same = field.dtype == array.dtype.str and field.shape == array.shape[1:] and not array.is_turned
+        return array.file is not None and field.traits.is_array and is_same
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of one value; 0 if they differ."""
+        field, dtype = self.field, self.array.dtype
+        if field.is_column:
+            return 0
+        return field.nbytes if field.traits.is_array else 0 if dtype.hasobject else math.prod(self.array.shape[1:])
+
+    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """Begin to read some rows; see ``ListedSource.read``."""
+        if self.is_in_place and self.array.file is not None:
+            return _begin_in_place(self, self.array.file, indices, pool)
+        return partial(self._read, indices)
+
+    def _read(self, indices: Indices) -> Values:
+        try:
+            rows = self.array.rows(indices)
+        except (OSError, RuntimeError, ValueError) as exc:  # libhdf5 says so of a damaged chunk
+            sentence = f"has a field {self.field.name!r} that cannot be read: {_one_line(exc)}"
+            return self._nothing(len(indices), sentence)
+        field = self.field
+        if self.array.is_turned:
+            rows = np.moveaxis(rows, 1, -1)
+        if field.traits.is_array and rows.dtype.kind not in "OSUT" and rows.shape[1:] == field.shape:
+            plain = np.ascontiguousarray(rows, field.dtype) if _holds(field, rows.dtype) else None
+            if plain is not None:
+                data = plain.reshape(-1).view(np.uint8)
+                return Values({field.name: Spans.joined(data, np.full(len(indices), field.nbytes, np.int64))})
+        encoded = encode_values(field, _values(field, rows))
+        if encoded.spans is None:
+            assert encoded.column is not None
+            return Values({}, encoded.problems, {field.name: encoded.column})
+        return Values({field.name: encoded.spans}, encoded.problems)
+
+    def _nothing(self, count: int, sentence: str) -> Values:
+        problems = dict.fromkeys(range(count), sentence)
+        if self.field.is_column:
+            return Values(
+                {}, problems, {self.field.name: np.zeros((count, *filter(None, self.field.shape)), self.field.dtype)}
+            )
+        empty = Spans.joined(np.empty(0, np.uint8), np.zeros(count, np.int64))
+        return Values({self.field.name: empty}, problems)
+
+
+def _begin_in_place(
+    of: ArrayField, file: ByteSource, indices: Indices, pool: _native.ThreadPool | None
+) -> Callable[[], Values]:
+    files, name, size = files_of([file]), of.field.name, of.field.nbytes
+    starts = of.array.start + indices * size
+    spans = Spans(files.buffers, np.zeros(len(indices), np.int32), starts, np.full(len(indices), size, np.int64))
+    job = files.read_ahead(spans, pool=pool)
+    fetched = files.fetch(spans, pool=pool, is_near=True)
+
+    def finish() -> Values:
+        job.wait()
+        there, status = fetched.wait()
+        bad = [] if status is None else np.flatnonzero(status).tolist()
+        return Values({name: there}, dict.fromkeys(bad, f"has a field {name!r} that cannot be read: check the disk"))
+
+    return finish
+
+
+def _holds(field: Field, dtype: np.dtype[Any]) -> bool:
+    """Whether the field's dtype holds every value of the other."""
+    return np.can_cast(dtype, np.dtype(field.dtype), "equiv") or dtype.newbyteorder("<") == np.dtype(field.dtype)
+
+
+def _values(field: Field, rows: NDArray[Any]) -> Sequence[Any]:
+    """The rows as Python values that ``encode_values`` takes."""
+    if rows.dtype.kind in "SUT":
+        return rows.tolist() if rows.ndim == 1 else list(rows)
+    if rows.dtype.kind != "O":
+        return list(rows)
+    is_bytes = not field.is_column and not field.traits.is_plain
+    as_bytes = [each.tobytes() if is_bytes and isinstance(each, np.ndarray) else each for each in rows.tolist()]
+    return [each.item() if isinstance(each, np.generic) else each for each in as_bytes]
+
+
+def _one_line(exc: BaseException) -> str:
+    return " ".join(str(exc).split())[:200] or type(exc).__name__

@@ -1,0 +1,212 @@
+"""The members of a zip archive of others: where their bytes lie, and how to inflate one without trusting its sizes."""
+
+from __future__ import annotations
+
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.converters.checksum import begin_check
+from fastio.converters.listed import Indices, Values
+from fastio.errors import SourceError, StoreError
+from fastio.store.files import ByteSource, StoreFiles, files_of, open_file
+from fastio.types.spans import Spans
+
+__all__ = ["MemberReader", "Members", "ZipMember", "inflated", "open_members"]
+
+STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+_MOST_RATIO = 1032  # of deflate: 258 bytes of content take at least 2 bits
+_LOCAL = struct.Struct("<4s5H3I2H")
+_ENCRYPTED = 0x1 | 0x40
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ZipMember:
+    """
+    One file of an archive. ``start`` is where its bytes begin, ``packed`` how many there are, ``size`` how many they
+    become. ``problem`` says why it cannot be read, in words that follow its name; "" if it can.
+    """
+
+    name: str
+    start: int
+    packed: int
+    size: int
+    crc: int
+    is_stored: bool
+    is_link: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """An archive, and its files in the order of the directory; folders are not among them."""
+
+    file: ByteSource
+    files: tuple[ZipMember, ...]
+
+
+def open_members(path: str) -> Members:
+    """
+    List an archive by its central directory. Raises SourceError if it is none, damaged, or encrypted.
+
+    Every number in it is checked: members lie within the file and do not overlap, and none promises more bytes than its
+    compression can give.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = [info for info in archive.infolist() if not info.is_dir()]
+        file = open_file(path)
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, ValueError, EOFError, struct.error) as exc:
+        raise SourceError(f"{path}: is not a whole zip archive ({exc}): copy or download it again") from exc
+    except (OSError, StoreError) as exc:
+        raise SourceError(f"{path}: cannot be read: {exc}") from exc
+    locked = next((info for info in infos if info.flag_bits & _ENCRYPTED), None)
+    if locked is not None:
+        raise SourceError(
+            f"{path}: {locked.filename} is encrypted: unzip the archive with its password, pack the folder"
+        )
+    members = tuple(_member(file, info) for info in infos)
+    _check_apart(path, members)
+    return Members(file, members)
+
+
+def _member(file: ByteSource, info: zipfile.ZipInfo) -> ZipMember:
+    problem, start = "", 0
+    at = info.header_offset
+    if not 0 <= at <= file.size - _LOCAL.size:
+        problem = "has its header outside the archive"
+    else:
+        magic, *_, name_size, extra_size = _LOCAL.unpack(file.read(at, at + _LOCAL.size).tobytes())
+        start = at + _LOCAL.size + name_size + extra_size
+        if magic != b"PK\3\4":
+            problem = "has a damaged header"
+        elif start + info.compress_size > file.size:
+            problem = "is cut off"
+    if info.compress_type not in (STORED, DEFLATED):
+        method = f"is compressed by method {info.compress_type} of zip"
+        problem = problem or f"{method}, expected deflate (8) or none (0): zip it again, or unzip the archive"
+    is_stored = info.compress_type == STORED
+    most = info.compress_size if is_stored else info.compress_size * _MOST_RATIO
+    if info.file_size > most or (is_stored and info.file_size != info.compress_size):
+        problem = problem or f"claims {info.file_size:,} bytes, but {info.compress_size:,} cannot hold them"
+    is_link = stat.S_ISLNK(info.external_attr >> 16)
+    return ZipMember(info.filename, start, info.compress_size, info.file_size, info.CRC, is_stored, is_link, problem)
+
+
+def _check_apart(path: str, members: tuple[ZipMember, ...]) -> None:
+    """SourceError for members that share bytes, as in archives that inflate to far more than all files of a disk."""
+    good = sorted((each for each in members if not each.problem), key=lambda each: each.start)
+    for one, other in pairwise(good):
+        if one.start + one.packed > other.start:
+            raise SourceError(f"{path}: {one.name} and {other.name} share bytes: the archive is damaged or hostile")
+
+
+def inflated(file: ByteSource, member: ZipMember) -> Iterator[bytes]:
+    """Yield the content of a member in pieces. Raises ValueError, in words that follow its name, if it is damaged."""
+    crc = total = 0
+    for piece in _stored(file, member) if member.is_stored else _inflated(file, member):
+        crc, total = zlib.crc32(piece, crc), total + len(piece)
+        if total > member.size:
+            raise ValueError(f"holds more than the {member.size:,} bytes that it claims")
+        yield piece
+    if total != member.size:
+        raise ValueError(f"ends after {total:,} of {member.size:,} bytes")
+    if crc != member.crc:
+        raise ValueError("differs from its checksum")
+
+
+def _stored(file: ByteSource, member: ZipMember) -> Iterator[bytes]:
+    for at in range(member.start, member.start + member.size, _PIECE):
+        yield file.read(at, min(at + _PIECE, member.start + member.size)).tobytes()
+
+
+def _inflated(file: ByteSource, member: ZipMember) -> Iterator[bytes]:
+    engine, stop = zlib.decompressobj(-15), member.start + member.packed
+    try:
+        for at in range(member.start, stop, _PIECE):
+            data = file.read(at, min(at + _PIECE, stop)).tobytes()
+            while data:
+                yield engine.decompress(data, _PIECE)
+                data = engine.unconsumed_tail
+            if engine.eof:
+                return
+        yield engine.flush()
+    except zlib.error as exc:
+        raise ValueError("is damaged: its compressed bytes make no sense") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReader:
+    """Members of an archive as the values of one field, a member for each sample."""
+
+    field_name: str
+    file: ByteSource
+    members: tuple[ZipMember, ...]
+    places: NDArray[np.int64]  # (n, 3): start, size, and whether it is stored
+    checksums: NDArray[np.uint32]
+    files: StoreFiles
+
+    @classmethod
+    def of(cls, field_name: str, file: ByteSource, members: tuple[ZipMember, ...]) -> MemberReader:
+        """Return a reader of these members."""
+        places = np.array([(each.start, each.size, each.is_stored) for each in members], np.int64).reshape(-1, 3)
+        checksums = np.array([each.crc for each in members], np.uint32)
+        return cls(field_name, file, members, places, checksums, files_of([file]))
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Bytes of each value."""
+        return self.places[:, 1].copy()
+
+    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """
+        Begin to read some members; see ``ListedSource.read``.
+
+        If all are stored, their bytes stay where they are; otherwise the members are inflated one after the other into
+        memory of exactly the sizes that the directory gives.
+        """
+        starts, sizes, is_stored = self.places[indices].T.copy()
+        if not is_stored.all():
+            return lambda: self._inflate(indices, sizes)
+        spans = Spans(self.files.buffers, np.zeros(len(indices), np.int32), starts, sizes, self.checksums[indices])
+        job = self.files.read_ahead(spans, pool=pool)
+        fetched = self.files.fetch(spans, pool=pool, is_near=True)
+
+        def finish() -> Values:
+            job.wait()
+            there, status = fetched.wait()
+            problems = {} if status is None else dict.fromkeys(np.flatnonzero(status).tolist(), "cannot be read")
+            for i in begin_check(there, None)().tolist():
+                problems.setdefault(i, "differs from its checksum")
+            return Values({self.field_name: there}, problems)
+
+        return finish
+
+    def _inflate(self, indices: Indices, sizes: NDArray[np.int64]) -> Values:
+        try:
+            data = bytearray(int(sizes.sum()))
+        except MemoryError as exc:
+            largest = self.members[int(indices[int(sizes.argmax())])]
+            raise SourceError(
+                f"{self.file.path}: there is not enough memory for {largest.name} of {largest.size:,} bytes"
+            ) from exc
+        problems: dict[int, str] = {}
+        starts = np.cumsum(sizes) - sizes
+        for i, (index, start) in enumerate(zip(indices.tolist(), starts.tolist(), strict=True)):
+            at = start
+            try:
+                for piece in inflated(self.file, self.members[index]):
+                    data[at : at + len(piece)] = piece
+                    at += len(piece)
+            except ValueError as exc:
+                problems[i] = str(exc)
+        return Values({self.field_name: Spans.of(np.frombuffer(data, np.uint8), starts, sizes)}, problems)
