@@ -1,24 +1,21 @@
-"""Recognises files that cannot be packed, by their first bytes and names, and says what to do instead."""
+"""Recognises files that cannot be packed as they were asked to be, by bytes and names, and says what to do instead."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
 
-from fastio.store.format import INSTEAD
 from fastio.store.formats import content_of, named
 
 __all__ = ["container_of_others", "folder_kind", "kind_of"]
 
+_INSTEAD = "write its samples to files with the library that made it, and pack those"
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 _BY_SUFFIX = {
     ".beton": "a store of FFCV",
     ".rec": "a RecordIO file of MXNet",
     ".mds": "a shard of MosaicML streaming",
-    ".npy": "an array of NumPy",
-    ".npz": "an archive of NumPy",
     ".mat": "a file of MATLAB",
-    ".mdb": "an LMDB file",
 }
 
 
@@ -35,10 +32,10 @@ def container_of_others(path: str) -> str:
         return ""
     if path.endswith(_COMPRESSED):
         return "a compressed file: decompress it first, then pack the .tar or the folder in it"
-    known, instead = _BY_SUFFIX.get(Path(path).suffix.lower(), ""), INSTEAD
+    known, instead = _BY_SUFFIX.get(Path(path).suffix.lower(), ""), _INSTEAD
     content, form = content_of(path), named(path)
     if not known and content is not None:
-        known, instead = content.file, content.instead
+        known, instead = content.file, f"pack it into a store, as --source-kind {content.name}"
     elif not known and form is not None:
         known = f"a file that is named like {form.file} but is not one"
     return f"{known}, which fastio did not pack: {instead}" if known else ""
@@ -46,7 +43,5 @@ def container_of_others(path: str) -> str:
 
 def folder_kind(names: Collection[str]) -> str:
     """Return what a folder with these files is, if it is not a dataset; words that follow "found"."""
-    if "data.mdb" in names:
-        return f"an LMDB environment, which fastio did not pack: {INSTEAD}"
     stores = [name for name in names if named(name) is not None]
     return f"{', '.join(stores[:3])}: name one of them, to pack that store" if stores else ""

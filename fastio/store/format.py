@@ -17,10 +17,9 @@ from fastio.store.sealed import Shard
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
-__all__ = ["HEAD_BYTES", "INSTEAD", "Columns", "Ending", "ForeignFiles", "Format", "ShardWriter", "Sizes", "Values"]
+__all__ = ["HEAD_BYTES", "Columns", "Ending", "ForeignFiles", "Format", "ShardWriter", "Sizes", "Values"]
 
 HEAD_BYTES = 8192  # of a file, in which the marks of every format lie
-INSTEAD = "write its samples to files with the library that made it, and pack those"
 
 Values = Mapping[str, Spans]  # per payload field, one value per sample, with checksums
 Columns = Mapping[str, NDArray[Any]]
@@ -103,7 +102,6 @@ class Format:
     marks: tuple[tuple[int, bytes], ...] = ()  # offset and bytes: any of them tells a file of this container
     sample_bytes: Callable[[Schema, Sizes, int], NDArray[np.int64]] | None = None  # None: a store is always one file
     foreign: ForeignFiles | None = None  # None: only what fastio packed can be opened
-    instead: str = INSTEAD  # what to do with files that other tools wrote
     fixed_keys: bool = False  # keys as an array of strings of one width, where that wastes little
 
     @property

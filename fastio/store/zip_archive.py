@@ -446,5 +446,4 @@ FORMAT = Format(
     overhead=_overhead,
     plain_reader=_plain_reader,
     marks=((0, _LOCAL_MAGIC),),
-    instead="unzip it first, then pack the folder",
 )

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from click.testing import CliRunner
 
 from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.converters.fields_asked import parse_choice
+from fastio.errors import FastioError
 from fastio.store import open_store
 from fastio.types.field_types import type_of
 
@@ -25,15 +27,12 @@ def run(*arguments: object, code: int = 0) -> str:
 
 def refused(path: Path, *fields: str, **options: Any) -> str:
     """What the source or packing it says against a path; only our own errors are expected."""
-    from fastio.errors import FastioError
-
-    try:
-        pack(open_source(path, fields=[parse_choice(words) for words in fields], **options), path.parent / "out.lmdb")
-    except FastioError as exc:
-        assert not (path.parent / "out.lmdb").exists()
-        assert "\n" not in str(exc)
-        return str(exc)
-    raise AssertionError("it was packed")
+    out = path.parent / "out.lmdb"
+    with pytest.raises(FastioError) as caught:
+        pack(open_source(path, fields=[parse_choice(words) for words in fields], **options), out)
+    assert not out.exists()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def packed(

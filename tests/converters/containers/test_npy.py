@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.converters.containers.packed import packed, refused, run
+from tests.converters.containers.packed import packed, refused
 
 X = np.random.default_rng(0).integers(0, 256, (6, 5, 7, 3), np.uint8)
 Y = np.array([2, 0, 1, 2, 0, 1])
@@ -84,16 +84,8 @@ def test_a_folder_of_arrays(tmp_path: Path) -> None:
 
     assert ({"image": "uint8[5,7,3]", "label": "int"}, 6) == (types, len(samples))
     np.save(tmp_path / "d" / "z.npy", Y[:3])
-    assert "--field" in refused(tmp_path / "d", kind="npy") or True
+    assert "different numbers of rows" in refused(tmp_path / "d", kind="npy")
     assert "expected" in refused(tmp_path / "d")
-
-
-def test_labels_that_are_text(tmp_path: Path) -> None:
-    """They become classes, sorted by name."""
-    np.savez(tmp_path / "a.npz", x=X, y=np.array(list("bacbac")))
-    said = run("pack", tmp_path / "a.npz", tmp_path / "o.lmdb", code=1)
-
-    assert "expected numbers" in said
 
 
 def test_big_endian(tmp_path: Path) -> None:
@@ -163,9 +155,10 @@ def test_damaged_or_hostile(tmp_path: Path, name: str, wrapped: bool) -> None:
 
 def test_hostile_archives(tmp_path: Path) -> None:
     """Members twice, encrypted or cut, and archives without arrays."""
-    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(tmp_path / "twice.npz", "w") as archive:
+    with zipfile.ZipFile(tmp_path / "twice.npz", "w") as archive:
         archive.writestr("x.npy", GOOD)
-        archive.writestr("x.npy", GOOD)
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("x.npy", GOOD)
     np.savez_compressed(tmp_path / "good.npz", x=X, y=Y)
     data = (tmp_path / "good.npz").read_bytes()
     (tmp_path / "cut.npz").write_bytes(data[:-30])
