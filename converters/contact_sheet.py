@@ -13,16 +13,19 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fastio.codec.pillow import PLUGIN_ERRORS, decode_mask_with_pillow, open_picture
 from fastio.converters.checksum import damaged
+from fastio.converters.drawn_fields import class_colours, draw_fields, drawn_fields, read_fields
 from fastio.converters.source import Problem
 from fastio.errors import FastioError
 from fastio.store import SampleStore
 from fastio.store.values import read_values
+from fastio.types.schema import Field
 
 __all__ = ["ShownSample", "contact_sheet", "shown_samples"]
 
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 _GAP = 8
+_TEXT_BYTES = 400  # of a text that stands for the label
 _DAMAGED = "damaged: differs from its checksum"
 _BACKGROUND, _INK, _FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
 
@@ -43,18 +46,18 @@ def shown_samples(store: SampleStore, *, count: int, size: int, seed: int | None
 
     Without ``seed``, the samples are spread evenly over the store, so that all classes of a sorted store may appear;
     with it, they are drawn at random. A sample whose bytes differ from their checksum, or that cannot be decoded,
-    comes with the reason.
+    comes with the reason. The mask, the boxes and the points beside a picture are drawn over it.
     """
-    pictures = [field for field in store.schema.payload if field.traits.is_picture]
-    field = min(pictures, key=lambda field: field.traits.is_mask, default=None)  # masks only if there is nothing else
+    field = store.schema.picture
     if field is None or len(store) == 0:
         raise FastioError(f"{store.path}: has no images to show: `fastio ls` lists its samples")
     indices = _chosen(len(store), count, seed)
     spans, keys, labels = read_values(store, field.name, indices), store.keys(indices), _labels(store, indices)
     picture = _mask_picture if field.traits.is_mask else _picture
     changed = set(damaged(spans).tolist())
+    over = read_fields(store, [other for other in drawn_fields(store) if other != field], indices)
     return [
-        ShownSample(key, label, _DAMAGED if i in changed else picture(spans.view(i).tobytes(), size))
+        ShownSample(key, label, _DAMAGED if i in changed else picture(spans.view(i).tobytes(), size, over[i]))
         for i, (label, key) in enumerate(zip(labels, keys, strict=True))
     ]
 
@@ -63,7 +66,7 @@ def contact_sheet(
     store: SampleStore, *, count: int = 40, columns: int = 8, size: int = 128, seed: int | None = None
 ) -> tuple[Image.Image, list[Problem]]:
     """
-    Return a sheet of ``shown_samples``, ``columns`` per row, each with its label and key below.
+    Return a sheet of ``shown_samples``, ``columns`` per row, each with its label (or text) and key below.
 
     A sample without a picture becomes a crossed box with the reason, and is listed in the problems returned.
     """
@@ -105,7 +108,11 @@ def _chosen(length: int, count: int, seed: int | None) -> np.ndarray[tuple[int],
 
 def _labels(store: SampleStore, indices: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Sequence[str]:
     if "label" not in store.schema:
-        return [f"#{i}" for i in indices]
+        text = next((field for field in store.schema.payload if field.traits.is_text), None)
+        if text is None:
+            return [f"#{i}" for i in indices]
+        values = read_values(store, text.name, indices).views()
+        return [value[:_TEXT_BYTES].tobytes().decode("utf-8", "replace") for value in values]
     names = store.metadata.get("classes") or ()
     values = store.column("label")[indices].tolist()
     if not names:
@@ -113,39 +120,36 @@ def _labels(store: SampleStore, indices: np.ndarray[tuple[int], np.dtype[np.int6
     return [str(names[v]) if 0 <= v < len(names) else f"label {v}" for v in values]
 
 
-def _picture(data: bytes, size: int) -> Image.Image | str:
+def _picture(data: bytes, size: int, over: Sequence[tuple[Field, bytes]]) -> Image.Image | str:
     """The image, fitted into the cell, small ones enlarged by whole factors so that their pixels show; or why not."""
     try:
         with Image.open(io.BytesIO(data)) as image:
+            stored = image.size
             image.draft("RGB", (2 * size, 2 * size))
             picture = image.convert("RGB")
     except PLUGIN_ERRORS as exc:
         return f"cannot be decoded: {exc}"
-    return _into_cell(picture, size, Image.Resampling.BICUBIC)
+    fitted = _into_cell(picture, size, Image.Resampling.BICUBIC)
+    draw_fields(fitted, stored, over)
+    return fitted
 
 
-def _mask_picture(data: bytes, size: int) -> Image.Image | str:
+def _mask_picture(data: bytes, size: int, over: Sequence[tuple[Field, bytes]]) -> Image.Image | str:
     """The mask, fitted into the cell, in its palette; without one, in a colour for each class; or why not."""
     try:
         with open_picture(data) as image:
             has_colours = image.mode not in ("1", "L", "I", "I;16")
-            picture = image.convert("RGB") if has_colours else Image.fromarray(_class_colours()[_classes(data)])
+            picture = image.convert("RGB") if has_colours else Image.fromarray(class_colours()[_classes(data)])
     except ValueError as exc:
         return f"cannot be decoded: {exc}"
-    return _into_cell(picture, size, Image.Resampling.NEAREST)
+    fitted = _into_cell(picture, size, Image.Resampling.NEAREST)
+    draw_fields(fitted, picture.size, over)
+    return fitted
 
 
 def _classes(data: bytes) -> NDArray[np.uint8]:
     """The lower 8 bits of a mask's numbers."""
     return decode_mask_with_pillow(data).pixels.astype(np.uint8)
-
-
-def _class_colours() -> NDArray[np.uint8]:
-    """256 colours, those of neighbouring numbers far apart; 0 is black. The bits of a number, dealt out in turn."""
-    numbers, colours = np.arange(256), np.zeros((256, 3), np.uint8)
-    for bit in range(8):
-        colours[:, bit % 3] |= ((numbers >> bit & 1) << (7 - bit // 3)).astype(np.uint8)
-    return colours
 
 
 def _into_cell(picture: Image.Image, size: int, resampling: Image.Resampling) -> Image.Image:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.codec.headers import read_headers
+from fastio.converters.describe_fields import describe_fields, has_many_fields
 from fastio.converters.lengths import length_histogram
 from fastio.converters.packing import packing_lines, shuffling_of
 from fastio.store import FORMATS, SampleStore
@@ -61,6 +62,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
         "read_without_fastio": _plain_reader(store) if store.schema.payload else "",
+        **(describe_fields(store) if has_many_fields(store) else {}),
     }
 
 
@@ -126,6 +128,8 @@ def _name(names: list[str] | None, label: int) -> str | None:
 def _payload(store: SampleStore, field: Field, sizes: NDArray[np.int64]) -> Mapping[str, Any]:
     """Statistics of one payload field."""
     said: dict[str, Any] = {"size_bytes": _statistics(sizes)}
+    if field.traits.is_ragged and field.unit_bytes:
+        said |= {"length": _statistics(sizes // field.unit_bytes), "unit": "rows"}
     if field.traits.is_sequence:
         lengths = sizes // field.unit_bytes
         said |= {"length": _statistics(lengths), "histogram": length_histogram(lengths)}
@@ -165,4 +169,5 @@ def _statistics(values: NDArray[Any]) -> dict[str, float] | None:
         "median": int(middle) if middle.is_integer() else middle,
         "mean": round(float(values.mean()), 1),
         "max": int(values.max()),
+        "total": int(values.sum()),
     }

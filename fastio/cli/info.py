@@ -10,6 +10,7 @@ import click
 
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.html_option import html_option, wants_html, write_html
+from fastio.cli.info_fields import print_example, print_fields
 from fastio.cli.info_text import print_lengths, print_tokenizer
 from fastio.cli.screen import counted, number, printable, problem_table, size, table
 
@@ -85,7 +86,7 @@ def _pictures(store: SampleStore) -> PictureGrid | None:
     from fastio.converters.contact_sheet import shown_samples
     from fastio.report.page import Picture, PictureGrid
 
-    if len(store) == 0 or not any(field.traits.is_picture for field in store.schema.payload):
+    if len(store) == 0 or store.schema.picture is None:
         return None
     samples = shown_samples(store, count=_PICTURES, size=_PICTURE_SIZE)
     shown = [
@@ -131,6 +132,28 @@ def _print(report: dict[str, Any]) -> None:
         left = ", ".join(f"{number(len(entries))} {_LEDGERS[name]}" for name, entries in report["ledger"].items())
         click.echo(f"beside the samples: {left} (--skipped lists them)")
     click.echo()
+    if "types" in report:
+        print_fields(report)
+    else:
+        _print_each_field(report)
+    if report["tokenizer"] is not None:
+        click.echo()
+        print_tokenizer(report["tokenizer"])
+    if report["classes"] is not None:
+        click.echo()
+        _print_classes(report["classes"])
+    if report["labels"] is not None:
+        click.echo()
+        _print_labels(report["labels"])
+    if "types" in report:
+        print_example(report)
+    if report["read_without_fastio"]:
+        click.echo("\nwithout fastio:\n")
+        click.echo("    " + report["read_without_fastio"].rstrip().replace("\n", "\n    "))
+
+
+def _print_each_field(report: dict[str, Any]) -> None:
+    """Print the schema, and the sizes of each payload field."""
     table(
         ("field", "codec", "dtype", "shape"),
         [
@@ -144,18 +167,6 @@ def _print(report: dict[str, Any]) -> None:
         if field.get("histogram"):
             click.echo()
             print_lengths(field["histogram"], field["unit"])
-    if report["tokenizer"] is not None:
-        click.echo()
-        print_tokenizer(report["tokenizer"])
-    if report["classes"] is not None:
-        click.echo()
-        _print_classes(report["classes"])
-    if report["labels"] is not None:
-        click.echo()
-        _print_labels(report["labels"])
-    if report["read_without_fastio"]:
-        click.echo("\nwithout fastio:\n")
-        click.echo("    " + report["read_without_fastio"].rstrip().replace("\n", "\n    "))
 
 
 def _print_ledger(report: dict[str, Any]) -> None:

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastio.cli.screen import counted, printable
+from fastio.report.finite import finite
 
 if TYPE_CHECKING:
     from fastio.store import SampleStore
+    from fastio.types.schema import Field
 
 __all__ = ["ls"]
 
 _STEP = 4096
 _PREVIEW = 60  # characters shown of a text
+_FIELD_PREVIEW = 32  # of each of many fields
 
 
 @click.command()
@@ -30,6 +33,9 @@ _PREVIEW = 60  # characters shown of a text
 def ls(ctx: click.Context, path: str, pattern: str | None, *, limit: int | None, as_json: bool) -> None:
     """
     List the samples of the store PATH. Shows index, size in bytes, label or class, key, and the beginning of a text.
+
+    Of samples with many fields, it shows the beginning of text, JSON, token ids and boxes, and the columns; --json
+    has their values.
 
     PATTERN selects keys by shell wildcards: *, ?, [abc].
 
@@ -76,32 +82,62 @@ def _lines(store: SampleStore, pattern: str | None, limit: int | None, *, as_jso
         if not matching:
             continue
         if as_json:
-            yield [json.dumps(_sample_form(row, classes) | reads(row[0], json=True)) for row in matching]
+            yield [json.dumps(finite(_sample_form(row, classes) | reads(row[0], json=True))) for row in matching]
         else:
             yield [
                 f"{index:>{width}}  {size:>10}  {printable(_named(value, classes)):<16}  {printable(key)}"
-                + "".join(f"  {printable(text)}" for text in reads(index, json=False).values())
+                + "".join(f"  {printable(text)}" for text in reads(index, json=False))
                 for index, key, size, value in matching
             ]
 
 
-def _reader(store: SampleStore) -> Callable[..., dict[str, str]]:
-    """Return a function from a sample's index to its text: the beginning, or all of it for JSON; "" for pictures."""
-    from fastio.converters.text.decode import StoredText, text_field
-    from fastio.store.values import read_values
+def _reader(store: SampleStore) -> Callable[..., Any]:
+    """
+    Return a function from a sample's index to what it holds: the beginnings in words, or with ``json`` entries by name.
+    """
+    from fastio.converters.describe_fields import has_many_fields
+    from fastio.converters.text.decode import text_field
 
+    if has_many_fields(store):
+        return _fields_reader(store)
     field = text_field(store.schema)
-    if field is None:
-        return lambda index, *, json: {}
+    return _text_reader(store, field) if field is not None else lambda index, *, json: {} if json else ()
+
+
+def _text_reader(store: SampleStore, field: Field) -> Callable[..., Any]:
     import numpy as np
+
+    from fastio.converters.text.decode import StoredText
+    from fastio.store.values import read_values
 
     stored = StoredText.of(store, field)
 
-    def read(index: int, *, json: bool) -> dict[str, str]:
+    def read(index: int, *, json: bool) -> Any:
         value = read_values(store, field.name, np.array([index])).view(0)
-        return {"text": stored.preview(value, max(len(value), 1) if json else _PREVIEW)}
+        text = stored.preview(value, max(len(value), 1) if json else _PREVIEW)
+        return {"text": text} if json else (text,)
 
     return read
+
+
+def _fields_reader(store: SampleStore) -> Callable[..., Any]:
+    from fastio.converters.sample_words import json_values, value_words
+
+    shown = [field for field in store.schema.fields if _is_shown(field)]
+
+    def read(index: int, *, json: bool) -> Any:
+        if json:
+            return {"fields": json_values(store, index)}
+        return [f"{name}: {words}" for name, words in value_words(store, index, shown, width=_FIELD_PREVIEW).items()]
+
+    return read
+
+
+def _is_shown(field: Field) -> bool:
+    """Whether the beginning of a value says something: not of pictures, embeddings and bytes."""
+    traits = field.traits
+    is_short = field.is_column or traits.is_sequence or traits.is_json or traits.is_ragged
+    return is_short and field.name != "label"
 
 
 def _named(value: Any, classes: list[Any]) -> str:

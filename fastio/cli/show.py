@@ -49,6 +49,8 @@ def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int 
     """
     Draw pictures of the store PATH with their labels. Writes a contact sheet as a PNG.
 
+    Masks, boxes and points of the same samples are drawn over the pictures.
+
     \b
     Example:
       fastio show train.lmdb -o sheet.png --count 60 --seed 1

@@ -16,6 +16,8 @@ _BARS = 20  # classes shown as bars; more of them make a table
 def store_page(report: Mapping[str, Any], pictures: PictureGrid | None) -> Page:
     """Build the page from the form that ``fastio info --json`` prints, and a few sample pictures."""
     sections = [] if pictures is None else [Section("Samples", [pictures])]
+    if "types" in report:
+        sections += _overview(report)
     sections += [Section(f"Field {name}", _field(field)) for name, field in report["fields"].items()]
     if report["classes"]:
         sections.append(Section("Classes", _classes(report["classes"])))
@@ -24,6 +26,8 @@ def store_page(report: Mapping[str, Any], pictures: PictureGrid | None) -> Page:
     if report["shuffle"] is not None:
         sections.append(Section("Shuffling", _shuffling(report["shuffle"])))
     sections.append(Section("Where it comes from", _origin(report)))
+    if report.get("read_with_fastio"):
+        sections.append(Section("Reading it with fastio", [Code(report["read_with_fastio"].rstrip())]))
     if report["read_without_fastio"]:
         sections.append(Section("Reading it without fastio", [Code(report["read_without_fastio"].rstrip())]))
     figures = [
@@ -36,6 +40,15 @@ def store_page(report: Mapping[str, Any], pictures: PictureGrid | None) -> Page:
         figures.append(("classes", number(len(report["classes"]))))
     figures.append(("skipped", number(report["skipped"])))
     return Page("A store of training data", report["path"], sections, figures=figures)
+
+
+def _overview(report: Mapping[str, Any]) -> list[Section]:
+    """Return the types of many fields, and one sample."""
+    sections = [Section("Fields", [Table(("field", "type"), list(report["types"].items()))])]
+    if report["example"] is not None:
+        rows = list(report["example"]["values"].items())
+        sections.append(Section("The first sample", [Prose(report["example"]["key"]), Table((), rows)]))
+    return sections
 
 
 def _field(field: Mapping[str, Any]) -> list[Part]:

@@ -227,6 +227,12 @@ class Schema:
         return tuple(f for f in self.fields if f.is_column)
 
     @property
+    def picture(self) -> Field | None:
+        """The first field of encoded pictures: one that is no mask, or a mask if there are no others."""
+        pictures = [f for f in self.payload if f.traits.is_picture]
+        return next((f for f in pictures if not f.traits.is_mask), pictures[0] if pictures else None)
+
+    @property
     def flat(self) -> Field | None:
         """The field of token ids if it is the only payload: such a store keeps it as one flat array."""
         payload = self.payload

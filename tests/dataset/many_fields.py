@@ -93,7 +93,7 @@ def write_fields(
     for field in schema.fields:
         values = [sample[field.name] for sample in samples]
         if field.is_column:
-            columns[field.name] = np.array(values, field.dtype)
+            columns[field.name] = np.array(values, field.dtype).reshape(len(values), *field.shape)
             continue
         if field.name == "mask":
             values = [value if isinstance(value, bytes) else palette_png(value) for value in values]
