@@ -16,7 +16,10 @@ NATIVE = TOP / "native"
 MAP = (FASTIO / "README.md").read_text()
 SUFFIXES = (".py", ".html", ".css", ".js", ".pyi")
 ROOMS = sorted(
-    path.parent for root in ("fastio", "converters", "benchmarks") for path in (TOP / root).rglob("README.md")
+    path.parent
+    for root in ("fastio", "converters", "benchmarks")
+    for path in (TOP / root).rglob("README.md")
+    if not any(part.startswith(".") for part in path.relative_to(TOP).parts)  # environments and data of benchmarks
 )
 PAGES = [TOP / "README.md", NATIVE / "README.md", *(room / "README.md" for room in ROOMS)]
 
@@ -31,7 +34,7 @@ def files_of(room: Path) -> Iterator[Path]:
     for path in sorted(room.iterdir()):
         if path.is_file() and path.suffix in SUFFIXES and path.name != "__init__.py":
             yield path
-        elif path.is_dir() and path.name != "__pycache__" and not (path / "README.md").exists():
+        elif path.is_dir() and not path.name.startswith(("__pycache__", ".")) and not (path / "README.md").exists():
             yield from files_of(path)
 
 
