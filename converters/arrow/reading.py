@@ -13,7 +13,7 @@ from fastio.converters.extra import pyarrow
 from fastio.converters.streams import opened, plain_name, seekable
 from fastio.errors import FastioError, SourceError
 
-__all__ = ["ARROW_SUFFIXES", "PARQUET_SUFFIXES", "TableFile", "groups_of", "reading"]
+__all__ = ["ARROW_SUFFIXES", "PARQUET_SUFFIXES", "OpenTable", "groups_of", "reading"]
 
 PARQUET_SUFFIXES, ARROW_SUFFIXES = (".parquet",), (".arrow", ".feather", ".ipc")
 _MAGIC = b"ARROW1"  # of an Arrow file; a stream has none
@@ -22,7 +22,7 @@ _BATCH_BYTES, _LEAST_ROWS, _MOST_ROWS = 4 << 20, 16, 8192  # of what is decoded 
 
 
 @dataclass(frozen=True, slots=True)
-class TableFile:
+class OpenTable:
     """An open file: its schema, an iterator over its record batches, and how many of its bytes have been read."""
 
     schema: Any
@@ -31,7 +31,7 @@ class TableFile:
 
 
 @contextmanager
-def reading(kind: str, place: str, columns: Sequence[str], *, first_group: int = 0) -> Iterator[TableFile]:
+def reading(kind: str, place: str, columns: Sequence[str], *, first_group: int = 0) -> Iterator[OpenTable]:
     """
     Open a file of the kind "parquet", or any other word for Arrow; of Parquet only these columns are read.
 
@@ -51,11 +51,11 @@ def reading(kind: str, place: str, columns: Sequence[str], *, first_group: int =
                 readable = _Readable(stream)
                 with arrow.ipc.open_stream(arrow.PythonFile(readable)) as reader:
                     batches = _to_its_end(reader, readable.end, place)
-                    yield TableFile(reader.schema, islice(batches, first_group, None), lambda: stream.position)
+                    yield OpenTable(reader.schema, islice(batches, first_group, None), lambda: stream.position)
         else:
             with seekable(place) as file, arrow.ipc.open_stream(file) as reader:
                 batches = _to_its_end(reader, lambda: _end(file), place)
-                yield TableFile(reader.schema, islice(batches, first_group, None), file.tell)
+                yield OpenTable(reader.schema, islice(batches, first_group, None), file.tell)
     except FastioError:
         raise
     except (arrow.ArrowException, OSError) as exc:
@@ -88,7 +88,7 @@ def _row_groups(place: str, columns: Sequence[str]) -> list[tuple[int, int]]:
         return [(group.num_rows, sum(group.column(i).total_uncompressed_size for i in leaves)) for group in groups]
 
 
-def _parquet(file: Any, columns: Sequence[str], first_group: int) -> TableFile:
+def _parquet(file: Any, columns: Sequence[str], first_group: int) -> OpenTable:
     parquet = pyarrow("to read Parquet", "pyarrow.parquet").ParquetFile(
         file, pre_buffer=False, page_checksum_verification=True
     )
@@ -107,10 +107,10 @@ def _parquet(file: Any, columns: Sequence[str], first_group: int) -> TableFile:
 
     file.seek(0, 2)
     on_disk = file.tell()
-    return TableFile(parquet.schema_arrow, batches(), lambda: on_disk * done // rows)
+    return OpenTable(parquet.schema_arrow, batches(), lambda: on_disk * done // rows)
 
 
-def _arrow_file(reader: Any, size: int, first_group: int) -> TableFile:
+def _arrow_file(reader: Any, size: int, first_group: int) -> OpenTable:
     total = max(reader.num_record_batches, 1)
     done = first_group
 
@@ -119,7 +119,7 @@ def _arrow_file(reader: Any, size: int, first_group: int) -> TableFile:
         for done in range(first_group, reader.num_record_batches):
             yield reader.get_batch(done)
 
-    return TableFile(reader.schema, batches(), lambda: size * (done + 1) // total)
+    return OpenTable(reader.schema, batches(), lambda: size * (done + 1) // total)
 
 
 def _to_its_end(reader: Any, end: Callable[[], bytes], place: str) -> Iterator[Any]:

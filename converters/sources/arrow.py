@@ -34,6 +34,7 @@ KIND = SourceKind(
     open=open_arrow,
     own_labels="its columns hold the labels (--label-column names one)",
     takes_fields=True,
+    takes_columns=True,
     covers=("imagefolder",),
     text_kinds=("arrow", "datasets"),
     has_more_than_text=lambda place: holds_pictures("arrow", first_file(place, _is_arrow)),

@@ -34,6 +34,7 @@ KIND = SourceKind(
     open=open_parquet,
     own_labels="its columns hold the labels (--label-column names one)",
     takes_fields=True,
+    takes_columns=True,
     covers=("imagefolder",),
     text_kinds=("parquet",),
     has_more_than_text=lambda place: holds_pictures("parquet", first_file(place, _is_parquet)),

@@ -47,6 +47,7 @@ KIND = SourceKind(
     open=open_saved,
     own_labels="its columns hold the labels (--label-column names one)",
     takes_fields=True,
+    takes_columns=True,
     covers=("arrow", "imagefolder"),
     text_kinds=("datasets",),
     has_more_than_text=_has_pictures,

@@ -44,5 +44,6 @@ KIND = SourceKind(
     open=open_tfrecord,
     own_labels="its features hold the labels (--label-column names one)",
     takes_fields=True,
+    takes_columns=True,
     covers=("imagefolder",),
 )

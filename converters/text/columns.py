@@ -43,7 +43,8 @@ def known_column(place: str, schema: Any, field: str, *, option: str) -> None:
         refuse_pictures(place, schema)
     if not count:
         columns = ", ".join(f"{each.name!r} ({each.type})" for each in schema)
-        raise SourceError(f"{place}: has no column {field!r}, only {columns}: name another with {option}")
+        fields = ", or pack columns as fields: --field NAME=COLUMN" if option == "--text-field" else ""
+        raise SourceError(f"{place}: has no column {field!r}, only {columns}: name another with {option}{fields}")
 
 
 def refuse_pictures(place: str, schema: Any) -> None:

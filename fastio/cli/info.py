@@ -41,12 +41,14 @@ _LEDGERS = {
 @html_option
 def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) -> None:
     """
-    Describe the store PATH. Shows its fields, classes and sizes, and how to read it without fastio.
+    Describe the store PATH, or a source that is not packed yet. Of a store it shows fields, classes, sizes, and how to
+    read it without fastio; of a source what its samples would be, and the command that packs it.
 
     \b
     Example:
       fastio info train.lmdb
       fastio info train.lmdb --skipped
+      fastio info train.parquet
       fastio info train.lmdb --json | jq .samples
     """
     if build and wants_html():
@@ -61,10 +63,16 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
         return
     if path is None:
         raise click.UsageError("expected PATH or --build")
+    from fastio.cli.info_source import describe_path, print_source
     from fastio.converters.describe import describe
-    from fastio.store import open_store
 
-    with open_store(path) as store:
+    opened = _opened(path)
+    if opened is None:
+        if only_skipped or wants_html():
+            raise click.UsageError(f"{path} is not packed yet: --skipped and --html are for stores")
+        print_source(describe_path(path), as_json=as_json)
+        return
+    with opened as store:
         described = {**describe(store), "epoch": epoch_facts(store)}
         write_html(lambda: _page(described, store))
     if as_json:
@@ -73,6 +81,22 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
         _print_ledger(described)
     else:
         _print(described)
+
+
+def _opened(path: str) -> SampleStore | None:
+    """Open a store; None if ``path`` is none and not named like one, or if it is a source of another kind."""
+    from fastio.converters import SOURCES, SourcePath
+    from fastio.converters.sources.store import KIND, names_store
+    from fastio.errors import StoreError
+    from fastio.store import open_store
+
+    try:
+        return open_store(path)
+    except StoreError:
+        others = [source for source in SOURCES.values() if source is not KIND and not source.needs_fields]
+        if names_store(path) and not any(source.signs(SourcePath(path)) for source in others):
+            raise
+        return None
 
 
 def _page(described: dict[str, Any], store: SampleStore) -> Page:

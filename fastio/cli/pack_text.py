@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +11,7 @@ import click
 from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.failures import noted
 from fastio.cli.screen import counted, meter, number, printable, problem_table, size
+from fastio.cli.source_kind import is_text
 from fastio.cli.text_options import TEXT_OPTIONS, TextArguments
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def packs_text(command: _Command) -> _Command:
         if split is not None:
             src, options["filters"] = _split(src, split, options["filters"])
         text = TextArguments(**{name: options.pop(name) for name in TextArguments.__slots__})
-        if not _is_text(src, options["kind"], fields=_of_tables(options), about_text=bool(text.given)):
+        if not is_text(src, options["kind"], fields=_of_tables(options), about_text=bool(text.given)):
             if text.given:
                 raise click.UsageError(f"{text.given[0]} is for text, but {_no_text(src)}")
             command(src, out, **options)
@@ -65,18 +66,6 @@ def _split(src: str, split: str, filters: tuple[tuple[str, str], ...]) -> tuple[
     if has_split_column(src, split):
         return src, (*filters, ("split", split))
     return split_folder(src, split), filters
-
-
-def _is_text(src: str, kind: str, *, fields: Sequence[str], about_text: bool) -> bool:
-    """Whether SRC is packed as text: a table is not if it holds pictures, or if columns of it are asked for."""
-    from fastio.converters import SOURCES, SourcePath
-    from fastio.converters.text import TEXT_SOURCES, find_text
-
-    text_kind = find_text(src) if kind == "auto" else kind if kind in TEXT_SOURCES else None
-    others = [source for source in SOURCES.values() if text_kind in source.text_kinds]
-    if text_kind is None or about_text or not others:
-        return text_kind is not None
-    return not fields and not any(source.has_more_than_text(SourcePath(src)) for source in others)
 
 
 def _no_text(src: str) -> str:
