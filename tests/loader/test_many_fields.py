@@ -11,10 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from fastio import FastDataset, FastLoader, FieldCollate, PadCollate, SampleError, SchemaError
+from fastio import (
+    FastDataset,
+    FastLoader,
+    FieldCollate,
+    LengthBucketSampler,
+    PadCollate,
+    SampleError,
+    SchemaError,
+)
 from fastio.loader.producer.fields.fields_producer import FieldsProducer
 from fastio.store import open_store
-from fastio.transforms import RandomCrop, RandomHorizontalFlip
+from fastio.transforms import RandomCrop, RandomHorizontalFlip, Resize
 from tests.conftest import SUFFIXES
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
 
@@ -347,3 +355,53 @@ def test_pictures_of_one_sample_with_different_sizes(tmp_path: Path) -> None:
     assert "40x30" in errors[3]
     with FastLoader(path, 2, indices=[0, 1]) as loader:
         assert (2, 40, 30) == next(iter(loader))["mask"].shape
+
+
+def test_boxes_of_a_picture_without_a_header(tmp_path: Path) -> None:
+    """Zeroed pictures of unknown size have no boxes: nobody knows where these would be."""
+    samples = [{"image": b"no picture", "boxes": np.ones((2, 4), np.float32)}, make_samples(3)[2]]
+    path = write_fields(tmp_path / "s.lmdb", samples, {"image": "image", "boxes": "xyxy"})
+    with FastLoader(path, 2, transforms=[Resize((8, 8))], on_error="zero") as loader:
+        batch = next(iter(loader))
+        assert [0] == [error.index for error in loader.skipped]
+    assert not batch["image"][0].any()
+    assert [(0, 4), 4] == [tuple(batch["boxes"][0].shape), batch["boxes"][1].shape[1]]
+
+
+@pytest.mark.parametrize("fields", ["mask", ("mask", "label"), ("mask", "boxes")], ids=str)
+def test_a_mask_alone_leads(one_store: Path, fields: Any) -> None:
+    """Without a picture, the size of the mask decides: it is moved as beside a picture of its size."""
+    options: dict[str, Any] = {"transforms": [RandomCrop(16), RandomHorizontalFlip()], "seed": 4}
+    beside = FastDataset(one_store, fields=("image", "mask"))
+    with beside, FastLoader(beside, COUNT, **options) as loader:
+        expected = next(iter(loader))[1]
+    with FastDataset(one_store, fields=fields) as dataset, FastLoader(dataset, COUNT, **options) as loader:
+        batch = next(iter(loader))
+        assert torch.equal(expected, batch if isinstance(batch, torch.Tensor) else batch[0])
+
+
+def test_batches_of_similar_lengths(one_store: Path) -> None:
+    """LengthBucketSampler takes the lengths of any field; token ids are padded to its multiple."""
+    with FastDataset(one_store, fields=("tokens", "boxes")) as dataset:
+        lengths = dataset.lengths_of("tokens")
+        assert [len(dataset[index][0]) for index in range(COUNT)] == lengths.tolist()
+        assert [len(dataset[index][1]) for index in range(COUNT)] == dataset.lengths_of("boxes").tolist()
+        sampler = LengthBucketSampler(lengths, batch_size=3, pad_to_multiple=4)
+        with FastLoader(dataset, batch_sampler=sampler) as loader:
+            widths = {int(tokens.shape[1]) for (tokens, _), _ in loader}
+    assert widths <= {0, 4, 8}
+
+
+def test_pairs_and_values_of_other_fields(one_store: Path) -> None:
+    """A target_transform changes the labels of any pair."""
+    dataset = FastDataset(one_store, target_transform=lambda label: label + 100, fields=("objects", "label"))
+    with dataset, FastLoader(dataset, COUNT) as loader:
+        objects, labels = next(iter(loader))
+        assert [dataset[index] for index in range(COUNT)] == list(zip(objects, labels.tolist(), strict=True))
+
+
+def test_on_a_device(one_store: Path) -> None:
+    """All tensors of a batch are copied, also in lists and pairs; text and objects stay as they are."""
+    collate: dict[str, Any] = {"boxes": "nested", "points": "pad"}
+    with FastDataset(one_store) as dataset, FastLoader(dataset, 4, device="cpu", collate=collate) as loader:
+        assert_same(plain_batches(dataset, 4, collate), list(loader))
