@@ -260,6 +260,13 @@ class FastDataset(Dataset[Any]):
         """The length of every sample from the index alone: tokens, or for other fields, bytes as stored."""
         return stored_lengths(self.store, self.reader.field.name)
 
+    def lengths_of(self, field: str) -> NDArray[np.int64]:
+        """
+        Return the length of every sample's value of a payload field, ``(n,)`` int64, from the index alone: token ids,
+        rows of a ragged array, or for other fields, bytes as stored.
+        """
+        return stored_lengths(self.store, field)
+
     def column(self, name: str) -> NDArray[Any]:
         """
         Return a column of the store, one value per sample; "length" means ``lengths`` if the store has no such

@@ -54,6 +54,12 @@ class FastLoader:
     Batches of token ids are dicts: see ``PadCollate`` (``collate="pad"``, their default), ``PackCollate`` ("pack")
     and ``ChunkCollate``; ``stats.padding`` is the share of slots that hold no token.
 
+    Samples of many fields (see ``FastDataset``) make dicts, or with ``fields=`` tuples: pictures (B, C, H, W), masks
+    (B, H, W), arrays and columns as one tensor each; text, JSON and bytes as lists. Values that differ in length are
+    collated as ``FieldCollate`` says, all alike or by field: ``collate={"boxes": "pad"}``. Native threads decode all
+    fields of a batch together, and read no others. ``transforms`` move the pictures, masks, boxes and points of a
+    sample by the same random numbers; the pictures and masks of a sample must then have one size.
+
     * ``dataset``: a FastDataset, the path of a store, or torch's Subset or ConcatDataset of FastDatasets.
     * ``indices``: a part of it: integers, which may repeat or be negative, or a mask of booleans.
     * ``weights``: draw ``samples_per_epoch`` samples (default: as many as there are) with replacement, by one weight
@@ -76,7 +82,8 @@ class FastLoader:
       time, whatever ``prefetch_batches``.
     * ``on_error``: "raise" raises SampleError; "skip" leaves bad samples out of their batch, which becomes shorter;
       "zero" puts a black picture, or no tokens, under the sample's own label (a subclass that makes its own samples
-      provides ``blank`` for that). ``skipped`` lists bad samples.
+      provides ``blank`` for that). Of many fields, one is enough to make a sample bad, and only that one becomes
+      blank: zeros, no rows, empty text, None for JSON. ``skipped`` lists bad samples.
     * ``verify``: True compares every sample with its checksum as it is read, False compares none, None follows the
       dataset (``FastDataset(verify=True)`` is the default). On the plain path, only the dataset's setting counts.
     * ``transforms``: those of ``fastio.transforms``, run by the native threads while decoding. Their random numbers
