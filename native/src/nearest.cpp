@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <type_traits>
+#include <utility>
+
+#include "fastio/mirror.h"
 
 namespace fastio {
 namespace {
@@ -42,7 +45,8 @@ struct Picks {
   const std::uint32_t* lines;
   std::size_t width;
   std::size_t height;
-  bool is_run;  ///< the columns follow each other
+  bool is_run;       ///< the columns follow each other
+  bool is_mirrored;  ///< the last one first
 };
 
 template <typename Number>
@@ -55,9 +59,16 @@ struct Target {
 template <typename In, typename Out, std::size_t channels, bool planar>
 void pick_line(const Picks& picks, const In* in, Out* out, std::size_t plane) noexcept {
   if constexpr (std::is_same_v<In, Out> && !planar) {
-    if (picks.is_run) {
+    if (picks.is_run && !picks.is_mirrored) {
       std::memcpy(out, in + picks.columns[0] * channels, picks.width * channels * sizeof(Out));
       return;
+    }
+    if constexpr (sizeof(Out) == 1 && channels != 2) {
+      if (picks.is_run) {
+        const PixelView run{in + picks.columns[picks.width - 1] * channels, 0};
+        mirror_rows(channels, simd_level())(run, {out, 0}, picks.width, 1);
+        return;
+      }
     }
   }
   for (std::size_t x = 0; x < picks.width; ++x) {
@@ -134,8 +145,8 @@ void NearestPicker::finish(const NumberView& in, std::uint16_t fill,
   const std::size_t width = unsign(plan_.window_w);
   const std::size_t height = unsign(plan_.window_h);
   if (width < out.width || height < out.height) fill_numbers(fill, out);
-  const bool is_run = plan_.flip == 0 && plan_.box_w == plan_.virtual_w;
-  const Picks picks{columns_, lines_, width, height, is_run};
+  const bool is_run = plan_.box_w == plan_.virtual_w;
+  const Picks picks{columns_, lines_, width, height, is_run, plan_.flip == 1};
   const std::size_t placed = unsign(plan_.place_x);
   const std::size_t left = plan_.flip == 1 ? out.width - placed - width : placed;
   const std::size_t top = unsign(plan_.place_y);

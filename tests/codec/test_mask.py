@@ -147,6 +147,15 @@ def test_colours_of_16_bits_are_no_mask() -> None:
     assert "with 16-bit numbers, which no mask can have" in misfits(headers, field_of("mask", "mask[3]"))[0]
 
 
+def test_masks_of_bool_are_0_and_1() -> None:
+    """They become PNGs of one bit."""
+    numbers = np.random.default_rng(0).integers(0, 2, (5, 11)).astype(np.bool_)
+    file = MASK.encode(numbers)
+
+    assert "1" == Image.open(io.BytesIO(file)).mode
+    np.testing.assert_array_equal(numbers, decode(file, numbers.shape, "|u1")[1])
+
+
 @pytest.mark.parametrize("value", [np.zeros((2, 2), np.int32), np.zeros((2, 2, 3), np.uint16), np.zeros(4, np.uint8)])
 def test_what_is_no_mask_is_not_encoded(value: NDArray[Any]) -> None:
     """Only bool, uint8 and uint16, or colours of 8 bits, become a PNG without loss."""
