@@ -20,6 +20,7 @@ from fastio.converters.source import Chunk, Problem, Source
 from fastio.converters.sources import (
     arrow,
     cifar,
+    coco,
     flat,
     hdf5,
     imagefolder,
@@ -61,6 +62,7 @@ SOURCES: dict[str, SourceKind] = {
         flat.KIND,
         imagefolder.KIND,
         pairs.KIND,
+        coco.KIND,
         table.KIND,
         metadata.KIND,
         npy.KIND,

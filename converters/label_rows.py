@@ -169,7 +169,7 @@ def _of_json(data: bytes, request: _Request) -> Statements:
         titles = {title for title, _ in content.pairs}
         if {"images", "annotations"} <= titles:
             raise SourceError(
-                "looks like COCO annotations; fastio packs one label per picture, no boxes or captions yet"
+                "looks like COCO annotations, which are a source of their own: fastio pack FILE.json OUT --root IMAGES"
             )
         _refuse_options(request.options, "an object of names and labels")
         return Statements([(name, label, "") for name, label in content.pairs])

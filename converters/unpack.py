@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.converters.checksum import damaged
+from fastio.converters.coco.again import StoredCoco
 from fastio.converters.cut import cut
 from fastio.converters.file_values import FieldAsFiles
 from fastio.converters.label_file import format_labels
@@ -76,7 +77,7 @@ def unpack(
     _require_parent(out)
     if labels is not None:
         _check_labels(store, labels, overwrite=overwrite)
-    table = StoredTable.of(store)
+    table = StoredTable.of(store) or StoredCoco.of(store)
     field = text_field(store.schema) if table is None else None
     stored = None if field is None else StoredText.of(store, field)
     with _writing(out), partial_folder(target) as partial:
@@ -143,7 +144,10 @@ def _writing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _write_all(
-    store: SampleStore, folder: Path, table: StoredTable | None, progress: Callable[[int, int], object] | None
+    store: SampleStore,
+    folder: Path,
+    table: StoredTable | StoredCoco | None,
+    progress: Callable[[int, int], object] | None,
 ) -> tuple[list[tuple[str, int]], Sequence[str]]:
     """
     All files, into a folder that nobody else writes to; their names and sizes, and the name of each sample's first.

@@ -23,7 +23,7 @@ from fastio.store.values import read_values
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
-__all__ = ["StoredTable", "decoded", "plain_numbers"]
+__all__ = ["StoredTable", "decoded", "plain_numbers", "sound_values"]
 
 _ROWS = 512
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -117,7 +117,7 @@ class StoredTable:
             return [key if described is None else file_name(described, key) for key in store.keys(indices)]
         field = store.schema[column["field"]]
         if not field.is_column:
-            return decoded(field, _sound(store, field.name, indices))
+            return decoded(field, sound_values(store, field.name, indices))
         numbers = store.column(field.name)[indices]
         classes = store.metadata.get("classes")
         if field.name == "label" and classes:
@@ -149,7 +149,7 @@ class StoredTable:
         return bytes(sink.getvalue())
 
 
-def _sound(store: SampleStore, name: str, indices: NDArray[np.int64]) -> Spans:
+def sound_values(store: SampleStore, name: str, indices: NDArray[np.int64]) -> Spans:
     """Some values of a field. Raises StoreCorrupt if one differs from its checksum."""
     spans = read_values(store, name, indices)
     for i in damaged(spans):

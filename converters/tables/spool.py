@@ -63,6 +63,11 @@ class SpooledValues:
         self.sizes = sizes
         self._field_name, self._data, self._starts = field_name, data, starts
 
+    def view(self, position: int) -> bytes:
+        """Return one value."""
+        start = int(self._starts[position])
+        return self._data[start : start + int(self.sizes[position])].tobytes()
+
     def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
         """Return some values; see ``ListedSource.read``."""
         del pool  # they are where they are needed

@@ -12,7 +12,7 @@ from fastio.converters.streams import Stream
 from fastio.converters.text.documents import MAX_DOCUMENT_BYTES
 from fastio.errors import SourceError
 
-__all__ = ["ROWS", "Row", "kind_in_json", "untitled_rows"]
+__all__ = ["ROWS", "JsonText", "Row", "kind_in_json", "untitled_rows"]
 
 # Number of the row's first line, in .json of the object; and its fields, or one sentence on what is wrong with it.
 Row = tuple[int, Mapping[str, Any] | str]
@@ -87,7 +87,7 @@ def _json(stream: Stream, limit: int) -> Iterator[Row]:
     that is a SourceError, not a bad row.
     """
     number = 0
-    text = _Text(stream, _row_limit(limit))
+    text = JsonText(stream, _row_limit(limit))
     text.skip(_SPACE)
     is_list = text.peek() == "["
     if is_list:
@@ -116,7 +116,7 @@ def _json(stream: Stream, limit: int) -> Iterator[Row]:
         )
 
 
-class _Text:
+class JsonText:
     """The text of a JSON file, of which only the part being looked at is in memory."""
 
     def __init__(self, stream: Stream, limit: int) -> None:

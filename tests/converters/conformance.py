@@ -82,6 +82,16 @@ def make_metadata(folder: Path) -> Source:
     return open_source(folder / "flat")
 
 
+def make_coco(folder: Path) -> Source:
+    """Seven PNGs with an object each, and a JSON beside them."""
+    names = list(flat(folder / "flat"))
+    images = [{"id": i, "file_name": name} for i, name in enumerate(names)]
+    objects = [{"id": i, "image_id": i, "category_id": 1, "bbox": [1, 2, 3, 4]} for i in range(len(names))]
+    coco = {"images": images, "annotations": objects, "categories": [{"id": 1, "name": "bee"}]}
+    (folder / "flat/coco.json").write_text(json.dumps(coco))
+    return open_source(folder / "flat/coco.json")
+
+
 def make_table(folder: Path) -> Source:
     """A table that names seven PNGs."""
     labels = flat(folder / "flat")
@@ -139,6 +149,7 @@ MAKERS: dict[str, Callable[[Path], Source]] = {
     "hdf5": make_hdf5,
     "lmdb": make_lmdb,
     "zip": make_zip,
+    "coco": make_coco,
     "store": make_store,
     "parquet": make_parquet,
     "arrow": make_arrow,
