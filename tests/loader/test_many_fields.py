@@ -334,6 +334,17 @@ def test_pictures_masks_and_boxes_move_together(one_store: Path) -> None:
     assert any(len(rows) < len(sample["boxes"]) for rows, sample in zip(boxes, samples, strict=True))
 
 
+def test_raw_pictures_of_another_size(tmp_path: Path) -> None:
+    """They cannot be transformed beside the picture, which is one line; without transforms each keeps its size."""
+    types = {name: TYPES[name] for name in ("image", "thumbnail")}
+    path = write_fields(tmp_path / "s.lmdb", make_samples(2)[:1], types)
+
+    with FastLoader(path, 1, transforms=[RandomCrop(4)]) as loader, pytest.raises(SchemaError, match="are 4x5, but 'i"):
+        next(iter(loader))
+    with FastLoader(path, 1) as loader:
+        assert next(iter(loader))["thumbnail"].shape == (1, 3, 4, 5)
+
+
 def test_pictures_of_one_sample_with_different_sizes(tmp_path: Path) -> None:
     """They cannot be transformed together, and the error names both sizes; without transforms each keeps its own."""
     samples = samples_of_one_size()[:4]

@@ -61,12 +61,28 @@ class PendingRowFields:
         self._frames: Frames | None = None
         try:
             for name, chunk in part.rows.items():
+                self._check_raw(name)
                 self._decoding[name] = decoders[name].begin(RowPart(chunk, part.part), leader=self.planned)
                 if name == fields.leader:
                     self.planned = self._decoding[name].planned
         except SchemaError:
             self.cancel()
             raise
+
+    def _check_raw(self, name: str) -> None:
+        """Raise SchemaError for raw pictures whose size is not the leader's: native code takes one size for all."""
+        reader, leader = self._fields.fields[name].reader, self._fields.leader
+        if self.planned is None or not reader.field.is_raw_picture or reader.row_shape is None:
+            return
+        stored = self.planned.stored[:, :2]
+        others = np.flatnonzero(stored.all(axis=1) & (stored != reader.row_shape[:2]).any(axis=1))
+        if len(others):
+            index, size = int(self._part.indices[others[0]]), stored[others[0]]
+            raise SchemaError(
+                f"{reader.store.path}: pictures in {name!r} are {reader.row_shape[0]}x{reader.row_shape[1]}, but "
+                f"{leader!r} of {reader.store.keys([index])[0]!r} {size[0]}x{size[1]} (height x width); pictures that "
+                "are transformed together must have one size: leave one out by the dataset's fields="
+            )
 
     def errors(self) -> dict[int, SampleError]:
         """See PendingFields."""
