@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from fastio import (
     FastDataset,
@@ -409,6 +411,22 @@ def test_pairs_and_values_of_other_fields(one_store: Path) -> None:
     with dataset, FastLoader(dataset, COUNT) as loader:
         objects, labels = next(iter(loader))
         assert [dataset[index] for index in range(COUNT)] == list(zip(objects, labels.tolist(), strict=True))
+
+
+def test_pictures_that_only_pillow_decodes(tmp_path: Path) -> None:
+    """They are decoded in threads, with the same transforms, beside masks of any kind."""
+    samples = samples_of_one_size()[:6]
+    as_png = write_fields(tmp_path / "a.lmdb", samples, {"image": "image", "mask": "mask"})
+    for sample in samples[:3]:
+        for name, kind in (("image", "TIFF"), ("mask", "GIF")):
+            file = io.BytesIO()
+            Image.fromarray(sample[name]).save(file, kind)
+            sample[name] = file.getvalue()
+    as_is = write_fields(tmp_path / "b.lmdb", samples, {"image": "image", "mask": "mask"})
+    options: dict[str, Any] = {"transforms": [RandomCrop(16), RandomHorizontalFlip()], "threads": 2}
+    with FastLoader(as_png, 2, **options) as expected, FastLoader(as_is, 2, **options) as loader:
+        assert_same(list(expected), list(loader))
+        assert_same(list(expected), list(loader))
 
 
 def test_on_a_device(one_store: Path) -> None:

@@ -139,11 +139,11 @@ class _NativeBatch:
     def result(self) -> FinishedBatch:
         """The batch, when all its rows are there."""
         rows = self._rows.result()
-        count = len(rows.tensor)
+        count = len(rows.rows)
         self._pillow_count.add(count, rows.kinds, is_last=self._is_last)
         if rows.errors:
             return self._repaired(rows)
-        return FinishedBatch(self._batch(rows.tensor, self._labels), count, rows.tensor.nbytes)
+        return FinishedBatch(self._batch(rows.tensor, self._labels), count, rows.rows.nbytes)
 
     def _repaired(self, rows: DecodedRows) -> FinishedBatch:
         """The batch after the policy for bad samples was applied."""
