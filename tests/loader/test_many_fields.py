@@ -307,6 +307,13 @@ def test_options_that_do_not_fit(one_store: Path, options: dict[str, Any], messa
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("options", [{"cache": "ram"}, {"cache": "device", "device": "cpu"}], ids=str)
+def test_a_cache_of_a_chosen_pair(one_store: Path, options: dict[str, Any]) -> None:
+    """A pair chosen from many fields stays a pair."""
+    with FastDataset(one_store, fields=("image", "label")) as dataset, FastLoader(dataset, 4, **options) as loader:
+        assert_same(plain_batches(dataset, 4), list(loader))
+
+
 def test_transforms_without_pictures(one_store: Path) -> None:
     """Transforms need a size to begin with, and rows what they belong to."""
     boxes = FastDataset(one_store, fields=("boxes", "caption"))

@@ -27,7 +27,9 @@ def keep_in_memory(kept: Kept, *, threads: int, verify: bool) -> FastDataset:
         kept.one_shape()  # raises the error that names two of them
     kept.check_fits(available_memory(), where="in memory")
     store = _rows_in_memory(kept, threads, verify) if kept.is_uniform else _pictures_in_memory(kept, threads, verify)
-    return FastDataset(store, target_transform=dataset.target_transform, mode=dataset.reader.mode)
+    return FastDataset(
+        store, target_transform=dataset.target_transform, fields=dataset.fields, mode=dataset.reader.mode
+    )
 
 
 def _rows_in_memory(kept: Kept, threads: int, verify: bool) -> MemoryStore:
