@@ -10,9 +10,11 @@ from typing import Any
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.loader.device import Delivery
 from fastio.loader.device.lane import lane_to
+from fastio.loader.device.roles import BatchRoles
 from fastio.loader.options import Layout, LoaderOptions, OnError, PixelOptions, ProducerOptions
 from fastio.loader.producer import Producer, ProducerContext, choose_collate, make_producer
-from fastio.loader.producer.decoding_pass import decodes_pictures, fuse
+from fastio.loader.producer.decoding_pass import decodes_pictures, fuse, no_place_for_geometry
+from fastio.loader.producer.fields.on_device import batch_roles, check_later
 from fastio.loader.producer.fields.options import field_options, has_fields, row_collates
 from fastio.loader.producer.kept import Kept, check_cache, what_to_keep
 from fastio.loader.producer.memory_cache import keep_in_memory
@@ -21,6 +23,7 @@ from fastio.transforms.batch.batch_transform import BatchTransform
 from fastio.transforms.batch.finish import ChannelsLast, Contiguous
 from fastio.transforms.batch.recipe import as_list, split
 from fastio.transforms.compose import Compose
+from fastio.transforms.rules import GeometryRule
 from fastio.transforms.transform import Transform
 
 __all__ = ["Wiring", "wire"]
@@ -73,7 +76,8 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     check_cache(base, pixels.cache, on_error=options.work.on_error)
     work = options.work.for_producer(dataset_verify=base.verify)
     stages = _stages(selection, pixels, work, seed)
-    delivery = _delivery(pixels, stages.later, seed)
+    check_later(base, stages.later)
+    delivery = _delivery(pixels, stages.later, seed, roles=batch_roles(base))
     context = _context(stages, options, work, delivery)
     return Wiring(selection, work, make_producer(context), delivery, stages.described)
 
@@ -105,6 +109,8 @@ def _stages(selection: Chosen, pixels: PixelOptions, work: ProducerOptions, seed
     """Divide the transforms; a cache is filled, or what it is to hold decided, here."""
     base = selection.base
     transforms = as_list(pixels.transforms)
+    if pixels.cache == "device" and any(isinstance(step, GeometryRule) for step in transforms):
+        raise no_place_for_geometry(base)
     native, later = split(transforms, on_device=_device(pixels) is not None, resident=pixels.cache == "device")
     described = repr(Compose(native)) if native else None
     if pixels.cache is None:
@@ -117,7 +123,9 @@ def _stages(selection: Chosen, pixels: PixelOptions, work: ProducerOptions, seed
     return _Stages(source, list(kept.rest), later, None, described)
 
 
-def _delivery(pixels: PixelOptions, transforms: Sequence[Any], seed: int) -> Delivery | None:
+def _delivery(
+    pixels: PixelOptions, transforms: Sequence[Any], seed: int, *, roles: BatchRoles | None
+) -> Delivery | None:
     """The way to the device; None if batches stay as they are made."""
     device = _device(pixels)
     if device is None:
@@ -128,6 +136,7 @@ def _delivery(pixels: PixelOptions, transforms: Sequence[Any], seed: int) -> Del
         transforms=_laid_out(transforms, pixels.layout),
         seed=seed,
         is_made_there=pixels.makes_on_device,
+        roles=roles,
     )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastio.loader.device.lane import Lane, Mark
 from fastio.loader.device.nested import held_tensors, map_tensors, tensors
+from fastio.loader.device.roles import BatchRoles
 from fastio.loader.device.staging import Staging
 from fastio.loader.forks import PerProcess
 from fastio.loader.ranges import COPY, TRANSFORM, named_range
@@ -88,7 +89,8 @@ class Delivery:
     Pinned tensors are copied directly, pageable ones through pinned staging memory. The consumer may run ahead of its
     own stream by ``depth + 1`` steps, so the device holds at most ``2 * depth + 3`` batches besides those that the
     consumer keeps. On the CPU, nothing is copied and nothing is requested ahead. A source that makes its batches on
-    the device (``is_made_there``) is asked for them on the side stream.
+    the device (``is_made_there``) is asked for them on the side stream. ``roles`` says what transforms change; without
+    it, they guess (see Recipe).
     """
 
     def __init__(
@@ -99,8 +101,10 @@ class Delivery:
         transforms: Sequence[AnyTransform] = (),
         seed: int = 0,
         is_made_there: bool = False,
+        roles: BatchRoles | None = None,
     ) -> None:
         self._lane = lane
+        self._roles = roles
         self._is_made_there = is_made_there
         self._depth = 0 if lane.is_immediate else depth
         self._recipe = Recipe(transforms, seed=seed)
@@ -170,13 +174,17 @@ class Delivery:
 
     def _send(self, numbered: Numbered, run: _InFlight, place: Place) -> _Sent[Place]:
         host = tensors(numbered.batch)
-        drawn = self._recipe.draw(host, numbered.indices, numbered.epoch)
+        groups = [list(range(len(host)))] if self._roles is None else self._roles.groups(numbered.batch, host)
+        drawn = [self._recipe.draw([host[i] for i in group], numbered.indices, numbered.epoch) for group in groups]
+        done: dict[int, torch.Tensor] = {}
         with named_range(COPY):
             copies = self._copied([*host, *tensors(drawn)], run)
         parts, numbers = copies[: len(host)], iter(copies[len(host) :])
         with named_range(TRANSFORM), self._lane.side() if self._recipe else nullcontext():
-            parts = self._recipe.run(parts, map_tensors(lambda _: next(numbers), drawn))
-            arrived = iter(parts)
+            for group, parameters in zip(groups, map_tensors(lambda _: next(numbers), drawn), strict=True):
+                for position, part in zip(group, self._recipe.run([parts[i] for i in group], parameters), strict=True):
+                    done.setdefault(position, part)  # labels are those of the first picture
+            arrived = iter(done.get(position, part) for position, part in enumerate(parts))
             batch = self._recipe.finish(map_tensors(lambda _: next(arrived), numbered.batch))
         return _Sent(batch, self._lane.mark(), place)
 

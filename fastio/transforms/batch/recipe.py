@@ -21,6 +21,7 @@ from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.plan import Plan
 from fastio.transforms.random import uniform
+from fastio.transforms.rules import Rule
 from fastio.transforms.transform import Transform
 
 __all__ = ["AnyTransform", "Recipe", "as_list", "split"]
@@ -134,16 +135,18 @@ def split(
     Split transforms into those of the native decoders and those for batches on a device.
 
     If there is a device, decoders get all transforms before the first transform of batches, or none if samples are
-    stored on the device.
+    stored on the device. Rules, such as KeepBoxes, go with the decoders wherever they stand; samples on the device
+    have nothing that they are for.
     """
     if not on_device:
         return list(transforms), []
-    if resident:
-        return [], list(transforms)
     count = next(
         (index for index, transform in enumerate(transforms) if not isinstance(transform, Transform)), len(transforms)
     )
-    return list(transforms[:count]), list(transforms[count:])
+    count = 0 if resident else count
+    rules = [transform for transform in transforms[count:] if isinstance(transform, Rule)]
+    later = [transform for transform in transforms[count:] if not isinstance(transform, Rule)]
+    return [] if resident else [*transforms[:count], *rules], later
 
 
 class _Stage(Protocol):
