@@ -13,7 +13,7 @@ from fastio.codec import CODECS, describe_status
 from fastio.codec.codec import Geometry
 from fastio.codec.mask import misfits
 from fastio.codec.pixel_limit import is_refused, pixel_limit, refusal, warn_of_large
-from fastio.dataset.mask_rows import PlannedMasks
+from fastio.dataset.mask_rows import MaskRows
 from fastio.dataset.undecoded import DecodedBatch, PixelsToRow, UndecodedRows
 from fastio.errors import SampleError, SchemaError
 from fastio.store.files.pieces import fetch_pieces
@@ -224,14 +224,11 @@ class RowReader:
 
         For pictures ``to_row`` applies the transforms; masks need only the ``geometry`` that ``decode`` had.
         """
-        if self.is_mask and geometry is not None:
-            to_row = PlannedMasks.of(geometry, rows)
         return UndecodedRows(
             DecodedBatch(spans, rows, status),
             error=partial(self.error, indices, spans),
             refusal=partial(self._refusal, spans, geometry) if self.field.traits.is_picture else None,
-            to_row=to_row,
-            is_mask=self.is_mask,
+            to_row=MaskRows.of(geometry, rows) if self.is_mask else to_row,
         )
 
     def _refusal(self, spans: Spans, geometry: Geometry | None, position: int) -> str | None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec import describe_status
 from fastio.codec.pillow import DecodedPicture, decode_mask_with_pillow, decode_with_pillow
+from fastio.dataset.mask_rows import MaskRows
 from fastio.errors import SampleError
 from fastio.types.spans import Spans
 
@@ -25,12 +26,12 @@ class PixelsToRow(Protocol):
     """Makes rows of a batch from pixels that Pillow decoded, where a row is not the whole picture."""
 
     def channels(self, position: int) -> int:
-        """How many channels (1, 3 or 4) to decode the picture at this position of the batch with; not for masks."""
+        """How many channels (1, 3 or 4) to decode the picture at this position of the batch with."""
         ...
 
-    def row(self, position: int, pixels: NDArray[Any]) -> NDArray[Any] | None:
+    def row(self, position: int, pixels: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
         """
-        Transform ``pixels``, ``(H, W, C)`` or a mask, to a row; None if they do not have the size planned with.
+        Transform ``pixels`` ``(H, W, C)`` to a row; None if they do not have the size that was planned with.
 
         Raises ValueError, in one line, if a function of the user's fails.
         """
@@ -52,7 +53,7 @@ class Settled:
     What became of the rows that native code did not fill.
 
     ``errors`` has the bad samples by position in the batch, ascending; ``kinds`` counts the pictures that Pillow
-    decoded, by kind ("WEBP", "CMYK JPEG").
+    decoded, by kind ("WEBP", "CMYK JPEG", "BMP mask").
     """
 
     errors: dict[int, SampleError]
@@ -65,7 +66,8 @@ class UndecodedRows:
 
     Every row is settled by itself, so neither rows nor errors depend on the number of threads. Each thread holds one
     decoded picture at a time. ``error`` makes the error of a position from words. ``refusal`` says, of pictures, why
-    the one at a position may not be decoded, if its header shows that. Masks are decoded as stored.
+    the one at a position may not be decoded, if its header shows that. ``to_row`` makes rows of pictures that are not
+    rows as they are, and of masks, which are decoded as stored.
     """
 
     def __init__(
@@ -74,14 +76,12 @@ class UndecodedRows:
         *,
         error: Callable[[int, str], SampleError],
         refusal: Callable[[int], str | None] | None = None,
-        to_row: PixelsToRow | None = None,
-        is_mask: bool = False,
+        to_row: PixelsToRow | MaskRows | None = None,
     ) -> None:
         self._batch = batch
         self._error = error
         self._refusal = refusal
         self._to_row = to_row
-        self._is_mask = is_mask
         self._positions = deque(np.flatnonzero(batch.status).tolist())
         self._errors: dict[int, SampleError] = {}
         self._kinds: list[str] = []
@@ -131,12 +131,12 @@ class UndecodedRows:
         if row is None or row.shape != rows.shape[1:] or row.dtype.itemsize > rows.dtype.itemsize:
             return _native.BAD_SHAPE, None
         rows[position] = row
-        self._kinds.append(picture.kind)
+        self._kinds.append(f"{picture.kind} mask" if isinstance(to_row, MaskRows) else picture.kind)
         return _native.OK, None
 
     def _pillow(self, position: int) -> DecodedPicture:
         data, to_row = self._batch.spans.view(position), self._to_row
-        if self._is_mask:
+        if isinstance(to_row, MaskRows):
             return decode_mask_with_pillow(data)
         channels = self._batch.rows.shape[3] if to_row is None else to_row.channels(position)
         return decode_with_pillow(data, _MODES[channels])

@@ -95,11 +95,16 @@ class PillowCount:
         self._is_told = True
         by_count = sorted(self._kinds.items(), key=lambda pair: (-pair[1], pair[0]))
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in by_count)
+        if any(kind.endswith(" mask") for kind in self._kinds):
+            remedy = "save masks as PNGs before packing"
+        else:
+            remedy = "pack with --resize HxW, which stores PNGs of that size (with --raw, pixels)"
         log.warning(
             "%s: %s of the %s pictures read so far (%s) are decoded by Pillow, in threads, slower than by native code. "
-            "To let native code read them, pack with --resize HxW, which stores PNGs of that size (with --raw, pixels)",
+            "To let native code read them, %s",
             self._path,
             f"{self._kinds.total():,}",
             f"{self._pictures:,}",
             kinds,
+            remedy,
         )
