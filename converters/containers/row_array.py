@@ -180,8 +180,9 @@ class ArrayField:
         try:
             rows = self.array.rows(indices)
         except (OSError, RuntimeError, ValueError) as exc:  # libhdf5 says so of a damaged chunk
-            sentence = f"has a field {self.field.name!r} that cannot be read: {_one_line(exc)}"
-            return self._nothing(len(indices), sentence)
+            if len(indices) == 1:
+                return self._nothing(f"has a field {self.field.name!r} that cannot be read: {_one_line(exc)}")
+            return self._one_by_one(indices)
         field = self.field
         if self.array.is_turned:
             rows = np.moveaxis(rows, 1, -1)
@@ -196,14 +197,26 @@ class ArrayField:
             return Values({}, encoded.problems, {field.name: encoded.column})
         return Values({field.name: encoded.spans}, encoded.problems)
 
-    def _nothing(self, count: int, sentence: str) -> Values:
-        problems = dict.fromkeys(range(count), sentence)
+    def _one_by_one(self, indices: Indices) -> Values:
+        """Read each row by itself, so that those that can be read are not lost with the others."""
+        parts = [self._read(indices[i : i + 1]) for i in range(len(indices))]
+        problems = {i: part.problems[0] for i, part in enumerate(parts) if 0 in part.problems}
+        name = self.field.name
         if self.field.is_column:
-            return Values(
-                {}, problems, {self.field.name: np.zeros((count, *filter(None, self.field.shape)), self.field.dtype)}
-            )
-        empty = Spans.joined(np.empty(0, np.uint8), np.zeros(count, np.int64))
-        return Values({self.field.name: empty}, problems)
+            return Values({}, problems, {name: np.concatenate([part.columns[name] for part in parts])})
+        return Values({name: _joined([part.spans[name].view(0).tobytes() for part in parts])}, problems)
+
+    def _nothing(self, sentence: str) -> Values:
+        """A row with a problem."""
+        name, shape = self.field.name, tuple(size or 0 for size in self.field.shape)
+        if self.field.is_column:
+            return Values({}, {0: sentence}, {name: np.zeros((1, *shape), self.field.dtype)})
+        return Values({name: _joined([b""])}, {0: sentence})
+
+
+def _joined(values: Sequence[bytes]) -> Spans:
+    sizes = np.fromiter(map(len, values), np.int64, len(values))
+    return Spans.joined(np.frombuffer(b"".join(values), np.uint8), sizes)
 
 
 def _begin_in_place(

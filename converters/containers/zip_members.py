@@ -27,6 +27,7 @@ _MOST_RATIO = 1032  # of deflate: 258 bytes of content take at least 2 bits
 _LOCAL = struct.Struct("<4s5H3I2H")
 _ENCRYPTED = 0x1 | 0x40
 _PIECE = 1 << 20
+_MOST_END = 22 + 65535  # bytes of an end record with its comment
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,13 @@ def open_members(path: str) -> Members:
     try:
         with zipfile.ZipFile(path) as archive:
             infos = [info for info in archive.infolist() if not info.is_dir()]
+            folders = len(archive.infolist()) - len(infos)
         file = open_file(path)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, ValueError, EOFError, struct.error) as exc:
         raise SourceError(f"{path}: is not a whole zip archive ({exc}): copy or download it again") from exc
     except (OSError, StoreError) as exc:
         raise SourceError(f"{path}: cannot be read: {exc}") from exc
+    _check_count(file, len(infos) + folders)
     locked = next((info for info in infos if info.flag_bits & _ENCRYPTED), None)
     if locked is not None:
         raise SourceError(
@@ -100,6 +103,15 @@ def _member(file: ByteSource, info: zipfile.ZipInfo) -> ZipMember:
         problem = problem or f"claims {info.file_size:,} bytes, but {info.compress_size:,} cannot hold them"
     is_link = stat.S_ISLNK(info.external_attr >> 16)
     return ZipMember(info.filename, start, info.compress_size, info.file_size, info.CRC, is_stored, is_link, problem)
+
+
+def _check_count(file: ByteSource, count: int) -> None:
+    """SourceError if the end record knows of another number of members than the directory lists."""
+    tail = file.read(max(0, file.size - _MOST_END), file.size).tobytes()
+    at = tail.rfind(b"PK\5\6")
+    said = int.from_bytes(tail[at + 10 : at + 12], "little")
+    if at >= 0 and said != 0xFFFF and said != count % 0x10000:
+        raise SourceError(f"{file.path}: lists {count:,} members, expected {said:,}: copy or download it again")
 
 
 def _check_apart(path: str, members: tuple[ZipMember, ...]) -> None:

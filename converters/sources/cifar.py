@@ -43,7 +43,7 @@ def open_cifar(place: SourcePath, options: SourceOptions) -> ListedSource:
     ]
     classes: dict[str, list[str]] = {}
     for field, titles in _LABELS.items():
-        if not any(title in batches[0] for title in titles):
+        if field != "label" and not any(title in batches[0] for title in titles):
             continue
         names = _first(meta, _NAMES[field])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
