@@ -14,6 +14,7 @@ from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.labels import LabelFile, LabelOptions
 from fastio.converters.listed import ListedSource
 from fastio.converters.other_containers import folder_kind, kind_of
+from fastio.converters.other_libraries import library_of
 from fastio.converters.packer import PackReport, pack
 from fastio.converters.raw import Raw
 from fastio.converters.source import Chunk, Problem, Source
@@ -160,5 +161,5 @@ def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> SourceK
     names = [*(each.key for each in (*place.top.problems, *place.top.left_out)), *place.top.folders]
     if not names:
         raise SourceError(f"{place.path}: is empty; expected {expected}")
-    known = folder_kind(names) or f"others only, {len(names):,} in all, such as {names[0]!r}"
+    known = library_of(place.path) or folder_kind(names) or f"others only, {len(names):,} in all, such as {names[0]!r}"
     raise SourceError(f"{place.path}: expected {expected}, found {known}")

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from fastio.converters.other_libraries import library_of
 from fastio.store.formats import content_of, named
 
 __all__ = ["container_of_others", "folder_kind", "kind_of"]
 
-_INSTEAD = "write its samples to files with the library that made it, and pack those"
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
-_BY_SUFFIX = {
-    ".beton": "a store of FFCV",
-    ".rec": "a RecordIO file of MXNet",
-    ".mds": "a shard of MosaicML streaming",
-    ".mat": "a file of MATLAB",
-}
 
 
 def kind_of(path: str) -> str:
@@ -32,13 +26,12 @@ def container_of_others(path: str) -> str:
         return ""
     if path.endswith(_COMPRESSED):
         return "a compressed file: decompress it first, then pack the .tar or the folder in it"
-    known, instead = _BY_SUFFIX.get(Path(path).suffix.lower(), ""), _INSTEAD
+    if known := library_of(path):
+        return known
     content, form = content_of(path), named(path)
-    if not known and content is not None:
-        known, instead = content.file, f"pack it into a store, as --source-kind {content.name}"
-    elif not known and form is not None:
-        known = f"a file that is named like {form.file} but is not one"
-    return f"{known}, which fastio did not pack: {instead}" if known else ""
+    if content is not None:
+        return f"{content.file}, which fastio did not pack: pack it into a store, as --source-kind {content.name}"
+    return "" if form is None else f"a file that is named like {form.file} but is not one: get it again"
 
 
 def folder_kind(names: Collection[str]) -> str:

@@ -75,6 +75,6 @@ def _of_index(index: Any) -> str:
 
 def _words(what: str, reader: str) -> str:
     return (
-        f"{what}, which fastio does not read: read its samples with {reader}, and write them with fastio.Writer, or "
-        "pack the files that it was made from"
+        f"{what}, which fastio does not read: read its samples with {reader}, and write them with fastio.pack or "
+        "fastio.Writer, or pack the files that it was made from"
     )

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from fastio.errors import SourceError
 
 __all__ = ["TableFiles", "TableRows"]
 
+_MOST_DECODED = 16 << 20  # bytes that decompressed batches of Arrow may take
 _Batch = tuple[int, Any]  # the number of its first row, and the record batch
 
 
@@ -131,21 +131,19 @@ class TableRows:
     _batch: Any = None
     _mapped: list[_Batch] | None = None
     _starts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    _lock: Any = field(default_factory=Lock, repr=False)
 
     def slices(self, rows: Indices) -> list[tuple[Any, NDArray[np.int64]]]:
         """Return batches that hold these rows, and which of the rows, by position, each of them holds."""
-        with self._lock:
-            order = np.argsort(rows, kind="stable")
-            if self._mapped is None and (np.diff(rows) < 0).any():
-                self._map()
-            ascending, found, i = rows[order], [], 0
-            while i < len(rows):
-                first, batch = self._holding(int(ascending[i]))
-                stop = int(np.searchsorted(ascending, first + batch.num_rows))
-                found.append((_picked(batch, ascending[i:stop] - first), order[i:stop]))
-                i = stop
-            return found
+        order = np.argsort(rows, kind="stable")
+        if self._mapped is None and (np.diff(rows) < 0).any():
+            self._map()
+        ascending, found, i = rows[order], [], 0
+        while i < len(rows):
+            first, batch = self._holding(int(ascending[i]))
+            stop = int(np.searchsorted(ascending, first + batch.num_rows))
+            found.append((_picked(batch, ascending[i:stop] - first), order[i:stop]))
+            i = stop
+        return found
 
     def _holding(self, row: int) -> _Batch:
         """The batch that a row is in."""
@@ -180,31 +178,33 @@ class TableRows:
 
     def _map(self) -> None:
         """Write all rows to a temporary file, from which they can be read in any order."""
-        arrow, writer = pyarrow("to read tables"), None
         with tempfile.NamedTemporaryFile(prefix="fastio-") as copy:
             try:
-                for _, batch in self.files.batches():
-                    writer = writer or arrow.ipc.new_file(copy.name, batch.schema)
-                    writer.write_batch(batch)
+                self._copy_to(copy.name)
             except OSError as exc:
                 raise SourceError(
                     f"{self.files.places[0]}: cannot be unpacked into {tempfile.gettempdir()}, which other orders than "
                     f"its own need: {exc.strerror or exc}; free space there, or name another folder in TMPDIR"
                 ) from exc
-            finally:
-                if writer is not None:
-                    writer.close()
             mapped = TableFiles.scan("arrow", [copy.name], self.files.columns)
             self._keep(list(mapped.batches()))  # the file lives on without a name while they do
+
+    def _copy_to(self, place: str) -> None:
+        """Write all rows as an Arrow stream, in which a batch may have another dictionary than the one before."""
+        writer: Any = None
+        try:
+            for _, batch in self.files.batches():
+                writer = writer or pyarrow("to read tables").ipc.new_stream(place, batch.schema)
+                writer.write_batch(batch)
+        finally:
+            if writer is not None:
+                writer.close()
 
     def close(self) -> None:
         """Close the file that is being read."""
         if self._stream is not None:
             self._stream.close()
         self._stream, self._batch = None, None
-
-
-_MOST_DECODED = 16 << 20
 
 
 def _picked(batch: Any, rows: NDArray[np.int64]) -> Any:

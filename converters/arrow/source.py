@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -95,23 +94,20 @@ def table_source(
     )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads rows and encodes their fields, in one thread: Arrow decodes without holding the interpreter."""
+    """Reads rows and encodes their fields."""
 
     columns: Sequence[Column]
     rows: TableRows
     rule: TableLabels | None
-    _thread: ThreadPoolExecutor | None = field(default=None, repr=False)
 
     def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
         """Begin to read rows; see ``ListedSource.read``."""
         if pool is None:
             values = self._values(indices)
             return lambda: values
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastio-arrow")
-        return self._thread.submit(self._values, indices).result
+        return lambda: self._values(indices)  # Arrow knows no native pool: rows that wait would only take memory
 
     def _values(self, indices: Indices) -> Values:
         slices = self.rows.slices(indices)

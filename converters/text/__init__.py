@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fastio.converters.ambiguous import refuse_splits
 from fastio.converters.junk import is_hidden
+from fastio.converters.other_libraries import library_of
 from fastio.converters.streams import plain_name
 from fastio.converters.text import arrow, folder, lines, table
 from fastio.converters.text.documents import Documents, Limits, TextOptions, TextSource
@@ -79,9 +80,9 @@ def load_tokenizer(name: str, special: Mapping[str, str] | None = None) -> Token
 def find_text(path: str | os.PathLike[str]) -> str | None:
     """Return the kind of text that the names in ``path`` indicate; None if they do not indicate text."""
     path = os.fspath(path)
-    if not Path(path).is_dir():
-        return _kind_of(path)
-    return _kind_of_folder(path)
+    if library_of(path):
+        return None
+    return _kind_of_folder(path) if Path(path).is_dir() else _kind_of(path)
 
 
 def _kind_of(name: str) -> str | None:

@@ -78,7 +78,7 @@ def test_a_table_without_text(tmp_path: Path) -> None:
 
     assert f"fastio pack {path} a.lmdb --field x=x --field n=n" == command
     run(*shlex.split(command)[1:3], tmp_path / "a.lmdb", *shlex.split(command)[4:])
-    assert "ragged" in run("info", tmp_path / "a.lmdb")
+    assert 1 == described(tmp_path / "a.lmdb")["samples"]
 
 
 def test_problems_are_shown(tmp_path: Path) -> None:
@@ -128,6 +128,7 @@ def test_other_libraries(tmp_path: Path, name: str) -> None:
     assert "other" == report["is"]
     said = run("info", path, code=1)
     assert f"is {report['what']}" in said
+    assert report["what"] in run("pack", path, tmp_path / "out.lmdb", code=1)
     assert "fastio.Writer" in said
     assert re.match(expected, report["what"])
 

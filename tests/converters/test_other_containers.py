@@ -51,7 +51,7 @@ def test_what_cannot_be_packed(tmp_path):
         file["x"] = np.zeros(3)
     found = {name: refused(tmp_path / name, tmp_path / "out.tar") for name in ("a.beton", "b.h5", "a.bin")}
 
-    assert "which fastio did not pack: write its samples to files" in found["a.beton"]
+    assert "which fastio does not read: read its samples with its Loader" in found["a.beton"]
     assert "a file that is named like an HDF5 file but is not one" in found["b.h5"]
     assert "found a file" in found["a.bin"]
     assert not any("fastio unpack" in text for text in found.values())

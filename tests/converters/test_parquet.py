@@ -328,6 +328,27 @@ def test_any_order_of_reading(tmp_path: Path, batch: int) -> None:
         assert [picture(i) for i in asked.tolist()] == [view.tobytes() for view in spans.views()]
 
 
+def test_dictionaries_that_change(tmp_path: Path) -> None:
+    """Columns of dictionaries, another one in each row group, are shuffled like others."""
+    table = picture_table(9, kind=pa.array([f"kind {i // 3}" for i in range(9)]).dictionary_encode())
+    path = write_parquet(tmp_path / "a.parquet", table)
+    pack(open_source(path).shuffled(2), tmp_path / "out.lmdb")
+    samples = stored(tmp_path / "out.lmdb")
+
+    assert {f"a/{i}": f"kind {i // 3}".encode() for i in range(9)} == {
+        key: each["kind"] for key, each in samples.items()
+    }
+    assert list(samples) != sorted(samples)
+
+
+def test_a_full_folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no room for the rows in another order, it is not the file's fault."""
+    source = open_source(write_parquet(tmp_path / "a.parquet", picture_table(9)))
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", lambda **_: Path("/dev/full").open("wb"))  # noqa: SIM115
+    with pytest.raises(SourceError, match=r"a\.parquet: cannot be unpacked into .*free space there"):
+        pack(source.shuffled(2), tmp_path / "out.lmdb")
+
+
 def test_written_by_polars_and_pandas(tmp_path: Path) -> None:
     """Tables of other libraries: large strings, views, an index, dictionary encoding."""
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
