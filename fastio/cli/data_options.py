@@ -11,10 +11,10 @@ import click
 if TYPE_CHECKING:
     from fastio.measure.loop.data import DataOptions
 
-__all__ = ["DATA_NAMES", "data_options"]
+__all__ = ["DATA_NAMES", "data_options", "split_fields"]
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
-DATA_NAMES = ("batch_size", "threads", "workers", "shuffle", "crop", "augment")
+DATA_NAMES = ("batch_size", "threads", "workers", "shuffle", "crop", "augment", "fields")
 
 _OPTIONS = (
     click.option(
@@ -34,6 +34,7 @@ _OPTIONS = (
         "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to N pixels."
     ),
     click.option("--augment", is_flag=True, help="Flip pictures at random; with --crop, crop at random too."),
+    click.option("--fields", metavar="NAME,...", help="Read only these fields of a store.  [default: all]"),
 )
 
 
@@ -63,11 +64,12 @@ def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> C
         shuffle: bool,
         crop: int | None,
         augment: bool,
+        fields: str | None,
         **rest: Any,
     ) -> None:
-        command(
-            *args, options=_packed(batch_size, threads, workers, shuffle=shuffle, crop=crop, augment=augment), **rest
-        )
+        names = split_fields(fields)
+        options = _packed(batch_size, threads, workers, shuffle=shuffle, crop=crop, augment=augment, fields=names)
+        command(*args, options=options, **rest)
 
     given: Callable[..., None] = with_options
     for option in reversed(options):
@@ -75,11 +77,17 @@ def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> C
     return given
 
 
-def _packed(
-    batch_size: int, threads: int | None, workers: int | None, *, shuffle: bool, crop: int | None, augment: bool
-) -> DataOptions:
+def split_fields(text: str | None) -> tuple[str, ...] | None:
+    """
+    Return the names in what was given as --fields.
+
+    >>> split_fields("image, mask"), split_fields(None)
+    (('image', 'mask'), None)
+    """
+    return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
+def _packed(batch_size: int, threads: int | None, workers: int | None, **others: Any) -> DataOptions:
     from fastio.measure.loop.data import DataOptions
 
-    return DataOptions(
-        batch_size=batch_size, threads=threads, workers=workers, shuffle=shuffle, crop=crop, augment=augment
-    )
+    return DataOptions(batch_size=batch_size, threads=threads, workers=workers, **others)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastio.cli.data_options import split_fields
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.screen import counted, per_second, steps, table
@@ -28,6 +29,7 @@ _SHOWN = 5
     "--crop", type=click.IntRange(min=1), metavar="N", help="Resize each picture and crop its centre to N pixels."
 )
 @click.option("--augment", is_flag=True, help="Flip pictures at random; with --crop, crop at random too.")
+@click.option("--fields", metavar="NAME,...", help="Read only these fields of a store.  [default: all]")
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 55),
@@ -39,7 +41,15 @@ _SHOWN = 5
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @html_option
 def tune(
-    data: str, *, batch_size: int, shuffle: bool, crop: int | None, augment: bool, seconds: float, as_json: bool
+    data: str,
+    *,
+    batch_size: int,
+    shuffle: bool,
+    crop: int | None,
+    augment: bool,
+    fields: str | None,
+    seconds: float,
+    as_json: bool,
 ) -> None:
     """
     Find the settings with which DATA loads fastest here. Prints the line of code to paste.
@@ -59,7 +69,9 @@ def tune(
     from fastio.measure.settings.tune import tune as run
     from fastio.report.tune import tune_page
 
-    grid_data = GridData(data, DataOptions(batch_size=batch_size, shuffle=shuffle, crop=crop, augment=augment))
+    names = split_fields(fields)
+    options = DataOptions(batch_size=batch_size, shuffle=shuffle, crop=crop, augment=augment, fields=names)
+    grid_data = GridData(data, options)
     points = candidates(grid_data)
     try:
         with steps("trying") as progress:

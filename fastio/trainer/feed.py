@@ -10,12 +10,14 @@ import numpy as np
 import torch
 
 from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.form import LABEL, Form
 from fastio.errors import FastioError
 from fastio.loader.options import Layout
 from fastio.loader.prefetch import DevicePrefetcher
 from fastio.measure.loop.data import Data, DataOptions, is_function, open_data, refuse_options
-from fastio.measure.loop.folder import FolderDataset
+from fastio.measure.loop.folder import FolderDataset, is_picture_folder
 from fastio.measure.loop.mock import MockLoader
+from fastio.store import open_store
 from fastio.trainer.pictures import Classification
 from fastio.trainer.step import StepOptions
 from fastio.trainer.text import NextToken
@@ -36,13 +38,15 @@ def open_training(
     Raises FastioError if the data do not fit the model, or if an option has no effect.
     """
     if name == SYNTHETIC:
-        unfit = ("threads", "workers", "shuffle", "crop", "augment")
+        unfit = ("threads", "workers", "shuffle", "crop", "augment", "fields")
         refuse_options(name, "because random data are made to fit the model", options, unfit)
         yield synthetic(workload, options.batch_size, settings), workload
         return
     layout: Layout = "channels_last" if settings.channels_last else "contiguous"
     # A batch of another size would be compiled again, which takes longer than hundreds of steps.
-    with open_data(name, replace(options, layout=layout, drop_last=settings.compiled)) as data:
+    fields = options.fields or _trained_fields(name, workload)
+    chosen = replace(options, fields=fields, layout=layout, drop_last=settings.compiled)
+    with open_data(name, chosen) as data:
         fit = fitted(workload, data)
         feed(data, fit, settings)
         yield data, fit
@@ -77,6 +81,25 @@ def classes_of(workload: Workload) -> Classification:
     if not isinstance(workload.task, Classification):
         raise FastioError(f"{workload.name} does not classify, so there is no accuracy")
     return workload.task
+
+
+def _trained_fields(name: str, workload: Workload) -> tuple[str, ...] | None:
+    """Return the fields that a model of ours takes from a store of many; None for other data, or if it takes none."""
+    if is_function(name) or is_picture_folder(name):
+        return None
+    with open_store(name) as store:
+        if Form.of(store, None).kind != "dict":
+            return None
+        schema = store.schema
+        if isinstance(workload.task, Classification):
+            raw = (field for field in schema.payload if field.is_raw_picture)
+            taken = schema.picture or next(raw, None)
+        else:
+            taken = next((field for field in schema.payload if field.traits.is_tokens), None)
+        if taken is None:
+            return None
+        is_labelled = LABEL in schema and schema[LABEL].is_column
+        return (taken.name, LABEL) if is_labelled else (taken.name,)
 
 
 def _class_names(data: Data) -> list[str]:

@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from fastio.cli import cli
+from fastio.measure.loop.data import DataOptions
+from fastio.trainer import MODELS, StepOptions, open_training
 from fastio.types.schema import COLUMN, Field
 from tests.conftest import SUFFIXES
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
@@ -123,3 +125,26 @@ def test_an_empty_store(tmp_path: Path) -> None:
 
     assert "boxes" in run("info", path)
     assert run("ls", path) == ""
+
+
+def test_measuring_some_fields(tmp_path: Path) -> None:
+    """--fields chooses what is read; a wrong name is one line, and tune prints the dataset to paste."""
+    types = {name: TYPES[name] for name in ("thumbnail", "caption", "boxes", "label")}
+    path = write_fields(tmp_path / "s.tar", make_samples(), types)
+
+    measured = run("bench", "io", path, "--seconds", "0.1", "--fields", "caption,boxes", "--batch-size", "5")
+    assert "samples/s" in measured
+    wrong = CliRunner().invoke(cli, ["bench", "io", str(path), "--fields", "pose"])
+    assert "no such field: 'pose'; the store has thumbnail, caption, boxes, label" in wrong.output
+    code = run("tune", path, "--seconds", "0.1", "--fields", "thumbnail,label")
+    assert f"FastLoader(FastDataset({str(path)!r}, fields=('thumbnail', 'label')), batch_size=256" in code
+
+
+def test_training_takes_the_picture_and_its_label(tmp_path: Path) -> None:
+    """A network of ours reads of many fields what it learns from."""
+    samples = [{**sample, "image": sample["image"][:32, :32]} for sample in make_samples()]
+    path = write_fields(tmp_path / "s.lmdb", samples, {name: TYPES[name] for name in ("mask", "image", "label")})
+
+    with open_training(str(path), MODELS["cifar10cnn"], DataOptions(batch_size=5), settings=StepOptions()) as (data, _):
+        images, labels = next(iter(data.loader))
+    assert (tuple(images.shape), labels.tolist()) == ((5, 3, 32, 32), [0, 1, 2, 0, 1])

@@ -29,8 +29,9 @@ class DataOptions:
 
     ``threads`` are a store's (default: all available CPUs), ``workers`` the processes of a folder's DataLoader (the
     same default). ``crop`` resizes each picture's shorter side to that many pixels and crops the centre. ``augment``
-    flips half of the pictures, and makes ``crop`` resize a random part to that size. ``layout`` is that of a store's
-    pictures in memory. ``drop_last`` leaves out a short batch after whole ones.
+    flips half of the pictures, and makes ``crop`` resize a random part to that size. ``fields`` are the fields of a
+    store that are read (default: those that its samples have). ``layout`` is that of a store's pictures in memory.
+    ``drop_last`` leaves out a short batch after whole ones.
     """
 
     batch_size: int = 256
@@ -39,8 +40,14 @@ class DataOptions:
     shuffle: bool = False
     crop: int | None = None
     augment: bool = False
+    fields: tuple[str, ...] | None = None
     layout: Layout = "contiguous"
     drop_last: bool = False
+
+    @property
+    def dataset_fields(self) -> str | tuple[str, ...] | None:
+        """``fields`` as FastDataset takes them: one name means its value alone."""
+        return self.fields[0] if self.fields is not None and len(self.fields) == 1 else self.fields
 
     @property
     def transforms(self) -> list[Transform]:
@@ -92,11 +99,12 @@ def open_data(name: str, options: DataOptions) -> Data:
     the kind of data, or if the function returns something else.
     """
     if is_function(name):
-        every = ("batch_size", "threads", "workers", "shuffle", "crop", "augment")
+        every = ("batch_size", "threads", "workers", "shuffle", "crop", "augment", "fields")
         refuse_options(name, "because a function builds its own loader", options, every)
         return _function(name)
     if is_picture_folder(name):
         refuse_options(name, "because processes read files: use --workers, or pack the folder", options, ("threads",))
+        refuse_options(name, "because a folder has pictures and classes only", options, ("fields",))
         return _folder(name, options)
     refuse_options(name, "because native threads read a store: use --threads", options, ("workers",))
     return _store(name, options)
@@ -131,7 +139,7 @@ def _store(path: str, options: DataOptions) -> Data:
     from fastio.loader.fast_loader import FastLoader
 
     with ExitStack() as owned:
-        dataset = owned.enter_context(FastDataset(path))
+        dataset = owned.enter_context(FastDataset(path, fields=options.dataset_fields))
         loader = FastLoader(
             dataset,
             options.batch_size,

@@ -18,7 +18,7 @@ from fastio.errors import FastioError
 from fastio.loader.fast_loader import FastLoader
 from fastio.machine import available_cpus, available_memory
 from fastio.measure.loop.batch import size_bytes
-from fastio.measure.loop.data import DataOptions
+from fastio.measure.loop.data import DataOptions, refuse_options
 from fastio.measure.loop.folder import FolderDataset, folder_loader, is_picture_folder
 from fastio.measure.loop.user_code import is_function_name, load_function
 from fastio.transforms import Compose
@@ -72,7 +72,9 @@ class GridData:
             transform = Compose(options.transforms) if options.transforms else None
             self.kind, self.dataset = "folder", FolderDataset(name, transform)
         else:
-            self.kind, self.dataset = "store", FastDataset(name)
+            self.kind, self.dataset = "store", FastDataset(name, fields=options.dataset_fields)
+            return
+        refuse_options(name, "because only a store has fields", options, ("fields",))
 
     @property
     def batches(self) -> int:
@@ -163,8 +165,10 @@ class GridData:
         crop = crop if names else []
         if self.kind == "store":
             steps = f", transforms={self.options.transforms!r}" if names else ""
-            lines = ["from fastio import FastLoader", *crop, ""]
-            return "\n".join([*lines, f"loader = FastLoader({self.name!r}, {arguments}{steps})"])
+            fields = self.options.dataset_fields
+            data = repr(self.name) if fields is None else f"FastDataset({self.name!r}, fields={fields!r})"
+            lines = [f"from fastio import {'' if fields is None else 'FastDataset, '}FastLoader", *crop, ""]
+            return "\n".join([*lines, f"loader = FastLoader({data}, {arguments}{steps})"])
         if self.kind == "folder":
             steps = f", Compose({self.options.transforms!r})" if names else ""
             ours = "from fastio.measure.loop.folder import FolderDataset  # or your own dataset"
