@@ -420,19 +420,21 @@ def test_pairs_and_values_of_other_fields(one_store: Path) -> None:
         assert [dataset[index] for index in range(COUNT)] == list(zip(objects, labels.tolist(), strict=True))
 
 
-def test_pictures_that_only_pillow_decodes(tmp_path: Path) -> None:
-    """They are decoded in threads, with the same transforms, beside masks of any kind."""
+def test_pictures_that_only_pillow_decodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They are decoded in threads, with the same transforms, beside masks of any kind; the epoch's end says so."""
     samples = samples_of_one_size()[:6]
-    as_png = write_fields(tmp_path / "a.lmdb", samples, {"image": "image", "mask": "mask"})
+    types: dict[str, Any] = {"image": "image", "mask": "mask", "embedding": "float32[4]"}
+    as_png = write_fields(tmp_path / "a.lmdb", samples, types)
     for sample in samples[:3]:
         for name, kind in (("image", "TIFF"), ("mask", "GIF")):
             file = io.BytesIO()
             Image.fromarray(sample[name]).save(file, kind)
             sample[name] = file.getvalue()
-    as_is = write_fields(tmp_path / "b.lmdb", samples, {"image": "image", "mask": "mask"})
+    as_is = write_fields(tmp_path / "b.lmdb", samples, types)
     options: dict[str, Any] = {"transforms": [RandomCrop(16), RandomHorizontalFlip()], "threads": 2}
     with FastLoader(as_png, 2, **options) as expected, FastLoader(as_is, 2, **options) as loader:
         assert_same(list(expected), list(loader))
+        assert "6 of the 12 pictures read so far (3 GIF, 3 TIFF) are decoded by Pillow" in caplog.text
         assert_same(list(expected), list(loader))
 
 

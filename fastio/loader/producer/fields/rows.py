@@ -87,16 +87,22 @@ class PendingRowFields:
     def errors(self) -> dict[int, SampleError]:
         """See PendingFields."""
         errors: dict[int, SampleError] = {}
-        for number, (name, decoding) in enumerate(self._decoding.items(), 1):
+        for name, decoding in self._decoding.items():
             rows = self._decoded[name] = decoding.result()
             if rows.errors:
                 rows.errors = {position: self._in_words(name, position, rows) for position in rows.errors}
             for position, error in rows.errors.items():
                 errors.setdefault(position, error)
-            if self._fields.fields[name].reader.field.traits.is_picture:
-                is_last = self._part.is_last and number == len(self._decoding)
-                self._pillow_count.add(len(self._part), rows.kinds, is_last=is_last)
+        self._count_pictures()
         return errors
+
+    def _count_pictures(self) -> None:
+        """Count the pictures and masks of the batch, and those of them that Pillow decoded."""
+        fields = self._fields.fields
+        pictures = [name for name in self._decoded if fields[name].reader.field.traits.is_picture]
+        for name in pictures:
+            is_last = self._part.is_last and name == pictures[-1]
+            self._pillow_count.add(len(self._part), self._decoded[name].kinds, is_last=is_last)
 
     def _in_words(self, name: str, position: int, rows: DecodedRows) -> SampleError:
         """Return the error of a sample, which names both sizes where a picture differs from the leader."""
