@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from fastio import FastLoader
 from fastio.cli import cli
+from fastio.store import open_store
 from tests.conftest import encode, pictures, write_store
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
 
@@ -74,6 +75,33 @@ def test_the_examples_run(page: str, folder: Path, monkeypatch: pytest.MonkeyPat
                 assert len(list(islice(value, 1))) == 1, name
                 value.close()
                 del names[name]
+
+
+def test_the_packing_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Datasets and samples as the guide names them are packed; the stores open."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("builtins.print", lambda *_: None)
+    photos = [encode(pixels) for pixels in pictures(3)]
+    mask = np.zeros((8, 8), np.uint8)
+    names: dict[str, Any] = {
+        "dataset": [{"image": photo, "label": 0} for photo in photos],
+        "rows": ((photo, mask, "a caption") for photo in photos),
+        "beans": [{"image": photo, "labels": 0} for photo in photos],
+        "photos": photos,
+        "pixels_of_classes": mask,
+        "vector": np.zeros(512),
+    }
+    for code in examples("packing.md"):
+        exec(compile(code, "packing.md", "exec"), names)
+    for name, count in {
+        "train.lmdb": 3,
+        "scenes-%06d.tar": 3,
+        "beans.h5": 3,
+        "many.lmdb": 3,
+        "captions.lmdb": 1,
+    }.items():
+        with open_store(name) as store:
+            assert count == len(store)
 
 
 def test_the_measuring_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
