@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from fastio.dataset.fast_dataset import FastDataset
+from fastio.dataset.form import LABEL
 from fastio.loader.device import Delivery
 from fastio.loader.device.lane import lane_to
 from fastio.loader.device.roles import BatchRoles
@@ -165,9 +166,13 @@ def _check_fields(dataset: FastDataset, pixels: PixelOptions) -> None:
     if not has_fields(dataset) or (pixels.cache is None and pixels.decode == "cpu"):
         return
     option = "decode='device'" if pixels.cache is None else f"cache={pixels.cache!r}"
+    path, names, schema = dataset.store.path, dataset.form.names, dataset.store.schema
+    if len(names) == 1 and dataset.reader.has_rows and not dataset.reader.is_mask and LABEL in schema:
+        wish = (*names, LABEL)
+        raise ValueError(f"{path}: {option} needs the labels too: drop it, or pass FastDataset(..., fields={wish})")
     raise ValueError(
-        f"{dataset.store.path}: {option} is for one picture or array a sample, alone or with its label, but the "
-        f"samples have {', '.join(dataset.form.names)}: drop it"
+        f"{path}: {option} is for one picture or array a sample, alone or with its label, but the samples have "
+        f"{', '.join(names)}: drop it"
     )
 
 

@@ -314,6 +314,16 @@ def test_a_cache_of_a_chosen_pair(one_store: Path, options: dict[str, Any]) -> N
         assert_same(plain_batches(dataset, 4), list(loader))
 
 
+def test_a_cache_of_pictures_whose_labels_are_left_out(one_store: Path) -> None:
+    """The error says which fields a cache can keep, and it keeps these."""
+    alone = FastDataset(one_store, fields="image")
+    with alone, pytest.raises(ValueError, match=r"fields=\('image', 'label'\)"):
+        FastLoader(alone, 2, cache="ram")
+    pairs = FastDataset(one_store, fields=("image", "label"))
+    with pairs, FastLoader(pairs, 4) as expected, FastLoader(pairs, 4, cache="ram") as loader:
+        assert_same(list(expected), list(loader))
+
+
 def test_transforms_without_pictures(one_store: Path) -> None:
     """Transforms need a size to begin with, and rows what they belong to."""
     boxes = FastDataset(one_store, fields=("boxes", "caption"))
