@@ -17,6 +17,8 @@ from fastio.transforms import (
     ColorJitter,
     Compose,
     Grayscale,
+    KeepBoxes,
+    KeepPoints,
     Normalize,
     Pad,
     RandAugment,
@@ -155,7 +157,11 @@ def _check_antialias(step: Any) -> None:
 
 
 def _random_crop(step: Any) -> list[Any]:
-    return [RandomCrop(step.size, step.padding, step.pad_if_needed, _fill(step.fill), step.padding_mode)]
+    padding = step.padding
+    if padding is not None and type(step).__module__.startswith(f"{_TORCHVISION}v2."):
+        left, right, top, bottom = padding  # as v2 keeps it, whatever its user wrote
+        padding = (left, top, right, bottom)
+    return [RandomCrop(step.size, padding, step.pad_if_needed, _fill(step.fill), step.padding_mode)]
 
 
 def _fill(fill: Any) -> Any:
@@ -199,6 +205,8 @@ def _erasing(step: Any) -> list[Any]:
 
 _EQUALS: dict[str, Callable[[Any], list[Any]]] = {
     "CenterCrop": lambda step: [CenterCrop(step.size)],
+    "ClampBoundingBoxes": lambda step: [],
+    "ClampKeyPoints": lambda step: [KeepPoints("clip")],
     "ColorJitter": _jitter,
     "ConvertImageDtype": _to_dtype,
     "Grayscale": lambda step: [Grayscale(step.num_output_channels)],
@@ -211,6 +219,8 @@ _EQUALS: dict[str, Callable[[Any], list[Any]]] = {
     "RandomHorizontalFlip": lambda step: [RandomHorizontalFlip(float(step.p))],
     "RandomResizedCrop": _resized_crop,
     "Resize": _resize,
+    "SanitizeBoundingBoxes": lambda step: [KeepBoxes(step.min_size, step.min_area)],
+    "SanitizeKeyPoints": lambda step: [KeepPoints("drop")],
     "ToDtype": _to_dtype,
     "ToImage": lambda step: [],
     "ToPureTensor": lambda step: [],
