@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath, source_record
-from fastio.converters.listed import ListedSource, read_stored
+from fastio.converters.listed import ListedSource, Read, read_stored
 from fastio.converters.origin import origin_of
 from fastio.converters.other_containers import container_of_others, kind_of
 from fastio.converters.scan import shown
 from fastio.converters.source import Problem
+from fastio.converters.stored_fields import StoredField, chosen_fields, read_chosen
 from fastio.errors import SourceError, StoreIncomplete
 from fastio.store import holds_shards, open_store
 from fastio.store.formats import named, shard_suffixes, suffixes
 from fastio.store.index import SealedStore
+from fastio.types.schema import Schema
 
 __all__ = ["KIND", "names_store", "open_stored"]
 
 # Metadata that the packer writes anew; everything else is copied.
-_WRITTEN_ANEW = ("source", "skipped", "packing", "misnamed")
+_WRITTEN_ANEW = ("source", "skipped", "packing", "misnamed", "extensions")
 
 
 def names_store(path: str) -> bool:
@@ -34,12 +37,13 @@ def names_store(path: str) -> bool:
     return holds_shards(path) if Path(path).is_dir() else named(path) is not None
 
 
-def open_stored(place: SourcePath, _options: SourceOptions) -> ListedSource:
+def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
     Open a store as a source of its samples, in their order.
 
     In shards written by other tools, members that belong to no sample are problems, and so are samples whose key
-    occurs in an earlier shard.
+    occurs in an earlier shard. If fields are asked for, these and the picture and label are packed, see
+    ``chosen_fields``.
     """
     path = place.path
     if not names_store(path):
@@ -55,22 +59,35 @@ def open_stored(place: SourcePath, _options: SourceOptions) -> ListedSource:
     is_sealed = all(shard.seal is not None for shard in store.shards)
     problems: dict[int, Problem] = {} if is_sealed else _repeated(store)
     not_samples = () if is_sealed else store.metadata["skipped"]
-    payload = [field.name for field in store.schema.payload]
+    extensions = {} if is_sealed else store.metadata["extensions"]
+    fields = chosen_fields(path, store.schema, extensions, options.fields) if options.fields else None
     return ListedSource(
         path=path,
         kind=KIND.name,
-        schema=store.schema,
-        metadata=_metadata(place.name, store, is_sealed=is_sealed),
+        schema=store.schema if fields is None else Schema(tuple(each.field for each in fields)),
+        metadata=_metadata(place.name, store, fields, is_sealed=is_sealed),
         keys_at=store.keys,
         sizes=_sizes(store),
-        read=read_stored(store, payload),
+        read=_read(store, fields),
         disk_bytes=sum(Path(each).stat().st_blocks * 512 for each in store.shard_paths),
         files_opened=len(store.shard_paths),
-        columns={field.name: store.column(field.name) for field in store.schema.columns},
+        columns={} if fields is not None else _columns(store),
         problems=[*problems.values(), *(Problem(shown(each["key"]), each["problem"]) for each in not_samples)],
         order=np.setdiff1d(np.arange(len(store)), np.fromiter(problems, np.int64, len(problems))),
         is_by_name=False,
     )
+
+
+def _columns(store: SealedStore) -> dict[str, NDArray[Any]]:
+    return {field.name: store.column(field.name) for field in store.schema.columns}
+
+
+def _read(store: SealedStore, fields: Sequence[StoredField] | None) -> Read:
+    """How to read all payload fields, or those that the fields asked for are made of."""
+    if fields is None:
+        return read_stored(store, [field.name for field in store.schema.payload])
+    names = list(dict.fromkeys(each.source.name for each in fields if not each.source.is_column))
+    return read_chosen(fields, read_stored(store, names), _columns(store))
 
 
 def _sizes(store: SealedStore) -> NDArray[np.int64]:
@@ -81,7 +98,9 @@ def _sizes(store: SealedStore) -> NDArray[np.int64]:
     return total
 
 
-def _metadata(name: str, store: SealedStore, *, is_sealed: bool) -> dict[str, Any]:
+def _metadata(
+    name: str, store: SealedStore, fields: Sequence[StoredField] | None, *, is_sealed: bool
+) -> dict[str, Any]:
     """
     Return the metadata that the new store keeps.
 
@@ -91,6 +110,8 @@ def _metadata(name: str, store: SealedStore, *, is_sealed: bool) -> dict[str, An
     known = store.metadata
     said: Mapping[str, Any] = known.get("source") or {}
     record = source_record(KIND.name, name, labels=None, format=store.format)
+    if fields is not None:
+        record["fields"] = [str(FieldChoice(each.field.name, each.where, each.field)) for each in fields]
     if "label_titles" in said:
         record["label_titles"] = said["label_titles"]
     kept: dict[str, Any] = {"classes": None, **{name: known[name] for name in known if name not in _WRITTEN_ANEW}}
@@ -136,5 +157,6 @@ KIND = SourceKind(
     signs=_signs,
     open=open_stored,
     own_labels="a packed store has its own labels",
-    aliases=("tar",),
+    takes_fields=True,
+    aliases=("tar", "webdataset"),
 )

@@ -1,0 +1,102 @@
+"""Tar shards of webdataset, and stores, as sources of chosen fields."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import webdataset
+
+from tests.converters.containers.packed import packed, refused
+from tests.converters.trees import picture
+
+
+def objects(i: int) -> list[dict[str, Any]]:
+    """So many boxes as the sample's number."""
+    return [{"bbox": [0, 0, k + 1, i], "category": k} for k in range(i)]
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> str:
+    """Two shards of three samples each."""
+    for number in range(2):
+        with webdataset.TarWriter(str(tmp_path / f"s-{number}.tar")) as tar:
+            for i in range(3 * number, 3 * number + 3):
+                mask, array = picture(i, mode="L"), np.arange(3, dtype="<f4") + i
+                values = {"jpg": picture(i, kind="JPEG"), "mask.png": mask, "txt": f"é{i}", "cls": i, "emb.npy": array}
+                tar.write({"__key__": f"k{i}", **values, "json": {"n": i, "objects": objects(i)}})
+    return str(tmp_path / "s-{0..1}.tar")
+
+
+def test_all_fields(tmp_path: Path, shards: str) -> None:
+    """Every member is a field with its type."""
+    types, samples, _ = packed(Path(shards), tmp_path / "o.lmdb")
+
+    assert {
+        "image": "image",
+        "emb": "float32[3]",
+        "json": "json",
+        "mask": "mask",
+        "text": "text",
+        "label": "int",
+    } == types
+    assert (picture(4, kind="JPEG"), picture(4, mode="L")) == (samples["k4"]["image"], samples["k4"]["mask"])
+    assert ("é4".encode(), 4, {"n": 4, "objects": objects(4)}) == (
+        samples["k4"]["text"],
+        samples["k4"]["label"],
+        json.loads(samples["k4"]["json"]),
+    )
+    assert (np.arange(3, dtype="<f4") + 4).tobytes() == samples["k4"]["emb"]
+
+
+def test_chosen_fields(tmp_path: Path, shards: str) -> None:
+    """Extensions and names say where, JSON is gone into, and picture and label stay."""
+    asked = ("caption=txt:text", "boxes=json.objects.bbox:xywh", "kinds=json.objects.category:int64[*] per boxes")
+    types, samples, _ = packed(Path(shards), tmp_path / "o.h5", *asked, "n=json.n:int", "seg=mask.png")
+
+    assert {
+        "image": "image",
+        "caption": "text",
+        "boxes": "xywh",
+        "kinds": "int64[*] per boxes",
+        "seg": "mask",
+        "n": "int",
+        "label": "int",
+    } == types
+    boxes = np.array([each["bbox"] for each in objects(5)], "<f4")
+    assert (boxes.tobytes(), np.arange(5).tobytes()) == (samples["k5"]["boxes"], samples["k5"]["kinds"])
+    assert (b"", "é0".encode(), 0) == (samples["k0"]["boxes"], samples["k0"]["caption"], samples["k0"]["n"])
+
+
+def test_fields_of_a_packed_store(tmp_path: Path, shards: str) -> None:
+    """A store of ours gives its fields under other names and types, and boxes with what belongs to them."""
+    asked = ("boxes=json.objects.bbox:xywh", "kinds=json.objects.category:int64[*] per boxes")
+    packed(Path(shards), tmp_path / "a.lmdb", *asked)
+    types, _, _ = packed(tmp_path / "a.lmdb", tmp_path / "b.tar", "found=boxes", "kinds=kinds")
+    assert {"image": "image", "found": "xywh", "kinds": "int64[*] per found", "label": "int"} == types
+    types, samples, _ = packed(tmp_path / "a.lmdb", tmp_path / "c.lmdb", "kinds=kinds", "score=label:float")
+    assert {"image": "image", "kinds": "int64[*]", "score": "float"} == types
+    assert 3.0 == samples["k3"]["score"]
+
+
+def test_values_that_do_not_fit(tmp_path: Path) -> None:
+    """JSON that is none, or has no such value, is a problem of its sample."""
+    with webdataset.TarWriter(str(tmp_path / "a.tar")) as tar:
+        for i, document in enumerate([b'{"b": [[0, 0, 1, 1]]}', b"{no json", b"{}", b'{"b": [[1, 2]]}', b'{"b": []}']):
+            tar.write({"__key__": f"k{i}", "png": picture(i), "json": document})
+    types, samples, skipped = packed(tmp_path / "a.tar", tmp_path / "o.lmdb", "boxes=json.b:xyxy", skip=True)
+
+    assert ({"image": "image", "boxes": "xyxy"}, {"k0", "k4"}) == (types, set(samples))
+    assert "that is not JSON" in skipped["k1"]
+    assert {"k1", "k2", "k3"} == set(skipped)
+
+
+def test_what_is_not_there(shards: str) -> None:
+    """The message says what there is, and what else to type."""
+    assert "there is no field 'text2'; there is image, emb, json" in refused(Path(shards), "a=text2")
+    assert "only JSON has values in it" in refused(Path(shards), "a=text.b:int")
+    assert "name the type" in refused(Path(shards), "a=json.n")
+    assert "asked for twice" in refused(Path(shards), "a=json", "a=text")
