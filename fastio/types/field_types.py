@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -72,6 +73,7 @@ def field_of(name: str, type_: FieldType) -> Field:
     return _array(name, str(type_[0]), tuple(type_[1]), role="" if len(type_) == 2 else str(type_[2]))
 
 
+@lru_cache(256)  # asked for every value that is encoded
 def type_of(field: Field) -> str:
     """
     Return the words that ``field_of`` takes for this field.
