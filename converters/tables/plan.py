@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from fastio.converters.fields_asked import FieldChoice
@@ -242,7 +243,9 @@ class _Planner:
             return titles[0]
         listed = ", ".join(map(repr, self.guesses))
         between = "" if option.endswith("=") else " "
-        raise SourceError(f"{self.where}: {option}{between}{name}: there is no such column among {listed:.500}")
+        is_folder = option.startswith("--field") and Path(self.where).parent.joinpath(name).is_dir()
+        hint = "; --source-kind pairs takes it as a folder" if is_folder else ""
+        raise SourceError(f"{self.where}: {option}{between}{name}: there is no such column among {listed:.500}{hint}")
 
     def _field_name(self, title: str) -> str:
         name = re.sub(r"[^a-z0-9_]", "_", title.lower())

@@ -6,13 +6,16 @@ import csv
 import io
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from fastio.cli import cli
 from fastio.converters import LabelOptions, PackReport, Source, open_source, pack
 from fastio.converters.fields_asked import parse_choice
 from fastio.converters.origin import recorded_root
@@ -22,10 +25,13 @@ from fastio.errors import SourceError
 from fastio.store import open_store
 from fastio.store.values import read_values
 from fastio.types.field_types import type_of
-from tests.converters.test_pairs import mask, tree
+from tests.converters.test_pairs import mask, npy, tree
 from tests.converters.trees import files_below, picture
 
 OBJECTS = {"bbox": [[1, 2, 3, 4], [0.5, 0, 1, 1]], "categories": [3, 4]}
+
+
+GUIDE = Path(__file__).parents[2] / "fastio/guide/packing.md"
 
 
 def rows_of(count: int = 4) -> list[dict[str, Any]]:
@@ -516,3 +522,41 @@ def test_a_label_file_called_metadata_stays_one(tmp_path: Path) -> None:
 
     assert "flat" == open_source(root, labels=root / "metadata.csv").kind
     assert "metadata" == open_source(root).kind
+
+
+def test_the_guides_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command of the guide's section packs something, unpacks, and verifies against its source."""
+    section = GUIDE.read_text().partition("## Pictures with tables")[2].partition("\n## ")[0]
+    commands = [shlex.split(line, comments=True)[3:] for line in section.splitlines() if line.startswith("$ ")]
+    _make_guide_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for words in commands:
+        source, out = words[:2]
+        for step in (["pack", *words], ["unpack", out, f"{out}.again"], ["verify", out, "--against", source]):
+            result = CliRunner().invoke(cli, step, standalone_mode=False)
+            assert result.exception is None, (step, result.output, result.exception)
+
+    assert len(commands) == 9
+    assert (tmp_path / "camvid/metadata.jsonl").read_bytes() == (
+        tmp_path / "train.lmdb.again/metadata.jsonl"
+    ).read_bytes()
+
+
+def _make_guide_files(root: Path) -> None:
+    """What the guide's commands speak of."""
+    rows = [{name: value for name, value in row.items() if name != "label"} for row in rows_of(3)]
+    dataset(root / "camvid", jsonl(rows), count=3)
+    depth = npy(np.zeros((5, 6), np.float32))
+    objects = [{"id": i, "image_id": i, "category_id": 1, "bbox": [0, 0, 2, 2]} for i in range(3)]
+    images = [{"id": i, "file_name": f"images/{i}.png"} for i in range(3)]
+    coco = {"images": images, "annotations": objects, "categories": [{"id": 1, "name": "bee"}]}
+    files = {f"scans/depth/{i}.npy": depth for i in range(3)} | {"camvid/coco.json": json.dumps(coco).encode()}
+    files |= {f"scans/images/{i}.png": picture(i) for i in range(3)} | {
+        f"scans/masks/{i}.png": mask(i) for i in range(3)
+    }
+    files |= {f"beside/{i}{end}": data for i in range(2) for end, data in ((".png", picture(i)), (".txt", b"a bee"))}
+    files |= {f"beside/{i}_mask.png": mask(i) for i in range(2)}
+    files["list.csv"] = b"file_name,split\nimages/0.png,val\nimages/1.png,train\n"
+    answers = [{"question_id": i, "image": "images/0.png", "question": f"how many? {i}"} for i in range(2)]
+    files["answers.jsonl"] = jsonl(answers)
+    tree(root, files)
