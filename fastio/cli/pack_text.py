@@ -33,10 +33,12 @@ def packs_text(command: _Command) -> _Command:
         if split is not None:
             src, options["filters"] = _split(src, split, options["filters"])
         text = TextArguments(**{name: options.pop(name) for name in TextArguments.__slots__})
-        if not is_text(src, options["kind"], fields=_of_tables(options), about_text=bool(text.given)):
-            if text.given:
+        if not is_text(
+            src, options["kind"], fields=_of_tables(options), about_text=bool(text.given) and not options["fields"]
+        ):
+            if text.given and not options["fields"]:
                 raise click.UsageError(f"{text.given[0]} is for text, but {_no_text(src)}")
-            command(src, out, **options)
+            command(src, out, tokens=text.tokens() if text.given else None, **options)
             return
         others = [
             name

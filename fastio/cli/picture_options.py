@@ -13,6 +13,8 @@ import click
 
 if TYPE_CHECKING:
     from fastio.converters import LabelOptions, Raw, Source, SourceKind, Transcode
+    from fastio.converters.record_tokens import TextTokens
+    from fastio.types.schema import Field
 
 __all__ = ["PictureArguments", "picture_options"]
 
@@ -144,6 +146,7 @@ class PictureArguments:
     subsampling: Literal["4:2:0", "4:2:2", "4:4:4"] | None
     raw: bool
     shuffle: int | None
+    tokens: TextTokens | None  # from the options about text
 
     def check(self) -> None:
         """Raise UsageError for options that exclude each other."""
@@ -210,16 +213,23 @@ class PictureArguments:
         """Open SRC, in the order in which to store it."""
         from fastio.converters import SOURCES, open_source
         from fastio.converters.fields_asked import parse_choice
+        from fastio.converters.tokenized_source import TokenizedSource, as_text
 
-        source = open_source(
+        choices = [parse_choice(words) for words in self.fields]
+        of_tokens: dict[str, Field] = {}
+        if self.tokens is not None:
+            choices, of_tokens = as_text(choices)
+        source: Source = open_source(
             src,
             kind=kind,
             labels=self.labels,
             label_options=self.label_options(),
-            fields=[parse_choice(words) for words in self.fields],
+            fields=choices,
             root=self.root,
         )
         self._check_columns(SOURCES[source.kind])
+        if self.tokens is not None:
+            source = TokenizedSource(source, of_tokens, self.tokens)
         return source if self.shuffle is None else source.shuffled(self.shuffle)
 
 

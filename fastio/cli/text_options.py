@@ -10,6 +10,7 @@ import click
 from fastio.cli.screen import SIZE
 
 if TYPE_CHECKING:
+    from fastio.converters.record_tokens import TextTokens
     from fastio.converters.text import Encoder, TextOptions, TextSource
 
 __all__ = ["TEXT_OPTIONS", "TextArguments"]
@@ -105,6 +106,21 @@ class TextArguments:
         return Encoder(
             tokenizer, sequences, is_ids=source.is_ids, has_labels=source.has_labels, vocab_size=self.vocab_size
         )
+
+    def tokens(self) -> TextTokens:
+        """Return what makes token ids of the text in fields, ``--field caption=caption:tokens``."""
+        from fastio.converters.record_tokens import TextTokens
+        from fastio.converters.text import Sequences, load_tokenizer
+
+        needed = ("--tokenizer", "--bos", "--eos", "--special", "--max-length", "--truncation")
+        other = next((name for name in self.given if name not in needed), None)
+        if other is not None:
+            raise click.UsageError(f"{other} is for samples of text alone, not for a --field of text")
+        if self.tokenizer is None:
+            raise click.UsageError(f"{self.given[0]} needs a tokenizer: add --tokenizer bytes or --tokenizer FILE")
+        over: Literal["refuse", "truncate"] = "truncate" if self.truncation else "refuse"
+        sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=over)
+        return TextTokens(load_tokenizer(self.tokenizer, self._named()), sequences)
 
     def _named(self) -> dict[str, str]:
         """Return special tokens by role."""

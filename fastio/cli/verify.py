@@ -58,6 +58,7 @@ def verify(
     from fastio.converters.sources.store import names_store
     from fastio.converters.text.again import read_again
     from fastio.converters.text.decode import text_field
+    from fastio.converters.tokenized_source import tokenized_as
     from fastio.converters.verify import verify as run
     from fastio.store import open_store
 
@@ -80,6 +81,7 @@ def verify(
                 fields=[parse_choice(words) for words in record.get("fields") or ()],
                 root=recorded_root(record, against),
             )
+            source = tokenized_as(store.metadata, source)
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:
         report = run(path, decode=decode, against=source, jobs=jobs, progress=progress)

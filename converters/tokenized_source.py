@@ -1,0 +1,149 @@
+"""TokenizedSource: a source whose text, in some fields, goes into the store as token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fastio._native import ThreadPool
+from fastio.converters.fields_asked import FieldChoice
+from fastio.converters.record_tokens import TextTokens
+from fastio.converters.record_values import joined
+from fastio.converters.source import Chunk, Problem, Source
+from fastio.converters.text.decode import tokenizer_of
+from fastio.converters.text.encode import Sequences
+from fastio.errors import SourceError
+from fastio.types.field_types import field_of, type_of
+from fastio.types.schema import Field, Schema
+from fastio.types.spans import Spans
+
+__all__ = ["TokenizedSource", "as_text", "tokenized_as"]
+
+
+def as_text(choices: Sequence[FieldChoice]) -> tuple[list[FieldChoice], dict[str, Field]]:
+    """Return the choices with text in place of token ids, and the fields of token ids by name."""
+    of_tokens = {
+        choice.name: choice.field for choice in choices if choice.field is not None and choice.field.traits.is_tokens
+    }
+    if not of_tokens:
+        raise SourceError(
+            "--tokenizer makes token ids of text in a field: name it, as in --field caption=caption:tokens"
+        )
+    text = [
+        replace(choice, field=field_of(choice.name, "text")) if choice.name in of_tokens else choice
+        for choice in choices
+    ]
+    return text, of_tokens
+
+
+def tokenized_as(metadata: Mapping[str, Any], source: Source) -> Source:
+    """Return the source with the token ids that a store of this metadata has, which was packed from it."""
+    record: Mapping[str, Any] = metadata.get("tokenizer") or {}
+    tokenizer, options = tokenizer_of(metadata), record.get("options") or {}
+    if tokenizer is None or not record.get("fields") or "tokenizer" in source.metadata:
+        return source
+    sequences = Sequences(**{name: options[name] for name in ("bos", "eos", "max_length", "over")})
+    fields = {name: field_of(name, type_) for name, type_ in record["fields"].items()}
+    return TokenizedSource(source, fields, TextTokens(tokenizer, sequences))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedSource:
+    """
+    The samples of ``source`` with the token ids of their text in ``fields``. Satisfies ``Source``.
+
+    Text that the tokenizer refuses, or that is too long, is a problem of its sample.
+    """
+
+    source: Source
+    fields: Mapping[str, Field]
+    tokens: TextTokens
+
+    @property
+    def path(self) -> str:
+        """The path as the user named it."""
+        return self.source.path
+
+    @property
+    def kind(self) -> str:
+        """The name in SOURCES."""
+        return self.source.kind
+
+    @property
+    def schema(self) -> Schema:
+        """The source's fields, of token ids where they are made."""
+        return Schema(tuple(self.fields.get(each.name, each) for each in self.source.schema.fields))
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The source's, and the tokenizer with the names of its fields."""
+        fields = {name: type_of(field) for name, field in self.fields.items()}
+        return {**self.source.metadata, "tokenizer": {**self.tokens.record, "fields": fields}}
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """Problems found while scanning."""
+        return self.source.problems
+
+    @property
+    def left_out(self) -> Sequence[Problem]:
+        """Files that are not samples."""
+        return self.source.left_out
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all samples, with text as text."""
+        return self.source.size_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """The space that the source takes on disk."""
+        return self.source.disk_bytes
+
+    @property
+    def files_opened(self) -> int:
+        """How many files are opened to read all of it."""
+        return self.source.files_opened
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
+        """Return the samples in pieces, cut by the bytes of the text."""
+        return self.source.chunks(max_bytes, max_samples)
+
+    def shuffled(self, seed: int) -> TokenizedSource:
+        """Return the same samples in an order drawn from their names and the seed."""
+        return replace(self, source=self.source.shuffled(seed))
+
+    def begin(self, chunk: range, pool: ThreadPool | None = None) -> Callable[[], Chunk]:
+        """Begin to read one piece; the result waits for it and makes the ids."""
+        finish = self.source.begin(chunk, pool)
+        return lambda: self._tokenized(finish())
+
+    def _tokenized(self, chunk: Chunk) -> Chunk:
+        batch = chunk.batch
+        spans: dict[str, Spans] = dict(batch.spans)
+        problems: dict[int, str] = {}
+        for name, field in self.fields.items():
+            texts: list[bytes | str] = []
+            for position, view in enumerate(spans[name].views()):
+                try:
+                    texts.append(str(view.tobytes(), "utf-8"))
+                except UnicodeDecodeError as exc:
+                    texts.append("")
+                    problems.setdefault(position, f"has a field {name!r} that is not UTF-8: byte {exc.start}")
+            encoded = joined(field, texts, {}, tokenizer=self.tokens)
+            assert encoded.spans is not None
+            spans[name] = encoded.spans
+            for position, sentence in encoded.problems.items():
+                problems.setdefault(position, sentence)
+        batch = replace(batch, spans=spans)
+        if not problems:
+            return replace(chunk, batch=batch)
+        named = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
+        good = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
+        return replace(chunk, batch=batch.at(good), problems=[*chunk.problems, *named])
