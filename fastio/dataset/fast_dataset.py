@@ -101,6 +101,7 @@ class FastDataset(Dataset[Any]):
         self.readers: Mapping[str, RowReader] = readers
         self.reader = readers.get(main) or _reader(store, main, self.mode)
         self._payload = {name: FieldValues(reader) for name, reader in readers.items()}
+        self._column_names = form.columns(store.schema)
         self._columns: dict[str, NDArray[Any]] = {}
         self.token_reader = None if form.is_joint or not names else self._payload[main].tokens
 
@@ -170,15 +171,15 @@ class FastDataset(Dataset[Any]):
             if status is not None:
                 raise self.readers[name].unreadable(indices, spans, status)
             values[name] = self._payload[name].read(indices, spans, verify=self.verify)
-        return values | self._numbers(indices)
+        values.update(self._numbers(indices))
+        return values
 
     def _spans(self, indices: NDArray[np.int64]) -> dict[str, Spans]:
         return {name: self.store.spans(name, indices) for name in self.readers}
 
     def _numbers(self, indices: NDArray[np.int64]) -> dict[str, list[Any]]:
         """Return the values of the columns of the form."""
-        names = (name for name in self.form.names if name not in self.readers)
-        return {name: one_by_one(self._column(name)[indices]) for name in names}
+        return {name: one_by_one(self._column(name)[indices]) for name in self._column_names}
 
     def _column(self, name: str) -> NDArray[Any]:
         if name == LABEL and self.form.kind == "pair":
