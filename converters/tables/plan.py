@@ -13,8 +13,8 @@ from fastio.converters.kind import SourceOptions
 from fastio.converters.label_columns import ALL_OTHERS, as_text
 from fastio.converters.tables.guess import ColumnGuess
 from fastio.errors import SourceError
-from fastio.types.field_types import field_of
-from fastio.types.schema import BYTES, Field
+from fastio.types.field_types import field_of, type_of
+from fastio.types.schema import Field
 
 __all__ = ["FILE_TITLES", "PlannedColumn", "TablePlan", "label_title", "make_plan"]
 
@@ -159,7 +159,7 @@ class _Planner:
         if choice is not None and choice.name != "label":
             if choice.field is None:
                 return self._of_guess(choice.name, guess)
-            names_file = choice.field.traits.is_picture or choice.field.codec == BYTES
+            names_file = choice.field.traits.is_picture or type_of(choice.field) == "bytes"
             is_file = guess.is_text and (names_file or _is_file_title(title))
             return PlannedColumn(choice.name, (title,), choice.field, is_file=is_file)
         if is_label:
