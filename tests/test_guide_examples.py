@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from PIL import Image
 
 from fastio import FastLoader
 from fastio.cli import cli
@@ -102,6 +105,33 @@ def test_the_packing_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     }.items():
         with open_store(name) as store:
             assert count == len(store)
+
+
+def test_the_examples_of_fields_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segmentation, captions and detection, from the commands and lines of the page."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    annotations = []
+    for folder in ("images", "masks"):
+        Path(folder).mkdir()
+    for number, pixels in enumerate(pictures(12, (260, 300, 3))):
+        Image.fromarray(pixels).save(f"images/{number}.png")
+        Image.fromarray(rng.integers(0, 11, (260, 300), np.uint8)).save(f"masks/{number}.png")
+        annotations += [{"id": number + 1, "image_id": number, "category_id": 3, "bbox": [10, 20, 30 + number, 40]}]
+    images = [{"id": i, "file_name": f"{i}.png", "height": 260, "width": 300} for i in range(12)]
+    coco = {"images": images, "annotations": annotations, "categories": [{"id": 3, "name": "car"}]}
+    Path("instances.json").write_text(json.dumps(coco))
+    commands = re.findall(r"`fastio (pack images/ [^`]*|pack instances[^`]*)`", (GUIDE / "fields.md").read_text())
+    for command in dict.fromkeys(commands):
+        result = CliRunner().invoke(cli, shlex.split(command))
+        assert result.exit_code == 0, result.output
+    names: dict[str, Any] = {"pairs": [(path, f"A picture, {path.name}.") for path in Path("images").iterdir()]}
+    for code in examples("fields.md"):
+        exec(compile(code, "fields.md", "exec"), names)
+
+    assert (8, 256, 256) == names["masks"].shape
+    assert ["car"] == names["names"]
+    assert names["captions"].shape == names["is_token"].shape
 
 
 def test_the_measuring_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
