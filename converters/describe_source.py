@@ -42,15 +42,12 @@ def describe_source(source: Source, what: str) -> dict[str, Any]:
         "disk_bytes": source.disk_bytes,
         "fields": [
             {
-                "name": field.name,
+                **stored,  # name, codec, dtype, shape, role
                 "from": places.get(field.name),
                 "type": type_of(field),
-                "codec": field.codec,
-                "dtype": field.dtype,
-                "shape": list(field.shape),
                 "first": {} if chunk is None else _first(field, chunk),
             }
-            for field in source.schema.fields
+            for field, stored in zip(source.schema.fields, source.schema.to_json()["fields"], strict=True)
         ],
         "first_samples": 0 if chunk is None else len(chunk.batch.keys),
         "classes": classes,

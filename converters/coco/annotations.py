@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.converters.tables.spool import Spool, SpooledValues
+from fastio.converters.tables.spool import SpooledValues, ValueSpool
 from fastio.types.spans import Spans
 
 __all__ = ["Annotations", "CollectedAnnotations"]
@@ -41,8 +41,8 @@ class Annotations:
     bad: dict[int, str] = field(default_factory=dict)
     homeless: list[tuple[str, str]] = field(default_factory=list)  # of no image: where, and a sentence
     order: list[str] = field(default_factory=list)  # the names in the first annotation
-    rests: Spool = field(default_factory=lambda: Spool("objects"))
-    captions: Spool = field(default_factory=lambda: Spool("captions"))
+    rests: ValueSpool = field(default_factory=lambda: ValueSpool("objects"))
+    captions: ValueSpool = field(default_factory=lambda: ValueSpool("captions"))
     has_captions: bool = False
     has_rests: bool = False
     _waiting: tuple[list[bytes], list[bytes]] = field(default_factory=lambda: ([], []))

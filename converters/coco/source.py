@@ -82,11 +82,11 @@ def open_coco(kind: str, place: SourcePath, options: SourceOptions) -> ListedSou
     if not images.ids:
         raise SourceError(f"{place.path}: has no images" + (f": {images.homeless[0][1]}" if images.homeless else ""))
     root = find_root(place.path, options.root, images.names)
-    return _Assembly(kind, place, options, file, images, collected, root).source()
+    return _CocoSamples(kind, place, options, file, images, collected, root).source()
 
 
 @dataclass(frozen=True, slots=True)
-class _Assembly:
+class _CocoSamples:
     kind: str
     place: SourcePath
     options: SourceOptions

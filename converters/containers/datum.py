@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Datum", "parse_datum"]
+__all__ = ["CaffeSample", "parse_caffe_sample"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = 1, 2, 3, 4, 5, 6, 7
@@ -15,7 +15,7 @@ _WIRES = {_CHANNELS: {0}, _HEIGHT: {0}, _WIDTH: {0}, _DATA: {2}, _LABEL: {0}, _F
 
 
 @dataclass(frozen=True, slots=True)
-class Datum:
+class CaffeSample:
     """
     A picture and its label.
 
@@ -37,7 +37,7 @@ class Datum:
         return self.channels, self.height, self.width
 
 
-def parse_datum(message: bytes) -> Datum:
+def parse_caffe_sample(message: bytes) -> CaffeSample:
     """Parse a Datum. Raises ValueError that says what is wrong, in words that follow "is not a Datum of Caffe: "."""
     numbers: dict[int, int] = {}
     data, floats = b"", [b""]
@@ -62,7 +62,7 @@ def parse_datum(message: bytes) -> Datum:
     if len(joined) % 4:
         raise ValueError("its floats are cut off")
     label = numbers.get(_LABEL)
-    datum = Datum(
+    sample = CaffeSample(
         numbers.get(_CHANNELS, 0),
         numbers.get(_HEIGHT, 0),
         numbers.get(_WIDTH, 0),
@@ -71,17 +71,17 @@ def parse_datum(message: bytes) -> Datum:
         np.frombuffer(joined, "<f4"),
         bool(numbers.get(_ENCODED, 0)),
     )
-    _check(datum)
-    return datum
+    _check(sample)
+    return sample
 
 
-def _check(datum: Datum) -> None:
-    count = datum.channels * datum.height * datum.width
-    if datum.is_encoded:
-        if not datum.data:
+def _check(sample: CaffeSample) -> None:
+    count = sample.channels * sample.height * sample.width
+    if sample.is_encoded:
+        if not sample.data:
             raise ValueError("it has no picture")
-    elif len(datum.data or datum.floats) != count or not count:
-        raise ValueError(f"it has {len(datum.data or datum.floats)} values for {datum.shape}")
+    elif len(sample.data or sample.floats) != count or not count:
+        raise ValueError(f"it has {len(sample.data or sample.floats)} values for {sample.shape}")
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:

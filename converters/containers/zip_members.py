@@ -20,7 +20,7 @@ from fastio.errors import SourceError, StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of, open_file
 from fastio.types.spans import Spans
 
-__all__ = ["MemberReader", "Members", "ZipMember", "inflated", "open_members"]
+__all__ = ["MemberReader", "ZipMember", "ZipMembers", "inflated", "open_members"]
 
 STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 _MOST_RATIO = 1032  # of deflate: 258 bytes of content take at least 2 bits
@@ -48,14 +48,14 @@ class ZipMember:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class ZipMembers:
     """An archive, and its files in the order of the directory; folders are not among them."""
 
     file: ByteSource
     files: tuple[ZipMember, ...]
 
 
-def open_members(path: str) -> Members:
+def open_members(path: str) -> ZipMembers:
     """
     List an archive by its central directory. Raises SourceError if it is none, damaged, or encrypted.
 
@@ -79,7 +79,7 @@ def open_members(path: str) -> Members:
         )
     members = tuple(_member(file, info) for info in infos)
     _check_apart(path, members)
-    return Members(file, members)
+    return ZipMembers(file, members)
 
 
 def _member(file: ByteSource, info: zipfile.ZipInfo) -> ZipMember:
@@ -158,7 +158,7 @@ def _inflated(file: ByteSource, member: ZipMember) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class MemberReader:
-    """Members of an archive as the values of one field, a member for each sample."""
+    """ZipMembers of an archive as the values of one field, a member for each sample."""
 
     field_name: str
     file: ByteSource

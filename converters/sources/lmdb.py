@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.converters.containers.datum import Datum, parse_datum
+from fastio.converters.containers.datum import CaffeSample, parse_caffe_sample
 from fastio.converters.containers.lmdb_walk import LmdbValues, read_lmdb
 from fastio.converters.containers.of_others import is_of_others
 from fastio.converters.fields_asked import FieldChoice
@@ -155,7 +155,7 @@ def _opener(pile: _Pile, options: SourceOptions) -> Callable[[_Pile, SourceOptio
     if value.startswith(_PICKLES):
         return _pickled
     try:
-        parse_datum(value)
+        parse_caffe_sample(value)
     except ValueError as exc:
         raise SourceError(
             f"{pile.file.path}: the value of {_text(keys[first])!r} is neither a picture, a pickle nor Caffe's Datum "
@@ -237,7 +237,7 @@ def _count(pile: _Pile, row: int) -> int:
 def _caffe(pile: _Pile, _options: SourceOptions) -> ListedSource:
     """Datums; the first one says what all are."""
     rows, others = _samples(pile)
-    first = parse_datum(pile.value(int(rows[0])))
+    first = parse_caffe_sample(pile.value(int(rows[0])))
     channels, height, width = first.shape
     if first.is_encoded or (first.data and _native.image_kind(np.frombuffer(first.data, np.uint8)) != UNKNOWN):
         field = field_of("image", "image")
@@ -249,24 +249,24 @@ def _caffe(pile: _Pile, _options: SourceOptions) -> ListedSource:
 
     def values_of(message: bytes) -> list[Any]:
         try:
-            datum = parse_datum(message)
+            sample = parse_caffe_sample(message)
         except ValueError as exc:
             raise ValueError(f"is not a Datum of Caffe: {exc}") from exc
-        if len(fields) == 2 and datum.label is None:
+        if len(fields) == 2 and sample.label is None:
             raise ValueError("is a Datum without a label")
-        return [_picture_of(datum, field), datum.label]
+        return [_picture_of(sample, field), sample.label]
 
     return pile.source(rows, fields, _parsed(pile, fields, rows, values_of), others)
 
 
-def _picture_of(datum: Datum, field: Field) -> Any:
+def _picture_of(sample: CaffeSample, field: Field) -> Any:
     if field.traits.is_picture:
-        return datum.data
+        return sample.data
     if np.dtype(field.dtype).kind == "f":
-        return datum.floats.reshape(datum.shape) if len(datum.floats) else None
-    if not datum.data or datum.is_encoded:
+        return sample.floats.reshape(sample.shape) if len(sample.floats) else None
+    if not sample.data or sample.is_encoded:
         raise ValueError("is a Datum of another kind than the first")
-    return np.moveaxis(np.frombuffer(datum.data, np.uint8).reshape(datum.shape), 0, -1)
+    return np.moveaxis(np.frombuffer(sample.data, np.uint8).reshape(sample.shape), 0, -1)
 
 
 def _pickled(pile: _Pile, _options: SourceOptions) -> ListedSource:

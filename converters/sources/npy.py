@@ -15,7 +15,7 @@ import numpy as np
 
 from fastio.converters.containers.array_source import ArraysOf, array_source
 from fastio.converters.containers.row_array import RowArray
-from fastio.converters.containers.zip_members import Members, ZipMember, inflated, open_members
+from fastio.converters.containers.zip_members import ZipMember, ZipMembers, inflated, open_members
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath
 from fastio.converters.listed import ListedSource
 from fastio.converters.npy import read_npy_header
@@ -128,7 +128,7 @@ def _npz(path: str) -> ArraysOf:
     return ArraysOf(KIND.name, arrays, left_out, Path(path).stat().st_blocks * 512, 1)
 
 
-def _in_member(path: str, members: Members, member: ZipMember, name: str) -> RowArray | Problem:
+def _in_member(path: str, members: ZipMembers, member: ZipMember, name: str) -> RowArray | Problem:
     """An array of an archive: in place if it is stored, otherwise inflated into an unnamed file on disk."""
     file, start = members.file, member.start
     title = f"{path}: {member.name}"

@@ -15,7 +15,7 @@ import numpy as np
 from fastio import _native
 from fastio.converters.ambiguous import refuse_fields, refuse_splits
 from fastio.converters.containers.of_others import is_of_others
-from fastio.converters.containers.zip_members import MemberReader, Members, ZipMember, inflated, open_members
+from fastio.converters.containers.zip_members import MemberReader, ZipMember, ZipMembers, inflated, open_members
 from fastio.converters.field_files import fitted, is_mask_name
 from fastio.converters.field_folders import stem_of
 from fastio.converters.fields_asked import FieldChoice
@@ -41,11 +41,11 @@ _DEPTH_AT = 24  # of a PNG: the bits of a sample
 
 
 @dataclass(slots=True)
-class _Tree:
+class _ZipTree:
     """The files of an archive by their paths, below the folder that all of them lie in."""
 
     path: str
-    members: Members
+    members: ZipMembers
     files: dict[str, ZipMember] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     left_out: list[Problem] = field(default_factory=list)
@@ -103,11 +103,11 @@ def _refuse_fields(path: str, tops: Sequence[str], names: Sequence[str], problem
         ) from exc
 
 
-def _tree(path: str, root: str | None) -> _Tree:
+def _tree(path: str, root: str | None) -> _ZipTree:
     members = open_members(path)
     if any(member.name.startswith(_OURS) for member in members.files):
         raise SourceError(f"{path}: was packed by fastio, but is damaged: pack its source again")
-    tree = _Tree(path, members)
+    tree = _ZipTree(path, members)
     times = Counter(member.name for member in members.files)
     names = [member.name for member in members.files if not _ODD.search(member.name)]
     above = _above(path, names, root)
@@ -158,7 +158,7 @@ def _problem(member: ZipMember, times: int) -> str:
     return member.problem or ("" if member.size else "is empty (0 bytes)")
 
 
-def _refuse_others(tree: _Tree, names: Sequence[str]) -> None:
+def _refuse_others(tree: _ZipTree, names: Sequence[str]) -> None:
     """Files that are no pictures are junk, or problems."""
     for name in sorted(tree.files.keys() - set(names)):
         reason = junk_reason(name.rpartition("/")[2])
@@ -169,7 +169,7 @@ def _refuse_others(tree: _Tree, names: Sequence[str]) -> None:
 
 
 def _source(
-    place: SourcePath, tree: _Tree, names: Sequence[str], classes: Sequence[str] | None, options: SourceOptions
+    place: SourcePath, tree: _ZipTree, names: Sequence[str], classes: Sequence[str] | None, options: SourceOptions
 ) -> ListedSource:
     fields, columns = [IMAGE_FIELD], {}
     if classes is not None:
@@ -183,7 +183,7 @@ def _source(
 
 def _listed(
     place: SourcePath,
-    tree: _Tree,
+    tree: _ZipTree,
     names: Sequence[str],
     fields: Sequence[Field],
     sizes: Any,
@@ -218,14 +218,14 @@ def _record(place: SourcePath, options: SourceOptions, choices: Sequence[str] = 
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _FieldNames:
     """The files of one field by stem."""
 
     choice: FieldChoice
     by_stem: dict[str, str]
 
 
-def _with_fields(place: SourcePath, tree: _Tree, options: SourceOptions) -> ListedSource:
+def _with_fields(place: SourcePath, tree: _ZipTree, options: SourceOptions) -> ListedSource:
     names = [choice.name for choice in options.fields]
     if len(set(names)) < len(names) or "label" in names:
         raise SourceError(f"{place.path}: --field: expected different names other than label, got {', '.join(names)}")
@@ -254,7 +254,7 @@ def _with_fields(place: SourcePath, tree: _Tree, options: SourceOptions) -> List
 
 
 def _paired(
-    place: SourcePath, tree: _Tree, parts: Sequence[_Part], stems: Sequence[str], options: SourceOptions
+    place: SourcePath, tree: _ZipTree, parts: Sequence[_FieldNames], stems: Sequence[str], options: SourceOptions
 ) -> ListedSource:
     names = [[part.by_stem[stem] for stem in stems] for part in parts]
     fields = [_field(tree, part.choice, files) for part, files in zip(parts, names, strict=True)]
@@ -279,7 +279,7 @@ def _fitted(of: Field, reader: MemberReader) -> Read:
     return begin
 
 
-def _part(tree: _Tree, choice: FieldChoice) -> _Part:
+def _part(tree: _ZipTree, choice: FieldChoice) -> _FieldNames:
     """The files that ``masks/`` or ``masks/{stem}_mask.png`` stands for; several of one stem are problems."""
     folder, _, pattern = choice.where.rpartition("/") if _STEM in choice.where else (choice.where.strip("/"), "", "")
     above = f"{folder}/" if folder and folder != "." else ""
@@ -300,14 +300,14 @@ def _part(tree: _Tree, choice: FieldChoice) -> _Part:
             by_stem[stem] = name
     if not by_stem:
         raise SourceError(f"{tree.path}: --field {choice}: the archive has no such file")
-    return _Part(choice, by_stem)
+    return _FieldNames(choice, by_stem)
 
 
 def _is_value(name: str) -> bool:
     return name.endswith(".txt") and not name.startswith(".")
 
 
-def _rest(tree: _Tree, taken: set[str]) -> _Part:
+def _rest(tree: _ZipTree, taken: set[str]) -> _FieldNames:
     """The pictures that no field asked for, which lie in one folder."""
     names = [name for name in tree.pictures if name not in taken]
     tops = sorted({name.partition("/")[0] if "/" in name else "" for name in names})
@@ -317,7 +317,7 @@ def _rest(tree: _Tree, taken: set[str]) -> _Part:
     return _part(tree, FieldChoice("image", f"{tops[0] or '.'}/"))
 
 
-def _field(tree: _Tree, choice: FieldChoice, names: Sequence[str]) -> Field:
+def _field(tree: _ZipTree, choice: FieldChoice, names: Sequence[str]) -> Field:
     """The field asked for, or the one that the extensions suggest."""
     if choice.field is not None:
         return choice.field

@@ -17,7 +17,7 @@ from fastio.converters.source import Problem
 from fastio.converters.tables.names import safe_name
 from fastio.converters.tables.plan import PlannedColumn, TablePlan
 from fastio.converters.tables.rows import TableFile
-from fastio.converters.tables.spool import Spool, SpooledValues
+from fastio.converters.tables.spool import SpooledValues, ValueSpool
 from fastio.types.field_types import type_of
 from fastio.types.schema import Field
 
@@ -62,7 +62,7 @@ class _Collector:
         self._result = Collected(names={each.name: [] for each in plan.files})
         self._convert = {each.name: _converter(each, table, classes) for each in plan.values}
         self._fields = {each.name: _field_of(each) for each in plan.values}
-        self._spools = {name: Spool(name) for name, of in self._fields.items() if not of.is_column}
+        self._spools = {name: ValueSpool(name) for name, of in self._fields.items() if not of.is_column}
         self._parts: dict[str, list[NDArray[Any]]] = {name: [] for name, of in self._fields.items() if of.is_column}
         self._waiting: dict[str, list[Any]] = {name: [] for name in self._fields}
         self._first = 0  # position of the first row that waits

@@ -1,4 +1,4 @@
-"""Spool: encoded values of many samples in a temporary file, so that a table of any length takes little memory."""
+"""ValueSpool: encoded values of many samples in a temporary file, so that a table of any length takes little memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fastio.converters.listed import Indices, Values
 from fastio.errors import SourceError
 from fastio.types.spans import Spans
 
-__all__ = ["Spool", "SpooledValues"]
+__all__ = ["SpooledValues", "ValueSpool"]
 
 
-class Spool:
+class ValueSpool:
     """
     Takes the values of one field, one after the other.
 

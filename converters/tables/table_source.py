@@ -66,7 +66,7 @@ def open_rows(parts: TableParts, options: SourceOptions) -> ListedSource:
     _find_repeated(rows)
     fields = {each.name: _file_field(each, root, rows) for each in plan.files}
     fields |= {each.name: each.field for each in plan.values if each.field is not None}
-    return _Assembly(parts, options, guesses, plan, rows, states, fields).source(classes)
+    return _TableSamples(parts, options, guesses, plan, rows, states, fields).source(classes)
 
 
 def _guesses(table: TableFile, options: SourceOptions) -> dict[str, ColumnGuess]:
@@ -117,7 +117,7 @@ def _file_field(column: PlannedColumn, root: str, rows: Collected) -> Field:
 
 
 @dataclass(frozen=True, slots=True)
-class _Assembly:
+class _TableSamples:
     """Everything that is known of a table and its files."""
 
     parts: TableParts

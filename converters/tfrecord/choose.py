@@ -12,7 +12,7 @@ from fastio._native import image_kind
 from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.kind import SourceOptions
 from fastio.converters.label_columns import ALL_OTHERS
-from fastio.converters.tfrecord.example import BYTES, FLOATS, KINDS, Feature
+from fastio.converters.tfrecord.example import BYTES_LIST, FLOAT_LIST, KINDS, Feature
 from fastio.errors import SourceError
 from fastio.types.field_types import FIELD_TYPES
 from fastio.types.picture_kinds import UNKNOWN
@@ -36,8 +36,8 @@ class SeenFeature:
     def see(self, feature: Feature) -> None:
         """Take one more example into account."""
         self.kinds.add(feature.kind)
-        self.counts.add(len(feature.parts) if feature.kind == BYTES else len(feature.numbers()))
-        if feature.kind == BYTES:
+        self.counts.add(len(feature.parts) if feature.kind == BYTES_LIST else len(feature.numbers()))
+        if feature.kind == BYTES_LIST:
             self.values += feature.bytes_values()
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ def _asked(place: str, seen: Mapping[str, SeenFeature], choice: FieldChoice) -> 
     feature = seen[feature_named(place, seen, choice.where, f"--field {choice}")]
     if choice.field is not None:
         is_label = choice.field == Field("label", *FIELD_TYPES["label"])
-        is_list = feature.kinds != {BYTES} or feature.counts != {1}
+        is_list = feature.kinds != {BYTES_LIST} or feature.counts != {1}
         return FeatureField(choice.field, feature.name, is_label=is_label, is_list=is_list)
     return _label(place, feature) if choice.name == "label" else _of_values(place, choice.name, feature)
 
@@ -141,7 +141,7 @@ def _label_words(feature: SeenFeature) -> str:
     """The type of a label with such values; "" if these are no labels."""
     if feature.counts != {1} or len(feature.kinds) != 1 or _is_picture(feature.values):
         return ""
-    return "float" if FLOATS in feature.kinds else "label"
+    return "float" if FLOAT_LIST in feature.kinds else "label"
 
 
 def _label(place: str, feature: SeenFeature) -> FeatureField:
@@ -168,8 +168,8 @@ def _of_values(place: str, name: str, feature: SeenFeature) -> FeatureField:
     if len(feature.kinds) != 1:
         raise SourceError(f"{place}: feature {feature}: holds values of several kinds; --ignore-columns {feature.name}")
     kind, is_single = next(iter(feature.kinds)), feature.counts == {1}
-    if kind != BYTES:
-        dtype = "<f4" if kind == FLOATS else "<i8"
+    if kind != BYTES_LIST:
+        dtype = "<f4" if kind == FLOAT_LIST else "<i8"
         return FeatureField(
             Field(name, *((COLUMN, dtype, ()) if is_single else (RAGGED, dtype, (None,)))), feature.name
         )

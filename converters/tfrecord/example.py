@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 __all__ = ["Feature", "NotAnExampleError", "parse_example"]
 
-BYTES, FLOATS, INTS = 1, 2, 3
-KINDS = {BYTES: "bytes", FLOATS: "floats", INTS: "integers"}
+BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
+KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "integers"}
 _VARINT, _EIGHT, _SIZED, _FOUR = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 
@@ -33,7 +33,7 @@ class NotAnExampleError(Exception):
 @dataclass(frozen=True, slots=True)
 class Feature:
     """
-    A feature's values, still encoded: ``kind`` is BYTES, FLOATS or INTS.
+    A feature's values, still encoded: ``kind`` is BYTES_LIST, FLOAT_LIST or INT64_LIST.
 
     ``parts`` are start and stop in ``view`` of each value of bytes, or of each run of packed numbers.
     """
@@ -49,7 +49,7 @@ class Feature:
     def numbers(self) -> NDArray[Any]:
         """Return numbers as float32 or int64. Raises NotAnExampleError for what are no such numbers."""
         raw = b"".join(bytes(self.view[start:stop]) for start, stop in self.parts)
-        if self.kind == INTS:
+        if self.kind == INT64_LIST:
             return _integers(np.frombuffer(raw, np.uint8))
         if len(raw) % 4:
             raise NotAnExampleError("is not a tf.train.Example: packed floats of an odd size")
@@ -105,9 +105,9 @@ def _feature(view: Any, start: int, stop: int) -> Feature | None:
 
 def _values(view: Any, start: int, stop: int, kind: int) -> Iterator[tuple[int, int]]:
     """Where the values of a list lie; numbers may be packed or single."""
-    single = {FLOATS: _FOUR, INTS: _VARINT}.get(kind)
+    single = {FLOAT_LIST: _FOUR, INT64_LIST: _VARINT}.get(kind)
     for number, type_, at, end in _fields(view, start, stop):
-        if number == 1 and type_ in (_SIZED, single) and (end > at or kind == BYTES):
+        if number == 1 and type_ in (_SIZED, single) and (end > at or kind == BYTES_LIST):
             yield at, end
 
 

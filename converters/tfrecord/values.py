@@ -9,7 +9,7 @@ import numpy as np
 
 from fastio.converters.record_values import EncodedField, encode_values
 from fastio.converters.tfrecord.choose import FeatureField
-from fastio.converters.tfrecord.example import BYTES, KINDS, Feature, NotAnExampleError
+from fastio.converters.tfrecord.example import BYTES_LIST, KINDS, Feature, NotAnExampleError
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
@@ -54,7 +54,7 @@ def feature_value(feature: Feature | None) -> Any:
     """Return a feature as a Python value: one number or text, or a list of several; None if it is not there."""
     if feature is None:
         return None
-    if feature.kind == BYTES:
+    if feature.kind == BYTES_LIST:
         values: list[Any] = [value.decode("utf-8", "surrogateescape") for value in feature.bytes_values()]
     else:
         values = feature.numbers().tolist()
@@ -69,7 +69,7 @@ def _in_records(name: str, examples: Sequence[_Example], spans: Spans) -> Encode
         feature = example.get(name)
         if feature is None:
             problems[i] = f"has no feature {name!r}"
-        elif feature.kind != BYTES:
+        elif feature.kind != BYTES_LIST:
             problems[i] = f"has {KINDS[feature.kind]} in the feature {name!r}, expected bytes"
         elif len(feature.parts) != 1:
             problems[i] = f"has {len(feature.parts)} values in the feature {name!r}, expected one"
@@ -92,7 +92,7 @@ def _value(chosen: FeatureField, feature: Feature | None) -> Any:
     if field.traits.is_text:
         values = _only_bytes(feature)
         return values[0] if len(values) == 1 else values
-    if feature.kind == BYTES:
+    if feature.kind == BYTES_LIST:
         return _packed_array(field, _only_bytes(feature))
     return _shaped(field, feature.numbers())
 
@@ -110,7 +110,7 @@ def _document(feature: Feature) -> bytes:
 
 
 def _only_bytes(feature: Feature) -> list[bytes]:
-    if feature.kind != BYTES:
+    if feature.kind != BYTES_LIST:
         raise NotAnExampleError(f"has {KINDS[feature.kind]} where bytes are expected")
     return feature.bytes_values()
 

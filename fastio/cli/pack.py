@@ -114,7 +114,7 @@ def _source_line(source: Source) -> str:
     from fastio.converters import SOURCES
 
     kind, schema = SOURCES[source.kind], source.schema
-    if len(schema.payload) == 1 and all(each.name == "label" for each in schema.columns):
+    if len(schema.payload) == 1 and all(column.name == "label" for column in schema.columns):
         is_pictures = schema.payload[0].traits.is_picture
         what = kind.what if is_pictures else f"{kind.what}, {schema.payload[0]}"
     else:

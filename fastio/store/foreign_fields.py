@@ -39,7 +39,7 @@ from fastio.types.schema import RAW, Field, Schema
 __all__ = [
     "HEAD_BYTES",
     "LABEL",
-    "Form",
+    "MemberForm",
     "Typed",
     "form_of",
     "is_picture",
@@ -59,7 +59,7 @@ _NPY_MAGIC = b"\x93NUMPY"
 _GREY, _PALETTE = 0, 3  # colour types of PNG
 
 
-class Form(Enum):
+class MemberForm(Enum):
     """What a member is by its extension, and the type of its field."""
 
     PICTURE = "image"
@@ -82,7 +82,7 @@ def short_name(extension: str) -> str:
     ['image', 'mask', 'text', 'boxes', 'label', 'left_flow', 'x_3d']
     """
     before, dot, kind = extension.rpartition(".")
-    if dot and _form(extension) is not Form.OTHER:
+    if dot and _form(extension) is not MemberForm.OTHER:
         name = _clean(before)
         return _clean(extension) if name == LABEL else name
     if is_picture_extension(kind):
@@ -102,10 +102,10 @@ def names_of(extensions: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def form_of(extensions: Iterable[str]) -> Form:
+def form_of(extensions: Iterable[str]) -> MemberForm:
     """Return what members with these extensions are; OTHER if they are not all of one form."""
     forms = {_form(each) for each in extensions}
-    return forms.pop() if len(forms) == 1 else Form.OTHER
+    return forms.pop() if len(forms) == 1 else MemberForm.OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +121,16 @@ class Typed:
     problems: Mapping[int, str]
 
 
-def typed(name: str, form: Form, heads: Iterator[bytes], sizes: NDArray[np.int64]) -> Typed:
+def typed(name: str, form: MemberForm, heads: Iterator[bytes], sizes: NDArray[np.int64]) -> Typed:
     """
     Return the field of members with these beginnings, of up to HEAD_BYTES each, and sizes.
 
     ``heads`` is only read where they matter: for arrays, and for pictures that may be masks.
     """
     none: NDArray[np.int64] = np.zeros(len(sizes), np.int64)
-    if form is Form.ARRAY:
+    if form is MemberForm.ARRAY:
         return _array(name, heads, sizes)
-    depths = _mask_depths(heads) if form is Form.PICTURE and _MASK_WORDS.intersection(name.split("_")) else set()
+    depths = _mask_depths(heads) if form is MemberForm.PICTURE and _MASK_WORDS.intersection(name.split("_")) else set()
     type_ = form.value if not depths else "mask16" if 16 in depths else "mask"
     return Typed(field_of(name, type_), none, {})
 
@@ -189,7 +189,7 @@ def _array(name: str, heads: Iterator[bytes], sizes: NDArray[np.int64]) -> Typed
     kinds = {(each.dtype, each.shape) for each in good}
     dtypes = {dtype for dtype, _ in kinds}
     rows = {shape[1:] if shape else None for _, shape in kinds}
-    field = field_of(name, Form.OTHER.value)
+    field = field_of(name, MemberForm.OTHER.value)
     if len(dtypes) == 1 and "" not in dtypes:
         if len(kinds) == 1:
             field = Field(name, RAW, *kinds.pop())
@@ -246,13 +246,13 @@ def _mask_depths(heads: Iterator[bytes]) -> set[int]:
     return depths
 
 
-def _form(extension: str) -> Form:
+def _form(extension: str) -> MemberForm:
     kind = _kind(extension)
     if is_picture_extension(kind):
-        return Form.PICTURE
+        return MemberForm.PICTURE
     if kind in _TEXTS:
-        return Form.TEXT
-    return Form.DOCUMENT if kind in _DOCUMENTS else Form.ARRAY if kind == NPY else Form.OTHER
+        return MemberForm.TEXT
+    return MemberForm.DOCUMENT if kind in _DOCUMENTS else MemberForm.ARRAY if kind == NPY else MemberForm.OTHER
 
 
 def _family(extension: str) -> tuple[str, str]:

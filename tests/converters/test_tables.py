@@ -538,7 +538,7 @@ def test_the_guides_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     assert len(commands) == 9
     assert (tmp_path / "camvid/metadata.jsonl").read_bytes() == (
-        tmp_path / "train.lmdb.again/metadata.jsonl"
+        tmp_path / "camvid.lmdb.again/metadata.jsonl"
     ).read_bytes()
 
 

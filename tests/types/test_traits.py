@@ -18,10 +18,14 @@ NAMES = {name for name in traits.__all__ if name.isupper()} - {"TRAITS"}
 
 # Who names a codec: those that make fields. What a field is like, all others ask of its traits.
 MAKERS = {
+    "converters/arrow/types.py": "arrays of Arrow's types",
     "converters/files.py": "pictures and labels of a folder",
+    "converters/record_tokens.py": "ids made of text beside other fields",
     "converters/containers/row_array.py": "pixels and arrays of files that others wrote",
     "converters/sources/lmdb.py": "pixels and arrays in values of LMDB files that others wrote",
     "converters/raw.py": "--raw turns pictures into pixels",
+    "converters/write/inference.py": "arrays that a program hands over",
+    "converters/tfrecord/choose.py": "features of an Example",
     "converters/text/encode.py": "text, or the tokens made of it",
     "fastio/types/field_types.py": "types as users write them",
     "fastio/loader/producer/memory_cache.py": "pictures kept in memory as uncompressed PNGs",

@@ -154,7 +154,7 @@ def test_damaged_or_hostile(tmp_path: Path, name: str, wrapped: bool) -> None:
 
 
 def test_hostile_archives(tmp_path: Path) -> None:
-    """Members twice, encrypted or cut, and archives without arrays."""
+    """ZipMembers twice, encrypted or cut, and archives without arrays."""
     with zipfile.ZipFile(tmp_path / "twice.npz", "w") as archive:
         archive.writestr("x.npy", GOOD)
         with pytest.warns(UserWarning, match="Duplicate"):
