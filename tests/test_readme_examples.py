@@ -46,6 +46,9 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGB", size, (number * 30, 90, 40)).save(path)
         names[png.name] = number % 2
+        for folder, mode in (("images", "RGB"), ("masks", "P")):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            Image.new(mode, (300, 260), number).save(tmp_path / folder / f"{number}.png")
     (tmp_path / "labels.pkl").write_bytes(pickle.dumps(names))
     with gzip.open(tmp_path / "train.jsonl.gz", "wt") as file:
         file.writelines(json.dumps({"text": "word " * (1 + number)}) + "\n" for number in range(200))
@@ -65,11 +68,12 @@ def test_the_lines_run_in_order() -> None:
         loader = names.get("loader")
         seen.append(default_collate([names["dataset"][0]]) if loader is None else next(iter(loader)))
 
-    one_line, photos, text = seen
+    one_line, photos, text, scenes = seen
     assert [300, 260] == one_line[0][0].tolist()
     assert (8, 3, 224, 224) == photos[0].shape
     assert {"input_ids", "attention_mask", "lengths"} == set(text)
     assert 64 == len(text["lengths"])
+    assert [(8, 3, 256, 256), (8, 256, 256)] == [tuple(part.shape) for part in scenes]
 
 
 def rate(file: str, case: str) -> float:
@@ -100,6 +104,15 @@ def test_gains_of_one_line_and_of_text_are_those_of_the_guides() -> None:
     (plain,) = re.findall(r"DataLoader, pad_sequence \| [\d,]+ \| 1 \| ([\d.]+ %)", text)
     assert f"{float(ratio):.0f} times as many sequences" in TEXT
     assert f"{filled} of the slots filled instead of {float(plain[:-2]):.0f} %" in TEXT
+
+
+def test_the_gain_of_scenes_is_the_one_measured() -> None:
+    """Picture and mask: fastio's rate over that of files and OpenCV, round by round."""
+    runs = json.loads((RESULTS / "2026-11-22-vm-fields.json").read_text())["scenes"]["runs"]
+    ours, theirs = ([run["samples"] / run["cpu_s"] for run in runs[name]] for name in ("fastio", "files, OpenCV"))
+    gain = median(one / other for one, other in zip(ours, theirs, strict=True))
+
+    assert f"{gain:.1f} times as many scenes" in TEXT
 
 
 def test_rates_of_peers_are_those_measured() -> None:
