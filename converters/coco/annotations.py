@@ -26,8 +26,9 @@ class Annotations:
     """
     Takes annotations one by one.
 
-    ``bad`` says what is wrong with one, by position; it makes a problem of its image. Coordinates are float32; those of
-    an annotation that float32 would change stay in the rest as well, from which the same JSON is written again.
+    ``bad`` says what is wrong with one, by position; it makes a problem of its image. Coordinates are float32. What the
+    arrays would change stays in the rest as well, from which the same JSON is written again: coordinates that float32
+    rounds, visibilities with a fraction, captions that are null.
     """
 
     ids: array[int] = field(default_factory=lambda: array("q"))
@@ -37,6 +38,7 @@ class Annotations:
     has_box: array[int] = field(default_factory=lambda: array("b"))
     points: array[float] = field(default_factory=lambda: array("f"))
     point_counts: array[int] = field(default_factory=lambda: array("i"))
+    has_points_in_rest: array[int] = field(default_factory=lambda: array("b"))
     has_category: array[int] = field(default_factory=lambda: array("b"))
     bad: dict[int, str] = field(default_factory=dict)
     homeless: list[tuple[str, str]] = field(default_factory=list)  # of no image: where, and a sentence
@@ -72,6 +74,8 @@ class Annotations:
         if caption is not None and not isinstance(caption, str):
             self.bad.setdefault(position, f"has the caption {caption!r:.40}, expected text")
         self.has_captions = self.has_captions or caption is not None
+        if caption is None and "caption" in entry:
+            rest["caption"] = None
         self.has_rests = self.has_rests or bool(rest)
         self._spool(rest, caption, position)
 
@@ -110,12 +114,16 @@ class Annotations:
         points = entry.get("keypoints")
         count = len(points) if isinstance(points, list) else 0
         numbers = _numbers(points, count) if count % 3 == 0 else None
+        if numbers is not None and not all(abs(visibility) < 2**63 for visibility in numbers[2::3]):
+            numbers = None
         if "keypoints" in entry and numbers is None:
             self.bad.setdefault(position, f"has the keypoints {points!r:.60}, expected x, y and visibility of each")
-            numbers = []
-        self.point_counts.append(len(numbers or ()) // 3 if "keypoints" in entry else -1)
-        self.points.extend(numbers or ())
-        if numbers and not _is_exact(numbers):
+        numbers = numbers or []
+        self.point_counts.append(len(numbers) // 3 if "keypoints" in entry else -1)
+        self.points.extend(numbers)
+        is_kept = not (_is_exact(numbers) and all(visibility.is_integer() for visibility in numbers[2::3]))
+        self.has_points_in_rest.append(is_kept)
+        if is_kept:
             rest["keypoints"] = points
 
     def _spool(self, rest: dict[str, Any], caption: Any, position: int) -> None:
@@ -150,14 +158,29 @@ class CollectedAnnotations:
         self.boxes: NDArray[np.float32] = np.array(taken.boxes, np.float32).reshape(-1, 4)
         self.has_box: NDArray[np.bool_] = np.array(taken.has_box, bool)
         self.points: NDArray[np.float32] = np.array(taken.points, np.float32).reshape(-1, 3)
-        self.point_counts: NDArray[np.int32] = np.array(taken.point_counts, np.int32)
+        self.point_counts: NDArray[np.int32] = np.array(taken.point_counts, np.int32)  # -1: no key points at all
+        counts = self.point_counts
+        has_common = bool(len(counts)) and counts[0] > 0 and bool((counts == counts[0]).all())
+        self.common_points = int(counts[0]) if has_common else 0  # of every annotation; 0 if their numbers differ
+        self._point_starts = np.concatenate([[0], np.cumsum(np.maximum(self.point_counts, 0))])
+        self._has_points_in_rest = taken.has_points_in_rest
         self.bad, self.homeless, self.order = taken.bad, taken.homeless, taken.order
-        self.has_captions, self.has_rests = taken.has_captions, taken.has_rests
+        self.has_captions = taken.has_captions
+        self.has_rests = taken.has_rests or (not self.common_points and bool((counts >= 0).any()))
         self.rests: SpooledValues = taken.rests.finish()
         self.captions: SpooledValues = taken.captions.finish()
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def rest(self, position: int) -> bytes:
+        """Return what no field holds of an annotation, as JSON: its key points too, unless all have as many."""
+        rest = self.rests.view(position)
+        if self.common_points or self.point_counts[position] < 0 or self._has_points_in_rest[position]:
+            return rest
+        numbers = self.points[self._point_starts[position] : self._point_starts[position + 1]].ravel()
+        text = json.dumps([_shortest(number) for number in numbers]).encode()
+        return rest[:-1] + (b"," if len(rest) > len(b"{}") else b"") + b'"keypoints":' + text + b"}"
 
 
 def _numbers(value: Any, count: int) -> list[float] | None:
@@ -174,6 +197,11 @@ def _numbers(value: Any, count: int) -> list[float] | None:
 
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
+
+
+def _shortest(number: np.float32) -> float:
+    """The number with the shortest digits that give this float32; a whole one without a fraction."""
+    return int(number) if number.is_integer() else float(str(number))
 
 
 def _is_exact(numbers: list[float]) -> bool:

@@ -251,15 +251,14 @@ class _ObjectValues:
         if annotations.has_captions:
             self._add("captions", "json", lambda at: _listed([annotations.captions.view(i) for i in at.tolist()]))
         if annotations.has_rests:
-            self._add("objects", "json", lambda at: _listed([annotations.rests.view(i) for i in at.tolist()]))
+            self._add("objects", "json", lambda at: _listed([annotations.rest(i) for i in at.tolist()]))
         self.fields.append(field_of("image_info", "json"))
 
     def _add_points(self, owner: str) -> None:
-        """Key points, if all annotations have the same number of them."""
-        annotations, counts = self._annotations, self._annotations.point_counts
-        if not len(counts) or counts[0] < 1 or not (counts == counts[0]).all():
+        """Key points, if all annotations have the same number of them; otherwise ``objects`` holds them."""
+        annotations, count = self._annotations, self._annotations.common_points
+        if not count:
             return
-        count = int(counts[0])
         points = annotations.points.reshape(-1, count, 3)
         self._add("keypoints", f"points[{count}]{owner}", lambda at: points[at, :, :2].astype("<f4").tobytes())
         self._add("visibility", f"int64[*,{count}]{owner}", lambda at: points[at, :, 2].astype("<i8").tobytes())

@@ -129,6 +129,48 @@ def test_key_points(tmp_path: Path) -> None:
     }
 
 
+def written_again(said: object, folder: Path) -> dict[int, dict[str, Any]]:
+    """Pack a JSON, unpack the store, and return the annotations of the JSON in it, by id."""
+    packed(open_source(dataset(folder / "set", said)), folder / "out.lmdb")
+    with open_store(folder / "out.lmdb") as store:
+        unpack(store, folder / "again")
+    again = json.loads((folder / "again/a.json").read_bytes())
+    return {annotation["id"]: annotation for annotation in again["annotations"]}
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [[1, 2.5, 2], [0, 0, 0, 7, 8, 1], [3, 4, 1]],
+        [[1, 2.5, 2], None, [3, 4, 1]],
+        [[], [], []],
+        [[], None, [0.1, 2, 2]],
+        [[1, 2, 0.5], [1, 2, 1], [1, 2, 2]],
+    ],
+    ids=["other counts", "some without", "all empty", "one that float32 changes", "fractions of visibility"],
+)
+@pytest.mark.parametrize("has_rest", [True, False])
+def test_key_points_that_are_no_field_stay(tmp_path: Path, points: list[Any], has_rest: bool) -> None:
+    """Key points that cannot be a field, or not exactly, are kept in ``objects`` and written again."""
+    said = content()
+    for annotation, numbers in zip(said["annotations"], points, strict=True):
+        for name in () if has_rest else ("area", "segmentation", "iscrowd"):
+            del annotation[name]
+        if numbers is not None:
+            annotation["keypoints"] = numbers
+
+    assert {annotation["id"]: annotation for annotation in said["annotations"]} == written_again(said, tmp_path)
+
+
+def test_a_caption_of_null_stays(tmp_path: Path) -> None:
+    """An annotation whose caption is null has it again, beside one without a caption."""
+    said = content()
+    said["annotations"][0]["caption"] = None
+    said["annotations"][1]["caption"] = "a bee"
+
+    assert {annotation["id"]: annotation for annotation in said["annotations"]} == written_again(said, tmp_path)
+
+
 def test_captions(tmp_path: Path) -> None:
     """Captions are a list of texts for each image."""
     said = content()
@@ -208,6 +250,7 @@ BAD: dict[str, tuple[Any, str, str]] = {
     "larger box": (changed(bbox=[10**400, 0, 1, 1]), "1.png", "expected x, y, width and height"),
     "box of truth": (changed(bbox=[True, 0, 1, 1]), "1.png", "expected x, y, width and height"),
     "key points of four": (changed(keypoints=[1, 2, 3, 4]), "1.png", "expected x, y and visibility"),
+    "huge visibility": (changed(keypoints=[1, 2, 1e30]), "1.png", "expected x, y and visibility"),
     "caption that is a number": (changed(caption=5), "1.png", "the caption 5, expected text"),
     "half a character": (changed(note="\ud800"), "1.png", "cannot be kept as JSON"),
     "NaN area": (changed(area=float("nan")), "1.png", "cannot be kept as JSON"),
