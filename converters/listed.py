@@ -56,6 +56,8 @@ class ListedSource:
     ``keys_at(indices)`` returns the keys of samples, ``columns`` are arrays with one row per sample (``read`` provides
     those that are missing), and ``read`` is described above. ``order`` holds the indices of the samples to pack, in
     order; None packs all of them as listed. Set ``is_by_name=False`` if that order depends on anything but names.
+    ``header_check(indices, headers)`` says what else is wrong with pictures of the first field, by position: a source
+    that knows their sizes compares them there.
 
     This class does the rest: it cuts the list into pieces, shuffles it, reads the headers of pictures (they give each
     picture its size; anything else is a problem), and finds names that promise another kind of picture.
@@ -75,6 +77,7 @@ class ListedSource:
     left_out: Sequence[Problem] = ()
     order: Indices | None = None
     is_by_name: bool = True
+    header_check: Callable[[Indices, Headers], Mapping[int, str]] | None = None
 
     def __post_init__(self) -> None:
         for name in ("problems", "left_out"):
@@ -134,6 +137,8 @@ class ListedSource:
                 problems.setdefault(i, sentence if number == 0 else f"field {each.name!r} {sentence}")
             if number == 0:  # keys are the names of the first field's files
                 misnamed = _misnamed(keys, headers)
+                if self.header_check is not None:
+                    problems = {**self.header_check(indices, headers), **problems}
         columns = {**{name: column[indices] for name, column in self.columns.items()}, **values.columns}
         batch = SampleBatch(keys, values.spans, columns, shapes)
         if problems:

@@ -173,6 +173,11 @@ class CollectedAnnotations:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def are_placed(self) -> bool:
+        """Whether annotations say where in the picture something is, not captions alone."""
+        return bool(self.has_box.any()) or self.common_points > 0 or self.has_rests
+
     def rest(self, position: int) -> bytes:
         """Return what no field holds of an annotation, as JSON: its key points too, unless all have as many."""
         rest = self.rests.view(position)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.codec.headers import Headers
 from fastio.converters.coco.annotations import Annotations, CollectedAnnotations
 from fastio.converters.coco.reading import CocoFile, read_coco
 from fastio.converters.coco.roots import find_root
@@ -41,6 +42,7 @@ class _Images:
     ids: array[int] = field(default_factory=lambda: array("q"))
     names: list[Any] = field(default_factory=list)
     infos: list[bytes] = field(default_factory=list)
+    sizes: array[int] = field(default_factory=lambda: array("q"))  # height and width; 0: not given, -1: no such number
     bad: dict[int, str] = field(default_factory=dict)
     homeless: list[tuple[str, str]] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
@@ -57,12 +59,40 @@ class _Images:
         position = len(self.ids)
         self.ids.append(number)
         self.names.append(entry.get("file_name"))
+        self.sizes.extend(_pixels(entry.get(name)) for name in ("height", "width"))
         try:
             rest = {name: value for name, value in entry.items() if name not in _OWN}
             self.infos.append(json.dumps(rest, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
         except (ValueError, RecursionError) as exc:
             self.bad[position] = f"cannot be kept as JSON: {exc}"
             self.infos.append(b"{}")
+
+    def header_check(self, file_name: str) -> Callable[[Indices, Headers], dict[int, str]]:
+        """Return a function that finds pictures of other sizes than ``file_name``, the JSON, says."""
+        sizes = np.array(self.sizes, np.int64).reshape(-1, 2)
+
+        def check(indices: Indices, headers: Headers) -> dict[int, str]:
+            said = sizes[indices]
+            is_other = (said != 0) & (said != headers.sizes) & (headers.sizes > 0)
+            problems = {}
+            for i in np.flatnonzero(is_other.any(axis=1)).tolist():
+                info, (height, width) = json.loads(self.infos[indices[i]]), headers.sizes[i].tolist()
+                words = f"{info.get('width', '?')!r:.40} x {info.get('height', '?')!r:.40}"
+                problems[i] = (
+                    f"is {width} x {height} pixels, but {file_name} says {words} (width x height): its boxes and "
+                    "polygons belong to a picture of that size"
+                )
+            return problems
+
+        return check
+
+
+def _pixels(number: Any) -> int:
+    """A width or height that the JSON gives; 0 if it gives none, -1 for what no picture has."""
+    if number is None:
+        return 0
+    is_whole = type(number) is int or (type(number) is float and number.is_integer())
+    return int(number) if is_whole and 0 <= number < 2**31 else -1
 
 
 def open_coco(kind: str, place: SourcePath, options: SourceOptions) -> ListedSource:
@@ -122,6 +152,7 @@ class _CocoSamples:
             problems=problems,
             order=order,
             is_by_name=False,
+            header_check=self.images.header_check(where) if self.annotations.are_placed else None,
         )
 
     def _names(self) -> tuple[list[str], dict[int, str]]:

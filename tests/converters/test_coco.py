@@ -269,6 +269,10 @@ BAD: dict[str, tuple[Any, str, str]] = {
     "folder": (with_image(file_name="in"), "in", "which is a folder"),
     "pipe": (with_image(file_name="pipe.png"), "pipe.png", "not a regular file"),
     "no picture": (with_image(file_name="text.png"), "text.png", "not an image"),
+    "other size": (with_image(width=12, height=5), "1.png", "is 6 x 5 pixels, but a.json says 12 x 5 (width x height)"),
+    "turned": (with_image(width=5, height=6), "1.png", "is 6 x 5 pixels, but a.json says 5 x 6"),
+    "huge": (with_image(width=10**30), "1.png", "is 6 x 5 pixels, but a.json says 1000000"),
+    "size as text": (with_image(width="6"), "1.png", "is 6 x 5 pixels, but a.json says '6' x 5"),
     "NaN of an image": (with_image(date=float("inf")), "1.png", "cannot be kept as JSON"),
 }
 
@@ -284,6 +288,35 @@ def test_what_is_bad_is_a_problem(tmp_path: Path, name: str) -> None:
 
     assert any(each.key == key and sentence in each.problem for each in report.skipped), report.skipped
     assert report.packed >= 1
+
+
+@pytest.mark.parametrize("sizes", [{}, {"width": None, "height": 0}, {"width": 6.0}, {"width": 6, "height": 5}])
+def test_sizes_that_are_not_given_are_not_compared(tmp_path: Path, sizes: dict[str, Any]) -> None:
+    """An image whose width or height is missing, null or 0 in the JSON is packed, as one of equal size is."""
+    said = content()
+    del said["images"][1]["width"], said["images"][1]["height"]
+    said["images"][1] |= sizes
+
+    assert 3 == packed(open_source(dataset(tmp_path / "set", said)), tmp_path / "out.lmdb").packed
+
+
+def test_captions_fit_pictures_of_any_size(tmp_path: Path) -> None:
+    """Captions may belong to pictures of another size than the JSON says: they name no place in them."""
+    said = with_image(width=60, height=50)
+    said["annotations"] = [{"image_id": 101, "id": 1, "caption": "a bee"}]
+
+    assert 3 == packed(open_source(dataset(tmp_path / "set", said)), tmp_path / "out.lmdb").packed
+
+
+def test_shuffled_sizes(tmp_path: Path) -> None:
+    """The size of each image is compared with its own picture in any order."""
+    said = content(12)
+    for i, image in enumerate(said["images"]):
+        image["width"] = i + 1
+    path = dataset(tmp_path / "set", said, count=12)
+    tree(tmp_path / "set/images", {f"{i}.png": picture(i, size=(i + 1, 5)) for i in range(12)})
+
+    assert 12 == packed(open_source(path).shuffled(3), tmp_path / "out.lmdb").packed
 
 
 @pytest.mark.parametrize(
