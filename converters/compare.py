@@ -1,4 +1,4 @@
-"""Compares a store with the source it was packed from: keys, bytes and labels."""
+"""Compares a store with the source it was packed from: keys, and every field that both have."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ _CHUNK_SAMPLES = 512
 
 @dataclass(slots=True)
 class Comparison:
-    """How many samples were compared, whether their labels and which other columns were, and all differences."""
+    """How many samples were compared, which of their fields were, and all differences."""
 
     samples: int = 0
     labels: bool = False
     columns: Sequence[str] = ()  # other than labels
+    payload: Sequence[str] = ()
+    only_in_store: Sequence[str] = ()  # fields that the source lacks, and the other way round: not compared
+    only_in_source: Sequence[str] = ()
     pixels: int = 0  # of the samples, those that have other bytes and the same pixels
     again: bool = False  # compared with what packing the source again gives
     problems: list[Problem] = field(default_factory=list)
@@ -44,8 +47,8 @@ def compare(
     """
     Read the source again and compare each sample with the store, by its key.
 
-    Labels and other columns are compared if both have them, labels by class name if both have names. What the source
-    cannot provide must be in the store's ledger of skipped samples.
+    Fields are compared if both have them, labels by class name if both have names; the result names those that one side
+    lacks. What the source cannot provide must be in the store's ledger of skipped samples.
 
     If the store's pictures were rewritten, those with restart markers are compared by their pixels, and those with
     other pixels with the result of packing the source again with the store's recorded options.
@@ -71,6 +74,9 @@ def compare(
             result=Comparison(
                 labels="label" in columns,
                 columns=[name for name in columns if name != "label"],
+                payload=fields,
+                only_in_store=[f.name for f in store.schema.fields if f.name not in source.schema],
+                only_in_source=[f.name for f in source.schema.fields if f.name not in store.schema],
                 again=stage is not None,
             ),
             pixels=pool if was_rewritten or (pictures is not None and stage is None) else None,

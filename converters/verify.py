@@ -47,6 +47,9 @@ class VerifyReport:
     decoded: int
     compared: int
     labels_compared: bool
+    fields_compared: Sequence[str]  # payload fields and columns, in the store's order
+    only_in_store: Sequence[str]  # fields that the source lacks: not compared
+    only_in_source: Sequence[str]
     pixels_compared: int  # of those compared: other bytes, the same pixels
     packed_again: bool  # compared with what packing the source again gives
     problems: Sequence[Problem]
@@ -65,7 +68,7 @@ def verify(
     Check every checksum of a store, and its index as opening does.
 
     ``decode`` also decodes every image, natively, or by Pillow if the native decoders do not handle it. ``against``
-    also compares keys, bytes and labels with the source, see ``compare``. ``progress(samples, bytes)`` counts each
+    also compares keys and all common fields with the source, see ``compare``. ``progress(samples, bytes)`` counts each
     pass. Raises StoreCorrupt for an index that cannot be trusted, since it could not name samples.
     """
     begun = time.perf_counter()
@@ -83,6 +86,7 @@ def verify(
         if against is not None:
             result = _compare(store, against, pool, jobs, progress)
             problems += result.problems
+        compared = {*result.payload, *result.columns, *(["label"] if result.labels else [])}
         return VerifyReport(
             path=os.fspath(path),
             samples=len(store),
@@ -91,6 +95,9 @@ def verify(
             decoded=decoded,
             compared=result.samples,
             labels_compared=result.labels,
+            fields_compared=[f.name for f in store.schema.fields if f.name in compared],
+            only_in_store=result.only_in_store,
+            only_in_source=result.only_in_source,
             pixels_compared=result.pixels,
             packed_again=result.again,
             problems=_once(problems),
@@ -113,7 +120,7 @@ def _compare(
             fields=[field.name for field in store.schema.payload],
             problems=against.problems,
             classes=against.classes,
-            result=Comparison(labels="label" in store.schema),
+            result=Comparison(labels="label" in store.schema, payload=[field.name for field in store.schema.payload]),
             progress=progress,
         )
 

@@ -23,7 +23,7 @@ __all__ = ["verify"]
 @click.command()
 @click.argument("path")
 @click.option("--decode", is_flag=True, help="Also decode every image.")
-@click.option("--against", metavar="SRC", help="Also compare keys, bytes and labels with the source.")
+@click.option("--against", metavar="SRC", help="Also compare keys and all fields with the source.")
 @click.option("--labels", metavar="FILE", help="The label file of SRC.")
 @source_kind_option("What SRC is; auto decides by the names in it.", with_text=False)
 @click.option(
@@ -97,7 +97,8 @@ def verify(
 
 def _compared(report: VerifyReport) -> str:
     """Return what was compared, and with what; rewritten samples are not called equal in bytes."""
-    what = "keys, bytes and labels" if report.labels_compared else "keys and bytes (no labels on one side)"
+    names = ", ".join(report.fields_compared)
+    what = f"keys and {'the fields' if len(report.fields_compared) > 1 else 'field'} {names}{_one_sided(report)}"
     if report.packed_again:
         return (
             f"{what}, with the result of packing the source again with the same options (the store does not "
@@ -106,6 +107,13 @@ def _compared(report: VerifyReport) -> str:
     if report.pixels_compared:
         return f"{what}; {report.pixels_compared:,} were rewritten when packed: compared by pixels, not bytes"
     return what
+
+
+def _one_sided(report: VerifyReport) -> str:
+    """The fields that one side lacks, which are not compared, in parentheses."""
+    sides = (("source", report.only_in_store), ("store", report.only_in_source))
+    words = [f"the {side} has no {', '.join(names)}" for side, names in sides if names]
+    return f" ({'; '.join(words)})" if words else ""
 
 
 def _summary(report: VerifyReport, against: str | None) -> str:

@@ -323,6 +323,18 @@ def test_verify_against_a_store(tmp_path):
     assert "has other values in the store than in the source (column 'box')" in said
 
 
+def test_verify_names_what_it_compared(tmp_path):
+    """The last line names the fields and columns compared, and those that one side lacks."""
+    make_fields(tmp_path, tmp_path / "a.lmdb")
+    run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5")
+    run("pack", tmp_path / "a.lmdb", tmp_path / "c.h5", "--field", "note=caption", "--field", "image=image")
+    whole = run("verify", tmp_path / "b.h5", "--against", tmp_path / "a.lmdb").output
+    part = run("verify", tmp_path / "a.lmdb", "--against", tmp_path / "c.h5").output
+
+    assert "a.lmdb: keys and the fields image, depth, caption, blob, label, box; " in whole
+    assert "the fields image, label (the source has no depth, caption, blob, box; the store has no note); " in part
+
+
 def test_verify_against_the_first_source(tmp_path):
     """The folder that a store's store was packed from is read as it was then, filters of its label file included."""
     flat(tmp_path / "f", 4)

@@ -34,7 +34,8 @@ def test_a_good_store(tmp_path, packed):
     report = verify(packed, decode=True, against=open_source(tmp_path / "c"), progress=lambda n, size: told.append(n))
 
     assert [] == list(report.problems)
-    assert (9, 9, 9, True) == (report.samples, report.decoded, report.compared, report.labels_compared)
+    assert (9, 9, 9) == (report.samples, report.decoded, report.compared)
+    assert (["image", "label"], [], []) == (report.fields_compared, report.only_in_store, report.only_in_source)
     assert 27 == sum(told)
 
 
@@ -112,7 +113,8 @@ def test_changed_labels(tmp_path):
     report = verify(tmp_path / "s.h5", against=open_source(tmp_path / "f", labels=changed))
 
     assert [("0003.png", "has label 0 in the store, 8 in the source")] == [(p.key, p.problem) for p in report.problems]
-    assert not verify(tmp_path / "s.h5", against=open_source(tmp_path / "f")).labels_compared
+    without = verify(tmp_path / "s.h5", against=open_source(tmp_path / "f"))
+    assert (["image"], ["label"], []) == (without.fields_compared, without.only_in_store, without.only_in_source)
 
 
 def test_classes_are_compared_by_name(tmp_path):
