@@ -9,14 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fastio.converters.listed import read_stored
 from fastio.converters.write.huggingface import describe_features, is_dataset, read_rows
 from fastio.converters.write.sample_encoder import Misfit
-from fastio.errors import SourceError
-from fastio.types.field_types import FieldType
+from fastio.errors import SourceError, StoreError
+from fastio.types.field_types import FieldType, type_of
+from fastio.types.schema import Field
 
 __all__ = ["DatasetSamples", "Unreadable"]
 
 
+_ROWS = 64  # of a store, whose pictures are read at once
 _LOADERS = (("torch.utils.data", "DataLoader"), ("fastio.loader.fast_loader", "FastLoader"))
 
 
@@ -38,14 +43,15 @@ class DatasetSamples:
     The samples of a dataset in order: dicts, tuples or single values.
 
     ``read(indices)`` yields those at these positions, below ``count``; without a count, ``iterate()`` yields all.
-    ``fields`` and ``metadata`` are what the dataset itself says of them, ``key_at`` how it calls them, and
+    ``fields`` (types by name, None: to be inferred) and ``metadata`` are what the dataset itself says of them,
+    ``key_at`` how it calls them, and
     ``choose(names)`` is the same with these fields alone, if it can leave others unread.
     """
 
     count: int | None
     read: Callable[[Sequence[int]], Iterator[Any]]
     iterate: Callable[[], Iterator[Any]]
-    fields: Mapping[str, FieldType] | None = None
+    fields: Mapping[str, FieldType | None] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     key_at: Callable[[int], str] | None = None
     choose: Callable[[Sequence[str]], DatasetSamples] | None = None
@@ -70,6 +76,8 @@ class DatasetSamples:
             return _subset(dataset)
         if _is_untouched_folder(dataset):
             return _folder(dataset)
+        if _is_untouched_store(dataset):
+            return _stored(dataset)
         classes = _names(getattr(dataset, "classes", None))
         metadata = {"classes": classes} if classes else {}
         if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
@@ -154,3 +162,55 @@ def _folder(dataset: Any) -> DatasetSamples:
         metadata={"classes": list(dataset.classes)},
         key_at=lambda index: os.path.relpath(dataset.samples[index][0], dataset.root),
     )
+
+
+def _is_untouched_store(dataset: Any) -> bool:
+    """Whether this is a FastDataset whose samples are its store's, with encoded pictures among them."""
+    return (
+        _is_of(dataset, "fastio.dataset.fast_dataset", "FastDataset")
+        and not dataset.makes_samples
+        and dataset.transform is None
+        and dataset.target_transform is None
+        and not dataset.tv_tensors
+        and any(dataset.store.schema[name].traits.is_picture for name in dataset.form.names)
+    )
+
+
+def _stored(dataset: Any) -> DatasetSamples:
+    """The samples of a FastDataset, with the stored bytes of their pictures."""
+    store, form = dataset.store, dataset.form
+    pictures = [name for name in form.names if store.schema[name].traits.is_picture]
+    others = tuple(name for name in form.names if name not in pictures)
+    open_dataset = sys.modules["fastio.dataset.fast_dataset"].FastDataset
+    rest = open_dataset(store, fields=others, verify=dataset.verify) if others else [()] * len(store)
+    read_pictures = read_stored(store, pictures)
+
+    def read(indices: Sequence[int]) -> Iterator[Any]:
+        for start in range(0, len(indices), _ROWS):
+            part = indices[start : start + _ROWS]
+            values = read_pictures(np.array(part, np.int64), None)()
+            for position, sample in enumerate(_items(rest, part)):
+                if position in values.problems:
+                    index, problem = part[position], values.problems[position]
+                    yield Unreadable(StoreError(f"{store.path}[{index}] ({dataset.keys[index]!r}) {problem}"))
+                elif isinstance(sample, Unreadable):
+                    yield sample
+                else:
+                    named = dict(zip(others, sample, strict=True))
+                    named |= {name: values.spans[name].view(position).tobytes() for name in pictures}
+                    yield form.assemble({name: named[name] for name in form.names})
+
+    names = _names(dataset.classes)
+    return DatasetSamples(
+        count=len(dataset),
+        read=read,
+        iterate=lambda: iter(()),
+        fields={name: _known_type(store.schema[name]) for name in form.names},
+        metadata={"classes": names} if names else {},
+        key_at=lambda index: dataset.keys[index],
+    )
+
+
+def _known_type(field: Field) -> FieldType | None:
+    """The type of a stored field if its values alone would not tell it: pictures, masks and boxes."""
+    return type_of(field) if field.traits.is_picture or field.is_box else None

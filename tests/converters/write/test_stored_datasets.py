@@ -1,0 +1,107 @@
+"""A FastDataset handed to fastio.pack: a store packed again, whose pictures keep their bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from torch.utils.data import Subset
+
+import fastio
+from fastio import FastDataset
+from fastio.errors import StoreError
+from fastio.store import open_store
+from fastio.store.values import read_values
+from tests.converters.trees import picture
+
+PHOTOS = [picture(i, kind="JPEG", size=(70 + i, 80 * (i % 2) + 9)) for i in range(4)]
+MASKS = [picture(i, mode="P") for i in range(4)]
+BOXES = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """JPEGs with labels."""
+    with fastio.Writer(tmp_path / "photos.lmdb", {"photo": "image", "label": "label"}) as writer:
+        for i, data in enumerate(PHOTOS):
+            writer.write({"photo": data, "label": i % 2}, key=f"cat/{i}.jpg")
+    return tmp_path / "photos.lmdb"
+
+
+@pytest.fixture
+def scenes(tmp_path: Path) -> Path:
+    """Pictures with masks, boxes and JSON."""
+    fields = {"image": "image", "mask": "mask", "boxes": "xyxy", "note": "json", "name": "text"}
+    with fastio.Writer(tmp_path / "scenes.tar", fields) as writer:
+        for i, (image, mask) in enumerate(zip(PHOTOS, MASKS, strict=True)):
+            writer.write({"image": image, "mask": mask, "boxes": BOXES[:i], "note": {"i": i}, "name": "b\u00e9e"})
+    return tmp_path / "scenes.tar"
+
+
+def stored(path: Path, field: str) -> list[bytes]:
+    """The values of a field as the store has them."""
+    with open_store(path) as store:
+        return [bytes(view) for view in read_values(store, field, np.arange(len(store))).views()]
+
+
+@pytest.mark.parametrize("jobs", [None, 2])
+def test_pairs_keep_bytes_keys_and_names(tmp_path: Path, photos: Path, jobs: int | None) -> None:
+    """Pictures, labels, keys and the field's name are those of the store."""
+    fastio.pack(FastDataset(photos), tmp_path / "again.h5", jobs=jobs)
+
+    assert PHOTOS == stored(tmp_path / "again.h5", "photo")
+    again = FastDataset(tmp_path / "again.h5")
+    assert ([0, 1, 0, 1], [f"cat/{i}.jpg" for i in range(4)]) == (again.targets, again.keys)
+
+
+def test_names_of_the_user(tmp_path: Path, photos: Path) -> None:
+    """Fields that the user names are the values of the pair in order."""
+    fastio.pack(FastDataset(photos), tmp_path / "again.h5", fields={"image": None, "kind": "int"})
+
+    assert PHOTOS == stored(tmp_path / "again.h5", "image")
+
+
+@pytest.mark.parametrize("fields", [None, ("mask", "image", "boxes", "note", "name")])
+def test_many_fields(tmp_path: Path, scenes: Path, fields: tuple[str, ...] | None) -> None:
+    """Masks stay masks, boxes keep their format, and all values are equal."""
+    dataset = FastDataset(scenes, fields=fields)
+    fastio.pack(dataset, tmp_path / "again.lmdb")
+
+    for name in ("image", "mask", "boxes", "note", "name"):
+        assert stored(scenes, name) == stored(tmp_path / "again.lmdb", name)
+    with open_store(tmp_path / "again.lmdb") as store:
+        assert set(dataset.store.schema.fields) == set(store.schema.fields)
+
+
+def test_the_picture_alone_and_a_subset(tmp_path: Path, scenes: Path) -> None:
+    """One field is packed alone; a Subset packs its samples, in its order."""
+    fastio.pack(Subset(FastDataset(scenes, fields="image"), [2, 0]), tmp_path / "again.lmdb")
+
+    assert [PHOTOS[2], PHOTOS[0]] == stored(tmp_path / "again.lmdb", "image")
+
+
+def test_what_a_transform_makes_is_packed(tmp_path: Path, photos: Path) -> None:
+    """With a transform, or a ``__getitem__`` of a subclass, the samples are what these return."""
+
+    class Turned(FastDataset):
+        def __getitem__(self, index: int) -> Any:
+            image, label = super().__getitem__(index)
+            return image.rotate(90, expand=True), label
+
+    for name, dataset in (("a.h5", FastDataset(photos, Image.Image.copy)), ("b.h5", Turned(photos))):
+        assert 4 == fastio.pack(dataset, tmp_path / name).made_pngs
+
+
+def test_damaged_pictures_are_not_packed(tmp_path: Path, photos: Path) -> None:
+    """A picture that differs from its checksum is an error that names it, or is left out and listed."""
+    data = bytearray(photos.read_bytes())
+    data[data.index(PHOTOS[1]) + 400] ^= 1
+    photos.write_bytes(data)
+
+    with pytest.raises(StoreError, match=r"photos.lmdb\[1\] \('cat/1.jpg'\).*checksum"):
+        fastio.pack(FastDataset(photos), tmp_path / "again.h5")
+    report = fastio.pack(FastDataset(photos), tmp_path / "again.h5", on_error="skip")
+    assert (3, ["cat/1.jpg"]) == (report.packed, [problem.key for problem in report.skipped])
