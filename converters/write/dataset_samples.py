@@ -200,13 +200,12 @@ def _stored(dataset: Any) -> DatasetSamples:
                     named |= {name: values.spans[name].view(position).tobytes() for name in pictures}
                     yield form.assemble({name: named[name] for name in form.names})
 
-    names = _names(dataset.classes)
     return DatasetSamples(
         count=len(dataset),
         read=read,
         iterate=lambda: iter(()),
         fields={name: _known_type(store.schema[name]) for name in form.names},
-        metadata={"classes": names} if names else {},
+        metadata={name: store.metadata[name] for name in ("classes", "field_classes") if store.metadata.get(name)},
         key_at=lambda index: dataset.keys[index],
     )
 

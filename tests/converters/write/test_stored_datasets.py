@@ -57,6 +57,20 @@ def test_pairs_keep_bytes_keys_and_names(tmp_path: Path, photos: Path, jobs: int
     assert ([0, 1, 0, 1], [f"cat/{i}.jpg" for i in range(4)]) == (again.targets, again.keys)
 
 
+def test_names_of_classes(tmp_path: Path) -> None:
+    """Classes have the names that the store has, of every field; numbers without names get none."""
+    names = {"classes": ["ant", "bee"], "field_classes": {"kinds": ["car", "bus"]}}
+    for path, metadata in ((tmp_path / "with.lmdb", names), (tmp_path / "without.lmdb", {})):
+        fields = {"image": "image", "kinds": "int64[*]", "label": "label"}
+        with fastio.Writer(path, fields, metadata=metadata) as writer:
+            writer.write({"image": PHOTOS[0], "kinds": np.array([1, 0]), "label": 1})
+        fastio.pack(FastDataset(path), tmp_path / f"again_{path.name}")
+
+        with open_store(path) as before, open_store(tmp_path / f"again_{path.name}") as after:
+            for name in names:
+                assert before.metadata.get(name) == after.metadata.get(name)
+
+
 def test_names_of_the_user(tmp_path: Path, photos: Path) -> None:
     """Fields that the user names are the values of the pair in order."""
     fastio.pack(FastDataset(photos), tmp_path / "again.h5", fields={"image": None, "kind": "int"})
