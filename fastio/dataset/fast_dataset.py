@@ -33,7 +33,6 @@ from fastio.store.files.together import fetch_together
 from fastio.store.sample_store import SampleStore
 from fastio.types.field_types import type_of
 from fastio.types.schema import Schema
-from fastio.types.spans import Spans
 from fastio.types.verification import check_verify
 
 __all__ = ["FastDataset"]
@@ -150,7 +149,7 @@ class FastDataset(Dataset[Any]):
         if len(chosen) == 0:
             return []
         values = self._values(chosen)
-        rows = zip(*(values[name] for name in self.form.names), strict=True)
+        rows = zip(*map(values.__getitem__, self.form.names), strict=True)
         return [self._transformed(index, row) for index, row in zip(chosen.tolist(), rows, strict=True)]
 
     def _checked(self, indices: Sequence[int]) -> NDArray[np.int64]:
@@ -165,24 +164,24 @@ class FastDataset(Dataset[Any]):
 
     def _values(self, indices: NDArray[np.int64]) -> dict[str, list[Any]]:
         """Return the values of each field of the form, before any transform."""
-        arrived = fetch_together(self.store.files, self._spans(indices)).wait()
+        spans_of = self.store.spans
+        wanted = {name: spans_of(name, indices) for name in self.readers}
+        arrived = fetch_together(self.store.files, wanted).wait()
         values: dict[str, list[Any]] = {}
         for name, (spans, status) in arrived.items():
             if status is not None:
                 raise self.readers[name].unreadable(indices, spans, status)
             values[name] = self._payload[name].read(indices, spans, verify=self.verify)
-        values.update(self._numbers(indices))
+        self._add_numbers(values, indices)
         return values
 
-    def _spans(self, indices: NDArray[np.int64]) -> dict[str, Spans]:
-        return {name: self.store.spans(name, indices) for name in self.readers}
-
-    def _numbers(self, indices: NDArray[np.int64]) -> dict[str, list[Any]]:
-        """Return the values of the columns of the form."""
-        return {name: one_by_one(self._column(name)[indices]) for name in self._column_names}
+    def _add_numbers(self, values: dict[str, list[Any]], indices: NDArray[np.int64]) -> None:
+        """Add the values of the columns of the form."""
+        for name in self._column_names:
+            values[name] = one_by_one(self._column(name)[indices])
 
     def _column(self, name: str) -> NDArray[Any]:
-        if name == LABEL and self.form.kind == "pair":
+        if self.form.kind == "pair":  # its only column is "label"
             assert self.labels is not None
             return self.labels
         if name not in self._columns:
@@ -227,7 +226,8 @@ class FastDataset(Dataset[Any]):
         be read stay. Raises SampleError if the size of a picture is unknown because its header is bad too.
         """
         chosen = self._checked([index])
-        values = {name: [self._readable_or_blank(name, chosen)] for name in self.readers} | self._numbers(chosen)
+        values = {name: [self._readable_or_blank(name, chosen)] for name in self.readers}
+        self._add_numbers(values, chosen)
         return self._transformed(int(chosen[0]), tuple(values[name][0] for name in self.form.names))
 
     def _readable_or_blank(self, name: str, chosen: NDArray[np.int64]) -> Any:

@@ -38,7 +38,10 @@ class FieldValues:
 
     def read(self, indices: NDArray[np.int64], spans: Spans, *, verify: bool) -> list[Any]:
         """Return the value of each sample from spans in memory. Raises SampleError for the first bad one."""
-        reader, traits = self.reader, self.reader.field.traits
+        reader = self.reader
+        if reader.is_picture:  # most stores, and ``dataset[i]`` asks once per sample: before any look at traits
+            return self._pictures(indices, spans, verify)
+        traits = reader.field.traits
         if self.tokens is not None:
             return list(self.tokens.values(indices, spans, verify=verify))
         if traits.is_text:
@@ -51,7 +54,7 @@ class FieldValues:
             return [self._ragged(indices, spans, position, verify) for position in range(len(indices))]
         if not reader.has_rows:
             return [reader.encoded(indices, spans, position, verify=verify) for position in range(len(indices))]
-        return self._pictures(indices, spans, verify) if reader.is_picture else self._rows(indices, spans, verify)
+        return self._rows(indices, spans, verify)
 
     def blank(self, index: NDArray[np.int64], spans: Spans) -> Any:
         """

@@ -89,9 +89,9 @@ class RowChunk:
     differs: NDArray[np.bool_] | None = None  # which pictures have another size than the leader, if there is one
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RowPart:
-    """The values of one batch, a part of a chunk."""
+    """The values of one batch, a part of a chunk. (Not frozen: that would take longer to make.)"""
 
     chunk: RowChunk
     part: slice
@@ -157,8 +157,9 @@ class RowDecoder:
         elif row_field.fused is not None and planned is not None:
             channels = shape[0] if row_field.is_planar else shape[2]
             geometry = row_field.fused.geometry(planned, channels=channels, is_planar=row_field.is_planar)
-        rows, tensor = self.buffers.take_rows((len(values), *shape), reader.dtype)
-        status = np.empty(len(values), np.int32)
+        count = len(values)
+        rows, tensor = self.buffers.take_rows((count, *shape), reader.dtype)
+        status = np.empty(count, np.int32)
         job = reader.decode(values.spans, rows, status, pool=self.pool, verify=self.verify, geometry=geometry)
         return DecodingRows(self, values, planned, geometry, rows, tensor, status, job)
 

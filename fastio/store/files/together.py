@@ -17,9 +17,9 @@ __all__ = ["FetchedFields", "fetch_together", "joined_spans"]
 Status = NDArray[np.int32] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FetchedFields:
-    """The spans of several fields on their way into memory."""
+    """The spans of several fields on their way into memory. (Not frozen: that would take longer to make.)"""
 
     wanted: Mapping[str, Spans]
     fetched: Fetched | None  # None: there are no fields
