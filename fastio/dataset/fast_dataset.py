@@ -153,14 +153,14 @@ class FastDataset(Dataset[Any]):
         return [self._transformed(index, row) for index, row in zip(chosen.tolist(), rows, strict=True)]
 
     def _checked(self, indices: Sequence[int]) -> NDArray[np.int64]:
-        chosen = np.array([operator.index(index) for index in indices], np.int64)
         # A subclass that calls its parent gets samples of the store, whatever its own length.
         count = len(self.store) if self.makes_samples else len(self)
-        chosen[chosen < 0] += count
-        outside = (chosen < 0) | (chosen >= count)
-        if outside.any():
-            raise IndexError(f"{self.store.path}: index {indices[int(outside.argmax())]} of {count} samples")
-        return chosen
+        # Python numbers: of one sample, as ``dataset[i]`` asks for, arrays would take several times as long.
+        chosen = [index if index >= 0 else index + count for index in map(operator.index, indices)]
+        if chosen and not 0 <= min(chosen) <= max(chosen) < count:
+            outside = next(index for index, number in zip(indices, chosen, strict=True) if not 0 <= number < count)
+            raise IndexError(f"{self.store.path}: index {outside} of {count} samples")
+        return np.array(chosen, np.int64)
 
     def _values(self, indices: NDArray[np.int64]) -> dict[str, list[Any]]:
         """Return the values of each field of the form, before any transform."""

@@ -102,9 +102,11 @@ def test_indices_as_in_a_list(png_stores: dict[str, Path], index: Any) -> None:
     assert np.array_equal(pictures(50)[int(index)], np.array(image))
 
 
-@pytest.mark.parametrize("index", [50, -51])
+@pytest.mark.parametrize("index", [50, -51, 1 << 70])
 def test_outside_is_an_index_error(png_store: Path, index: int) -> None:
     """An index outside is refused, so that ``for sample in dataset`` ends."""
+    with pytest.raises(IndexError, match=f"index {index} of 50 samples"):
+        FastDataset(png_store).__getitems__([0, index, -1])
     with pytest.raises(IndexError, match="of 50 samples"):
         FastDataset(png_store)[index]
 
