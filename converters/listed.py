@@ -15,6 +15,7 @@ from fastio.codec.headers import Headers
 from fastio.converters.checksum import begin_check
 from fastio.converters.cut import cut
 from fastio.converters.probe import header_problems, probe
+from fastio.converters.row_problems import row_problems
 from fastio.converters.source import Chunk, Problem
 from fastio.samplers.order import full_order
 from fastio.store.sample_store import SampleBatch, SampleStore
@@ -139,6 +140,8 @@ class ListedSource:
                 misnamed = _misnamed(keys, headers)
                 if self.header_check is not None:
                     problems = {**self.header_check(indices, headers), **problems}
+        for i, (_, sentence) in row_problems(self.schema, values.spans).items():
+            problems.setdefault(i, sentence)
         columns = {**{name: column[indices] for name, column in self.columns.items()}, **values.columns}
         batch = SampleBatch(keys, values.spans, columns, shapes)
         if problems:

@@ -18,6 +18,7 @@ from fastio.converters.compare import Comparison, compare, compare_chunks
 from fastio.converters.cut import cut
 from fastio.converters.describe import store_bytes
 from fastio.converters.probe import decode_problem, header_problems, probe
+from fastio.converters.row_problems import count_problems
 from fastio.converters.source import Problem, Source
 from fastio.converters.text.again import TextAgain
 from fastio.errors import SourceError
@@ -65,7 +66,7 @@ def verify(
     progress: _Progress | None = None,
 ) -> VerifyReport:
     """
-    Check every checksum of a store, and its index as opening does.
+    Check every checksum of a store, its index as opening does, and that fields have a row for each row of their owner.
 
     ``decode`` also decodes every image, natively, or by Pillow if the native decoders do not handle it. ``against``
     also compares keys and all common fields with the source, see ``compare``. ``progress(samples, bytes)`` counts each
@@ -77,6 +78,7 @@ def verify(
         problems = [_named(damage) for damage in verify_store(store, pool=pool)]
         if progress is not None:
             progress(len(store), store_bytes(store))
+        problems += _other_counts(store)
         decoded = 0
         for field in store.schema.payload:
             if decode and field.traits.is_picture:
@@ -127,6 +129,15 @@ def _compare(
 
 def _named(damage: Damage) -> Problem:
     return Problem(damage.key or damage.shard, f"is damaged: {damage}")
+
+
+def _other_counts(store: SampleStore) -> list[Problem]:
+    """Samples in which a field has other counts of rows than its owner, by the sizes in the index."""
+    tied = {name for field in store.schema.payload if field.owner for name in (field.name, field.owner)}
+    every = np.arange(len(store)) if tied else np.empty(0, np.int64)
+    wrong = count_problems(store.schema, {name: store.spans(name, every, checksums=False).sizes for name in tied})
+    keys = store.keys(list(wrong))
+    return [Problem(key, sentence) for key, (_, sentence) in zip(keys, wrong.values(), strict=True)]
 
 
 def _decode_all(store: SampleStore, field: str, jobs: int, progress: _Progress | None) -> list[Problem]:

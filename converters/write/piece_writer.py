@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastio.converters.probe import header_problems, probe
 from fastio.converters.record_tokens import TextTokens
 from fastio.converters.record_values import joined
+from fastio.converters.row_problems import row_problems
 from fastio.converters.source import Problem
 from fastio.converters.write.sample_encoder import Misfit, Piece
 from fastio.errors import SampleError
@@ -116,4 +117,6 @@ def _batch(schema: Schema, piece: Piece, tokenizer: TextTokens | None) -> tuple[
             }
         for i, sentence in sentences.items():
             problems.setdefault(i, Misfit(sentence, each.name))
+    for i, (name, sentence) in row_problems(schema, spans).items():
+        problems.setdefault(i, Misfit(sentence, name))
     return SampleBatch(list(keys), spans, columns, shapes), problems
