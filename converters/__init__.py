@@ -142,20 +142,22 @@ def _detect(place: SourcePath, *, has_fields: bool, has_labels: bool) -> SourceK
         for name, each in SOURCES.items()
         if (has_fields or not each.needs_fields) and (words := each.signs(place))
     }
-    if has_fields and any(SOURCES[name].takes_fields for name in signs):
-        signs = {name: words for name, words in signs.items() if SOURCES[name].takes_fields}
     if has_labels and any(not SOURCES[name].own_labels for name in signs):
         signs = {
             name: words for name, words in signs.items() if not (SOURCES[name].covers and SOURCES[name].own_labels)
         }
     covered = {name for sign in signs for name in SOURCES[sign].covers}
     signs = {name: words for name, words in signs.items() if name not in covered}
+    if has_fields and any(SOURCES[name].takes_fields for name in signs):
+        signs = {name: words for name, words in signs.items() if SOURCES[name].takes_fields}
     if len(signs) == 1:
         return SOURCES[next(iter(signs))]
     expected = f"{', '.join(each.what for each in SOURCES.values())} or text"
     if signs:
         found, kinds = ", ".join(signs.values()), " or ".join(signs)
         raise SourceError(f"{place.path}: holds {found}, so its kind is unclear: add --source-kind {kinds}")
+    if not os.path.lexists(place.path):
+        raise SourceError(f"{place.path}: no file or folder of that name; expected {expected}")
     if not place.is_folder:
         raise SourceError(f"{place.path}: expected {expected}, found {kind_of(place.path)}")
     names = [*(each.key for each in (*place.top.problems, *place.top.left_out)), *place.top.folders]

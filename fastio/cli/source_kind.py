@@ -43,7 +43,8 @@ class _Kind(_ParamType):
         from fastio.converters import SOURCES
         from fastio.converters.text import TEXT_SOURCES
 
-        return ["auto", *SOURCES, *(TEXT_SOURCES if self._with_text else ())]
+        # A name may stand for a kind of samples and for a kind of text.
+        return list(dict.fromkeys(["auto", *SOURCES, *(TEXT_SOURCES if self._with_text else ())]))
 
 
 def source_kind_option(about: str, *, with_text: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

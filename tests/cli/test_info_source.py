@@ -147,5 +147,5 @@ def test_options_of_stores(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "a.parquet", picture_table(1))
 
     assert "is not packed yet" in run("info", path, "--skipped", code=2)
-    assert "found no file or folder of that name" in run("info", tmp_path / "gone", code=1)
+    assert "no file or folder of that name" in run("info", tmp_path / "gone", code=1)
     assert "gone.lmdb" in run("info", tmp_path / "gone.lmdb", code=1)

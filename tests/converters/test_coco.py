@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fastio.converters import Source, open_source
+from fastio.converters.fields_asked import parse_choice
 from fastio.converters.origin import recorded_root
 from fastio.converters.unpack import unpack
 from fastio.converters.verify import verify
@@ -351,3 +352,11 @@ def test_it_is_recognised(tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_text('[{"a": "x"}]')
 
     assert ("coco", "table") == (source.kind, open_source(tmp_path / "rows.json").kind)
+
+
+def test_fields_do_not_make_it_a_table(tmp_path: Path) -> None:
+    """--field of a COCO file is an error that names the kinds that take it, and not one sample of a table."""
+    path = dataset(tmp_path / "set", content())
+
+    with pytest.raises(SourceError, match="is COCO annotations, which takes no --field; it is for"):
+        open_source(path, fields=[parse_choice("ann=annotations")])
