@@ -48,4 +48,5 @@ def pack(
     """
     with Writer(path, fields, overwrite=overwrite, on_error=on_error, progress=progress) as writer:
         writer.write_all(dataset, key=key, jobs=jobs)
+        writer.flush()  # a sample that proves wrong here leaves nothing; in close(), the store would stay
     return writer.report

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.converters.probe import header_problems, probe
+from fastio.codec import CODECS
 from fastio.converters.record_tokens import TextTokens
 from fastio.converters.record_values import joined
 from fastio.converters.row_problems import row_problems
@@ -21,7 +21,9 @@ from fastio.store.writer import DuplicateKeyError
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
-__all__ = ["Ledger", "PieceWriter"]
+__all__ = ["Ledger", "PieceWriter", "Refused"]
+
+Refused = Sequence[tuple[str, Misfit]]  # samples that are left out: key, and what is wrong
 
 _NAMED = 3  # further bad keys in a message
 
@@ -34,7 +36,7 @@ class Ledger:
     on_error: Literal["raise", "skip"]
     skipped: list[Problem] = field(default_factory=list)
 
-    def refuse(self, refused: Sequence[tuple[str, Misfit]]) -> None:
+    def refuse(self, refused: Refused) -> None:
         """List samples that are left out. Raises SampleError that names the first ones, unless they are skipped."""
         if not refused:
             return
@@ -67,9 +69,13 @@ class PieceWriter:
     size_bytes: int = 0
     made_pngs: int = 0
 
-    def write(self, piece: Piece) -> None:
-        """Write a piece. Wrong samples go to the ledger, which may raise, after the others are written."""
+    def write(self, piece: Piece, refused: Refused = ()) -> None:
+        """
+        Write a piece. Wrong samples, with those that were ``refused`` before, go to the ledger, which may raise, after
+        the others are written.
+        """
         if not piece.rows:
+            self.ledger.refuse(refused)
             return
         batch, problems = _batch(self.schema, piece, self.tokenizer)
         left = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
@@ -80,7 +86,7 @@ class PieceWriter:
         self.made_pngs += piece.made_pngs
         if self.progress is not None and len(left):
             self.progress(len(left), size)
-        self.ledger.refuse([(batch.keys[i], problems[i]) for i in sorted(problems)])
+        self.ledger.refuse([*refused, *((batch.keys[i], problems[i]) for i in sorted(problems))])
 
     def _append(self, batch: SampleBatch, left: NDArray[np.int64], problems: dict[int, Misfit]) -> NDArray[np.int64]:
         """Write the samples at ``left``, except those whose keys the store has already; they become problems."""
@@ -108,14 +114,9 @@ def _batch(schema: Schema, piece: Piece, tokenizer: TextTokens | None) -> tuple[
         encoded = joined(each, values, {}, tokenizer=tokenizer)
         assert encoded.spans is not None
         spans[each.name] = encoded.spans
-        sentences: Mapping[int, str] = encoded.problems
-        if each.traits.is_picture:
-            headers = probe(encoded.spans, each)
-            shapes[each.name] = np.ascontiguousarray(headers.shapes)
-            sentences = {
-                i: f"has a field {each.name!r} that {text}" for i, text in header_problems(headers, each).items()
-            }
-        for i, sentence in sentences.items():
+        if each.traits.is_picture:  # their headers are right: the encoder has checked them
+            shapes[each.name] = np.ascontiguousarray(CODECS[each.codec].probe(encoded.spans).shapes)
+        for i, sentence in encoded.problems.items():
             problems.setdefault(i, Misfit(sentence, each.name))
     for i, (name, sentence) in row_problems(schema, spans).items():
         problems.setdefault(i, Misfit(sentence, name))

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio.converters.record_arrays import as_array, is_tensor
-from fastio.converters.record_pictures import has_own_file
+from fastio.converters.record_pictures import has_own_file, picture_bytes
 from fastio.converters.record_problem import UnfitError
 from fastio.converters.record_tokens import TextTokens
 from fastio.converters.record_values import value_encoder
+from fastio.converters.write.picture_check import PictureCheck
 from fastio.errors import SchemaError
 from fastio.types.schema import Field, Schema
 
@@ -125,11 +126,27 @@ def check_key(key: object) -> None:
 def _encoder(field: Field, tokenizer: TextTokens | None, classes: Sequence[str] | None) -> Callable[[Any], Any]:
     if field.traits.is_tokens and tokenizer is not None:
         return tokenizer.value_encoder(field)
+    if field.traits.is_picture:
+        return _picture_encoder(field)
     if not field.is_column:
         return value_encoder(field)
     if classes is not None:
         return _class_encoder(field, classes)
     return _column_encoder(field)
+
+
+def _picture_encoder(field: Field) -> Callable[[Any], Any]:
+    """A function that also refuses what is no picture: in a piece of many, the error would be another sample's."""
+    check = PictureCheck(field)
+
+    def checked(value: Any) -> bytes:
+        data = value if type(value) is bytes else picture_bytes(field, value)
+        problem = check.problem(data)
+        if problem:
+            raise UnfitError(problem)
+        return data
+
+    return checked
 
 
 def _column_encoder(field: Field) -> Callable[[Any], Any]:

@@ -25,7 +25,7 @@ from fastio.converters.record_problem import UnfitError
 from fastio.converters.record_tokens import TextTokens
 from fastio.converters.write.dataset_samples import DatasetSamples, Unreadable
 from fastio.converters.write.fields import Fields, FieldsAsked
-from fastio.converters.write.piece_writer import Ledger, PieceWriter
+from fastio.converters.write.piece_writer import Ledger, PieceWriter, Refused
 from fastio.converters.write.report import WriteReport
 from fastio.converters.write.sample_encoder import PIECE_BYTES, PIECE_SAMPLES, Misfit, Piece, SampleEncoder, check_key
 from fastio.converters.write.sample_form import KeyRule, SampleForm
@@ -63,11 +63,16 @@ class Writer:
     What values may be is described in ``encode_values``. ``path``, ``overwrite`` and ``shard_bytes`` are those of
     ``fastio.create_store``; shards are ``"out-%06d.tar"``.
 
-    A sample that does not fit raises SampleError with its key and field, and is left out; the writer goes on. What
-    only a look into a piece of samples shows, such as a picture that is none, is raised at the end of the piece. With
-    ``on_error="skip"`` such samples are listed in the store instead (``metadata["skipped"]``).
+    A sample that does not fit raises SampleError from its own ``write``, with its key and field, and is left out; the
+    writer goes on. Bytes that are no picture do so too: each header is read at once. Three things show later, and the
+    error, whose ``key`` names the sample, then comes from a later ``write``, from ``flush`` or from ``close``, after
+    all good samples are kept: a key that an earlier piece has already, a text that the ``tokenizer`` refuses, and
+    whatever does not fit among the first 64 samples while types are inferred. What is wrong in a picture after its
+    header (``fastio verify --decode`` finds it) is not looked for. With ``on_error="skip"``, wrong samples are listed
+    in the store instead (``metadata["skipped"]``).
 
-    The store gets its name at the end of the block, when it is complete; an exception inside the block leaves nothing.
+    The store gets its name at the end of the block, when it is complete, even if ``close`` then raises SampleError for
+    a sample that it had to leave out; an exception inside the block leaves nothing.
     Memory holds one piece: 4 MiB or 512 samples, or one larger sample. ``metadata`` is JSON for the store, such as
     ``{"classes": ["cat", "dog"]}``, the names for the field "label", which may then be given by name; "field_classes"
     has those of others. ``tokenizer`` makes ids of text in fields of the type "tokens". ``progress(samples, bytes)``
@@ -190,24 +195,37 @@ class Writer:
                         self._fields = Fields.of(form.names)
                 self._write_one(samples, form, base, begin, sample)
 
+    def flush(self) -> None:
+        """
+        Write the samples so far to the unfinished store, and settle the schema by them if it is not known yet.
+
+        Raises SampleError for samples that only now prove wrong, after the others are written; see above. Those that
+        it does not name are in the store once it is closed.
+        """
+        with self._lock:
+            self._require_open()
+            self._flush(self._infer() if self._first else [])
+
     def close(self) -> None:
         """
         Write what is left and give the store its name. Does nothing the second time.
 
-        Raises StoreError if no sample was written. Whatever it raises, nothing is left.
+        Raises SampleError if only now a sample proves wrong: the store is then complete without it. Raises StoreError
+        if no sample was written, or it cannot be: nothing is then left.
         """
         with self._lock:
             if self._state == "closed":
                 return
             self._require_open()
             try:
-                if self._first:
-                    self._infer()
-                self._flush()
+                refused = self._last_refused()
                 self._finish()
             except BaseException:
                 self.abort()
                 raise
+            if refused is not None:
+                refused.add_note(f"{self.path} is complete, with all other samples")
+                raise refused
 
     def abort(self) -> None:
         """Give up the store and remove all of it; does nothing after ``close``."""
@@ -302,8 +320,7 @@ class Writer:
         with closing(encoded_parts(work, parts, jobs)) as encoded:
             for part in encoded:
                 self._count += part.count
-                self._write_piece(part.piece)
-                self._ledger.refuse([(key, Misfit(sentence, field)) for key, sentence, field in part.refused])
+                self._write_piece(part.piece, [(key, Misfit(text, field)) for key, text, field in part.refused])
 
     def _hold(self, key: str, sample: Mapping[str, Any]) -> None:
         """Keep one of the first samples, from which the schema is inferred."""
@@ -317,26 +334,28 @@ class Writer:
         self._first_bytes += sum(len(value) for value in held.values() if isinstance(value, (bytes, str)))
         self._keys.add(key)
         if len(self._first) >= _FIRST_SAMPLES or self._first_bytes >= _FIRST_BYTES:
-            self._infer()
+            refused = self._infer()
+            if self._encoder.piece.is_full:
+                self._flush(refused)
+            else:
+                self._ledger.refuse(refused)
 
-    def _infer(self) -> None:
-        """Settle the schema, and take the samples that were held back."""
+    def _infer(self) -> Refused:
+        """Settle the schema and take the samples that were held back; returns those that do not fit."""
         held, self._first = self._first, []
         try:
             self._begin(self._fields.inferred([sample for _, sample in held]))
         except BaseException:
             self.abort()
             raise
-        refused = []
+        refused = list[tuple[str, Misfit]]()
         for key, sample in held:
             try:
                 self._encoder.add(key, sample)
             except Misfit as exc:
                 self._keys.discard(key)
                 refused.append((key, exc))
-        if self._encoder.piece.is_full:
-            self._flush()
-        self._ledger.refuse(refused)
+        return refused
 
     def _begin(self, schema: Schema) -> None:
         tokenizer, progress = self._options
@@ -346,20 +365,31 @@ class Writer:
         store = self._create(schema)
         self._pieces = PieceWriter(schema, store, self._ledger, tokenizer, progress)
 
-    def _flush(self) -> None:
+    def _flush(self, refused: Refused = ()) -> None:
+        """Write the piece. Raises SampleError for ``refused`` and what the piece shows, after the good samples."""
         if self._pieces is not None:
             self._keys.clear()
-            self._write_piece(self._encoder.take())
+            self._write_piece(self._encoder.take(), refused)
 
-    def _write_piece(self, piece: Piece) -> None:
+    def _write_piece(self, piece: Piece, refused: Refused = ()) -> None:
         assert self._pieces is not None
         try:
-            self._pieces.write(piece)
+            self._pieces.write(piece, refused)
         except SampleError:
             raise
         except BaseException:
             self.abort()
             raise
+
+    def _last_refused(self) -> SampleError | None:
+        """Write what is left; the error of samples that proved wrong, if there are others to keep."""
+        try:
+            self.flush()
+        except SampleError as exc:
+            if self._pieces is None or not self._pieces.packed:
+                raise
+            return exc
+        return None
 
     def _finish(self) -> None:
         pieces, skipped = self._pieces, self._ledger.skipped

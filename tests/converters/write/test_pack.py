@@ -251,3 +251,12 @@ def test_image_folders_keep_their_files(tmp_path):
         assert [(tmp_path / "photos" / key).read_bytes() for key in a.keys(np.arange(3))] == values(a, "image")
         assert (["cat", "dog"], [0, 0, 1]) == (a.metadata["classes"], a.column("label").tolist())
         assert [[2, 2, 3]] * 3 == b.shapes("image").tolist()
+
+
+def test_a_sample_wrong_among_the_last_leaves_nothing(tmp_path):
+    """Pack is all or nothing also for what shows only when the types are known."""
+    samples = [{"image": b"no", "caption": "a"}, {"image": picture(1), "caption": "b"}]
+    with pytest.raises(SampleError, match="'00000000' has a field 'image'"):
+        fastio.pack(samples, tmp_path / "out.lmdb", fields={"image": "image", "caption": None})
+
+    assert [] == list(tmp_path.iterdir())

@@ -227,30 +227,78 @@ def test_a_sample_that_lacks_a_field(tmp_path):
             writer.write(("x", 1))
 
 
-def test_bytes_that_are_no_picture_are_named_with_their_piece(out, monkeypatch):
-    """What only a header shows is raised at the end of the piece, and the others are kept."""
-    monkeypatch.setattr(sample_encoder, "PIECE_SAMPLES", 4)
-    with fastio.Writer(out, {"image": "image", "label": "int"}) as writer:
-        for i in range(3):
-            writer.write({"image": b"no" if i in (1, 2) else picture(i), "label": i})
-        with pytest.raises(SampleError) as caught:
-            writer.write({"image": picture(3), "label": 3})
-        writer.write({"image": picture(4), "label": 4})
-    assert ("00000001", "image") == (caught.value.key, caught.value.field)
-    assert (
-        f"{out}: '00000001' has a field 'image' that is not an image: its first bytes are those of no known kind; "
-        "with it are left out '00000002', 2 samples in all"
-    ) == str(caught.value)
+@pytest.mark.parametrize("field", ["image", "mask"])
+@pytest.mark.parametrize("junk", [b"", b"no", picture(0)[:20]], ids=["empty", "no picture", "cut"])
+def test_bytes_that_are_no_picture_are_an_error_of_their_own_write(out, tmp_path, field, junk):
+    """Each write raises for its own sample, whether the value is bytes or a file; all others are kept."""
+    file = tmp_path / "junk.png"
+    file.write_bytes(junk)
+    good = np.zeros((3, 4), np.uint8)
+    refused = []
+    with fastio.Writer(out, {"image": field, "label": "int"}) as writer:
+        for i, value in enumerate([good, junk, good, file, good, junk]):
+            try:
+                writer.write({"image": value, "label": i})
+            except SampleError as exc:
+                refused.append((i, exc.key, exc.field, str(exc).split(" that ")[0]))
+    assert [(i, f"{i:08d}", "image", f"{out}: '{i:08d}' has a field 'image'") for i in (1, 3, 5)] == refused
     with open_store(out) as store:
-        assert [0, 3, 4] == store.column("label").tolist()
+        assert [0, 2, 4] == store.column("label").tolist()
 
 
-def test_a_wrong_picture_in_the_last_piece_leaves_nothing(tmp_path):
-    """The end of the block raises; no store without it appears."""
+def test_pictures_too_large_to_decode_are_an_error_of_their_own_write(out, monkeypatch):
+    """Pillow's limit holds at each write."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    with fastio.Writer(out, {"image": "image"}) as writer:
+        writer.write({"image": np.zeros((4, 5), np.uint8)})
+        with pytest.raises(SampleError, match="'00000001' has a field 'image' that announces 3 x 7 pixels"):
+            writer.write({"image": np.zeros((3, 7), np.uint8)})
+
+
+def test_an_uncaught_error_leaves_nothing(tmp_path):
+    """A wrong picture that nobody guards against ends the block; no store without it appears."""
     with pytest.raises(SampleError, match="'00000001' has a field 'image'"):
         written(tmp_path / "out.lmdb", [{"image": picture(0)}, {"image": b"no"}], {"image": "image"})
 
     assert [] == visible(tmp_path)
+
+
+def test_what_shows_at_the_end_of_the_block_loses_no_good_sample(out, monkeypatch):
+    """A key of an earlier piece in the last one: its sample is left out, the error says so, the store is complete."""
+    monkeypatch.setattr(sample_encoder, "PIECE_SAMPLES", 2)
+    writer = fastio.Writer(out, {"a": "text"})
+    for key in ("k", "l", "k"):
+        writer.write({"a": key}, key=key)
+    with pytest.raises(SampleError, match="'k' has the key of an earlier sample") as caught:
+        writer.close()
+    assert [f"{out} is complete, with all other samples"] == caught.value.__notes__
+    assert 2 == writer.report.packed
+    with open_store(out) as store:
+        assert ["k", "l"] == store.keys([0, 1])
+
+
+def test_first_samples_that_do_not_fit_lose_no_good_sample(out):
+    """While types are inferred, samples wait; the end of the block names those that do not fit, and keeps the rest."""
+    writer = fastio.Writer(out, {"image": "image", "caption": None})
+    for i in range(4):
+        writer.write({"image": b"no" if i in (1, 3) else picture(i), "caption": f"{i}"})
+    with pytest.raises(SampleError, match=r"'00000001' has a field 'image' .* with it are left out '00000003'"):
+        writer.close()
+    with open_store(out) as store:
+        assert [b"0", b"2"] == values(store, "caption")
+
+
+def test_flush_shows_what_is_wrong_so_far(out):
+    """It settles the types, names samples that do not fit, and the writer goes on."""
+    with fastio.Writer(out, {"image": "image", "caption": None}) as writer:
+        for i in range(2):
+            writer.write({"image": b"no" if i == 1 else picture(i), "caption": f"{i}"})
+        with pytest.raises(SampleError, match="'00000001'"):
+            writer.flush()
+        assert writer.schema["caption"].traits.is_text
+        writer.write({"image": picture(2), "caption": "2"})
+    with open_store(out) as store:
+        assert [b"0", b"2"] == values(store, "caption")
 
 
 def test_skip_lists_what_is_left_out(out, monkeypatch):
