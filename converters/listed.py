@@ -56,12 +56,14 @@ class ListedSource:
     A kind of source fills in the fields. ``sizes`` (n,) holds the bytes of each sample, over all payload fields.
     ``keys_at(indices)`` returns the keys of samples, ``columns`` are arrays with one row per sample (``read`` provides
     those that are missing), and ``read`` is described above. ``order`` holds the indices of the samples to pack, in
-    order; None packs all of them as listed. Set ``is_by_name=False`` if that order depends on anything but names.
+    order; None packs all of them as listed. Set ``is_by_name=False`` if that order depends on anything but names, and
+    ``is_stored=True`` if values are those of a packed store: the numbers of its boxes and points stay as they are.
     ``header_check(indices, headers)`` says what else is wrong with pictures of the first field, by position: a source
     that knows their sizes compares them there.
 
     This class does the rest: it cuts the list into pieces, shuffles it, reads the headers of pictures (they give each
-    picture its size; anything else is a problem), and finds names that promise another kind of picture.
+    picture its size; anything else is a problem), checks the rows of boxes and points, and finds names that promise
+    another kind of picture.
     """
 
     path: str
@@ -78,6 +80,7 @@ class ListedSource:
     left_out: Sequence[Problem] = ()
     order: Indices | None = None
     is_by_name: bool = True
+    is_stored: bool = False
     header_check: Callable[[Indices, Headers], Mapping[int, str]] | None = None
 
     def __post_init__(self) -> None:
@@ -140,7 +143,8 @@ class ListedSource:
                 misnamed = _misnamed(keys, headers)
                 if self.header_check is not None:
                     problems = {**self.header_check(indices, headers), **problems}
-        for i, (_, sentence) in row_problems(self.schema, values.spans).items():
+        checked = row_problems(self.schema, values.spans, values.problems, with_numbers=not self.is_stored)
+        for i, (_, sentence) in checked.items():
             problems.setdefault(i, sentence)
         columns = {**{name: column[indices] for name, column in self.columns.items()}, **values.columns}
         batch = SampleBatch(keys, values.spans, columns, shapes)

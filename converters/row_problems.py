@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.types.schema import Schema
+from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
 
 __all__ = ["RowProblems", "count_problems", "row_problems"]
@@ -16,9 +17,25 @@ __all__ = ["RowProblems", "count_problems", "row_problems"]
 RowProblems = dict[int, tuple[str, str]]
 
 
-def row_problems(schema: Schema, spans: Mapping[str, Spans]) -> RowProblems:
-    """Find samples whose rows must not be packed, in the values of some samples."""
-    return count_problems(schema, {name: each.sizes for name, each in spans.items()})
+def row_problems(
+    schema: Schema, spans: Mapping[str, Spans], wrong: Iterable[int] = (), *, with_numbers: bool = True
+) -> RowProblems:
+    """
+    Find samples whose rows must not be packed: those of ``count_problems``, boxes and points that are not finite, and
+    boxes whose sides are negative. Boxes without an area are good.
+
+    ``wrong`` are positions that have a problem already, whose bytes do not matter. Without ``with_numbers``, rows are
+    only counted.
+    """
+    problems = count_problems(schema, {name: each.sizes for name, each in spans.items()})
+    for field in schema.payload if with_numbers else ():
+        if field.geometry and field.unit_bytes:
+            good = field.fits(spans[field.name].sizes).copy()
+            good[list(wrong)] = False
+            positions = np.flatnonzero(good)
+            for i, sentence in _number_problems(field, spans[field.name].at(positions)).items():
+                problems.setdefault(int(positions[i]), (field.name, sentence))
+    return problems
 
 
 def count_problems(schema: Schema, sizes: Mapping[str, NDArray[np.int64]]) -> RowProblems:
@@ -37,3 +54,40 @@ def count_problems(schema: Schema, sizes: Mapping[str, NDArray[np.int64]]) -> Ro
             sentence = f"has {rows[i]} rows in {field.name!r} for {owned[i]} of {owner.name!r}"
             problems.setdefault(i, (field.name, f"{sentence}; there must be one for each"))
     return problems
+
+
+def _number_problems(field: Field, spans: Spans) -> dict[int, str]:
+    """The first row of each value that is no box or no point."""
+    views = spans.runs().views()
+    if not views:
+        return {}
+    rows = np.concatenate(views).view(field.dtype).reshape(-1, *(size or 0 for size in field.shape[1:]))
+    is_bad = np.zeros(len(rows), bool)
+    if rows.dtype.kind in "fc":
+        is_bad |= ~np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+    if field.is_box and rows.dtype.kind in "biuf":
+        far, near = rows[:, 2:], rows[:, :2] if field.geometry == "xyxy" else 0
+        is_bad |= (far < near).any(axis=1)
+    stops = np.cumsum(spans.sizes // field.unit_bytes)
+    problems: dict[int, str] = {}
+    for row in np.flatnonzero(is_bad).tolist():
+        i = int(np.searchsorted(stops, row, side="right"))
+        number = row - int(stops[i - 1]) if i else row
+        problems.setdefault(i, f"has {_words(field, rows[row])} in row {number} of {field.name!r}; {_rule(field)}")
+    return problems
+
+
+def _words(field: Field, row: NDArray[Any]) -> str:
+    """A whole box, or the first number of a point that is not finite."""
+    if field.is_box:
+        return f"the box [{', '.join(f'{number:g}' for number in row.tolist())}]"
+    return str(row[~np.isfinite(row)][0])
+
+
+def _rule(field: Field) -> str:
+    """What is expected of a row."""
+    if field.is_points:
+        return "expected finite numbers"
+    if field.geometry == "xyxy":
+        return "expected finite numbers, x1 <= x2 and y1 <= y2"
+    return f"expected finite numbers, width and height at least 0 ({field.geometry})"

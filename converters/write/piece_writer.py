@@ -118,6 +118,6 @@ def _batch(schema: Schema, piece: Piece, tokenizer: TextTokens | None) -> tuple[
             shapes[each.name] = np.ascontiguousarray(CODECS[each.codec].probe(encoded.spans).shapes)
         for i, sentence in encoded.problems.items():
             problems.setdefault(i, Misfit(sentence, each.name))
-    for i, (name, sentence) in row_problems(schema, spans).items():
+    for i, (name, sentence) in row_problems(schema, spans, problems).items():
         problems.setdefault(i, Misfit(sentence, name))
     return SampleBatch(list(keys), spans, columns, shapes), problems

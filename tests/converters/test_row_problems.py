@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,32 @@ OTHER_COUNTS: list[tuple[dict[str, Any], str]] = [
     ({"kinds": []}, "has 0 rows in 'kinds' for 1 of 'boxes'"),
     ({"poses": [POSE] * 3}, "has 3 rows in 'poses' for 1 of 'boxes'"),
     ({"boxes": []}, "has 1 rows in 'kinds' for 0 of 'boxes'"),
+]
+
+NAN, INF = float("nan"), float("inf")
+BAD_ROWS: list[tuple[str, str, list[Any], str]] = [
+    (
+        "float32[*,4]",
+        "xyxy",
+        [3, 0, 2, 3],
+        r"the box \[3, 0, 2, 3\] in row 1 of 'a'; expected .* x1 <= x2 and y1 <= y2",
+    ),
+    ("float64[*,4]", "xyxy", [0, 3.5, 2, 3], r"the box \[0, 3.5, 2, 3\] in row 1 of 'a'"),
+    ("int16[*,4]", "xyxy", [0, 3, 2, -3], r"the box \[0, 3, 2, -3\] in row 1 of 'a'"),
+    ("uint8[*,4]", "xyxy", [0, 3, 2, 0], r"the box \[0, 3, 2, 0\] in row 1 of 'a'"),
+    ("float32[*,4]", "xyxy", [0, 0, NAN, 3], r"the box \[0, 0, nan, 3\] in row 1 of 'a'; expected finite numbers"),
+    ("float32[*,4]", "xyxy", [0, 0, INF, 3], r"the box \[0, 0, inf, 3\] in row 1 of 'a'"),
+    ("float32[*,4]", "xywh", [0, 0, -1, 3], r"the box \[0, 0, -1, 3\] .* width and height at least 0 \(xywh\)"),
+    ("float32[*,4]", "cxcywh", [5, 5, 1, -0.5], r"the box \[5, 5, 1, -0.5\] .* at least 0 \(cxcywh\)"),
+    ("float32[*,2]", "points", [1, NAN], "nan in row 1 of 'a'; expected finite numbers"),
+    ("float16[*,2,2]", "points", [[1, 1], [-INF, 2]], "-inf in row 1 of 'a'; expected finite numbers"),
+]
+GOOD_ROWS: list[tuple[str, str, list[Any]]] = [
+    ("float32[*,4]", "xyxy", [2, 3, 2, 3]),
+    ("float32[*,4]", "xyxy", [-5, -6, -5, 3]),
+    ("float32[*,4]", "xywh", [9, 9, 0, 0]),
+    ("float32[*,4]", "cxcywh", [-9, 9, 0.5, 0]),
+    ("float32[*,2]", "points", [-3, 0]),
 ]
 
 
@@ -92,3 +120,47 @@ def test_verify_reports_other_counts_of_rows(tmp_path: Path, suffix: str) -> Non
         each.key: each.problem.partition(";")[0] for each in verify(store).problems
     }
     assert () == tuple(verify(stored(tmp_path / f"good.{suffix}", [GOOD])).problems)
+
+
+@pytest.mark.parametrize(("type_", "role", "row", "sentence"), BAD_ROWS)
+def test_the_writer_refuses_bad_boxes_and_points(
+    tmp_path: Path, type_: str, role: str, row: list[Any], sentence: str
+) -> None:
+    """Numbers that are no box or no point are named by their row; the others are packed."""
+    field = replace(field_of("a", type_), role=role)
+    good = np.ones_like(row).tolist()
+    with fastio.Writer(tmp_path / "out.lmdb", {"a": field}, on_error="skip") as writer:
+        for key, rows in {"none": [], "good": [good] * 3, "bad": [good, row, row], "last": [good]}.items():
+            writer.write({"a": rows}, key=key)
+
+    assert (3, ["bad"]) == (writer.report.packed, [each.key for each in writer.report.skipped])
+    assert re.search(f"^has {sentence}", writer.report.skipped[0].problem), writer.report.skipped
+
+
+@pytest.mark.parametrize(("type_", "role", "row"), GOOD_ROWS)
+def test_boxes_without_area_or_outside_are_packed(tmp_path: Path, type_: str, role: str, row: list[Any]) -> None:
+    """Only what no picture can have is refused."""
+    with fastio.Writer(tmp_path / "out.lmdb", {"a": replace(field_of("a", type_), role=role)}) as writer:
+        writer.write({"a": [row, row]})
+
+    assert 1 == writer.report.packed
+
+
+def test_a_source_with_bad_boxes(tmp_path: Path) -> None:
+    """Boxes of a table are checked, and the sample with a wrong one is named."""
+    objects = [{"bbox": [[1, 2, 3, 4]] * count} for count in (1, 0, 2, 1)]
+    objects[2]["bbox"] = [[1, 2, 3, 4], [5, 5, 5, -1]]
+    source = from_table(tmp_path / "set", objects, "boxes=objects.bbox:xywh")
+    with pytest.raises(SourceError, match=r"images/2\.png: has the box \[5, 5, 5, -1\] in row 1 of 'boxes'"):
+        pack(source, tmp_path / "raised.lmdb")
+    report = pack(source, tmp_path / "out.lmdb", on_error="skip")
+
+    assert (3, ["images/2.png"]) == (report.packed, [each.key for each in report.skipped])
+
+
+def test_a_store_is_copied_with_the_numbers_it_has(tmp_path: Path) -> None:
+    """What an earlier fastio took stays, from store to store."""
+    bad = {"boxes": [[3, 0, 2, NAN]], "kinds": [1], "poses": [POSE]}
+    first = stored(tmp_path / "first.lmdb", [GOOD, bad])
+
+    assert 2 == pack(open_source(first), tmp_path / "second.zip").packed
