@@ -1,4 +1,4 @@
-"""Checks a store: every checksum, and on request every image and the source it came from."""
+"""Checks a store: every checksum, and on request every image, text and JSON document, and the source it came from."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fastio.converters.ahead import in_order
 from fastio.converters.compare import Comparison, compare, compare_chunks
 from fastio.converters.cut import cut
 from fastio.converters.describe import store_bytes
+from fastio.converters.documents import document_problems, is_document
 from fastio.converters.probe import decode_problem, header_problems, probe
 from fastio.converters.row_problems import count_problems
 from fastio.converters.source import Problem, Source
@@ -45,7 +46,8 @@ class VerifyReport:
     samples: int
     size_bytes: int
     checksums: bool  # tar shards of others have none
-    decoded: int
+    decoded: int  # pictures and masks
+    parsed: int  # texts and JSON documents
     compared: int
     labels_compared: bool
     fields_compared: Sequence[str]  # payload fields and columns, in the store's order
@@ -68,9 +70,10 @@ def verify(
     """
     Check every checksum of a store, its index as opening does, and that fields have a row for each row of their owner.
 
-    ``decode`` also decodes every image, natively, or by Pillow if the native decoders do not handle it. ``against``
-    also compares keys and all common fields with the source, see ``compare``. ``progress(samples, bytes)`` counts each
-    pass. Raises StoreCorrupt for an index that cannot be trusted, since it could not name samples.
+    ``decode`` also decodes every image, natively, or by Pillow if the native decoders do not handle it, and parses
+    every text and JSON document. ``against`` also compares keys and all common fields with the source, see ``compare``.
+    ``progress(samples, bytes)`` counts each pass. Raises StoreCorrupt for an index that cannot be trusted, since it
+    could not name samples.
     """
     begun = time.perf_counter()
     jobs = jobs or available_cpus()
@@ -79,11 +82,14 @@ def verify(
         if progress is not None:
             progress(len(store), store_bytes(store))
         problems += _other_counts(store)
-        decoded = 0
+        decoded = parsed = 0
         for field in store.schema.payload:
             if decode and field.traits.is_picture:
-                problems += _decode_all(store, field.name, jobs, progress)
+                problems += _decode_all(_decode, store, field.name, jobs, progress)
                 decoded += len(store)
+            elif decode and is_document(field):
+                problems += _decode_all(_parse, store, field.name, jobs, progress)
+                parsed += len(store)
         result = Comparison()
         if against is not None:
             result = _compare(store, against, pool, jobs, progress)
@@ -95,6 +101,7 @@ def verify(
             size_bytes=store_bytes(store),
             checksums=all(shard.seal is not None for shard in store.shards),
             decoded=decoded,
+            parsed=parsed,
             compared=result.samples,
             labels_compared=result.labels,
             fields_compared=[f.name for f in store.schema.fields if f.name in compared],
@@ -140,11 +147,17 @@ def _other_counts(store: SampleStore) -> list[Problem]:
     return [Problem(key, sentence) for key, (_, sentence) in zip(keys, wrong.values(), strict=True)]
 
 
-def _decode_all(store: SampleStore, field: str, jobs: int, progress: _Progress | None) -> list[Problem]:
+def _decode_all(
+    decode: Callable[[SampleStore, str, range], list[Problem]],
+    store: SampleStore,
+    field: str,
+    jobs: int,
+    progress: _Progress | None,
+) -> list[Problem]:
     sizes = store.spans(field, np.arange(len(store))).sizes
     pieces = cut(sizes, _CHUNK_BYTES, _CHUNK_SAMPLES)
     problems: list[Problem] = []
-    with closing(in_order(partial(_decode, store, field), pieces, jobs=jobs)) as results:
+    with closing(in_order(partial(decode, store, field), pieces, jobs=jobs)) as results:
         for piece, found in zip(pieces, results, strict=True):
             problems += found
             if progress is not None:
@@ -158,6 +171,13 @@ def _once(problems: Sequence[Problem]) -> list[Problem]:
     for problem in problems:
         by_key.setdefault(problem.key, problem)
     return list(by_key.values())
+
+
+def _parse(store: SampleStore, field: str, piece: range) -> list[Problem]:
+    """Parse one piece of texts or JSON documents."""
+    problems = document_problems(read_values(store, field, np.arange(piece.start, piece.stop)), store.schema[field])
+    keys = store.keys([piece[i] for i in problems])
+    return [Problem(key, f"field {field!r} {text}") for key, text in zip(keys, problems.values(), strict=True)]
 
 
 def _decode(store: SampleStore, field: str, piece: range) -> list[Problem]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.converters.documents import read_documents
 from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath, source_record
 from fastio.converters.listed import ListedSource, Read, read_stored
@@ -41,9 +42,9 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
     Open a store as a source of its samples, in their order.
 
-    In shards written by other tools, members that belong to no sample are problems, and so are samples whose key
-    occurs in an earlier shard. If fields are asked for, these and the picture and label are packed, see
-    ``chosen_fields``.
+    In shards written by other tools, problems are: members that belong to no sample, samples whose key occurs in an
+    earlier shard, text that is not UTF-8, and JSON that does not parse. If fields are asked for, these and the picture
+    and label are packed, see ``chosen_fields``.
     """
     path = place.path
     if not names_store(path):
@@ -68,7 +69,7 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
         metadata=_metadata(place.name, store, fields, is_sealed=is_sealed),
         keys_at=store.keys,
         sizes=_sizes(store),
-        read=_read(store, fields),
+        read=_read(store, fields, is_sealed=is_sealed),
         disk_bytes=sum(Path(each).stat().st_blocks * 512 for each in store.shard_paths),
         files_opened=len(store.shard_paths),
         columns={} if fields is not None else _columns(store),
@@ -83,12 +84,14 @@ def _columns(store: SealedStore) -> dict[str, NDArray[Any]]:
     return {field.name: store.column(field.name) for field in store.schema.columns}
 
 
-def _read(store: SealedStore, fields: Sequence[StoredField] | None) -> Read:
-    """How to read all payload fields, or those that the fields asked for are made of."""
+def _read(store: SealedStore, fields: Sequence[StoredField] | None, *, is_sealed: bool) -> Read:
+    """How to read all payload fields, or those that the fields asked for are made of; others' documents are checked."""
     if fields is None:
-        return read_stored(store, [field.name for field in store.schema.payload])
+        read = read_stored(store, [field.name for field in store.schema.payload])
+        return read if is_sealed else read_documents(read, store.schema.payload)
     names = list(dict.fromkeys(each.source.name for each in fields if not each.source.is_column))
-    return read_chosen(fields, read_stored(store, names), _columns(store))
+    read = read_chosen(fields, read_stored(store, names), _columns(store))
+    return read if is_sealed else read_documents(read, [each.field for each in fields])
 
 
 def _sizes(store: SealedStore) -> NDArray[np.int64]:

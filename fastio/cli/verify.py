@@ -22,7 +22,7 @@ __all__ = ["verify"]
 
 @click.command()
 @click.argument("path")
-@click.option("--decode", is_flag=True, help="Also decode every image.")
+@click.option("--decode", is_flag=True, help="Also decode every image, and parse JSON and text.")
 @click.option("--against", metavar="SRC", help="Also compare keys and all fields with the source.")
 @click.option("--labels", metavar="FILE", help="The label file of SRC.")
 @source_kind_option("What SRC is; auto decides by the names in it.", with_text=False)
@@ -121,6 +121,8 @@ def _summary(report: VerifyReport, against: str | None) -> str:
     done = [f"{counted(report.samples, 'sample')}, {size(report.size_bytes)}: {sums}"]
     if report.decoded:
         done.append(f"{counted(report.decoded, 'image')} decoded")
+    if report.parsed:
+        done.append(f"{counted(report.parsed, 'document')} parsed")
     if against is not None:
         done.append(f"{report.compared:,} compared with {against}: {_compared(report)}")
     problems = counted(len(report.problems), "PROBLEM", "PROBLEMS")

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import webdataset
 
-from tests.converters.containers.packed import packed, refused
+from fastio.converters.verify import verify
+from tests.converters.containers.packed import packed, refused, run
 from tests.converters.trees import picture
 
 
@@ -100,3 +101,33 @@ def test_what_is_not_there(shards: str) -> None:
     assert "only JSON has values in it" in refused(Path(shards), "a=text.b:int")
     assert "name the type" in refused(Path(shards), "a=json.n")
     assert "asked for twice" in refused(Path(shards), "a=json", "a=text")
+
+
+def broken_documents(path: Path) -> Path:
+    """A shard with a good sample, one of broken JSON and one of a text that is not UTF-8."""
+    with webdataset.TarWriter(str(path)) as tar:
+        for key, document, text in (("a", b"{bad", b"x"), ("b", b"{}", b"y"), ("c", b"[1]", b"\xff")):
+            tar.write({"__key__": key, "png": picture(1), "json": document, "txt": text})
+    return path
+
+
+def test_broken_json_and_text_are_problems_of_their_samples(tmp_path: Path) -> None:
+    """Packing names key and field, and keeps the others."""
+    _, samples, skipped = packed(broken_documents(tmp_path / "a.tar"), tmp_path / "o.lmdb", skip=True)
+
+    assert {"b"} == set(samples)
+    assert {"a", "c"} == set(skipped)
+    assert "that is not a JSON document in UTF-8: Expecting property name" in skipped["a"]
+    assert "that is not UTF-8: byte 0 is 0xff" in skipped["c"]
+
+
+def test_verify_parses_json_and_text(tmp_path: Path) -> None:
+    """With --decode, broken documents of any store are problems that name key and field."""
+    path = broken_documents(tmp_path / "a.tar")
+    problems = {problem.key: problem.problem for problem in verify(path, decode=True).problems}
+
+    assert [] == list(verify(path).problems)
+    assert {"a", "c"} == set(problems)
+    assert "is not a JSON document in UTF-8" in problems["a"]
+    assert "is not UTF-8: byte 0 is 0xff" in problems["c"]
+    assert "documents parsed" in run("verify", path, "--decode", code=1)
