@@ -116,6 +116,8 @@ def check_key(key: object) -> None:
         raise Misfit(f"is a key of type {type(key).__name__}; expected text")
     if not key or "\0" in key:
         raise Misfit("is a key that is empty or holds NUL; expected at least one other character")
+    if not {"", ".", ".."}.isdisjoint(key.split("/")):
+        raise Misfit("is a key that is no plain path below a folder, so that unpack would refuse the store; rename it")
     if not key.isascii():
         try:
             key.encode("utf-8", "surrogateescape")

@@ -33,6 +33,8 @@ from tests.store.faults import fault, kill
 
 OUTPUTS = ("out.lmdb", "out.h5", "out.tar", "out-%06d.tar", "out.zip")
 
+NO_PATHS = ("../../evil", "/abs", "a//b", "..", ".", "a/", "a/./b", "a/..")
+
 FIELDS = {
     "image": "image",
     "mask": "mask16",
@@ -332,9 +334,9 @@ def test_keys_come_once(out, monkeypatch, distance):
         assert "first" == values(store, "a")[store.keys(np.arange(len(store))).index("k")].decode()
 
 
-@pytest.mark.parametrize("key", ["", "a\0b", "\ud800", 5, None.__class__])
+@pytest.mark.parametrize("key", ["", "a\0b", "\ud800", 5, None.__class__, *NO_PATHS])
 def test_keys_that_cannot_be(tmp_path, key):
-    """Empty keys, NUL, what UTF-8 cannot write and other types are errors of the sample."""
+    """Empty keys, NUL, what UTF-8 cannot write, other types and what is no path below a folder are errors."""
     with fastio.Writer(tmp_path / "out.lmdb", {"a": "text"}) as writer:
         writer.write({"a": "x"})
         with pytest.raises(SampleError, match="is a key "):
