@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
 import json
 import os
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
@@ -117,6 +119,7 @@ class Writer:
         if schema is not None:
             self._begin(schema)
         self._state = "open"
+        _unclosed.add(self)
 
     @property
     def schema(self) -> Schema | None:
@@ -251,9 +254,12 @@ class Writer:
             error.add_note(str(exc))
 
     def __del__(self) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
         if getattr(self, "_state", "") == "open" and os.getpid() == self._pid:
-            warnings.warn(f"{self.path}: a Writer was dropped without close(): nothing was kept", RuntimeWarning, 2)
             self.abort()
+            warnings.warn(f"{self.path}: a Writer was dropped without close(): nothing was kept", RuntimeWarning, 3)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -424,6 +430,16 @@ class Writer:
                 made_pngs=pieces.made_pngs,
                 seconds=self._seconds,
             )
+
+
+_unclosed: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+@atexit.register
+def _drop_unclosed() -> None:
+    """Give up the writers that a program left open: a ``__del__`` after this may find modules emptied."""
+    for writer in list(_unclosed):
+        writer._drop()
 
 
 def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
