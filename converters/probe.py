@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastio import _native
 from fastio.codec.headers import Header, Headers, read_headers
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN
@@ -33,12 +36,22 @@ def probe(spans: Spans, field: Field | None = None) -> Headers:
     """
     from fastio.codec.pixel_limit import is_refused  # imports Pillow
 
-    headers = read_headers(spans, verify=True)
+    headers = _headers(spans, field, verify=True)
+    headers.status[(headers.status == _native.OK) & is_refused(headers.sizes)] = _native.TOO_LARGE
+    return headers
+
+
+def picture_shapes(spans: Spans, field: Field) -> NDArray[np.int32]:
+    """Return height, width and channels ``(n, 3)`` of pictures or masks that ``probe`` has found to be good."""
+    return np.ascontiguousarray(_headers(spans, field, verify=False).shapes)
+
+
+def _headers(spans: Spans, field: Field | None, *, verify: bool) -> Headers:
+    headers = read_headers(spans, verify=verify)
     if field is not None and field.traits.is_mask:
-        from fastio.codec.mask import with_mask_form
+        from fastio.codec.mask import with_mask_form  # imports Pillow
 
         headers = with_mask_form(headers, spans)
-    headers.status[(headers.status == _native.OK) & is_refused(headers.sizes)] = _native.TOO_LARGE
     return headers
 
 

@@ -130,35 +130,29 @@ def captions_of(photos: Path) -> dict[str, str]:
     return {name: f"Photo {number} of {name.partition('/')[0]}." for number, name in enumerate(names)}
 
 
-def _webdataset(work: Work) -> Iterable[Any]:
+def _webdataset_opencv(work: Work) -> Iterable[Any]:
     import cv2
-    import webdataset
 
-    from benchmarks.peers import opencv
+    from benchmarks.peers.opencv import random_224
 
     cv2.setNumThreads(0)
-    shards = sorted(str(path) for path in work.packed.glob("*.tar"))
-    dataset = webdataset.WebDataset(shards * work.passes, shardshuffle=len(shards) * work.passes).shuffle(1000)
-    dataset = dataset.to_tuple("jpg", "txt").map_tuple(_opencv_tensor(opencv.random_224), bytes.decode)
-    batches = dataset.batched(work.batch_size, collation_fn=_with_captions)
-    return webdataset.WebLoader(batches, batch_size=None, num_workers=work.workers, persistent_workers=True)
-
-
-def _opencv_tensor(crop: Callable[[bytes], Any]) -> Callable[[bytes], torch.Tensor]:
-    return lambda data: torch.from_numpy(crop(data)).permute(2, 0, 1)
+    return _webdataset(work, random_224)
 
 
 def _webdataset_pillow(work: Work) -> Iterable[Any]:
-    import webdataset
-
     from benchmarks.peers.files_pil import random_224
 
-    def decode(data: bytes) -> torch.Tensor:
-        return torch.from_numpy(np.array(random_224(Image.open(io.BytesIO(data)).convert("RGB")))).permute(2, 0, 1)
+    return _webdataset(work, lambda data: np.array(random_224(Image.open(io.BytesIO(data)).convert("RGB"))))
+
+
+def _webdataset(work: Work, crop: Callable[[bytes], Any]) -> Iterable[Any]:
+    """Pictures cropped by ``crop``, which returns ``(224, 224, 3)``, and their captions."""
+    import webdataset
 
     shards = sorted(str(path) for path in work.packed.glob("*.tar"))
     dataset = webdataset.WebDataset(shards * work.passes, shardshuffle=len(shards) * work.passes).shuffle(1000)
-    dataset = dataset.to_tuple("jpg", "txt").map_tuple(decode, bytes.decode)
+    dataset = dataset.to_tuple("jpg", "txt")
+    dataset = dataset.map_tuple(lambda data: torch.from_numpy(crop(data)).permute(2, 0, 1), bytes.decode)
     batches = dataset.batched(work.batch_size, collation_fn=_with_captions)
     return webdataset.WebLoader(batches, batch_size=None, num_workers=work.workers, persistent_workers=True)
 
@@ -183,7 +177,7 @@ def _fastio_captions(work: Work) -> Iterable[Any]:
     )
 
 
-# Name of a case -> its loader. "fastio" and "files" need this project's environment, the others a peer's.
+# Name of a case -> its loader; ``run`` knows which environment each needs.
 SCENES: dict[str, Callable[[Work], Iterable[Any]]] = {
     "files, Pillow": _files_pillow,
     "files, OpenCV": _files_opencv,
@@ -191,7 +185,7 @@ SCENES: dict[str, Callable[[Work], Iterable[Any]]] = {
     "fastio": _fastio_scenes,
 }
 CAPTIONS: dict[str, Callable[[Work], Iterable[Any]]] = {
-    "webdataset, OpenCV": _webdataset,
+    "webdataset, OpenCV": _webdataset_opencv,
     "webdataset, Pillow": _webdataset_pillow,
     "fastio": _fastio_captions,
 }

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.codec import CODECS
+from fastio.converters.probe import picture_shapes
 from fastio.converters.record_tokens import TextTokens
 from fastio.converters.record_values import joined
 from fastio.converters.row_problems import row_problems
@@ -115,7 +115,7 @@ def _batch(schema: Schema, piece: Piece, tokenizer: TextTokens | None) -> tuple[
         assert encoded.spans is not None
         spans[each.name] = encoded.spans
         if each.traits.is_picture:  # their headers are right: the encoder has checked them
-            shapes[each.name] = np.ascontiguousarray(CODECS[each.codec].probe(encoded.spans).shapes)
+            shapes[each.name] = picture_shapes(encoded.spans, each)
         for i, sentence in encoded.problems.items():
             problems.setdefault(i, Misfit(sentence, each.name))
     for i, (name, sentence) in row_problems(schema, spans, problems).items():

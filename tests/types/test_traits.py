@@ -37,8 +37,8 @@ MAKERS = {
     "fastio/store/selected.py": "labels of the user's",
 }
 
-# Who reads Field.codec: those that look a codec up by it.
-READERS = {"converters/write/piece_writer.py", "fastio/dataset/row_reader.py", "fastio/types/schema.py"}
+# Who reads Field.codec: the two that look a codec up by it.
+READERS = {"fastio/dataset/row_reader.py", "fastio/types/schema.py"}
 
 
 def sources() -> dict[str, ast.Module]:
