@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from fastio.integrations.packages import imported
 from fastio.loader.fast_loader import FastLoader
+from fastio.loader.position import Place
 
 if TYPE_CHECKING:
     from accelerate.data_loader import DataLoaderStateMixin
@@ -16,8 +17,6 @@ else:
     DataLoaderStateMixin = imported("accelerate.data_loader", extra="accelerate").DataLoaderStateMixin
 
 __all__ = ["PreparedLoader"]
-
-Place = tuple[int, int]  # epoch and batch
 
 
 class PreparedLoader(DataLoader[Any]):
@@ -49,7 +48,7 @@ class PreparedLoader(DataLoader[Any]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration continue at this position."""
         self.loader.load_state_dict(state)
-        self._numbers.start = state["epoch"], state["batch"]
+        self._numbers.start = self.loader.place
 
     def close(self) -> None:
         """Stop the loader's threads; calling it twice is harmless."""
@@ -64,7 +63,7 @@ class _BatchNumbers(DataLoaderStateMixin):  # type: ignore[misc] # accelerate is
     """
 
     def __init__(self, loader: FastLoader) -> None:
-        self.start: Place = (0, 0)  # where the next iteration starts
+        self.start: Place = (0, None, 0)  # where the next iteration starts
         self._loader = loader
         self.gradient_state = imported("accelerate.state", extra="accelerate").GradientState()
         self._drop_last = True  # the remainder is already known here
@@ -73,17 +72,17 @@ class _BatchNumbers(DataLoaderStateMixin):  # type: ignore[misc] # accelerate is
         return len(self._loader)
 
     def __iter__(self) -> Iterator[list[Place]]:
-        epoch, first = self.start
-        _go_to(self._loader, (epoch, first))
-        count = len(self._loader)
-        self.start = epoch + 1, 0
+        epoch, consumed, first = self.start
+        self._loader.skip_to((epoch, consumed, first))
+        count = first + self._loader.remaining
+        self.start = epoch + 1, None, 0
         self.begin()
         self.remainder = _new_in_last_step(self._loader)
         try:
             for number in range(first, count):
                 self.end_of_dataloader = number == count - 1
-                yield [(epoch, number)]
-            _go_to(self._loader, (epoch + 1, 0))
+                yield [(epoch, consumed, number)]
+            self._loader.skip_to((epoch + 1, None, 0))
         finally:
             self.end()
 
@@ -91,7 +90,7 @@ class _BatchNumbers(DataLoaderStateMixin):  # type: ignore[misc] # accelerate is
         """Set the epoch of the next iteration."""
         if epoch != self.start[0]:
             self._loader.set_epoch(epoch)
-            self.start = epoch, 0
+            self.start = epoch, None, 0
 
 
 class _NumberedBatches(Dataset[Any]):
@@ -109,11 +108,12 @@ class _NumberedBatches(Dataset[Any]):
     def __getitems__(self, positions: list[Place]) -> list[Any]:
         (position,) = positions
         if position != self._next:
-            _go_to(self._loader, position)
+            self._loader.skip_to(position)
             self._running = iter(self._loader)
         self._next = None
         batch = next(self._running)
-        self._next = position[0], position[1] + 1
+        epoch, consumed, number = position
+        self._next = epoch, consumed, number + 1
         return [batch]
 
 
@@ -125,10 +125,6 @@ class _Form:
 
     def __call__(self, batches: list[Any]) -> Any:
         return self._form(batches[0])
-
-
-def _go_to(loader: FastLoader, position: Place) -> None:
-    loader.load_state_dict({**loader.state_dict(), "epoch": position[0], "batch": position[1]})
 
 
 def _new_in_last_step(loader: FastLoader) -> int:

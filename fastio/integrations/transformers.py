@@ -12,6 +12,7 @@ from fastio.integrations.factory import LoaderFactory
 from fastio.integrations.packages import imported
 from fastio.integrations.prepared import PreparedLoader
 from fastio.loader.fast_loader import FastLoader
+from fastio.samplers.position import check_state
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerCallback
@@ -109,9 +110,12 @@ class ResumedEpoch(TrainerCallback, ExportableState):  # type: ignore[misc] # se
 
 def _check_same(loader: FastLoader, saved: Mapping[str, Any], accumulated: int, *, step: int) -> None:
     """Raise ValueError if a number of steps does not mean the same samples as in the checkpoint."""
-    steps, position = saved.get("gradient_accumulation_steps"), loader.state_dict()
+    steps, place = saved.get("gradient_accumulation_steps"), loader.place
+    division, known = loader.state_dict()["division"], saved.get("division", saved)
     try:
-        loader.load_state_dict({**saved, "epoch": position["epoch"], "batch": position["batch"]})
+        check_state({name: known.get(name) for name in division}, division, owner="loader")
+        loader.load_state_dict({**saved, "epoch": place[0], "consumed": None, "batch": 0})
+        loader.skip_to(place)
         if steps != accumulated:
             raise ValueError(f"gradient_accumulation_steps is {steps} in the state and {accumulated} here")
     except ValueError as exc:

@@ -27,7 +27,7 @@ from fastio.loader.options import (
     SampleOptions,
     WorkOptions,
 )
-from fastio.loader.position import Cursor, LoaderPosition
+from fastio.loader.position import Cursor, LoaderPosition, Place
 from fastio.loader.wiring import wire
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
@@ -192,9 +192,29 @@ class FastLoader:
         """
         self._position.set_epoch(epoch)
 
+    @property
+    def remaining(self) -> int:
+        """The number of batches of the next iteration: fewer than ``len`` after ``load_state_dict``."""
+        epoch, consumed, batch = self._position.place
+        return self._selection.sampler.count(epoch, consumed) - batch
+
+    @property
+    def place(self) -> Place:
+        """Where the next iteration begins: see ``skip_to``."""
+        return self._position.place
+
+    def skip_to(self, place: Place) -> None:
+        """
+        Let the next iteration begin at a batch by number, as trainers do that count batches.
+
+        ``place`` is the epoch, what had been consumed of it before (see ``ElasticSampler``; None: nothing), and the
+        number of a batch among those that were left then.
+        """
+        self._position.skip_to(place)
+
     def state_dict(self) -> dict[str, Any]:
         """
-        Return the position of the latest iteration in plain numbers: the next batch that its consumer has not had.
+        Return the position of the latest iteration in plain values: what its consumers on all ranks have had.
 
         Batches decoded ahead do not count. The state is the same on every rank.
         """
@@ -202,8 +222,10 @@ class FastLoader:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """
-        Continue the next iteration at that batch. Raises ValueError, naming the differences, for another
-        configuration.
+        Continue the next iteration there, with any number of ranks and batches of any size: what is left of the
+        epoch is divided anew.
+
+        Raises ValueError, naming the differences, for other samples, another order or other transforms.
 
         The order that ``shuffle=True`` had when the state was saved is kept, also on a different machine.
         """

@@ -94,7 +94,7 @@ class BatchIteration:
                 if ready:
                     # Nothing here may keep the batch while the loop uses it, or its memory would be returned late.
                     yield ready.pop()
-            cursor.epoch, cursor.batch = cursor.epoch + 1, 0
+            cursor.end_epoch()
         finally:
             for batch in under_way:
                 batch.cancel()
@@ -126,7 +126,7 @@ class BatchIteration:
 
     def _left(self, cursor: Cursor) -> Batches:
         """Return the batches of an epoch from the cursor on."""
-        batches = self._selection.sampler.plan(cursor.epoch)
+        batches = self._selection.sampler.plan(cursor.epoch, cursor.consumed)
         say_uneven(self._path, batches, self._selection.sampler)
         self._say_unlabelled(batches)
         order = self._selection.plan.order

@@ -11,29 +11,43 @@ from fastio.loader.selection import Chosen
 from fastio.samplers.choice import Choice
 from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
 
-__all__ = ["Cursor", "LoaderPosition"]
+__all__ = ["Cursor", "LoaderPosition", "Place"]
 
 log = logging.getLogger(__name__)
 
-_STATE_VERSION = 2  # version 1 knew only the block shuffle, and its states had no order
+# Version 1 knew only the block shuffle, and its states had no order; versions 1 and 2 counted the batches of one rank.
+_STATE_VERSION = 3
+
+
+Place = tuple[int, Any, int]
 
 
 @dataclass(slots=True)
 class Cursor:
-    """Where one iteration stands: ``batch`` of ``epoch`` is the next that its consumer gets, once it has begun."""
+    """
+    Where one iteration stands: the next batch that its consumer gets, once it has begun.
+
+    That is number ``batch`` of what was left of ``epoch`` when ``consumed`` of it had been consumed (None: nothing;
+    see ``ElasticSampler``).
+    """
 
     epoch: int
-    batch: int
+    consumed: Any = None
+    batch: int = 0
     has_begun: bool = False
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Epoch and batch, to keep while the position moves on."""
-        return self.epoch, self.batch
+    def place(self) -> Place:
+        """Epoch, what had been consumed of it, and batch, to keep while the position moves on."""
+        return self.epoch, self.consumed, self.batch
 
-    def move(self, place: tuple[int, int]) -> None:
+    def move(self, place: Place) -> None:
         """Stand at this epoch and batch."""
-        self.epoch, self.batch = place
+        self.epoch, self.consumed, self.batch = place
+
+    def end_epoch(self) -> None:
+        """Stand at the beginning of the next epoch."""
+        self.move((self.epoch + 1, None, 0))
 
 
 class LoaderPosition:
@@ -48,7 +62,7 @@ class LoaderPosition:
         self._store = selection.base.store.identity  # kept: a state is asked for after close() too
         self._path = selection.base.store.path
         self._pixels = dict(pixels)
-        self._next = Cursor(0, 0)  # where the next iteration starts
+        self._next = Cursor(0)  # where the next iteration starts
         self._latest = self._next  # where the consumer of the latest iteration stands
         self._saved = self._next  # the same, unless an epoch was set or a state loaded since
 
@@ -73,41 +87,58 @@ class LoaderPosition:
         consumer.has_begun = True
         if consumer is self._latest:
             self._saved = consumer
-        self._next = Cursor(ahead.epoch + 1, 0)
+        self._next = Cursor(ahead.epoch + 1)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch: see FastLoader.set_epoch."""
         epoch = whole_epoch(epoch)
         if epoch != self._next.epoch:
-            if self._next.batch:
-                log.warning(GIVEN_UP, self._path, epoch, self._next.batch, self._next.epoch)
-            self._next = self._saved = Cursor(epoch, 0)
+            if self._next.batch or self._next.consumed:
+                log.warning(GIVEN_UP, self._path, epoch, self._next.epoch)
+            self._next = self._saved = Cursor(epoch)
+
+    def skip_to(self, place: Place) -> None:
+        """Let the next iteration begin there."""
+        self._next = self._saved = Cursor(*place)
+
+    @property
+    def place(self) -> Place:
+        """Where the next iteration begins."""
+        return self._next.place
 
     def state_dict(self) -> dict[str, Any]:
-        """The next batch that the consumer of the latest iteration has not had, in plain numbers."""
-        epoch, batch = (self._saved if self._saved.has_begun else self._next).place
-        proof = self._selection.proof(epoch) if batch else {}
-        return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self._configuration(), **proof}
+        """What the consumer of the latest iteration has had of its epoch, in plain values."""
+        cursor, sampler = self._saved if self._saved.has_begun else self._next, self._selection.sampler
+        epoch, consumed = cursor.epoch, cursor.consumed
+        if cursor.batch:
+            consumed = sampler.advanced(epoch, consumed, cursor.batch)
+        proof = self._selection.proof(epoch) if consumed else {}
+        division = {"division": sampler.division_options()}
+        place = {"version": _STATE_VERSION, "epoch": epoch, "consumed": consumed}
+        return place | self._configuration() | division | proof
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on at that batch; ValueError, naming what differs, for another configuration."""
+        """Let the next iteration go on there; ValueError, naming what differs, for other samples or another order."""
         selection, plan = self._selection, self._selection.plan
         expected = {"version": _STATE_VERSION, **self._configuration()}
-        if state.get("version") == 1:
-            state = {**state, "version": _STATE_VERSION}
-            if "order" in expected:
-                state["order"] = {"kind": "blocks"}
-        order = state.get("order")
+        counts_batches = state.get("version") in (1, 2)
+        known = {**state, "version": _STATE_VERSION} if counts_batches else state
+        if state.get("version") == 1 and "order" in expected:
+            known = {**known, "order": {"kind": "blocks"}}
+        order = known.get("order")
         if "order" in expected and state.get("shuffle") is True:
             expected["order"] = Choice.from_json(order, samples=len(selection)).to_json()
-        check_state(state, expected, owner="loader")
+        check_state(known, expected, owner="loader")
         epoch = whole_epoch(state.get("epoch", -1))
-        count = selection.sampler.count(epoch)
-        batch = whole("batch", state.get("batch", -1), f"0 to {count} in the state", least=0, below=count + 1)
+        if counts_batches:
+            batch = whole("batch", state.get("batch", -1), "0 or more in the state", least=0)
+            consumed = selection.sampler.from_batches(state, epoch, batch) if batch else None
+        else:
+            consumed = selection.sampler.checked(epoch, state.get("consumed", -1))
         selection.check_proof(state)
         if plan.order is not None and order is not None:
             plan.order.adopt(order)
-        self._next = self._saved = Cursor(epoch, batch)
+        self._next = self._saved = Cursor(epoch, consumed or None)
 
     def _configuration(self) -> dict[str, Any]:
         """Return what must be equal for a position to mean the same samples."""

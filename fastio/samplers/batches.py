@@ -1,10 +1,10 @@
-"""Batches and BatchSampler: which samples make which batch, planned per epoch; a loader's producer works from them."""
+"""Batches and samplers: which samples make which batch, planned per epoch; a loader's producer works from them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from fastio.samplers.choice import Choice, choose, report
 from fastio.samplers.lanes import LaneOrder
-from fastio.samplers.order import Division, Shuffle, block_order, full_order
+from fastio.samplers.order import Division, Shuffle, block_order, consumed_after, full_order
 from fastio.samplers.page_cache import PageCache, page_cache
+from fastio.samplers.position import whole_consumed
 from fastio.samplers.windows import Windows
 from fastio.types.metrics import ShuffleReport
 
-__all__ = ["BatchSampler", "Batches", "OrderSampler", "even_cuts"]
+__all__ = ["BatchSampler", "Batches", "ElasticSampler", "OrderSampler", "even_cuts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class Batches:
     The plan of an epoch: batch k consists of the samples ``indices[cuts[k]:cuts[k + 1]]``.
 
     ``indices`` is int64; ``cuts`` is int64, has one entry more than there are batches, starts with 0 and ascends.
-    Over all ranks, ``repeated`` samples come twice in the epoch and ``dropped`` samples do not come. ``windows`` says
+    Over all ranks, ``repeated`` samples come once more than they should and ``dropped`` samples do not come; the last
+    ``padding`` samples of this rank are among the repeated. ``windows`` says
     what to read ahead if samples come from many positions at once; None: the samples themselves. ``random_ids``, one
     per index, tell repetitions of the same sample apart (see ``repeats``); None: no sample is repeated.
     """
@@ -38,6 +40,7 @@ class Batches:
     dropped: int = 0
     windows: Windows | None = None
     random_ids: NDArray[np.int64] | None = None
+    padding: int = 0
 
     @property
     def ids(self) -> NDArray[np.int64]:
@@ -48,7 +51,9 @@ class Batches:
         return len(self.cuts) - 1
 
     def part(self, start: int, stop: int) -> Batches:
-        """Return the batches from ``start`` up to ``stop``, or up to the last one."""
+        """
+        Return the batches from ``start`` up to ``stop``, or up to the last one, without what they repeat and drop.
+        """
         cuts = self.cuts[start : stop + 1]
         if len(cuts) == 0:
             return Batches(self.indices[:0], np.zeros(1, np.int64))
@@ -89,6 +94,46 @@ class BatchSampler(Protocol):
     def configuration(self) -> dict[str, Any]: ...
 
 
+@runtime_checkable
+class ElasticSampler(BatchSampler, Protocol):
+    """
+    A BatchSampler whose epoch can be continued by another number of ranks, in batches of another size.
+
+    ``consumed`` is what all ranks together have had of an epoch, as plain values for JSON; None is nothing. Its form
+    is the sampler's own: for an order, the number of samples. ``configuration`` is what must be equal for it to mean
+    the same samples; ``division_options`` is the rest, which may change from one start of a training to the next.
+    """
+
+    def count(self, epoch: int, consumed: Any = None) -> int:
+        """Return the number of batches that one rank still gets in an epoch."""
+        ...
+
+    def plan(self, epoch: int, consumed: Any = None) -> Batches:
+        """Return what is left of this rank's batches of an epoch."""
+        ...
+
+    def advanced(self, epoch: int, consumed: Any, batches: int) -> Any:
+        """Return what has been consumed when each rank has had so many batches of ``plan(epoch, consumed)``."""
+        ...
+
+    def checked(self, epoch: int, consumed: Any) -> Any:
+        """Return the ``consumed`` of a state. Raises ValueError if it is none for this epoch."""
+        ...
+
+    def from_batches(self, state: Mapping[str, Any], epoch: int, batches: int) -> Any:
+        """
+        Return what was consumed after so many batches of one rank, for a state that counts them.
+
+        ``state`` has the options of that time (versions 1 and 2 of a loader's state). Raises ValueError for options
+        that this sampler does not know.
+        """
+        ...
+
+    def division_options(self) -> dict[str, Any]:
+        """Return how an epoch is divided among ranks and batches: plain values for JSON."""
+        ...
+
+
 class OrderSampler:
     """
     Cuts the order of an epoch into batches of equal size.
@@ -122,25 +167,38 @@ class OrderSampler:
         self._held = self._memory() if shuffle is not False else PageCache(0)
         self._report: ShuffleReport | None = None
 
-    def count(self, epoch: int) -> int:
-        """Return the number of batches of one rank in an epoch."""
-        return self.division.batches
+    def count(self, epoch: int, consumed: int | None = None) -> int:
+        """Return the number of batches that one rank still gets in an epoch."""
+        return replace(self.division, start=consumed or 0).batches
 
-    def plan(self, epoch: int) -> Batches:
-        """Return this rank's batches of an epoch."""
-        division = self.division
+    def advanced(self, epoch: int, consumed: int | None, batches: int) -> int:
+        """Return the number of samples consumed after so many more batches."""
+        return replace(self.division, start=consumed or 0).consumed(batches)
+
+    def checked(self, epoch: int, consumed: Any) -> int:
+        """Return the number of samples of a state. Raises ValueError if there are fewer."""
+        return whole_consumed(consumed, self.division.count)
+
+    def from_batches(self, state: Mapping[str, Any], epoch: int, batches: int) -> int:
+        """Return the number of samples consumed after so many batches of a state's options."""
+        return consumed_after(state, self.division.count, batches)
+
+    def plan(self, epoch: int, consumed: int | None = None) -> Batches:
+        """Return what is left of this rank's batches of an epoch."""
+        division = replace(self.division, start=consumed or 0)
+        padding = division.padding(self.rank)
         cuts = even_cuts(division.samples, division.batch_size)
         choice = self._chosen() if self.shuffle is True else None
         if choice is not None and choice.lanes is not None:
             lanes = LaneOrder(choice.lanes, division.count, seed=self.seed, epoch=epoch)
             if division.world_size == 1:
-                indices, windows = division.share(lanes.order, 0), lanes.all_windows()
+                indices, windows = division.share(lanes.order, 0), lanes.all_windows().after(division.start)
             else:
                 share = lanes.share(division, self.rank)
                 indices, windows = lanes.order[share], lanes.windows(share)
-            return Batches(indices, cuts, division.repeated, division.dropped, windows)
+            return Batches(indices, cuts, division.repeated, division.dropped, windows, padding=padding)
         indices = division.share(self._order(choice, epoch), self.rank)
-        return Batches(indices, cuts, division.repeated, division.dropped)
+        return Batches(indices, cuts, division.repeated, division.dropped, padding=padding)
 
     def _order(self, choice: Choice | None, epoch: int) -> NDArray[np.int64]:
         """Return all samples of an epoch, for orders without lanes."""
@@ -202,17 +260,17 @@ class OrderSampler:
         return self._report
 
     def configuration(self) -> dict[str, Any]:
-        """Return what identifies the order and its division; ``order`` is the choice for ``shuffle=True``."""
+        """Return what identifies the order; ``order`` is the choice for ``shuffle=True``."""
         return {
             "samples": self.division.count,
-            "batch_size": self.division.batch_size,
             "shuffle": self.shuffle,
             "seed": self.seed,
-            "world_size": self.world_size,
-            "uneven": self.division.uneven,
-            "drop_last": self.division.drop_last,
             **({"order": self._chosen().to_json()} if self.shuffle is True else {}),
         }
+
+    def division_options(self) -> dict[str, Any]:
+        """Return how the order is divided among ranks and batches."""
+        return self.division.to_json()
 
 
 def even_cuts(count: int, batch_size: int) -> NDArray[np.int64]:

@@ -96,11 +96,12 @@ class LaneOrder:
         """
         Return the positions (in ``places``) of each rank's samples in full steps: ``(steps, ranks, batch)`` int64.
 
-        The samples of a step are sorted by lane, so that a rank gets neighbouring lanes.
+        Steps are counted from the division's ``start``. The samples of a step are sorted by lane, so that a rank gets
+        neighbouring lanes.
         """
         world, batch = division.world_size, division.batch_size
         size = world * batch
-        slots = steps[:, None] * size + np.arange(size)
+        slots = division.start + steps[:, None] * size + np.arange(size)
         lane = self._lane(self.places[slots])
         if self.lanes.lanes <= 1 << 16:
             lane = lane.astype(np.uint16)  # the dtype with the fastest stable sort

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.samplers.batches import Batches, BatchSampler
+from fastio.samplers.batches import Batches, ElasticSampler
 from fastio.samplers.repeats import random_ids, repetitions, split_ids
 
 __all__ = ["MappedSampler"]
@@ -22,24 +24,36 @@ class MappedSampler:
     the table by ``checksum_name``, or not at all if that is None.
     """
 
-    def __init__(self, positions: BatchSampler, table: NDArray[np.int64], *, checksum_name: str | None) -> None:
+    def __init__(self, positions: ElasticSampler, table: NDArray[np.int64], *, checksum_name: str | None) -> None:
         self.positions = positions
         self.rank, self.world_size = positions.rank, positions.world_size
         self._table = table
         self._repetitions = repetitions(table)
         self._checksum = {} if checksum_name is None else {checksum_name: _native.crc32(table)}
 
-    def count(self, epoch: int) -> int:
-        """Return the number of batches of one rank in an epoch."""
-        return self.positions.count(epoch)
+    def count(self, epoch: int, consumed: Any = None) -> int:
+        """Return the number of batches that one rank still gets in an epoch."""
+        return self.positions.count(epoch, consumed)
 
-    def plan(self, epoch: int) -> Batches:
-        """Return this rank's batches of an epoch."""
-        planned = self.positions.plan(epoch)
+    def advanced(self, epoch: int, consumed: Any, batches: int) -> Any:
+        """Return what has been consumed of the positions after so many more batches."""
+        return self.positions.advanced(epoch, consumed, batches)
+
+    def checked(self, epoch: int, consumed: Any) -> Any:
+        """Return the ``consumed`` of a state. Raises ValueError if it is none for this epoch."""
+        return self.positions.checked(epoch, consumed)
+
+    def from_batches(self, state: Mapping[str, Any], epoch: int, batches: int) -> Any:
+        """Return what was consumed after so many batches of a state's options."""
+        return self.positions.from_batches(state, epoch, batches)
+
+    def plan(self, epoch: int, consumed: Any = None) -> Batches:
+        """Return what is left of this rank's batches of an epoch."""
+        planned = self.positions.plan(epoch, consumed)
         indices = self._table[planned.indices]
         ids = self._random_ids(planned, indices)
         windows = None if planned.windows is None else planned.windows.of(self._table)
-        return Batches(indices, planned.cuts, planned.repeated, planned.dropped, windows, ids)
+        return replace(planned, indices=indices, windows=windows, random_ids=ids)
 
     def _random_ids(self, planned: Batches, indices: NDArray[np.int64]) -> NDArray[np.int64] | None:
         if self._repetitions is None and planned.random_ids is None:
@@ -53,3 +67,7 @@ class MappedSampler:
     def configuration(self) -> dict[str, Any]:
         """Return the configuration of the positions, with a checksum of the table."""
         return {**self.positions.configuration(), **self._checksum}
+
+    def division_options(self) -> dict[str, Any]:
+        """Return how the positions are divided among ranks and batches."""
+        return self.positions.division_options()

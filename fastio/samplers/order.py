@@ -10,15 +10,17 @@ another machine, or by another version.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.samplers.position import whole
 
-__all__ = ["Division", "Shuffle", "Uneven", "block_order", "full_order"]
+__all__ = ["Division", "Shuffle", "Uneven", "block_order", "consumed_after", "full_order"]
 
 Shuffle = bool | Literal["full"]
 Uneven = Literal["pad", "drop", "repeat"]
@@ -78,10 +80,11 @@ def _stream(epoch: int, part: int) -> int:
 @dataclass(frozen=True, slots=True)
 class Division:
     """
-    How an order is cut into steps, and every step into equal parts for the ranks.
+    How what is left of an order is cut into steps, and every step into equal parts for the ranks.
 
-    Step s takes ``order[s*W*B : (s+1)*W*B]``, and rank r its r-th part. What remains at the end is less than a step;
-    ``uneven`` says what happens to it:
+    The first ``start`` of ``count`` samples have been consumed, by any number of ranks in batches of any size. Step s
+    takes ``order[start + s*W*B : start + (s+1)*W*B]``, and rank r its r-th part. What remains at the end is less than
+    a step; ``uneven`` says what happens to it:
 
     * ``"pad"``: repeats samples from the start of the order until the ranks' parts are equal (nothing to do if
       ``world_size`` is 1); the last batch may be short
@@ -97,6 +100,7 @@ class Division:
     world_size: int = 1
     uneven: Uneven = "pad"
     drop_last: bool = False
+    start: int = 0
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
@@ -105,9 +109,14 @@ class Division:
             raise ValueError(f"uneven={self.uneven!r}: expected one of {', '.join(map(repr, get_args(Uneven)))}")
 
     @property
+    def left(self) -> int:
+        """The number of samples that have not been consumed."""
+        return self.count - self.start
+
+    @property
     def samples(self) -> int:
-        """The number of samples of one rank in an epoch."""
-        full, rest = divmod(self.count, self.world_size * self.batch_size)
+        """The number of samples that one rank still gets in the epoch."""
+        full, rest = divmod(self.left, self.world_size * self.batch_size)
         if self.uneven == "pad":
             last = -(-rest // self.world_size)
         elif self.uneven == "drop":
@@ -121,32 +130,69 @@ class Division:
     @property
     def full_steps(self) -> int:
         """The number of steps with a full batch for each rank and no repetition."""
-        return self.count // (self.world_size * self.batch_size)
+        return self.left // (self.world_size * self.batch_size)
 
     @property
     def batches(self) -> int:
-        """The number of batches of one rank in an epoch."""
+        """The number of batches that one rank still gets in the epoch."""
         return -(-self.samples // self.batch_size)
 
     @property
     def repeated(self) -> int:
-        """The number of samples that come twice in an epoch, over all ranks."""
-        return max(0, self.samples * self.world_size - self.count)
+        """The number of samples that come once more than they should, over all ranks."""
+        return max(0, self.samples * self.world_size - self.left)
 
     @property
     def dropped(self) -> int:
-        """The number of samples that do not come in an epoch, over all ranks."""
-        return max(0, self.count - self.samples * self.world_size)
+        """The number of samples that do not come in the epoch, over all ranks."""
+        return max(0, self.left - self.samples * self.world_size)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return how the order is divided: plain values for a state."""
+        names = ("batch_size", "world_size", "uneven", "drop_last")
+        return {name: getattr(self, name) for name in names}
+
+    def padding(self, rank: int) -> int:
+        """Return how many of the last samples of one rank are among the ``repeated``."""
+        full = self.full_steps
+        last = self.samples - full * self.batch_size
+        end = full * self.world_size * self.batch_size + (rank + 1) * last
+        return min(max(0, end - self.left), last)
+
+    def consumed(self, batches: int) -> int:
+        """Return how many samples of the order all ranks have had, from its beginning, after so many more batches."""
+        if batches >= self.batches:
+            return self.count
+        return min(self.count, self.start + batches * self.world_size * self.batch_size)
 
     def share(self, order: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
-        """Return the indices of one rank, batch after batch: ``(samples,)`` int64."""
+        """
+        Return what is left for one rank of an order ``(count,)``, batch after batch: ``(samples,)`` int64.
+
+        What is repeated comes from the beginning of the order.
+        """
         if len(order) != self.count:
             raise ValueError(f"an order of {len(order)} samples: expected {self.count}, as in the division")
-        if self.world_size == 1 and self.samples <= len(order):
-            return order[: self.samples]
+        rest, needed = order[self.start :], self.samples * self.world_size
+        if self.world_size == 1 and needed <= len(rest):
+            return rest[:needed]
         # np.resize repeats the order as often as needed: this works even with more ranks than samples.
-        taken = np.resize(order, self.samples * self.world_size)
+        taken = np.concatenate((rest[:needed], np.resize(order, max(0, needed - len(rest)))))
         steps = self.samples // self.batch_size
         whole = steps * self.world_size * self.batch_size
         full = taken[:whole].reshape(steps, self.world_size, self.batch_size)[:, rank].reshape(-1)
         return np.concatenate((full, taken[whole:].reshape(self.world_size, -1)[rank]))
+
+
+def consumed_after(state: Mapping[str, Any], count: int, batches: int) -> int:
+    """
+    Return how many of ``count`` samples all ranks had had after so many batches, divided as a loader's state says.
+
+    Raises ValueError if the state is damaged.
+    """
+    size = whole("batch_size", state.get("batch_size"), "1 or more in the state", least=1)
+    world_size = whole("world_size", state.get("world_size"), "1 or more in the state", least=1)
+    uneven: Any = state.get("uneven")
+    division = Division(count, size, world_size, uneven, bool(state.get("drop_last")))
+    most = division.batches
+    return division.consumed(whole("batch", batches, f"0 to {most} in the state", least=0, below=most + 1))

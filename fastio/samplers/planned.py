@@ -98,7 +98,7 @@ class PlannedSampler(ABC):
         epoch = whole_epoch(epoch)
         if epoch != self._next[0]:
             if self._next[1]:
-                log.warning(GIVEN_UP, type(self).__name__, epoch, self._next[1], self._next[0])
+                log.warning(GIVEN_UP, type(self).__name__, epoch, self._next[0])
             self._next = epoch, 0
             self._forget()
 

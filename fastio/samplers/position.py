@@ -6,10 +6,10 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["GIVEN_UP", "check_state", "whole", "whole_epoch"]
+__all__ = ["GIVEN_UP", "check_state", "whole", "whole_consumed", "whole_epoch"]
 
-# Logged if set_epoch sets another epoch than a loaded state: who, the epoch set, the batch and epoch loaded.
-GIVEN_UP = "%s: set_epoch(%d) drops the loaded position, batch %d of epoch %d: the rest of that epoch will not come"
+# Logged if set_epoch sets another epoch than a loaded state: who, the epoch set, the epoch loaded.
+GIVEN_UP = "%s: set_epoch(%d) drops the loaded position within epoch %d: the rest of that epoch will not come"
 
 
 def whole(name: str, number: int | None, expected: str, *, least: int, below: int = 1 << 63) -> int:
@@ -29,6 +29,13 @@ def whole(name: str, number: int | None, expected: str, *, least: int, below: in
 def whole_epoch(epoch: int) -> int:
     """Return an epoch's number. Raises ValueError if it is not one."""
     return whole("epoch", epoch, "0 <= epoch < 2**32", least=0, below=1 << 32)
+
+
+def whole_consumed(consumed: Any, count: int) -> int:
+    """Return the number of consumed samples in a state. Raises ValueError if it is not one of ``count``."""
+    return (
+        0 if consumed is None else whole("consumed", consumed, f"0 to {count} in the state", least=0, below=count + 1)
+    )
 
 
 def check_state(state: Mapping[str, Any], expected: Mapping[str, Any], *, owner: str) -> None:

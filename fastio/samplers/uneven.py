@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from fastio.samplers.batches import Batches, BatchSampler
+from fastio.samplers.batches import Batches, ElasticSampler
 
 __all__ = ["say_uneven"]
 
@@ -13,14 +13,14 @@ log = logging.getLogger(__name__)
 _said: set[str] = set()  # per process: a loader that is rebuilt for each epoch does not repeat it
 
 
-def say_uneven(path: str, planned: Batches, sampler: BatchSampler) -> None:
+def say_uneven(path: str, planned: Batches, sampler: ElasticSampler) -> None:
     """
     Log on rank 0 how many samples this epoch repeats or leaves out; ``planned`` is the whole epoch.
 
     Logged as a warning, which Python prints by default, once per configuration. If ``drop_last`` leaves out a short
     batch of a single process, that is only INFO: it was asked for. An epoch without any batch is always a warning.
     """
-    rules = sampler.configuration()
+    rules = sampler.configuration() | sampler.division_options()
     samples = rules.get("samples", 0)
     is_empty = len(planned) == 0 and samples > 0
     if sampler.rank != 0 or not (planned.repeated or planned.dropped or is_empty):

@@ -138,8 +138,7 @@ def test_interrupted_training_goes_on_with_the_next_batch(
     ("other", "said"),
     [
         ({"seed": 1}, "seed is 0 in the state and 1 here"),
-        ({"batch_size": 8}, "batch_size is 4 in the state and 8 here"),
-        ({"uneven": "drop"}, "uneven is 'pad' in the state and 'drop' here"),
+        ({"shuffle": False}, "shuffle is 'full' in the state and False here"),
     ],
 )
 def test_a_checkpoint_of_another_loader_is_refused(

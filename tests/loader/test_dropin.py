@@ -87,7 +87,7 @@ def test_an_iterator_that_is_not_used_counts_for_nothing(dataset: FastDataset) -
         batches = iter(loader)
         loader.set_epoch(2)
         assert taken(islice(batches, 2)) == third[:2]
-        assert (2, 2) == (loader.state_dict()["epoch"], loader.state_dict()["batch"])
+        assert (2, 8) == (loader.state_dict()["epoch"], loader.state_dict()["consumed"])
         loader.set_epoch(1)
         assert taken(loader) == second
 
@@ -97,7 +97,7 @@ def test_a_state_loaded_behind_iter(dataset: FastDataset) -> None:
     (first,) = epochs_of(dataset, 1)
     with loader_of(dataset) as loader:
         batches = iter(loader)
-        loader.load_state_dict({**loader.state_dict(), "batch": 4})
+        loader.load_state_dict({**loader.state_dict(), "consumed": 16})
         assert taken(batches) == first[4:]
 
 

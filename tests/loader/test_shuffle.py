@@ -127,15 +127,23 @@ def test_ranks_share_the_steps_of_lanes(sorted_store: Path) -> None:
     assert [sorted(step) for step in whole] == [sorted(chain(*step)) for step in zip(*parts, strict=True)]
 
 
+def state_of_version_1(loader: FastLoader, **change: int) -> dict[str, Any]:
+    """The state of a loader as it was before there were lanes."""
+    state = loader.state_dict()
+    left_out = ("order", "consumed")
+    known = {name: value for name, value in state.items() if name not in left_out}
+    return {**known, **known.pop("division"), "version": 1, **change}
+
+
 def test_a_state_of_version_1_goes_on_in_blocks(sorted_store: Path) -> None:
     """Before there were lanes, shuffle=True was the block shuffle: such a state gives exactly the rest of it."""
     sizes = np.full(COUNT, BYTES, np.int64)
     orders = [block_order(sizes, seed=5, epoch=epoch).reshape(-1, 32).tolist() for epoch in (2, 3)]
     with FastLoader(sorted_store, 32, shuffle=True, seed=5) as loader:
-        state = {**loader.state_dict(), "version": 1, "epoch": 2, "batch": 7}
-        del state["order"]
+        state = state_of_version_1(loader, epoch=2, batch=7)
         loader.load_state_dict(state)
-        assert {**state, "version": 2, "order": {"kind": "blocks"}} == loader.state_dict()
+        assert 7 * 32 == loader.state_dict()["consumed"]
+        assert {"kind": "blocks"} == loader.state_dict()["order"]
         assert orders[0][7:] == indices_of(loader)
         assert orders[1] == indices_of(loader)
         assert loader.stats.shuffle is not None
@@ -147,7 +155,7 @@ def test_other_states_of_version_1_go_on(sorted_store: Path, shuffle: Any) -> No
     """These orders are what they were."""
     with FastLoader(sorted_store, 32, shuffle=shuffle) as loader:
         expected = indices_of(loader)
-        loader.load_state_dict({**loader.state_dict(), "version": 1, "epoch": 0, "batch": 3})
+        loader.load_state_dict(state_of_version_1(loader, epoch=0, batch=3))
         assert expected[3:] == indices_of(loader)
         assert loader.stats.shuffle is None
 

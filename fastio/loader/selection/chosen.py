@@ -17,7 +17,8 @@ from fastio.loader.selection.indices import as_indices
 from fastio.loader.selection.members import find_members
 from fastio.loader.selection.subset import FastSubset
 from fastio.loader.selection.weights import as_weights
-from fastio.samplers.batches import BatchSampler, OrderSampler
+from fastio.samplers.batches import BatchSampler, ElasticSampler, OrderSampler
+from fastio.samplers.counted import as_elastic
 from fastio.samplers.drawn import Draw, DrawnSampler
 from fastio.samplers.foreign import ForeignBatchSampler, ForeignDraw, own_share
 from fastio.samplers.mapped import MappedSampler
@@ -34,7 +35,7 @@ __all__ = ["BatchPlan", "Chosen", "choose", "sample_bytes", "sample_labels"]
 class BatchPlan:
     """The sampler of a loader, which plans by positions in the dataset that the user sees, and its properties."""
 
-    sampler: BatchSampler
+    sampler: ElasticSampler
     share: Share
     batch_size: int | None = None
     division: Division | None = None  # if it is the same in every epoch
@@ -59,7 +60,7 @@ class Chosen:
     is_opened: bool
     indices: NDArray[np.int64] | None
     plan: BatchPlan
-    sampler: BatchSampler
+    sampler: ElasticSampler
 
     def __len__(self) -> int:
         return len(self.base) if self.indices is None else len(self.indices)
@@ -98,17 +99,22 @@ class Chosen:
     def check_proof(self, state: Mapping[str, Any]) -> None:
         """Raise ValueError if the user's sampler draws another order than when the state was saved."""
         order = state.get("drawn_order")
-        if self.plan.foreign is None or not isinstance(order, Mapping) or not state.get("batch"):
+        if self.plan.foreign is None or not isinstance(order, Mapping) or not _has_begun(state):
             return
         epoch = state.get("epoch")
         expected = self.proof(order["epoch"])["drawn_order"] if order.get("epoch") == epoch else order
         if order.get("rank") == expected["rank"] and order != expected:
             raise ValueError(
                 f"{self.base.store.path}: the sampler draws another order for epoch {epoch} than when the state was "
-                f"saved, so batch {state['batch']} would have other samples: let its order depend only on "
+                "saved, so the rest of it would be other samples: let its order depend only on "
                 "set_epoch(epoch), or on generators of torch, numpy or random, or start the epoch over with "
                 f"set_epoch({epoch})"
             )
+
+
+def _has_begun(state: Mapping[str, Any]) -> bool:
+    """Whether a state, of any version, is within an epoch."""
+    return bool(state.get("consumed") or state.get("batch"))
 
 
 def choose(dataset: object, options: LoaderOptions) -> Chosen:
@@ -156,7 +162,7 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderO
         lists = ForeignBatchSampler(
             samples.batch_sampler, samples=count, seed=order.seed, share=share, uneven=order.uneven, is_own=is_own
         )
-        return BatchPlan(lists, share, foreign=lists, is_own_share=is_own)
+        return BatchPlan(as_elastic(lists), share, foreign=lists, is_own_share=is_own)
     assert order.batch_size is not None
     if samples.sampler is not None:
         share, is_own = _share_with(samples.sampler, order)
@@ -185,7 +191,7 @@ def _ordered(
     options: LoaderOptions,
     division: Division,
     share: Share,
-) -> tuple[BatchSampler, OrderSampler]:
+) -> tuple[ElasticSampler, OrderSampler]:
     """
     Return one of fastio's orders, and what plans by positions in ``indices``.
 
@@ -251,4 +257,4 @@ def _planned_by(base: FastDataset, sampler: BatchSampler, order: OrderOptions, c
     samples = sampler.configuration().get("samples", count)
     if samples != count:
         raise ValueError(f"{base.store.path}: {count} samples, but the batch_sampler plans {samples}")
-    return BatchPlan(sampler, Share(*own, is_found=False))  # the sampler takes care of its share itself
+    return BatchPlan(as_elastic(sampler), Share(*own, is_found=False))  # the sampler takes care of its share itself
