@@ -6,7 +6,7 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-more lint format bench bench-peers wheel native-test clean
+.PHONY: help setup demo test test-more test-elastic lint format bench bench-peers wheel native-test clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ test-more: setup ## Run the property tests with fresh examples, ROUNDS times; a 
 	    $(BIN)/python -m pytest -q -n auto --dist worksteal -m hypothesis \
 	        --hypothesis-profile fresh --hypothesis-seed $$seed || exit 1; \
 	done
+
+test-elastic: setup ## Continue epochs with every other number of ranks and batch size: 46,080 histories per sampler
+	$(BIN)/python -m tests.samplers.elastic_grid
 
 native-test: setup ## Build the C++ core without Python under ASan and UBSan, run its tests
 	$(BIN)/cmake -S native -B build/native -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
