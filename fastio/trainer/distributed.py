@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
+import pickle
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import distributed
@@ -19,6 +22,8 @@ from fastio.machine import rank_and_world
 __all__ = ["every_rank", "local_device", "mean_over_ranks", "process_group", "rendezvous"]
 
 _TIMEOUT = timedelta(minutes=5)  # the longest wait for other ranks
+_KEY = "fastio/trainer"  # of what ranks tell each other; its numbers are those of the calls of every_rank
+_calls = itertools.count()
 _PORT = 29500  # the port that torchrun uses
 _Each = TypeVar("_Each")
 
@@ -111,23 +116,27 @@ def rendezvous(environ: Mapping[str, str]) -> str:
     return f"{environ.get('MASTER_ADDR') or first}:{port}"
 
 
-def mean_over_ranks(values: list[float], device: torch.device) -> list[float]:
+def mean_over_ranks(values: list[float]) -> list[float]:
     """Return the mean of each value over all ranks; unchanged with a single rank."""
-    if not distributed.is_initialized():
-        return values
-    sums = torch.tensor(values, dtype=torch.float64, device=device)
-    distributed.all_reduce(sums)
-    means: list[float] = (sums / distributed.get_world_size()).tolist()
-    return means
+    return [math.fsum(column) / len(column) for column in zip(*every_rank(values), strict=True)]
 
 
 def every_rank(value: _Each) -> list[_Each]:
-    """Return the value of each rank, in order."""
+    """
+    Return the value of each rank, in order; it must be picklable. Every rank must call this equally often.
+
+    Values pass through the group's key-value store. A gloo thread drops the tensors of a collective operation after
+    the operation has ended, and needs the interpreter for tensors made in Python: at the end of a program, CPython
+    before 3.14 kills that thread inside C++ code, which aborts the process. A barrier has no tensors; after it, all
+    values are there.
+    """
     if not distributed.is_initialized():
         return [value]
-    brought: list[_Each] = [value] * distributed.get_world_size()
-    distributed.all_gather_object(brought, value)
-    return brought
+    store: Any = distributed.distributed_c10d._get_default_store()
+    call = next(_calls)
+    store.set(f"{_KEY}/{call}/{distributed.get_rank()}", pickle.dumps(value))
+    distributed.barrier()
+    return [pickle.loads(store.get(f"{_KEY}/{call}/{rank}")) for rank in range(distributed.get_world_size())]  # noqa: S301 - from our own ranks
 
 
 def _first_line(error: BaseException) -> str:

@@ -78,7 +78,7 @@ def train(data: Data, step: TrainStep, steps: int, *, on_step: Callable[[int, in
                     on_step(warm_up + timer.steps + 1, steps)
         except torch.cuda.OutOfMemoryError as exc:
             raise FastioError(f"{device}: out of memory: try a smaller --batch-size, or --amp bf16") from exc
-    losses = mean_over_ranks(log.finished(), device)
+    losses = mean_over_ranks(log.finished())
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     return TrainResult(losses, warm_up, timer.summary(), timer.timeline(), peak)
 

@@ -59,11 +59,24 @@ from fastio.trainer.distributed import mean_over_ranks, process_group
 
 try:
     with process_group(torch.device("cpu")) as (rank, _):
-        mean_over_ranks([1.0], torch.device("cpu"))
+        mean_over_ranks([1.0])
         if rank == 0:
-            mean_over_ranks([1.0], torch.device("cpu"))
+            mean_over_ranks([1.0])
 except FastioError as exc:
     sys.exit(str(exc))
+"""
+# Ends right after both have told each other something, and its main thread gives the interpreter to no other thread
+# that waits for it: what torch's threads do then, they do while Python ends.
+LEAVING = """
+import sys, torch
+from fastio.trainer.distributed import every_rank, mean_over_ranks, process_group
+
+sys.setswitchinterval(1000)
+with process_group(torch.device("cpu")) as (rank, _):
+    kept = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    for _ in range(20):
+        assert [0, 1] == every_rank(rank)
+        assert [0.5, 7.0] == mean_over_ranks([float(rank), 7.0])
 """
 
 
@@ -131,6 +144,18 @@ def test_torchrun(store: Path) -> None:
     assert 4 == len(said["losses"])
 
 
+def test_leaving_at_once() -> None:
+    """No thread of torch is killed in the middle of its work when the program ends (it would abort the process)."""
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    ranks = [subprocess.Popen([sys.executable, "-c", LEAVING], env=environment(**meeting, RANK=rank)) for rank in "01"]
+    try:
+        assert [0, 0] == [each.wait(SECONDS) for each in ranks]
+    finally:
+        for each in ranks:
+            each.kill()
+            each.wait()
+
+
 def test_a_rank_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting ends, with one line that says for whom."""
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
@@ -172,7 +197,7 @@ def test_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (0, 1) == ranks
         assert not torch.distributed.is_initialized()
     assert ["mine"] == every_rank("mine")
-    assert [1.5] == mean_over_ranks([1.5], torch.device("cpu"))
+    assert [1.5] == mean_over_ranks([1.5])
 
 
 @pytest.mark.parametrize(
