@@ -127,7 +127,7 @@ class BatchIteration:
     def _left(self, cursor: Cursor) -> Batches:
         """Return the batches of an epoch from the cursor on."""
         batches = self._selection.sampler.plan(cursor.epoch, cursor.consumed)
-        say_uneven(self._path, batches, self._selection.sampler)
+        say_uneven(self._path, batches, self._selection.sampler, is_rest=cursor.consumed is not None)
         self._say_unlabelled(batches)
         order = self._selection.plan.order
         return self._reader.with_windows(

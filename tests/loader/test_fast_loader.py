@@ -307,6 +307,19 @@ def test_what_is_repeated_is_said_once(png_store: Path, caplog: pytest.LogCaptur
     ]
 
 
+def test_what_the_rest_of_an_epoch_repeats_is_said(png_store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An epoch that goes on with other ranks says what only this rest repeats."""
+    with FastLoader(png_store, 16) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    with FastLoader(png_store, 7, rank=0, world_size=3) as loader:
+        loader.load_state_dict(state)
+        list(loader)
+
+    expected = f"{png_store}: 50 samples for 3 ranks (batch_size=7, uneven='pad', drop_last=False): "
+    assert [expected + "the rest of this epoch repeats 2 of them"] == caplog.messages
+
+
 @pytest.mark.parametrize(
     ("batch_size", "world_size", "level"),
     [(20, 1, [logging.INFO]), (60, 1, [logging.WARNING]), (20, 2, [logging.WARNING]), (10, 1, [])],
