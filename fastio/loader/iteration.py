@@ -13,13 +13,14 @@ import numpy as np
 
 from fastio.errors import SampleError
 from fastio.loader.device import Numbered
-from fastio.loader.position import Cursor, LoaderPosition
+from fastio.loader.position import Cursor, LoaderPosition, Place
 from fastio.loader.producer import FinishedBatch
 from fastio.loader.producer.decoding_pass import decodes_pictures
 from fastio.loader.producer.read_ahead import WindowReader
 from fastio.loader.ranges import WAIT, named_range
 from fastio.loader.thread_tuner import ThreadTuner
 from fastio.loader.wiring import Wiring
+from fastio.samplers.agreement import SURE_AFTER, Agreement
 from fastio.samplers.batches import Batches
 from fastio.samplers.uneven import say_uneven
 from fastio.types.metrics import LoaderStats
@@ -49,6 +50,7 @@ class BatchIteration:
         self._options = wiring.options
         self._position = position
         self._path = selection.base.store.path
+        self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader")
         self._reader = WindowReader(selection.base, selection.indices)
         self._tuner = ThreadTuner() if is_tuned and producer.pool is not None else None
         self._may_be_unpacked = decodes_pictures(selection.base) and selection.plan.share.rank == 0
@@ -69,10 +71,13 @@ class BatchIteration:
         submitted, stats = self._reader.run(left, self._producer.submit(left, epoch=cursor.epoch)), self._stats
         under_way = deque(islice(submitted, self._options.depth))
         first = True
+        begin, is_compared = cursor.place, not self._agreement.is_open
         try:
             while under_way:
                 if self._is_closed:
                     self.check_open()
+                if not is_compared and consumer.batch - begin[2] >= SURE_AFTER:
+                    is_compared = self._compare(begin)
                 begun = perf_counter()
                 with named_range(WAIT):
                     under_way.extend(islice(submitted, 1))
@@ -94,6 +99,8 @@ class BatchIteration:
                 if ready:
                     # Nothing here may keep the batch while the loop uses it, or its memory would be returned late.
                     yield ready.pop()
+            if not is_compared:
+                self._compare(begin)
             cursor.end_epoch()
         finally:
             for batch in under_way:
@@ -123,6 +130,11 @@ class BatchIteration:
         """Raise ValueError after ``close``."""
         if self._is_closed:
             raise ValueError(f"{self._path}: this FastLoader is closed")
+
+    def _compare(self, begin: Place) -> bool:
+        """Raise ValueError if another rank goes through other samples, or began elsewhere; True otherwise."""
+        self._agreement.compare(self._position.options(), self._position.start(begin))
+        return True
 
     def _left(self, cursor: Cursor) -> Batches:
         """Return the batches of an epoch from the cursor on."""

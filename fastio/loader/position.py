@@ -140,6 +140,22 @@ class LoaderPosition:
             plan.order.adopt(order)
         self._next = self._saved = Cursor(epoch, consumed or None)
 
+    def options(self) -> dict[str, Any]:
+        """Return what must be equal on all ranks for them to have each sample once: plain values."""
+        return self._configuration() | self._selection.sampler.division_options()
+
+    def start(self, place: Place) -> dict[str, Any]:
+        """Return what must be equal on all ranks about an iteration that began there: plain values."""
+        epoch, consumed, batch = place
+        options = self._selection.sampler.configuration()
+        begun: dict[str, Any] = {"consumed": consumed or None, "batch": batch}
+        foreign = self._selection.plan.foreign
+        if foreign is not None:
+            return begun if self._selection.plan.is_own_share else begun | {"order_crc32": foreign.order_crc32(epoch)}
+        # Without random numbers, all epochs are alike: a rank that has begun one alone loses no sample.
+        is_random = options.get("shuffle", "seed" in options)
+        return ({"epoch": epoch} if is_random else {}) | begun
+
     def _configuration(self) -> dict[str, Any]:
         """Return what must be equal for a position to mean the same samples."""
         return {"store": self._store, **self._selection.sampler.configuration(), **self._pixels}

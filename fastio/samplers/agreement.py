@@ -1,0 +1,195 @@
+"""Agreement: whether all ranks go through the same samples in the same order, compared when an iteration is under way.
+
+Each rank computes the order for itself. With another seed, store, batch size or epoch on one rank, samples would come
+twice or never, and the training would go on. So the ranks compare what they go through, in the key-value store of their
+process group: the first to come writes it down, and the others compare theirs with that, one request each. Nobody waits
+for another rank.
+
+    key                             value
+    fastio/world/loader/2           the rank that first went through its loader 2, and its options
+    fastio/world/loader/2/<rank>    the digest of the values of this rank's loader 2
+    fastio/world/loader/is/<digest> a number that a loader of these values has on some rank
+    fastio/world/start/<digest>/1/3 the rank that first began its third iteration of its first such loader, and where
+
+Loaders are numbered as they are built: if all ranks build the same, they may iterate them in any order. An iteration is
+compared once it has given ``SURE_AFTER`` batches, or all: a rank that looks at one batch alone tells nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from fastio.machine import process_group_ranks
+from fastio.samplers.share import Share
+
+__all__ = ["SURE_AFTER", "Agreement", "Notes"]
+
+log = logging.getLogger(__name__)
+
+SURE_AFTER = 2
+
+# Later starts are no longer compared: a short loop that runs for weeks would fill the key-value store.
+_MOST_STARTS = 1000
+
+_LOADERS, _STARTS = "fastio/world/loader", "fastio/world/start"
+_OPTIONS = (
+    "build it alike on all ranks, and loaders in the same order; one that only some ranks use needs rank=0, "
+    "world_size=1"
+)
+_ONE_START = (
+    "load the same state and call the same set_epoch() on all ranks (a rank that has taken a batch alone has begun an "
+    "epoch alone)"
+)
+
+
+class KeyValueStore(Protocol):
+    """What is used of torch's ``Store``."""
+
+    def compare_set(self, key: str, expected: str, desired: str) -> bytes: ...
+    def set(self, key: str, value: str) -> None: ...
+    def check(self, keys: list[str]) -> bool: ...
+    def get(self, key: str) -> bytes: ...
+
+
+class Notes:
+    """The loaders of this process: how many were built, and the numbers of those compared, by their digest."""
+
+    def __init__(self) -> None:
+        self.built = 0
+        self.numbers: defaultdict[str, set[int]] = defaultdict(set)
+
+
+_NOTES = Notes()
+
+
+class Agreement:
+    """
+    Compares what one loader, named ``owner`` in errors, gives with what the other ranks' loaders give.
+
+    Only where a process group has the ranks of ``share``; otherwise, and in other processes than the one that built it,
+    there is nobody to ask, and ``compare`` does nothing.
+    """
+
+    def __init__(
+        self, share: Share, owner: str, *, notes: Notes = _NOTES, ask: Callable[[], KeyValueStore] | None = None
+    ) -> None:
+        self._share = share
+        self._owner = owner
+        self._notes = notes
+        self._ask = ask
+        self._pid = os.getpid()
+        notes.built += share.world_size > 1
+        self._number = notes.built
+        self._key: str | None = None  # that of the starts, once the options have been compared
+        self._starts: set[str] = set()
+        self._is_over = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are other ranks to ask."""
+        if self._share.world_size == 1 or self._is_over or len(self._starts) >= _MOST_STARTS:
+            return False
+        if self._pid != os.getpid() or _is_worker():  # a forked child would talk over its parent's connection
+            return False
+        return self._ask is not None or process_group_ranks() == (self._share.rank, self._share.world_size)
+
+    def compare(self, options: Mapping[str, Any], start: Mapping[str, Any]) -> None:
+        """
+        Compare the ``options`` of the loader (once) and the ``start`` of an iteration: plain values for JSON.
+
+        Raises ValueError, naming the ranks and what differs, unless the first rank that came here has the same.
+        """
+        try:
+            store = self._ask() if self._ask is not None else _group_store()
+            if self._key is None:
+                self._key = self._compare_options(store, _plain(options))
+            self._compare_start(store, self._key, _plain(start))
+        except RuntimeError as exc:
+            # The rank that keeps the store has ended, as ranks may that have nothing left to do.
+            log.info("%s: ranks are no longer compared: %s", self._owner, exc)
+            self._is_over = True
+
+    def _compare_options(self, store: KeyValueStore, mine: Mapping[str, Any]) -> str:
+        """Return the key of the starts if the first rank has the same options, or only numbers loaders differently."""
+        digest, key = _digest(mine), f"{_LOADERS}/{self._number}"
+        first = self._first(store, key, mine)
+        if first["values"] != mine and not self._is_shifted(store, digest, first):
+            raise ValueError(self._difference(mine, first, _OPTIONS))
+        if first["rank"] == self._share.rank or first["values"] != mine:
+            store.set(f"{_LOADERS}/is/{digest}", str(self._number))
+        store.set(f"{key}/{self._share.rank}", digest)
+        self._notes.numbers[digest].add(self._number)
+        return f"{_STARTS}/{digest}/{len(self._notes.numbers[digest])}"
+
+    def _compare_start(self, store: KeyValueStore, key: str, mine: Mapping[str, Any]) -> None:
+        """Compare a start that this loader has not had yet; which one it is by number must be equal on all ranks."""
+        digest = _digest(mine)
+        if digest not in self._starts:
+            first = self._first(store, f"{key}/{len(self._starts) + 1}", mine)
+            if first["values"] != mine:
+                raise ValueError(self._difference(mine, first, _ONE_START))
+            self._starts.add(digest)
+
+    def _first(self, store: KeyValueStore, key: str, mine: Mapping[str, Any]) -> dict[str, Any]:
+        """Return rank and values of the first rank that has asked for this key: perhaps this one."""
+        text = store.compare_set(key, "", json.dumps({"rank": self._share.rank, "values": mine}))
+        first: dict[str, Any] = json.loads(text)
+        return first
+
+    def _is_shifted(self, store: KeyValueStore, mine: str, first: Mapping[str, Any]) -> bool:
+        """
+        Whether the ranks only number differently, because one of them has built a loader alone.
+
+        So it is if this process had the first rank's values under another number, where that rank had others; or if
+        these values have another number on some rank, where this process had others.
+        """
+        theirs = _digest(first["values"])
+        for number in self._notes.numbers[theirs]:
+            key = f"{_LOADERS}/{number}/{first['rank']}"
+            if not store.check([key]) or store.get(key).decode() != theirs:
+                return True
+        key = f"{_LOADERS}/is/{mine}"
+        return store.check([key]) and int(store.get(key)) not in self._notes.numbers[mine]
+
+    def _difference(self, mine: Mapping[str, Any], first: Mapping[str, Any], advice: str) -> str:
+        """Return one line that names what differs from the first rank."""
+        theirs = first["values"]
+        names = [name for name in {**theirs, **mine} if mine.get(name) != theirs.get(name)]
+
+        def listed(values: Mapping[str, Any]) -> str:
+            return ", ".join(f"{name}={values.get(name)!r}" for name in names)
+
+        return (
+            f"{self._owner}: rank {self._share.rank} has {listed(mine)}, but rank {first['rank']} has "
+            f"{listed(theirs)}: samples would come twice or never: {advice}"
+        )
+
+
+def _is_worker() -> bool:
+    """Whether this is a worker process of torch's DataLoader."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+def _group_store() -> Any:
+    # Not imported here: a program with a process group has imported torch, and one without does not need it.
+    return sys.modules["torch.distributed.distributed_c10d"]._get_default_store()
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as JSON gives them back; objects, and where functions lie in memory, differ between processes."""
+    text = json.dumps(values, default=lambda value: type(value).__name__)
+    plain: dict[str, Any] = json.loads(re.sub(r" at 0x[0-9a-f]+", "", text))
+    return plain
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
