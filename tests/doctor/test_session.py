@@ -21,6 +21,25 @@ from tests.doctor.planted import PLAN, Burn, Samples, Training, examine
 PROFILED = ObservationPlan(seconds=0.5, profiled=2)
 
 
+class Clock:
+    """A clock that nothing but the test puts forward, so that no other process changes what fits into a time."""
+
+    def __init__(self, *, tick_s: float = 0.0) -> None:
+        self.now_s = 1000.0
+        self.tick_s = tick_s
+
+    def perf_counter(self) -> float:
+        """Return the time, like ``time.perf_counter``, ``tick_s`` later than at the last call."""
+        self.now_s += self.tick_s
+        return self.now_s
+
+
+@pytest.fixture(autouse=True)
+def _time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the seconds of a plan pass with the session's looks at its clock, a millisecond each."""
+    monkeypatch.setattr("fastio.doctor.session.time", Clock(tick_s=0.001))
+
+
 def batches(**settings: Any) -> DataLoader[torch.Tensor]:
     """Two samples each, made in no time."""
     return DataLoader(Samples(), batch_size=2, **settings)
@@ -33,7 +52,7 @@ def seen_of(training: Any, plan: ObservationPlan = PLAN) -> Observation:
 
 def test_steps_are_timed_and_profiled() -> None:
     """The training ends by itself when both are done."""
-    training = Training(batches(), step_s=0.001)
+    training = Training(batches())
     facts = examine(training, PROFILED)
     assert facts.step is not None
     assert facts.step.steps is not None
@@ -45,17 +64,6 @@ def test_steps_are_timed_and_profiled() -> None:
     assert facts.unknown == ("launching and synchronising: nothing ran on a GPU",)
     assert facts.model is not None
     assert ("cpu", "float32") == (facts.model.device, facts.model.dtype)
-
-
-class Clock:
-    """A clock that only stands still or is put forward."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def perf_counter(self) -> float:
-        """As in time."""
-        return self.now_s
 
 
 class SlowSamples(Samples):
