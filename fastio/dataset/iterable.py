@@ -1,26 +1,47 @@
-"""Iterates over a dataset from first to last, split over ranks and DataLoader workers."""
+"""Iterates over a dataset from first to last, split over ranks and DataLoader workers; resumes within an epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from fastio.samplers.pieces import Entry, Runs, checked_history, cut, pieces
+from fastio.samplers.position import check_state, whole
 from fastio.samplers.share import Share
 
 __all__ = ["SequentialDataset"]
 
 # Samples per native call: enough to make the call cheap, few enough to keep memory small.
 _CHUNK = 64
+_STATE_VERSION = 1
 
 
 class BatchReadable(Protocol):
-    """A map-style dataset that returns several samples per call."""
+    """A map-style dataset of a store that returns several samples per call."""
+
+    @property
+    def store(self) -> Any: ...
 
     def __len__(self) -> int: ...
 
     def __getitems__(self, indices: list[int]) -> list[Any]: ...
+
+
+@dataclass(slots=True)
+class _Position:
+    """
+    Where one iteration stands: its reader has taken ``samples`` of its present piece.
+
+    ``history`` has what was read before, with other numbers of ranks. ``reader`` is the DataLoader worker and the
+    number of workers, (0, 1) without worker processes; None if nothing was read.
+    """
+
+    history: list[Entry] = field(default_factory=list)
+    samples: int = 0
+    reader: tuple[int, int] | None = None
 
 
 class SequentialDataset(IterableDataset[Any]):
@@ -28,9 +49,15 @@ class SequentialDataset(IterableDataset[Any]):
     Yields what ``dataset[i]`` returns, in storage order.
 
     Every rank, and every DataLoader worker within it, takes one contiguous piece; together they yield every sample
-    exactly once. Pieces differ by one sample at most, so ranks may differ by a batch; training in step needs the
-    equal batches of FastLoader. There is no ``len``: torch would compare it with the batches of all workers, each of
-    which may end with a short one.
+    exactly once. Pieces differ by one sample at most, so ranks may differ by a batch (after a resume on other ranks,
+    by one for each worker); training in step needs the equal batches of FastLoader. There is no ``len``: torch would
+    compare it with the batches of all workers, each of which may end with a short one.
+
+    ``state_dict`` and ``load_state_dict`` continue an epoch with the next sample, also on another number of ranks
+    and in batches of another size: all ranks then load the same state, saved after as many batches on each. With
+    worker processes, torchdata's StatefulDataLoader saves and loads the state of each worker; their number must stay.
+    Leave its ``snapshot_every_n_steps`` at 1: it repeats the batches since the last snapshot to skip them, and on
+    other ranks these are other samples.
     """
 
     def __init__(self, dataset: BatchReadable, share: Share) -> None:
@@ -38,16 +65,78 @@ class SequentialDataset(IterableDataset[Any]):
         self.dataset = dataset
         self._share = share
         self.rank, self.world_size = share.rank, share.world_size
+        self._next = _Position()  # where the next iteration starts
+        self._latest = self._next  # where the latest iteration stands, unless a state was loaded since
 
     def __iter__(self) -> Iterator[Any]:
+        self._latest = replace(self._next)
+        return self._run(self._latest)
+
+    def _run(self, position: _Position) -> Iterator[Any]:
         self._check_share()
-        worker = get_worker_info()
-        workers, number = (worker.num_workers, worker.id) if worker is not None else (1, 0)
-        piece, pieces = self.rank * workers + number, self.world_size * workers
-        count = len(self.dataset)
-        start, stop = count * piece // pieces, count * (piece + 1) // pieces
-        for first in range(start, stop, _CHUNK):
-            yield from self.dataset.__getitems__(list(range(first, min(first + _CHUNK, stop))))
+        start, reader = self._next, _reader()
+        _check_reader(start, reader)
+        # A loaded position belongs to the first iteration that begins, which need not be the first iter().
+        position.history, position.samples, position.reader = start.history, start.samples, reader
+        self._next = _Position()
+        for run in cut(self._piece(position.history, reader), position.samples):
+            for first in range(run.start, run.stop, _CHUNK):
+                for sample in self.dataset.__getitems__(list(range(first, min(first + _CHUNK, run.stop)))):
+                    position.samples += 1
+                    yield sample
+        if get_worker_info() is None:
+            # A worker stays at its end instead: it must not start over when the other workers' epoch is continued.
+            position.history, position.samples, position.reader = [], 0, None
+
+    def _piece(self, history: list[Entry], reader: tuple[int, int]) -> Runs:
+        """Return the samples of this rank and this reader, without those of the history."""
+        worker, workers = reader
+        column = pieces(len(self.dataset), history, world_size=self.world_size, workers=workers, worker=worker)
+        return column[self.rank]
+
+    def state_dict(self) -> dict[str, Any]:
+        """
+        Return what the latest iteration has yielded of its epoch, in plain values for JSON, equal on all ranks.
+
+        ``consumed`` says how many samples each rank has had, one entry for each number of ranks; None is nothing.
+        """
+        position = self._latest
+        worker, workers = position.reader or _reader()
+        consumed = list(position.history)
+        # Of several workers, one that has read nothing still belongs to an epoch that was divided among these ranks.
+        if position.samples or workers > 1:
+            consumed.append({"world_size": self.world_size, "samples": position.samples})
+        place = {"consumed": consumed or None, "worker": worker, "workers": workers}
+        return {"version": _STATE_VERSION, **place, **self._configuration()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """
+        Let the next iteration continue after the samples of a state.
+
+        Raises ValueError, naming what differs, for the state of another dataset, worker or number of workers, and
+        where ranks that run several workers change a second time within an epoch.
+        """
+        check_state(state, {"version": _STATE_VERSION, **self._configuration()}, owner="iterable()")
+        workers = whole("workers", state.get("workers"), "1 or more in the state", least=1)
+        worker = whole("worker", state.get("worker"), f"0 to {workers - 1} in the state", least=0, below=workers)
+        history, samples = checked_history(state.get("consumed"), len(self.dataset)), 0
+        if history and history[-1]["world_size"] == self.world_size:
+            samples = history.pop()["samples"]
+        if workers > 1 and len(history) > 1:
+            before = history[-1]["world_size"]
+            raise ValueError(
+                f"the state is of an epoch that {before} ranks have continued after {history[-2]['world_size']}, now "
+                f"there are {self.world_size}: with {workers} workers, ranks may change once within an epoch; "
+                f"continue on {before} ranks until it ends, or use a FastLoader"
+            )
+        position = _Position(history, samples, (worker, workers) if history or samples else None)
+        if get_worker_info() is not None:
+            _check_reader(position, _reader())
+        self._next = self._latest = position
+
+    def _configuration(self) -> dict[str, Any]:
+        """Return what must be equal for the same numbers to mean the same samples."""
+        return {"samples": len(self.dataset), "store": self.dataset.store.identity}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return everything, including the rank: a spawned worker could no longer detect it."""
@@ -57,3 +146,20 @@ class SequentialDataset(IterableDataset[Any]):
     def _check_share(self) -> None:
         self._share.check_ranks("this iterable()")
         self._share.check_shared_once(self, "make it by iterable(rank=0, world_size=1)")
+
+
+def _reader() -> tuple[int, int]:
+    """Return the DataLoader worker that this process is, and the number of workers; (0, 1) if it is none."""
+    worker = get_worker_info()
+    return (0, 1) if worker is None else (worker.id, worker.num_workers)
+
+
+def _check_reader(position: _Position, reader: tuple[int, int]) -> None:
+    """Raise ValueError if another worker has read the samples of a position: it has read other pieces."""
+    if position.reader not in (None, reader):
+        worker, workers = position.reader
+        raise ValueError(
+            f"the state is that of worker {worker} of {workers} of an iterable(), and this is worker {reader[0]} of "
+            f"{reader[1]}: continue the epoch with the num_workers of the state, by a StatefulDataLoader if there are "
+            "several"
+        )
