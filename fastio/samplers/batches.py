@@ -62,6 +62,13 @@ class Batches:
         ids = None if self.random_ids is None else self.random_ids[part]
         return Batches(self.indices[part], cuts - cuts[0], windows=windows, random_ids=ids)
 
+    def after(self, start: int) -> Batches:
+        """Return the batches from ``start`` on, with what the last step repeats and drops if any is left."""
+        rest = self.part(start, len(self))
+        if len(rest) == 0 and start:
+            return rest
+        return replace(rest, repeated=self.repeated, dropped=self.dropped, padding=self.padding)
+
     def slices(self) -> Iterator[slice]:
         """Return the slice of ``indices`` for each batch."""
         bounds = self.cuts.tolist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
 from fastio.samplers.batches import Batches
+from fastio.samplers.history import Draws, shuffled, unconsumed
 from fastio.samplers.order import Division, Uneven
 from fastio.samplers.planned import PlannedSampler
+from fastio.samplers.position import plain, whole
 
 __all__ = ["LengthBucketSampler"]
 
@@ -60,36 +64,17 @@ class LengthBucketSampler(PlannedSampler):
         uneven: Uneven = "pad",
     ) -> None:
         super().__init__(lengths, rank=rank, world_size=world_size)
-        if (batch_size is None) == (max_tokens is None):
-            raise ValueError(f"batch_size={batch_size}, max_tokens={max_tokens}: expected exactly one of the two")
-        numbers = (("batch_size", batch_size), ("max_tokens", max_tokens), ("window", window))
-        for name, number in (*numbers, ("pad_to_multiple", pad_to_multiple)):
-            if number is not None and number < 1:
-                raise ValueError(f"{name}={number}: expected 1 or more")
         self.batch_size = batch_size
         self.max_tokens = max_tokens
         self.shuffle = shuffle
         self.seed = seed
         self.drop_last = drop_last
         self.pad_to_multiple = pad_to_multiple
-        self.uneven = uneven
-        self._check_longest()
-        self.window = window or self._default_window()
-        Division(0, 1, self.world_size, uneven, drop_last)  # refuses unknown values
-
-    def _check_longest(self) -> None:
-        if self.max_tokens is None or len(self._lengths) == 0:
-            return
-        index = int(self._lengths.argmax())
-        padded = self._padded(int(self._lengths[index]))
-        if padded > self.max_tokens:
-            raise ValueError(
-                f"max_tokens={self.max_tokens}: sample {index} alone has {self._lengths[index]} tokens, {padded} "
-                "with padding: raise max_tokens, or cut texts when packing (fastio pack --max-length)"
-            )
-
-    def _padded(self, length: int) -> int:
-        return -(-length // self.pad_to_multiple) * self.pad_to_multiple
+        self.uneven: Uneven = uneven
+        self.window = 1 if window is None else window
+        self._rule().check_longest(self._lengths)
+        if window is None:
+            self.window = self._default_window()
 
     def _default_window(self) -> int:
         batch = self.batch_size
@@ -97,54 +82,122 @@ class LengthBucketSampler(PlannedSampler):
             assert self.max_tokens is not None
             mean = float(self._lengths.mean()) if len(self._lengths) else 1.0
             batch = int(self.max_tokens / max(mean, 1.0)) + 1
-        return _WINDOW_STEPS * batch * self.world_size
+        return int(_WINDOW_STEPS * batch * self.world_size)
 
-    def _plan(self, epoch: int) -> Batches:
-        if len(self._lengths) == 0:
-            return Batches(np.empty(0, np.int64), np.zeros(1, np.int64))
-        order = np.empty(len(self._lengths), np.int64)
-        cuts = _native.bucket_steps(
-            self._lengths,
-            order,
-            window=self.window,
-            batch_size=self.batch_size or 0,
-            max_tokens=self.max_tokens or 0,
-            multiple=self.pad_to_multiple,
-            world_size=self.world_size,
-            seed=self.seed,
-            epoch=epoch if self.shuffle else None,
-        )
-        last, division = self._last_step(order[cuts[-2] :])
-        steps = len(cuts) - 2
-        numbers = self._shuffled(steps, epoch) if self.shuffle else np.arange(steps, dtype=np.int64)
-        sizes = np.append(np.diff(cuts)[numbers] // self.world_size, [len(last)] if len(last) else [])
+    def _rule(self) -> BucketRule:
+        return self._rule_of({name: getattr(self, name) for name in BucketRule.__slots__})
+
+    def _rule_of(self, options: Mapping[str, Any]) -> BucketRule:
+        return BucketRule(**options)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRule:
+    """How LengthBucketSampler divides samples; the names are its options. Raises ValueError for impossible numbers."""
+
+    batch_size: int | None
+    max_tokens: int | None
+    window: int
+    pad_to_multiple: int
+    world_size: int
+    uneven: Uneven
+    drop_last: bool
+
+    def __post_init__(self) -> None:
+        if (self.batch_size is None) == (self.max_tokens is None):
+            raise ValueError(
+                f"batch_size={self.batch_size}, max_tokens={self.max_tokens}: expected exactly one of the two"
+            )
+        for name in ("batch_size", "max_tokens", "window", "pad_to_multiple", "world_size"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), "1 or more", least=1)
+        Division(0, 1, self.world_size, self.uneven, self.drop_last)  # refuses unknown values
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options as plain values."""
+        return plain(asdict(self))
+
+    def check_longest(self, lengths: NDArray[np.int32]) -> None:
+        """Raise ValueError if a sample has more tokens than a batch may have."""
+        if self.max_tokens is None or len(lengths) == 0:
+            return
+        index = int(lengths.argmax())
+        padded = self._padded(int(lengths[index]))
+        if padded > self.max_tokens:
+            raise ValueError(
+                f"max_tokens={self.max_tokens}: sample {index} alone has {lengths[index]} tokens, {padded} "
+                "with padding: raise max_tokens, or cut texts when packing (fastio pack --max-length)"
+            )
+
+    def most(self, longest: int) -> int:
+        """Return how many samples of up to that length a batch may have."""
+        if self.batch_size is not None:
+            return self.batch_size
+        assert self.max_tokens is not None
+        return self.max_tokens // max(1, self._padded(longest))
+
+    def _padded(self, length: int) -> int:
+        return -(-length // self.pad_to_multiple) * self.pad_to_multiple
+
+    def steps(self, lengths: NDArray[np.int32], draws: Draws) -> BucketSteps:
+        """Cut samples of these lengths into steps. Raises ValueError if one is longer than a batch."""
+        self.check_longest(lengths)
+        order, cuts = np.empty(len(lengths), np.int64), np.zeros(2, np.int64)
+        if len(lengths):
+            cuts = _native.bucket_steps(
+                lengths,
+                order,
+                window=self.window,
+                batch_size=self.batch_size or 0,
+                max_tokens=self.max_tokens or 0,
+                multiple=self.pad_to_multiple,
+                world_size=self.world_size,
+                seed=draws.seed,
+                epoch=draws.epoch,
+            )
+        last = order[cuts[-2] :]
+        most = self.most(int(lengths[last].max())) if len(last) else 1
+        division = Division(len(last), most, self.world_size, self.uneven, self.drop_last)
+        return BucketSteps(order, cuts[:-1], shuffled(len(cuts) - 2, draws), division, self.batch_size)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSteps:
+    """
+    Samples in steps of similar length: full step k is ``order[cuts[k]:cuts[k + 1]]``, and ``numbers`` is the order in
+    which these come. What lies behind the last cut is the last step, divided by ``division``.
+    """
+
+    order: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    division: Division
+    batch_size: int | None
+
+    def __len__(self) -> int:
+        return len(self.numbers) + self.division.batches
+
+    def left(self, steps: int) -> NDArray[np.int64]:
+        """Return the samples, ascending, that come after so many steps."""
+        return unconsumed(self.order, self.cuts, self.numbers[:steps], is_over=steps == len(self))
+
+    def batches(self, rank: int) -> Batches:
+        """Return one rank's batches: those of the full steps, then its part of the last one."""
+        division, world_size = self.division, self.division.world_size
+        last = np.resize(self.order[self.cuts[-1] :], division.samples * world_size)[rank::world_size]
+        sizes = np.append(np.diff(self.cuts)[self.numbers] // world_size, [len(last)] if len(last) else [])
         ends = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
-        return Batches(self._mine(order, cuts, numbers, last), ends, division.repeated, division.dropped)
+        padding = max(0, len(last) - len(range(rank, division.count, world_size)))
+        return Batches(self._mine(rank, last), ends, division.repeated, division.dropped, padding=padding)
 
-    def _mine(
-        self, order: NDArray[np.int64], cuts: NDArray[np.int64], steps: NDArray[np.int64], last: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Return this rank's samples: those of the full steps in the order of ``steps``, then ``last``."""
-        rest = int(cuts[-2])
-        if self.world_size == 1 and self.batch_size is not None and len(last) <= len(order) - rest:
+    def _mine(self, rank: int, last: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a rank's samples of the full steps in the order in which they come, then ``last``."""
+        rest, world_size = int(self.cuts[-1]), self.division.world_size
+        if world_size == 1 and self.batch_size is not None and len(last) <= len(self.order) - rest:
             # In place: allocating new memory would take longer than the plan.
-            _native.permute_steps(order, self.batch_size, steps)
-            return order[: rest + len(last)]
-        mine = np.empty(rest // self.world_size + len(last), np.int64)
-        _native.deal_steps(order, cuts, steps, self.rank, self.world_size, mine)
-        mine[rest // self.world_size :] = last
+            _native.permute_steps(self.order, self.batch_size, self.numbers)
+            return self.order[: rest + len(last)]
+        mine = np.empty(rest // world_size + len(last), np.int64)
+        _native.deal_steps(self.order, self.cuts, self.numbers, rank, world_size, mine)
+        mine[rest // world_size :] = last
         return mine
-
-    def _last_step(self, step: NDArray[np.int64]) -> tuple[NDArray[np.int64], Division]:
-        """Return this rank's samples of the last step, which may be short, and how it was shared out."""
-        size = self.batch_size
-        if size is None:
-            assert self.max_tokens is not None
-            size = self.max_tokens // max(1, self._padded(int(self._lengths[step].max())))
-        division = Division(len(step), size, self.world_size, self.uneven, self.drop_last)
-        taken = np.resize(step, division.samples * self.world_size)
-        return taken[self.rank :: self.world_size], division
-
-    def _rules(self) -> dict[str, Any]:
-        names = ("batch_size", "max_tokens", "window", "shuffle", "drop_last", "pad_to_multiple", "uneven")
-        return {name: getattr(self, name) for name in names}

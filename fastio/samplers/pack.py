@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
 from fastio.samplers.batches import Batches
+from fastio.samplers.history import Draws, shuffled, unconsumed
 from fastio.samplers.order import Division, Uneven
 from fastio.samplers.planned import PlannedSampler
+from fastio.samplers.position import plain, whole
 
 __all__ = ["PackSampler"]
 
@@ -47,49 +51,98 @@ class PackSampler(PlannedSampler):
         uneven: Uneven = "pad",
     ) -> None:
         super().__init__(lengths, rank=rank, world_size=world_size)
-        if window < 1:
-            raise ValueError(f"window={window}: expected 1 or more")
-        if not 1 <= max_tokens <= _MOST_TOKENS:
-            raise ValueError(f"max_tokens={max_tokens}: expected 1 to {_MOST_TOKENS}")
-        if len(self._lengths) and self._lengths.max() > max_tokens:
-            index = int(self._lengths.argmax())
-            raise ValueError(
-                f"max_tokens={max_tokens}: sample {index} alone has {self._lengths[index]} tokens: raise "
-                "max_tokens, or cut texts when packing (fastio pack --max-length)"
-            )
         self.max_tokens = max_tokens
         self.window = window
         self.shuffle = shuffle
         self.seed = seed
-        self.uneven = uneven
-        Division(0, 1, self.world_size, uneven)  # refuses unknown values
+        self.uneven: Uneven = uneven
+        self._rule().check_longest(self._lengths)
 
-    def _plan(self, epoch: int) -> Batches:
-        if len(self._lengths) == 0:
-            return Batches(np.empty(0, np.int64), np.zeros(1, np.int64))
-        order = np.empty(len(self._lengths), np.int64)
-        cuts = _native.best_fit_bins(
-            self._lengths,
-            order,
-            window=self.window,
-            capacity=min(self.max_tokens, max(1, int(self._lengths.sum(dtype=np.int64)))),  # a window costs memory
-            world_size=self.world_size,
-            seed=self.seed,
-            epoch=epoch if self.shuffle else None,
-        )
-        sizes, world = np.diff(cuts), self.world_size
-        full = len(sizes) // world
-        steps = self._shuffled(full, epoch) if self.shuffle else np.arange(full, dtype=np.int64)
-        rest = np.arange(full * world, len(sizes))
-        division = Division(len(rest), 1, world, self.uneven)
-        last = np.resize(rest, division.samples * world)
-        mine = np.concatenate((steps * world + self.rank, last[self.rank :: world]))
+    def _rule(self) -> PackRule:
+        return self._rule_of({name: getattr(self, name) for name in PackRule.__slots__})
+
+    def _rule_of(self, options: Mapping[str, Any]) -> PackRule:
+        return PackRule(**options)
+
+
+@dataclass(frozen=True, slots=True)
+class PackRule:
+    """How PackSampler divides samples; the names are its options. Raises ValueError for impossible numbers."""
+
+    max_tokens: int
+    window: int
+    world_size: int
+    uneven: Uneven
+
+    def __post_init__(self) -> None:
+        for name in ("window", "world_size"):
+            whole(name, getattr(self, name), "1 or more", least=1)
+        whole("max_tokens", self.max_tokens, f"1 to {_MOST_TOKENS}", least=1, below=_MOST_TOKENS + 1)
+        Division(0, 1, self.world_size, self.uneven)  # refuses unknown values
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options as plain values."""
+        return plain(asdict(self))
+
+    def check_longest(self, lengths: NDArray[np.int32]) -> None:
+        """Raise ValueError if a sample has more tokens than a batch may have."""
+        if len(lengths) and lengths.max() > self.max_tokens:
+            index = int(lengths.argmax())
+            raise ValueError(
+                f"max_tokens={self.max_tokens}: sample {index} alone has {lengths[index]} tokens: raise "
+                "max_tokens, or cut texts when packing (fastio pack --max-length)"
+            )
+
+    def steps(self, lengths: NDArray[np.int32], draws: Draws) -> PackSteps:
+        """Pack samples of these lengths. Raises ValueError if one is longer than a batch."""
+        self.check_longest(lengths)
+        order, cuts = np.empty(len(lengths), np.int64), np.zeros(1, np.int64)
+        if len(lengths):
+            cuts = _native.best_fit_bins(
+                lengths,
+                order,
+                window=self.window,
+                capacity=min(self.max_tokens, max(1, int(lengths.sum(dtype=np.int64)))),  # a window costs memory
+                world_size=self.world_size,
+                seed=draws.seed,
+                epoch=draws.epoch,
+            )
+        full, rest = divmod(len(cuts) - 1, self.world_size)
+        division = Division(rest, 1, self.world_size, self.uneven)
+        return PackSteps(order, cuts, shuffled(full, draws), division)
+
+
+@dataclass(frozen=True, slots=True)
+class PackSteps:
+    """
+    Packed samples: bin k is ``order[cuts[k]:cuts[k + 1]]``. Each run of a bin per rank is a step; ``numbers`` is the
+    order in which the full ones come. The bins left over are the last step, divided by ``division``.
+    """
+
+    order: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    division: Division
+
+    def __len__(self) -> int:
+        return len(self.numbers) + self.division.batches
+
+    def left(self, steps: int) -> NDArray[np.int64]:
+        """Return the samples, ascending, that come after so many steps."""
+        cuts = self.cuts[:: self.division.world_size]
+        return unconsumed(self.order, cuts, self.numbers[:steps], is_over=steps == len(self))
+
+    def batches(self, rank: int) -> Batches:
+        """Return one rank's batches: its bin of each full step, then that of the last one."""
+        division, world_size = self.division, self.division.world_size
+        sizes = np.diff(self.cuts)
+        rest = np.arange(len(self.numbers) * world_size, len(sizes))
+        last = np.resize(rest, division.samples * world_size)
+        mine = np.concatenate((self.numbers * world_size + rank, last[rank::world_size]))
         ends = np.concatenate(([0], np.cumsum(sizes[mine])))
         indices = np.empty(int(ends[-1]), np.int64)
-        _native.deal_steps(order, cuts, mine, 0, 1, indices)
+        _native.deal_steps(self.order, self.cuts, mine, 0, 1, indices)
         repeated = int(sizes[last[len(rest) :]].sum())
         dropped = 0 if len(last) else int(sizes[rest].sum())
-        return Batches(indices, ends, repeated, dropped)
-
-    def _rules(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("max_tokens", "window", "shuffle", "uneven")}
+        padding = int(sizes[mine[-1]]) if division.padding(rank) else 0
+        return Batches(indices, ends, repeated, dropped, padding=padding)

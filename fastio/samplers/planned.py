@@ -12,14 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
 from fastio.samplers.batches import Batches
-from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
+from fastio.samplers.history import BegunEpoch, Draws, History, StepRule, checked_history, continued
+from fastio.samplers.position import GIVEN_UP, check_state, plain, whole, whole_epoch
 from fastio.samplers.share import Share, check_resumed_epoch
 
 __all__ = ["PlannedSampler"]
 
 log = logging.getLogger(__name__)
 
-_STATE_VERSION = 1
+# Version 1 counted the batches of one rank; only the ranks and batches of that time could go on from it.
+_STATE_VERSION = 2
 _LONGEST = (1 << 31) - 1
 _SHARED_TWICE = "give it rank=0, world_size=1, or take the loader from fastio.integrations.accelerate.prepare_loader"
 
@@ -32,38 +34,73 @@ class PlannedSampler(ABC):
     sampler itself, and two samplers would repeat them. Each iteration is one epoch; ``set_epoch`` sets its number, as
     with FastLoader. The position counts the batches handed out. A DataLoader with workers asks for some of them
     ahead; FastLoader's own ``state_dict`` does not count those.
+
+    An epoch may be continued under another rule, with another number of ranks for example (see ``ElasticSampler``);
+    ``consumed`` is a ``History``.
     """
 
     seed: int
+    shuffle: bool
 
     def __init__(self, lengths: ArrayLike, *, rank: int | None, world_size: int | None) -> None:
         self._lengths = _as_lengths(lengths)
         self._share = Share.of(rank, world_size)
         self.rank, self.world_size = self._share.rank, self._share.world_size
         self._checksum = _native.crc32(self._lengths)
-        self._next = (0, 0)  # epoch and batch at which the next iteration starts
-        self._seen: tuple[int, int] | None = None  # the position of the latest iteration, once it has begun
+        self._next: tuple[int, History | None] = (0, None)  # epoch, and what was consumed of it before
+        self._handed_out: tuple[int, History | None, int] | None = None  # the same, and the batches since
         self._iterations = 0  # older iterations no longer count
-        self._planned: tuple[int, Batches] | None = None
+        self._planned: tuple[Any, Batches] | None = None
 
     @abstractmethod
-    def _plan(self, epoch: int) -> Batches: ...
-
-    @abstractmethod
-    def _rules(self) -> dict[str, Any]:
-        """Return what the plan depends on besides lengths, seed and epoch."""
+    def _rule(self) -> StepRule:
+        """Return how samples are divided: all that the plan depends on besides lengths, shuffle, seed and epoch."""
         ...
 
-    def plan(self, epoch: int) -> Batches:
-        """Return this rank's batches of an epoch; the latest plan is kept."""
+    @abstractmethod
+    def _rule_of(self, options: Mapping[str, Any]) -> StepRule:
+        """Return the rule with these options. Raises ValueError or TypeError for other options."""
+        ...
+
+    def plan(self, epoch: int, consumed: History | None = None) -> Batches:
+        """Return what is left of this rank's batches of an epoch; the latest plan is kept."""
         self._share.check_ranks(f"this {type(self).__name__}")
-        if self._planned is None or self._planned[0] != epoch:
-            self._planned = epoch, self._plan(epoch)
+        rule = self._rule()
+        key = epoch, consumed or [], rule
+        if self._planned is None or self._planned[0] != key:
+            draws = Draws(int(self.seed), epoch if self.shuffle else None)
+            rest = BegunEpoch(self._lengths, draws, consumed or [])
+            self._planned = key, rest.plan(rule, self.rank, self._rule_of)
         return self._planned[1]
 
-    def count(self, epoch: int) -> int:
-        """Return the number of batches of one rank in an epoch."""
-        return len(self.plan(epoch))
+    def count(self, epoch: int, consumed: History | None = None) -> int:
+        """Return the number of batches that one rank still gets in an epoch."""
+        return len(self.plan(epoch, consumed))
+
+    def advanced(self, epoch: int, consumed: History | None, batches: int) -> History | None:
+        """Return what has been consumed after so many more batches of each rank."""
+        return continued(consumed, self._rule(), batches)
+
+    def checked(self, epoch: int, consumed: Any) -> History | None:
+        """Return the history of a state. Raises ValueError if it cannot be one of this epoch."""
+        if not consumed and consumed in (None, []):
+            return None
+        if not isinstance(consumed, list) or not all(isinstance(entry, Mapping) for entry in consumed):
+            raise ValueError(f"consumed={consumed!r}: expected a list of divisions with their steps in the state")
+        try:
+            history = checked_history(consumed, self._rule_of)
+            self.plan(epoch, history)
+        except ValueError as exc:
+            raise ValueError(f"consumed={consumed!r}: is damaged: {exc}") from exc
+        return history
+
+    def from_batches(self, state: Mapping[str, Any], epoch: int, batches: int) -> History | None:
+        """Return the history of a state that counts batches, planned with the state's own options."""
+        names = self.division_options()
+        if missing := sorted(names.keys() - state.keys()):
+            raise ValueError(f"the state lacks {', '.join(missing)}: expected the state of a {type(self).__name__}")
+        options = {name: state[name] for name in names}
+        return self.checked(epoch, [{**options, "steps": batches}]) if batches else None
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in the next epoch."""
@@ -78,20 +115,21 @@ class PlannedSampler(ABC):
         check_resumed_epoch(self, self._next[0])
         self._forget()
         iteration = self._iterations
-        epoch, start = self._seen = self._next
-        self._next = epoch + 1, 0
-        batches = self.plan(epoch)
-        for number, place in enumerate(batches.part(start, len(batches)).slices(), start):
+        epoch, consumed = self._next
+        self._handed_out = epoch, consumed, 0
+        self._next = epoch + 1, None
+        batches = self.plan(epoch, consumed)
+        for number, part in enumerate(batches.slices()):
             if iteration == self._iterations:
-                self._seen = epoch, number + 1
-            yield batches.indices[batches.cuts[start] + place.start : batches.cuts[start] + place.stop].tolist()
+                self._handed_out = epoch, consumed, number + 1
+            yield batches.indices[part].tolist()
         if iteration == self._iterations:
-            self._seen = epoch + 1, 0
+            self._handed_out = epoch + 1, None, 0
 
     def _forget(self) -> None:
         """Set the position to the start of the next iteration, whatever running iterations still hand out."""
         self._iterations += 1
-        self._seen = None
+        self._handed_out = None
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration; setting the epoch of a loaded state keeps the position within it."""
@@ -99,43 +137,52 @@ class PlannedSampler(ABC):
         if epoch != self._next[0]:
             if self._next[1]:
                 log.warning(GIVEN_UP, type(self).__name__, epoch, self._next[0])
-            self._next = epoch, 0
+            self._next = epoch, None
             self._forget()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position of the latest iteration in plain numbers: the next batch not yet handed out."""
-        epoch, batch = self._seen or self._next
-        return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, **self.configuration()}
+        """
+        Return the position of the latest iteration in plain values: what all ranks were handed of its epoch.
+
+        The state is the same on every rank.
+        """
+        epoch, consumed, batches = self._handed_out or (*self._next, 0)
+        consumed = self.advanced(epoch, consumed, batches)
+        return {"version": _STATE_VERSION, "epoch": epoch, "consumed": consumed, **self.configuration()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """
-        Continue the next iteration at that batch. Raises ValueError, naming the differences, for the state of another
+        Continue the next iteration there, with any number of ranks and batches of any size: what is left of the epoch
+        is planned anew if they have changed. Raises ValueError, naming the differences, for the state of another
         sampler.
         """
-        check_state(state, {"version": _STATE_VERSION, **self.configuration()}, owner="sampler")
+        counts_batches = state.get("version") == 1
+        known = {**state, "version": _STATE_VERSION} if counts_batches else state
+        check_state(known, {"version": _STATE_VERSION, **self.configuration()}, owner="sampler")
         epoch = whole_epoch(state.get("epoch", -1))
-        count = self.count(epoch)
-        batch = whole("batch", state.get("batch", -1), f"0 to {count} in the state", least=0, below=count + 1)
-        self._next = epoch, batch
+        if counts_batches:
+            batches = whole("batch", state.get("batch", -1), "0 or more in the state", least=0)
+            consumed = self.from_batches(state, epoch, batches)
+        else:
+            consumed = self.checked(epoch, state.get("consumed", -1))
+        self._next = epoch, consumed
         self._forget()
 
     def configuration(self) -> dict[str, Any]:
-        """Return what must be equal for a batch's number to mean the same samples."""
-        values = {
-            "sampler": type(self).__name__,
-            "samples": len(self._lengths),
-            "lengths_crc32": self._checksum,
-            "seed": self.seed,
-            "world_size": self.world_size,
-            **self._rules(),
-        }
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        """Return what must be equal for a history to mean the same samples."""
+        return plain(
+            {
+                "sampler": type(self).__name__,
+                "samples": len(self._lengths),
+                "lengths_crc32": self._checksum,
+                "seed": self.seed,
+                "shuffle": self.shuffle,
+            }
+        )
 
-    def _shuffled(self, count: int, epoch: int) -> NDArray[np.int64]:
-        """Return the numbers below ``count`` in the random order of an epoch."""
-        numbers = np.arange(count, dtype=np.int64)
-        _native.shuffle(numbers, self.seed, epoch << 32)
-        return numbers
+    def division_options(self) -> dict[str, Any]:
+        """Return how samples are divided among ranks and batches, which may change within an epoch."""
+        return self._rule().to_json()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return everything but the plan, which can be computed again."""

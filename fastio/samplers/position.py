@@ -6,7 +6,9 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["GIVEN_UP", "check_state", "whole", "whole_consumed", "whole_epoch"]
+import numpy as np
+
+__all__ = ["GIVEN_UP", "check_state", "plain", "whole", "whole_consumed", "whole_epoch"]
 
 # Logged if set_epoch sets another epoch than a loaded state: who, the epoch set, the epoch loaded.
 GIVEN_UP = "%s: set_epoch(%d) drops the loaded position within epoch %d: the rest of that epoch will not come"
@@ -36,6 +38,11 @@ def whole_consumed(consumed: Any, count: int) -> int:
     return (
         0 if consumed is None else whole("consumed", consumed, f"0 to {count} in the state", least=0, below=count + 1)
     )
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with NumPy's numbers as Python's, for JSON."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
 
 def check_state(state: Mapping[str, Any], expected: Mapping[str, Any], *, owner: str) -> None:

@@ -208,8 +208,10 @@ def test_giving_up_a_loaded_position_is_said(numbered: FastDataset, caplog: pyte
     """A loop that begins with epoch 0 again loses the rest of the loaded epoch: a warning, and none otherwise."""
     sampler = LengthBucketSampler(numbered.lengths, batch_size=4)
     with loader_of(numbered) as loader:
-        for each, name in ((loader, str(numbered.store.path)), (sampler, "LengthBucketSampler")):
-            each.load_state_dict({**each.state_dict(), "epoch": 3, "batch": 2, "consumed": 8})
+        history = [{**sampler.division_options(), "steps": 2}]
+        path = str(numbered.store.path)
+        for each, name, begun in ((loader, path, 8), (sampler, "LengthBucketSampler", history)):
+            each.load_state_dict({**each.state_dict(), "epoch": 3, "consumed": begun})
             for epoch in (3, 3):
                 each.set_epoch(epoch)
             assert caplog.messages == []
@@ -217,9 +219,9 @@ def test_giving_up_a_loaded_position_is_said(numbered: FastDataset, caplog: pyte
             assert len(caplog.messages) == 1
             assert f"{name}: set_epoch(0) drops the loaded position within epoch 3" in caplog.text
             caplog.clear()
-            each.load_state_dict({**each.state_dict(), "epoch": 3, "batch": 0, "consumed": None})
+            each.load_state_dict({**each.state_dict(), "epoch": 3, "consumed": None})
             each.set_epoch(0)
-            each.load_state_dict({**each.state_dict(), "epoch": 3, "batch": 2, "consumed": 8})
+            each.load_state_dict({**each.state_dict(), "epoch": 3, "consumed": begun})
             assert len(list(each)) == 4
             each.set_epoch(0)
             assert caplog.messages == []
