@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.samplers.batches import Batches
 from fastio.samplers.generators import own_generators, parts_of, restore, seeded, snapshot
-from fastio.samplers.order import Division, Uneven
+from fastio.samplers.order import Division, Uneven, consumed_after
+from fastio.samplers.position import whole_consumed
 from fastio.samplers.repeats import random_ids, repetitions
 from fastio.samplers.share import Share
 
@@ -158,32 +159,51 @@ class ForeignBatchSampler:
         self.rank, self.world_size = share.rank, share.world_size
         self._samples = samples
         self._seed = seed
+        self._is_own = is_own
         self._parts = 1 if is_own else share.world_size
         self._uneven: Uneven = uneven
         self._division(0)  # refuses unknown values
 
-    def _division(self, batches: int) -> Division:
-        """Return the division of the batches, each treated as a sample."""
-        return Division(batches, 1, self._parts, self._uneven)
+    def _division(self, batches: int, consumed: int | None = None) -> Division:
+        """Return the division of the batches, each treated as a sample, of which some have been consumed."""
+        return Division(batches, 1, self._parts, self._uneven, start=consumed or 0)
 
-    def count(self, epoch: int) -> int:
-        """Return the number of batches of one rank in an epoch."""
+    def _count(self, epoch: int) -> int:
+        """Return the number of all ranks' batches in an epoch."""
         length = self._epochs.length
-        return self._division(len(self._epochs.order(epoch)[1]) if length is None else length).samples
+        return len(self._epochs.order(epoch)[1]) if length is None else length
 
-    def plan(self, epoch: int) -> Batches:
-        """Return this rank's batches of an epoch."""
+    def count(self, epoch: int, consumed: int | None = None) -> int:
+        """Return the number of batches that one rank still gets in an epoch."""
+        return self._division(self._count(epoch), consumed).samples
+
+    def advanced(self, epoch: int, consumed: int | None, batches: int) -> int:
+        """Return how many batches of the user's have been consumed after so many more of each rank."""
+        return self._division(self._count(epoch), consumed).consumed(batches)
+
+    def checked(self, epoch: int, consumed: Any) -> int:
+        """Return the number of batches of a state. Raises ValueError if the epoch has fewer."""
+        return whole_consumed(consumed, self._count(epoch))
+
+    def from_batches(self, state: Mapping[str, Any], epoch: int, batches: int) -> int:
+        """Return how many batches of the user's had been consumed after so many of each rank."""
+        known = {**state, "batch_size": 1, "drop_last": False, **({"world_size": 1} if self._is_own else {})}
+        return consumed_after(known, self._count(epoch), batches)
+
+    def plan(self, epoch: int, consumed: int | None = None) -> Batches:
+        """Return what is left of this rank's batches of an epoch."""
         order, lengths = self._epochs.order(epoch)
         counts = repetitions(order)
         ends = np.concatenate(([0], np.cumsum(lengths)))
-        division = self._division(len(lengths))
-        mine = division.share(np.arange(len(lengths), dtype=np.int64), self.rank if self._parts > 1 else 0)
+        division, rank = self._division(len(lengths), consumed), self.rank if self._parts > 1 else 0
+        mine = division.share(np.arange(len(lengths), dtype=np.int64), rank)
         sizes = lengths[mine]
         cuts = np.concatenate(([0], np.cumsum(sizes)))
         chosen = np.repeat(ends[mine] - cuts[:-1], sizes) + np.arange(cuts[-1])
         ids = None if counts is None else random_ids(order, counts)[chosen]
         repeated, dropped = self._uneven_samples(lengths, division)
-        return Batches(order[chosen], cuts, repeated, dropped, random_ids=ids)
+        padding = int(sizes[-1]) if division.padding(rank) else 0
+        return Batches(order[chosen], cuts, repeated, dropped, random_ids=ids, padding=padding)
 
     def _batches(self, items: list[Any], epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """
@@ -211,14 +231,21 @@ class ForeignBatchSampler:
         return _native.crc32(lengths, _native.crc32(order))
 
     def configuration(self) -> dict[str, Any]:
-        """Return what is known of the batches; the batches themselves are compared when a state is loaded."""
+        """
+        Return what is known of the batches; the batches themselves are compared when a state is loaded.
+
+        The world size belongs to it if the user's sampler divides the samples among the ranks.
+        """
         return {
             "samples": self._samples,
             "batch_sampler": self._epochs.name.partition("=")[2],
             "seed": self._seed,
-            "world_size": self.world_size,
-            "uneven": self._uneven,
+            **({"world_size": self.world_size} if self._is_own else {}),
         }
+
+    def division_options(self) -> dict[str, Any]:
+        """Return how the batches are divided among ranks."""
+        return {"world_size": self.world_size, "uneven": self._uneven}
 
 
 def own_share(sampler: object) -> tuple[int, int] | None:

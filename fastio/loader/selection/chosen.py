@@ -162,7 +162,7 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderO
         lists = ForeignBatchSampler(
             samples.batch_sampler, samples=count, seed=order.seed, share=share, uneven=order.uneven, is_own=is_own
         )
-        return BatchPlan(as_elastic(lists), share, foreign=lists, is_own_share=is_own)
+        return BatchPlan(lists, share, foreign=lists, is_own_share=is_own)
     assert order.batch_size is not None
     if samples.sampler is not None:
         share, is_own = _share_with(samples.sampler, order)
