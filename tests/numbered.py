@@ -14,10 +14,10 @@ from tests.conftest import write_store
 COUNT = 23
 
 
-def write_numbers(path: Path) -> FastDataset:
+def write_numbers(path: Path, count: int = COUNT) -> FastDataset:
     """Samples of 4 bytes, with the index as label too."""
-    values = [np.int32(index).tobytes() for index in range(COUNT)]
-    return FastDataset(write_store(path, values, np.arange(COUNT), field=Field("number", RAW, "<i4", ())))
+    values = [np.int32(index).tobytes() for index in range(count)]
+    return FastDataset(write_store(path, values, np.arange(count), field=Field("number", RAW, "<i4", ())))
 
 
 def loader_of(dataset: FastDataset, **options: Any) -> FastLoader:
