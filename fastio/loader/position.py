@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastio.loader.selection import Chosen
-from fastio.samplers.choice import Choice
 from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
 
 __all__ = ["Cursor", "LoaderPosition", "Place"]
@@ -106,12 +105,18 @@ class LoaderPosition:
         """Where the next iteration begins."""
         return self._next.place
 
+    @property
+    def reached(self) -> tuple[int, Any]:
+        """The epoch of the latest iteration, and what the consumers on all ranks have had of it."""
+        cursor = self._saved if self._saved.has_begun else self._next
+        if not cursor.batch:
+            return cursor.epoch, cursor.consumed
+        return cursor.epoch, self._selection.sampler.advanced(cursor.epoch, cursor.consumed, cursor.batch)
+
     def state_dict(self) -> dict[str, Any]:
         """What the consumer of the latest iteration has had of its epoch, in plain values."""
-        cursor, sampler = self._saved if self._saved.has_begun else self._next, self._selection.sampler
-        epoch, consumed = cursor.epoch, cursor.consumed
-        if cursor.batch:
-            consumed = sampler.advanced(epoch, consumed, cursor.batch)
+        epoch, consumed = self.reached
+        sampler = self._selection.sampler
         proof = self._selection.proof(epoch) if consumed else {}
         division = {"division": sampler.division_options()}
         place = {"version": _STATE_VERSION, "epoch": epoch, "consumed": consumed}
@@ -126,8 +131,8 @@ class LoaderPosition:
         if state.get("version") == 1 and "order" in expected:
             known = {**known, "order": {"kind": "blocks"}}
         order = known.get("order")
-        if "order" in expected and state.get("shuffle") is True:
-            expected["order"] = Choice.from_json(order, samples=len(selection)).to_json()
+        if "order" in expected and plan.order is not None and state.get("shuffle") == expected["shuffle"]:
+            expected["order"] = plan.order.checked_order(order)
         check_state(known, expected, owner="loader")
         epoch = whole_epoch(state.get("epoch", -1))
         if counts_batches:

@@ -19,7 +19,7 @@ from fastio.samplers.position import whole_consumed
 from fastio.samplers.windows import Windows
 from fastio.types.metrics import ShuffleReport
 
-__all__ = ["BatchSampler", "Batches", "ElasticSampler", "OrderSampler", "even_cuts"]
+__all__ = ["BatchSampler", "Batches", "ChosenOrder", "ElasticSampler", "OrderSampler", "even_cuts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,37 @@ class ElasticSampler(BatchSampler, Protocol):
         ...
 
 
+class ChosenOrder(Protocol):
+    """An order that was chosen for the samples, which a state keeps: ``order`` in its sampler's configuration."""
+
+    def checked_order(self, order: object) -> dict[str, Any] | None:
+        """
+        Return the order of a state in its own form; None if the options alone decide. Raises ValueError if it is not
+        one.
+        """
+        ...
+
+    def adopt(self, order: object) -> None:
+        """Use the order of a state from now on. Raises ValueError if it is not one."""
+        ...
+
+    @property
+    def is_held(self) -> bool:
+        """
+        Whether samples come in random order from a store that stays in memory, so that it may be read end to end
+        first.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Read sizes and labels now if they are still needed: the store is about to be closed."""
+        ...
+
+    def report(self) -> ShuffleReport | None:
+        """Return what ``shuffle=True`` chose and what it costs; None for other orders."""
+        ...
+
+
 class OrderSampler:
     """
     Cuts the order of an epoch into batches of equal size.
@@ -197,7 +228,7 @@ class OrderSampler:
         cuts = even_cuts(division.samples, division.batch_size)
         choice = self._chosen() if self.shuffle is True else None
         if choice is not None and choice.lanes is not None:
-            lanes = LaneOrder(choice.lanes, division.count, seed=self.seed, epoch=epoch)
+            lanes = self.lane_order(epoch)
             if division.world_size == 1:
                 indices, windows = division.share(lanes.order, 0), lanes.all_windows().after(division.start)
             else:
@@ -206,6 +237,17 @@ class OrderSampler:
             return Batches(indices, cuts, division.repeated, division.dropped, windows, padding=padding)
         indices = division.share(self._order(choice, epoch), self.rank)
         return Batches(indices, cuts, division.repeated, division.dropped, padding=padding)
+
+    @property
+    def has_lanes(self) -> bool:
+        """Whether the order is one in lanes."""
+        return self.shuffle is True and self._chosen().lanes is not None
+
+    def lane_order(self, epoch: int) -> LaneOrder:
+        """Return the order in lanes of an epoch. Only if it ``has_lanes``."""
+        lanes = self._chosen().lanes
+        assert lanes is not None
+        return LaneOrder(lanes, self.division.count, seed=self.seed, epoch=epoch)
 
     def _order(self, choice: Choice | None, epoch: int) -> NDArray[np.int64]:
         """Return all samples of an epoch, for orders without lanes."""
@@ -227,10 +269,7 @@ class OrderSampler:
 
     @property
     def is_held(self) -> bool:
-        """
-        Whether samples come in random order from a store that stays in memory, so that it may be read end to end
-        first.
-        """
+        """Whether the store may be read end to end first: see ``ChosenOrder``."""
         if self.shuffle is False or (self.shuffle is True and self._chosen().kind != "full"):
             return False
         return self._is_on_one_machine() and 0 < int(self._bytes().sum()) <= self._held.nbytes
@@ -249,6 +288,10 @@ class OrderSampler:
         if self._sizes is None:
             self._sizes = self._measure()
         return self._sizes
+
+    def checked_order(self, order: object) -> dict[str, Any] | None:
+        """Return the order of a state in its own form: see ``ChosenOrder``."""
+        return Choice.from_json(order, samples=self.division.count).to_json() if self.shuffle is True else None
 
     def adopt(self, order: object) -> None:
         """

@@ -82,6 +82,11 @@ class LaneOrder:
         """Return all samples in order: ``(count,)`` int64."""
         return self.sequence[self.places]
 
+    @property
+    def lane_of_places(self) -> NDArray[np.int64]:
+        """Return the lane of each sample, in order: ``(count,)`` int64."""
+        return self._lane(self.places)
+
     def share(self, division: Division, rank: int) -> NDArray[np.int64]:
         """Return the positions (in ``places``) of one rank's samples, batch after batch: ``(samples,)`` int64."""
         every = division.share(np.arange(self.count, dtype=np.int64), rank)

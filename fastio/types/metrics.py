@@ -1,4 +1,4 @@
-"""LoaderStats: what a loader counts, from samples and seconds waited to a histogram of stalls and bytes of buffers."""
+"""What loaders report: counters of samples, waits and bytes; the order chosen; what members of a mixture gave."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fastio.types.units import counted, size
 
-__all__ = ["LoaderStats", "ShuffleReport"]
+__all__ = ["LoaderStats", "ShuffleReport", "SourceReport"]
 
 # Bucket k counts waits from 2**(k-1) up to 2**k microseconds; the last one takes all longer waits.
 _BUCKETS = 26
@@ -59,6 +59,22 @@ class ShuffleReport:
         if self.kind == "lanes" and self.mixing is not None:
             line += f"; a batch has {self.mixing:.2f} times the distinct classes of a full shuffle"
         return f"shuffle=True: {line}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """
+    What a member of a mixture has given on all ranks together.
+
+    ``samples`` counts from the first epoch on, ``epochs`` is the same in epochs of its ``size`` samples, and
+    ``samples_of_epoch`` counts those of the epoch under way, or of the one that has just ended. What is repeated so
+    that ranks get equal batches does not count.
+    """
+
+    samples: int
+    epochs: float
+    samples_of_epoch: int
+    size: int
 
 
 @dataclass(slots=True)
