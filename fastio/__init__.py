@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fastio.dataset.token_collate import ChunkCollate, PackCollate, PadCollate
     from fastio.loader.fast_loader import FastLoader
     from fastio.loader.prefetch import DevicePrefetcher
+    from fastio.loader.selection.mixture import Mixture
     from fastio.measure.loop.mock import MockLoader, MockTrainer
     from fastio.measure.loop.step_timer import StepTimer
     from fastio.measure.loop.verdict import StepShares, verdict
@@ -45,6 +46,7 @@ __all__ = [
     "FastioError",
     "FieldCollate",
     "LengthBucketSampler",
+    "Mixture",
     "MockLoader",
     "MockTrainer",
     "PackCollate",
@@ -75,6 +77,7 @@ _HOMES = {
     "FastDataset": "fastio.dataset.fast_dataset",
     "FastLoader": "fastio.loader.fast_loader",
     "FieldCollate": "fastio.dataset.record_collate",
+    "Mixture": "fastio.loader.selection.mixture",
     "MockLoader": "fastio.measure.loop.mock",
     "LengthBucketSampler": "fastio.samplers.bucket",
     "MockTrainer": "fastio.measure.loop.mock",

@@ -23,6 +23,7 @@ PUBLIC = {
     "LengthBucketSampler",
     "PackSampler",
     "FastioError",
+    "Mixture",
     "MockLoader",
     "MockTrainer",
     "SampleError",

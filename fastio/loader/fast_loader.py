@@ -33,7 +33,7 @@ from fastio.samplers.batches import BatchSampler
 from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
 from fastio.samplers.order import Shuffle, Uneven
 from fastio.transforms.batch.recipe import AnyTransform
-from fastio.types.metrics import LoaderStats
+from fastio.types.metrics import LoaderStats, SourceReport
 
 __all__ = ["FastLoader"]
 
@@ -60,7 +60,9 @@ class FastLoader:
     fields of a batch together, and read no others. ``transforms`` move the pictures, masks, boxes and points of a
     sample by the same random numbers; the pictures and masks of a sample must then have one size.
 
-    * ``dataset``: a FastDataset, the path of a store, or torch's Subset or ConcatDataset of FastDatasets.
+    * ``dataset``: a FastDataset, the path of a store, torch's Subset or ConcatDataset of FastDatasets, or a Mixture,
+      which decides on samples and their order by ``samples_per_epoch`` (default: as many as all members have),
+      ``shuffle`` and ``seed``; ``sources()`` says what each member has given.
     * ``indices``: a part of it: integers, which may repeat or be negative, or a mask of booleans.
     * ``weights``: draw ``samples_per_epoch`` samples (default: as many as there are) with replacement, by one weight
       per sample, or by ``{class: weight}`` with labels or names.
@@ -267,6 +269,13 @@ class FastLoader:
     def stats(self) -> LoaderStats:
         """Counters since the loader was built: see LoaderStats."""
         return self._iteration.report()
+
+    def sources(self) -> dict[str, SourceReport]:
+        """Return what each member of a Mixture has given so far, by name. Raises TypeError without a Mixture."""
+        mixture = self._selection.mixture
+        if mixture is None:
+            raise TypeError(f"{self.base.store.path}: sources() is for loaders of a Mixture")
+        return mixture.sources(*self._position.reached)
 
     @property
     def skipped(self) -> list[SampleError]:

@@ -51,10 +51,6 @@ class SampleOptions:
     weights: Any
     samples_per_epoch: int | None
 
-    def __post_init__(self) -> None:
-        if self.samples_per_epoch is not None and self.weights is None:
-            raise ValueError(f"samples_per_epoch={self.samples_per_epoch}: only for weights=: drop it")
-
 
 @dataclass(frozen=True, slots=True)
 class OrderOptions:

@@ -101,7 +101,7 @@ def test_numbers_become_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"batch_size": 4, "cache": "disk"}, "cache='disk': expected one of 'ram', 'device' or None"),
         ({"batch_size": 4, "cache": "device"}, "cache='device': pass device= too"),
         ({"batch_size": 4, "decode": "device"}, "decode='device': pass device='cuda' too"),
-        ({"batch_size": 4, "samples_per_epoch": 3}, "samples_per_epoch=3: only for weights=: drop it"),
+        ({"batch_size": 4, "samples_per_epoch": 3}, "samples_per_epoch=3: only for weights= or a Mixture: drop it"),
         ({"batch_size": 4, "batch_sampler": [[0]]}, "batch_size: the batch_sampler decides that: drop it here"),
         ({"batch_size": 4, "sampler": [0], "shuffle": True}, "shuffle: the sampler decides that"),
         ({"batch_size": 4, "weights": [1], "shuffle": "full"}, "shuffle: the weights decide that"),

@@ -14,14 +14,17 @@ from torch.utils.data import Dataset
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.loader.options import LoaderOptions, OrderOptions
 from fastio.loader.selection.indices import as_indices
-from fastio.loader.selection.members import find_members
+from fastio.loader.selection.members import find_members, join_members
+from fastio.loader.selection.mixing import check_mixture, mixture_sampler
+from fastio.loader.selection.mixture import Mixture
 from fastio.loader.selection.subset import FastSubset
 from fastio.loader.selection.weights import as_weights
-from fastio.samplers.batches import BatchSampler, ElasticSampler, OrderSampler
+from fastio.samplers.batches import BatchSampler, ChosenOrder, ElasticSampler, OrderSampler
 from fastio.samplers.counted import as_elastic
 from fastio.samplers.drawn import Draw, DrawnSampler
 from fastio.samplers.foreign import ForeignBatchSampler, ForeignDraw, own_share
 from fastio.samplers.mapped import MappedSampler
+from fastio.samplers.mixture import MixtureSampler
 from fastio.samplers.order import Division
 from fastio.samplers.position import whole
 from fastio.samplers.share import Share
@@ -39,7 +42,7 @@ class BatchPlan:
     share: Share
     batch_size: int | None = None
     division: Division | None = None  # if it is the same in every epoch
-    order: OrderSampler | None = None  # if it is one of fastio's orders
+    order: ChosenOrder | None = None  # if it is one of fastio's orders
     foreign: ForeignDraw | ForeignBatchSampler | None = None  # only the user's sampler knows the order
     is_own_share: bool = False  # it is already this rank's part
 
@@ -61,6 +64,7 @@ class Chosen:
     indices: NDArray[np.int64] | None
     plan: BatchPlan
     sampler: ElasticSampler
+    mixture: MixtureSampler | None = None  # if it is a mixture
 
     def __len__(self) -> int:
         return len(self.base) if self.indices is None else len(self.indices)
@@ -122,6 +126,12 @@ def choose(dataset: object, options: LoaderOptions) -> Chosen:
     Choose the samples and batches that the user asks for. Raises TypeError, ValueError or IndexError if that makes no
     sense.
     """
+    per_epoch = options.samples.samples_per_epoch
+    if isinstance(dataset, Mixture):
+        check_mixture(options)
+        return _choose_mixture(dataset, options)
+    if per_epoch is not None and options.samples.weights is None:
+        raise ValueError(f"samples_per_epoch={per_epoch}: only for weights= or a Mixture: drop it")
     members = find_members(dataset, verify=options.work.verify is not False)
     base, indices = members.base, members.chosen
     shown: Any = dataset if isinstance(dataset, Dataset) else base
@@ -133,6 +143,31 @@ def choose(dataset: object, options: LoaderOptions) -> Chosen:
     sampler = plan.sampler if indices is None else MappedSampler(plan.sampler, indices, checksum_name="indices_crc32")
     stores = [member.store for member in members.datasets]
     return Chosen(shown, base, members.datasets, stores, members.is_opened, indices, plan, sampler)
+
+
+def _choose_mixture(mixture: Mixture, options: LoaderOptions) -> Chosen:
+    """Choose the samples of a mixture. Raises SchemaError if the samples of two members cannot be in one batch."""
+    members, indices = join_members(list(mixture.members.values()))
+    base = members.base
+    if options.order.shuffle is not False:
+        indices = [np.sort(own) for own in indices]  # shuffled orders follow the samples as stored
+    share = Share.of(options.order.rank, options.order.world_size)
+    planned = mixture_sampler(
+        mixture,
+        indices,
+        options,
+        share,
+        sizes=partial(sample_bytes, base, is_cached=options.pixels.cache is not None),
+        labels=partial(sample_labels, base),
+    )
+    table = np.concatenate(indices)
+    is_all = np.array_equal(table, np.arange(len(base)))
+    sampler = planned if is_all else MappedSampler(planned, table, checksum_name="indices_crc32")
+    plan = BatchPlan(planned, share, planned.division.batch_size, planned.division, order=planned.order)
+    stores = [member.store for member in members.datasets]
+    return Chosen(
+        mixture, base, members.datasets, stores, members.is_opened, None if is_all else table, plan, sampler, planned
+    )
 
 
 def sample_bytes(dataset: FastDataset, *, is_cached: bool) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from fastio.loader.selection.indices import as_indices
 from fastio.store.index import SealedStore
 from fastio.store.joined import join_stores
 
-__all__ = ["Members", "find_members"]
+__all__ = ["Members", "find_members", "join_members"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,22 @@ def find_members(dataset: object, *, verify: bool) -> Members:
         return Members(opened, None, (opened,), is_opened=True)
     if isinstance(dataset, FastDataset):
         return Members(dataset, None, (dataset,), is_opened=False)
+    members, (chosen,) = join_members([dataset])
+    is_all = np.array_equal(chosen, np.arange(len(members.base)))
+    return members if is_all else replace(members, chosen=chosen)
+
+
+def join_members(datasets: Sequence[object]) -> tuple[Members, list[NDArray[np.int64]]]:
+    """
+    Find the samples of several datasets in one base; return each dataset's indices in it.
+
+    Raises TypeError as ``find_members``, and SchemaError if the samples cannot be in one batch.
+    """
     found = _Found([])
-    chosen = found.places(dataset)
+    indices = [found.places(dataset) for dataset in datasets]
     is_joined = len(found.datasets) > 1
     base = _joined(found.datasets) if is_joined else found.datasets[0]
-    is_all = np.array_equal(chosen, np.arange(len(base)))
-    return Members(base, None if is_all else chosen, found.datasets, is_opened=is_joined)
+    return Members(base, None, found.datasets, is_opened=is_joined), indices
 
 
 @dataclass(frozen=True, slots=True)

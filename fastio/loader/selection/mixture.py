@@ -1,0 +1,150 @@
+"""Mixture: several datasets in fixed or changing proportions, for FastLoader."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NoReturn, Self, get_args
+
+from torch.utils.data import Dataset
+
+from fastio.dataset.fast_dataset import FastDataset
+from fastio.samplers.mixed_order import Batching, Blend
+from fastio.samplers.position import whole
+from fastio.samplers.shares import whole_weights
+
+__all__ = ["Mixture"]
+
+Weight = int | float | Fraction | Decimal
+
+
+class Mixture(Dataset[Any]):
+    """
+    Several datasets in given proportions, for FastLoader.
+
+        mixture = fastio.Mixture({"web": "web.h5", "code": "code.h5"}, weights={"web": 7, "code": 3})
+        mixture = mixture.at(step=20_000, weights={"web": 4, "code": 6})
+        loader = fastio.FastLoader(mixture, 256, shuffle=True)
+
+    ``members`` are FastDatasets, paths of stores (opened here), or torch's Subset or ConcatDataset of FastDatasets.
+    ``weights`` has a number of at least 0 for each; their sum does not matter. They are exact: 0.1 is one tenth.
+
+    Each member has its own order and its own epochs: one that is used up begins again, in another order, whatever the
+    others do, and one that is not used up goes on in the loader's next epoch. Of the first n samples of a training,
+    each member has given its share to within 1.7 samples (half a sample if there are two members). ``batching`` says
+    what that means for a step, which is a batch on every rank:
+
+    * "random": steps vary as if members were drawn at random; shares are exact for each 4,096 samples.
+    * "stratified": each step has exact shares, as far as whole samples allow.
+
+    Raises ValueError for weights that do not fit the members. FastLoader raises SchemaError for members whose samples
+    cannot be in one batch.
+    """
+
+    def __init__(
+        self,
+        members: Mapping[str, Dataset[Any] | str | Path],
+        weights: Mapping[str, Weight],
+        *,
+        batching: Batching = "random",
+    ) -> None:
+        if not isinstance(members, Mapping) or not members:
+            raise TypeError(f"members: expected a mapping of names to datasets or paths, got {_brief(members)}")
+        if batching not in get_args(Batching):
+            names = ", ".join(map(repr, get_args(Batching)))
+            raise ValueError(f"batching={batching!r}: expected one of {names}")
+        self.batching = batching
+        self._schedule = {0: _exact(weights, tuple(members))}
+        self.members: dict[str, Any] = {
+            str(name): FastDataset(member) if isinstance(member, (str, Path)) else member
+            for name, member in members.items()
+        }
+
+    def at(self, *, step: int, weights: Mapping[str, Weight]) -> Self:
+        """
+        Return a mixture with other weights from a step on: a curriculum.
+
+        Steps count from the first one of epoch 0, on all ranks together. When a loader is built, they become numbers
+        of samples, which its states keep: after a resume with other batches, weights change at the same sample. Raises
+        ValueError for a step that has weights already.
+        """
+        step = whole("step", step, "1 or more: the weights of step 0 are those of Mixture(...)", least=1)
+        if step in self._schedule:
+            raise ValueError(f"step={step}: has weights already: name each step once")
+        changed = object.__new__(type(self))
+        changed.__dict__ |= self.__dict__
+        changed._schedule = dict(sorted({**self._schedule, step: _exact(weights, tuple(self.members))}.items()))
+        return changed
+
+    @property
+    def schedule(self) -> dict[int, dict[str, Fraction]]:
+        """The share of each member, from each step on; shares add up to 1."""
+        return {
+            step: {name: Fraction(weight, sum(weights)) for name, weight in zip(self.members, weights, strict=True)}
+            for step, weights in self._schedule.items()
+        }
+
+    @property
+    def blend(self) -> Blend:
+        """What samplers need to know."""
+        return Blend(tuple(self.members), tuple(self._schedule.items()), self.batching)
+
+    def __len__(self) -> int:
+        """Return the number of samples of all members together."""
+        return sum(len(member) for member in self.members.values())
+
+    def __getitem__(self, index: object) -> NoReturn:
+        raise self._only_for_fast_loader()
+
+    def __getitems__(self, indices: object) -> NoReturn:
+        raise self._only_for_fast_loader()
+
+    def __iter__(self) -> Iterator[Any]:
+        raise self._only_for_fast_loader()
+
+    def _only_for_fast_loader(self) -> TypeError:
+        return TypeError(
+            "a Mixture has no samples by number, because its members have epochs of their own: pass it to "
+            "fastio.FastLoader instead of torch's DataLoader"
+        )
+
+    def __repr__(self) -> str:
+        shares = self.schedule
+        parts = [f"{name}: {float(share):.4g}" for name, share in shares[0].items()]
+        later = [f"at step {step}" for step in list(shares)[1:]]
+        changes = f", other weights {', '.join(later)}" if later else ""
+        return f"Mixture({', '.join(parts)}{changes}, {self.batching})"
+
+
+def _exact(weights: object, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return weights as whole numbers, in the order of ``names``. Raises ValueError if they do not fit."""
+    if not isinstance(weights, Mapping):
+        raise TypeError(f"weights: expected a mapping of names to numbers, got {_brief(weights)}")
+    unknown = [name for name in weights if name not in names]
+    missing = [name for name in names if name not in weights]
+    if unknown:
+        raise ValueError(f"weights: no member {unknown[0]!r} among {', '.join(map(repr, names))}")
+    if missing:
+        raise ValueError(f"weights: no weight for {missing[0]!r}: give it one, or 0 to leave it out")
+    exact = [_fraction(name, weights[name]) for name in names]
+    if not any(exact):
+        raise ValueError(f"weights: all {len(exact)} are 0: give at least one member a positive weight")
+    return whole_weights(exact)
+
+
+def _fraction(name: str, weight: Any) -> Fraction:
+    """Return the number that was written: 0.1 is one tenth, not the nearest binary fraction."""
+    is_number = isinstance(weight, (numbers.Real, Decimal)) and not isinstance(weight, bool)
+    if not is_number or not math.isfinite(weight) or weight < 0:
+        raise ValueError(f"weights[{name!r}]={weight!r}: expected a finite number of at least 0")
+    if isinstance(weight, numbers.Rational):
+        return Fraction(int(weight.numerator), int(weight.denominator))
+    return Fraction(str(weight))
+
+
+def _brief(value: object) -> str:
+    return repr(value) if isinstance(value, (str, int, float)) else type(value).__name__

@@ -1,0 +1,249 @@
+"""FastLoader over a Mixture: weights, schedules, members of all kinds, states, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import ConcatDataset, DataLoader, Subset
+
+from fastio import FastDataset, FastLoader, Mixture, SchemaError
+from fastio.types.schema import RAW, Field
+from tests.conftest import encode, pictures, write_store
+
+COUNTS = {"web": 23, "code": 7, "books": 60}
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FastDataset]:
+    """Three stores of numbers: 1000 and up, 2000 and up, 3000 and up, also as labels."""
+    folder, stores = tmp_path_factory.mktemp("mixture"), {}
+    for number, (name, count) in enumerate(COUNTS.items(), start=1):
+        labels = np.arange(count) + 1000 * number
+        values = [label.astype(np.int32).tobytes() for label in labels]
+        field = Field("number", RAW, "<i4", ())
+        stores[name] = FastDataset(write_store(folder / f"{name}.lmdb", values, labels, field=field))
+    return stores
+
+
+def two(members: dict[str, FastDataset], **options: Any) -> Mixture:
+    """web and code at 7 : 3."""
+    return Mixture({name: members[name] for name in ("web", "code")}, {"web": 7, "code": 3}, **options)
+
+
+def numbers(loader: Any) -> list[list[int]]:
+    """The samples of each batch; their labels are their own."""
+    pairs = [(values.tolist(), labels.tolist()) for values, labels in loader]
+    assert all(values == labels for values, labels in pairs)
+    return [values for values, _ in pairs]
+
+
+def test_a_loader_of_a_mixture(members: dict[str, FastDataset]) -> None:
+    """Stratified batches of ten at 7 : 3, an epoch of as many samples as there are, and a report of the members."""
+    mixture = two(members, batching="stratified")
+    with FastLoader(mixture, 10, shuffle=True, threads=1) as loader:
+        assert (3, 30, mixture) == (len(loader), len(mixture), loader.dataset)
+        batches = iter(loader)
+        first = next(batches)[0]
+        assert [7, 3] == [int((first // 1000 == member).sum()) for member in (1, 2)]
+        assert {"web": 7, "code": 3} == {name: source.samples for name, source in loader.sources().items()}
+        list(batches)
+        second = numbers(loader)
+        code = loader.sources()["code"]
+
+    assert (18, 18 / 7, 9, 7) == (code.samples, code.epochs, code.samples_of_epoch, code.size)
+    assert [7, 7, 7] == [sum(value < 2000 for value in batch) for batch in second]
+
+
+def test_pictures_are_those_of_the_members(tmp_path: Path) -> None:
+    """Pictures and labels come from the right store, whatever its format, Subset or ConcatDataset it is in."""
+    paths = [
+        write_store(tmp_path / f"{seed}.{suffix}", [encode(one) for one in pictures(9, seed=seed)], np.arange(9) + seed)
+        for seed, suffix in ((100, "lmdb"), (200, "h5"), (300, "tar"))
+    ]
+    a, b, c = (FastDataset(path) for path in paths)
+    by_label = {
+        label: torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+        for picture, label in ConcatDataset([a, b, c])  # type: ignore[attr-defined]
+    }
+    parts = {"a": paths[0], "some": Subset(b, [7, 2, 2]), "both": ConcatDataset([c, a])}
+    mixture = Mixture(parts, {"a": 1, "some": 1, "both": 2})
+    with FastLoader(mixture, 8, shuffle=True, samples_per_epoch=64) as loader:
+        for images, labels in loader:
+            assert all(torch.equal(by_label[int(label)], image) for image, label in zip(images, labels, strict=True))
+        counts = loader.sources()
+
+    assert [16, 16, 32] == [source.samples for source in counts.values()]
+    assert [9, 3, 18] == [source.size for source in counts.values()]
+
+
+@settings(max_examples=25)
+@given(
+    batching=st.sampled_from(["random", "stratified"]),
+    shuffle=st.sampled_from([True, "full", False]),
+    divisions=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 12), st.integers(0, 4)), min_size=2, max_size=4),
+    epoch=st.integers(0, 2),
+)
+def test_elastic_resume(
+    members: dict[str, FastDataset], batching: Any, shuffle: Any, divisions: Any, epoch: int
+) -> None:
+    """Stopped and continued with other ranks and batches, a training has the samples of one that never stopped."""
+    weights = {"web": 0.5, "code": 0.2, "books": 0.3}
+    mixture = Mixture(members, weights, batching=batching).at(step=9, weights={**weights, "code": 0.7})
+    options: dict[str, Any] = {"shuffle": shuffle, "threads": 1, "samples_per_epoch": 70}
+    with FastLoader(mixture, 5, **options) as loader:
+        loader.set_epoch(epoch)
+        expected = sorted(value for batch in numbers(loader) for value in batch)
+        state: Any = None
+    with FastLoader(mixture, 5, **options) as loader:
+        loader.set_epoch(epoch)
+        state = json.loads(json.dumps(loader.state_dict()))
+    had: list[int] = []
+    for turn, (world_size, batch_size, steps) in enumerate(divisions):
+        stop = None if turn == len(divisions) - 1 else steps
+        states = []
+        for rank in range(world_size):
+            with FastLoader(mixture, batch_size, rank=rank, world_size=world_size, **options) as loader:
+                loader.load_state_dict(state)
+                loader.set_epoch(epoch)
+                padding = loader._selection.sampler.plan(*loader.place[:2]).padding
+                left = loader.remaining
+                batches = numbers(islice(loader, stop))
+                taken = [value for batch in batches for value in batch]
+                had += taken[: len(taken) - padding] if len(batches) == left else taken
+                states.append(loader.state_dict())
+        assert all(one == states[0] for one in states)
+        state = json.loads(json.dumps(states[0]))
+        if state["epoch"] != epoch or stop is None:
+            break
+
+    assert expected == sorted(had)
+
+
+def test_the_same_division_goes_on_exactly(members: dict[str, FastDataset]) -> None:
+    """With the same ranks and batches, a resumed epoch has the very batches that were left."""
+    mixture = Mixture(members, {"web": 1, "code": 1, "books": 1})
+    for rank in range(2):
+        options: dict[str, Any] = {"rank": rank, "world_size": 2, "shuffle": True, "threads": 1}
+        with FastLoader(mixture, 4, **options) as loader:
+            batches = iter(loader)
+            list(islice(batches, 3))
+            state = json.loads(json.dumps(loader.state_dict()))
+            rest, after = numbers(batches), numbers(loader)
+        with FastLoader(mixture, 4, **options) as resumed:
+            resumed.load_state_dict(state)
+            assert rest == numbers(resumed)
+            assert after == numbers(resumed)
+
+
+def test_the_schedule_is_kept_in_samples(members: dict[str, FastDataset]) -> None:
+    """Weights that change at step 2 of batches of 10 change at sample 20 after a resume with batches of 4."""
+    mixture = two(members, batching="stratified").at(step=2, weights={"web": 0, "code": 1})
+    with FastLoader(mixture, 10, threads=1) as loader:
+        state = loader.state_dict()
+    with FastLoader(mixture, 4, threads=1) as resumed:
+        resumed.load_state_dict(json.loads(json.dumps(state)))
+        kinds = [value // 1000 for batch in numbers(resumed) for value in batch]
+
+    assert (14, 6) == (kinds[:20].count(1), kinds[:20].count(2))
+    assert [2] * 10 == kinds[20:]
+
+
+def test_another_mixture_is_refused(members: dict[str, FastDataset]) -> None:
+    """A state names the mixture when it is loaded into another one."""
+    with FastLoader(two(members), 4) as loader:
+        state = loader.state_dict()
+    others = [
+        two(members, batching="stratified"),
+        Mixture(two(members).members, {"web": 1, "code": 1}),
+        two(members).at(step=100, weights={"web": 1, "code": 1}),
+    ]
+    for other in others:
+        with FastLoader(other, 4) as loader, pytest.raises(ValueError, match="mixture is"):
+            loader.load_state_dict(state)
+    with FastLoader(members["web"], 4) as loader, pytest.raises(ValueError, match="store is"):
+        loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "weights", [(7, 3), (0.7, 0.3), (70.0, 30), (Fraction(7, 10), Decimal("0.3")), (np.int32(7), 3)]
+)
+def test_weights_are_exact(members: dict[str, FastDataset], weights: Any) -> None:
+    """Whatever they add up to and however they are written, 7 to 3 is 7 to 3."""
+    mixture = Mixture(two(members).members, dict(zip(("web", "code"), weights, strict=True)))
+
+    assert {0: {"web": Fraction(7, 10), "code": Fraction(3, 10)}} == mixture.schedule
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda a: Mixture([a], {"web": 1}), "members: expected a mapping of names to datasets or paths, got list"),
+        (lambda a: Mixture({}, {}), "members: expected a mapping"),
+        (lambda a: Mixture({"web": a}, [1]), "weights: expected a mapping of names to numbers, got list"),
+        (lambda a: Mixture({"web": a}, {"wbe": 1}), "weights: no member 'wbe' among 'web'"),
+        (lambda a: Mixture({"web": a, "code": a}, {"web": 1}), "weights: no weight for 'code': give it one, or 0"),
+        (lambda a: Mixture({"web": a}, {"web": 0}), "weights: all 1 are 0"),
+        (lambda a: Mixture({"web": a}, {"web": -1}), r"weights\['web'\]=-1: expected a finite number"),
+        (lambda a: Mixture({"web": a}, {"web": True}), r"weights\['web'\]=True: expected a finite number"),
+        (lambda a: Mixture({"web": a}, {"web": float("nan")}), r"weights\['web'\]=nan: expected a finite number"),
+        (lambda a: Mixture({"web": a}, {"web": 1}, batching="mixed"), "batching='mixed': expected one of 'random'"),
+        (lambda a: Mixture({"web": a}, {"web": 1}).at(step=0, weights={"web": 1}), "step=0: expected 1 or more"),
+        (
+            lambda a: Mixture({"web": a}, {"web": 1}).at(step=1, weights={"web": 1}).at(step=1, weights={"web": 1}),
+            "step=1: has weights already",
+        ),
+        (lambda a: FastLoader(Mixture({"web": Subset(a, [])}, {"web": 1}), 4), "member 'web' has no samples"),
+        (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), 4, indices=[0]), "indices: not for a Mixture"),
+        (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), 4, weights=[1]), "weights: not for a Mixture"),
+        (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), batch_sampler=[[0]]), "batch_sampler: not for a Mix"),
+        (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), 4, samples_per_epoch=0), "samples_per_epoch=0: expe"),
+        (lambda a: FastLoader(a, 4, samples_per_epoch=9), "samples_per_epoch=9: only for weights= or a Mixture"),
+        (lambda a: FastLoader(Mixture({"web": [1, 2]}, {"web": 1}), 4), "needs a FastDataset"),
+    ],
+)
+def test_what_is_refused(members: dict[str, FastDataset], make: Any, message: str) -> None:
+    """One line says what is wrong and what to do."""
+    with pytest.raises((TypeError, ValueError), match=message):
+        make(members["web"])
+
+
+def test_a_mixture_is_not_for_torch(members: dict[str, FastDataset]) -> None:
+    """torch's DataLoader cannot read it, and is told who can."""
+    with pytest.raises(TypeError, match=r"pass it to fastio\.FastLoader instead of torch's DataLoader"):
+        next(iter(DataLoader(two(members), 4)))
+
+
+def test_members_of_other_fields_are_refused(members: dict[str, FastDataset], tmp_path: Path) -> None:
+    """Samples that cannot be in one batch: both stores and the field are named."""
+    photos = write_store(tmp_path / "photos.lmdb", [encode(one) for one in pictures(3)], np.arange(3))
+    mixture = Mixture({"web": members["web"], "photos": photos}, {"web": 1, "photos": 1})
+    with pytest.raises(SchemaError, match=r"photos\.lmdb.*'number'.*web\.lmdb"):
+        FastLoader(mixture, 4)
+
+
+def test_classes_of_other_names_are_refused(tmp_path: Path) -> None:
+    """Number 0 is a bee in one store and a cat in the other: never one class."""
+    values = [encode(one) for one in pictures(3)]
+    names = {"a": ["bee", "cat"], "b": ["cat", "bee"]}
+    paths = {
+        name: write_store(tmp_path / f"{name}.lmdb", values, np.zeros(3, np.int64), metadata={"classes": classes})
+        for name, classes in names.items()
+    }
+    with pytest.raises(SchemaError, match=r"label 0 is 'bee' in .*a\.lmdb but 'cat' in .*b\.lmdb"):
+        FastLoader(Mixture(paths, {"a": 1, "b": 1}), 2)
+
+
+def test_sources_of_a_plain_loader(members: dict[str, FastDataset]) -> None:
+    """Only a mixture has members to report."""
+    with FastLoader(members["web"], 4) as loader, pytest.raises(TypeError, match="is for loaders of a Mixture"):
+        loader.sources()
