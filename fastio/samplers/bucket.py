@@ -40,8 +40,10 @@ class LengthBucketSampler(PlannedSampler):
     * Each sample comes exactly once per epoch. ``uneven`` says what happens to the rest in the last step, as in
       ``Division``: "pad" repeats samples of that step, "drop" leaves some out, "repeat" fills its batches.
       ``drop_last`` leaves out a last step with short batches. ``plan(epoch)`` counts what is repeated and dropped.
-    * The plan depends only on lengths, seed, epoch and world size; all ranks compute the same one. With
-      ``max_tokens`` and several windows, the number of batches may differ between epochs.
+    * All ranks compute the same plan from lengths, options, seed and epoch. With ``max_tokens`` and several windows,
+      the number of batches may differ between epochs.
+    * An epoch can be continued with other options and another number of ranks: ``state_dict`` says what all ranks
+      have had, and the other samples are bucketed anew. ``lengths``, ``seed`` and ``shuffle`` must stay.
 
     accelerate and transformers share out the batches of a DataLoader themselves when they run several processes: pass
     ``rank=0, world_size=1``. Under Lightning, use ``Trainer(use_distributed_sampler=False)``. Otherwise the first

@@ -150,6 +150,9 @@ class ForeignBatchSampler:
 
     Whole batches are dealt to the ranks in turn. What is left over is filled up with the first batches ("pad" and
     "repeat") or left out ("drop"). With ``is_own``, it already yields this rank's batches.
+
+    An epoch can be continued by another number of ranks: ``consumed`` counts the batches that all ranks have had, or,
+    with ``is_own``, those of one rank, and then the number of ranks must stay.
     """
 
     def __init__(

@@ -36,6 +36,8 @@ class PackSampler(PlannedSampler):
     * A step is one batch per rank. If the last step has too few, ``uneven`` decides: "pad" and "repeat" repeat
       batches of that step, "drop" leaves them out. ``plan(epoch)`` counts the samples.
     * Apart from those, each sample comes exactly once per epoch. All ranks compute the same plan.
+    * An epoch can be continued with other options and another number of ranks: ``state_dict`` says what all ranks
+      have had, and the other samples are packed anew. ``lengths``, ``seed`` and ``shuffle`` must stay.
     """
 
     def __init__(

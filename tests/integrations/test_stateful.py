@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from fastio import FastDataset, FastLoader, LengthBucketSampler
+from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
 from tests.integrations.conftest import COUNT
 
 # torchdata 0.11 calls what torch 2.13 keeps for it alone.
@@ -104,3 +104,31 @@ def test_a_dataset_inside_one(store: Path, had: int, workers: int, is_bucketed: 
 
         assert rest == [labels_of(batch) for batch in resumed]
         assert list(range(COUNT)) == sorted(chain(*first, *rest))
+
+
+@pytest.mark.parametrize("had", [0, 1, 3])
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_samplers_inside_one_on_other_ranks(store: Path, had: int, workers: int, is_packed: bool) -> None:
+    """A StatefulDataLoader that our sampler gives its batches goes on with another number of ranks: all comes once."""
+    with FastDataset(store) as dataset:
+
+        def build(rank: int, world_size: int) -> Any:
+            share = {"rank": rank, "world_size": world_size, "uneven": "drop"}
+            sampler: Any = LengthBucketSampler(dataset.lengths, batch_size=5 - world_size, **share)
+            if is_packed:
+                sampler = PackSampler(dataset.lengths, max_tokens=2 * int(dataset.lengths.max()), **share)
+            return StatefulDataLoader(dataset, batch_sampler=sampler, num_workers=workers)
+
+        came, states = [], []
+        for rank in range(3):
+            loader = build(rank, 3)
+            came += [index for batch in islice(loader, had) for index in labels_of(batch)]
+            states.append(loader.state_dict())
+        for rank in range(2):
+            loader = build(rank, 2)
+            loader.load_state_dict(states[rank])
+            came += [index for batch in loader for index in labels_of(batch)]
+
+        assert len(set(came)) == len(came)
+        assert COUNT - 1 <= len(came)
