@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import torch
 from torch.utils.data import Dataset
@@ -32,8 +32,12 @@ from fastio.loader.wiring import wire
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
 from fastio.samplers.order import Shuffle, Uneven
+from fastio.samplers.share import RankOptions
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.metrics import LoaderStats, SourceReport
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 __all__ = ["FastLoader"]
 
@@ -77,6 +81,9 @@ class FastLoader:
     * Each iteration is one epoch: the counter advances when its first batch is requested; ``set_epoch`` (or
       ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
     * ``rank`` and ``world_size`` as in ``rank_and_world``; ``uneven`` as in ``Division``: all ranks get equal batches.
+      Ranks that were built with another seed, store or order, or begin elsewhere, are an error (see ``agreement``).
+    * ``mesh``: a DeviceMesh that gives both: processes that differ only in dimensions such as "tp" get the same samples
+      (see ``mesh_ranks``). ``replication``: so many processes in a row get the same samples.
     * ``threads=0``: all CPUs this process may use (``available_cpus``); threads that are not needed are dropped after
       a second (``stats.threads``, see ``thread_tuner``). Any other number is kept. ``prefetch_batches`` are decoded
       ahead; memory is that of ``prefetch_batches + 2`` batches and of what the loop keeps (``stats.estimated_bytes``,
@@ -135,6 +142,8 @@ class FastLoader:
         prefetch_batches: int = 4,
         rank: int | None = None,
         world_size: int | None = None,
+        mesh: DeviceMesh | None = None,
+        replication: int = 1,
         uneven: Uneven = "pad",
         on_error: OnError = "raise",
         verify: bool | None = None,
@@ -148,7 +157,9 @@ class FastLoader:
     ) -> None:
         options = LoaderOptions(
             SampleOptions(indices, sampler, batch_sampler, weights, samples_per_epoch),
-            OrderOptions(batch_size, shuffle, seed, drop_last, rank, world_size, uneven),
+            OrderOptions(
+                batch_size, shuffle, seed, drop_last, uneven, RankOptions(rank, world_size, mesh, replication)
+            ),
             PixelOptions(transforms, collate, quality, layout, device, cache, decode),
             WorkOptions(threads, prefetch_batches, on_error, verify, pin_memory),
         )

@@ -13,6 +13,7 @@ from fastio.machine import available_cpus
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.position import whole
+from fastio.samplers.share import RankOptions
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.verification import check_verify, resolve_verify
 
@@ -64,9 +65,8 @@ class OrderOptions:
     shuffle: Shuffle
     seed: int
     drop_last: bool
-    rank: int | None
-    world_size: int | None
     uneven: Uneven
+    ranks: RankOptions
 
     def __post_init__(self) -> None:
         # By identity: 1 and NumPy's True equal True, but would be another configuration in a saved state.

@@ -11,8 +11,9 @@ for another rank.
     fastio/world/loader/is/<digest> a number that a loader of these values has on some rank
     fastio/world/start/<digest>/1/3 the rank that first began its third iteration of its first such loader, and where
 
-Loaders are numbered as they are built: if all ranks build the same, they may iterate them in any order. An iteration is
-compared once it has given ``SURE_AFTER`` batches, or all: a rank that looks at one batch alone tells nobody.
+``world`` are all processes; those of a mesh have keys of their own. Loaders are numbered as they are built: if all
+ranks build the same, they may iterate them in any order. An iteration is compared once it has given ``SURE_AFTER``
+batches, or all: a rank that looks at one batch alone tells nobody.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ SURE_AFTER = 2
 # Later starts are no longer compared: a short loop that runs for weeks would fill the key-value store.
 _MOST_STARTS = 1000
 
-_LOADERS, _STARTS = "fastio/world/loader", "fastio/world/start"
 _OPTIONS = (
     "build it alike on all ranks, and loaders in the same order; one that only some ranks use needs rank=0, "
     "world_size=1"
@@ -60,34 +60,36 @@ class KeyValueStore(Protocol):
 
 
 class Notes:
-    """The loaders of this process: how many were built, and the numbers of those compared, by their digest."""
+    """The loaders of this process for one group of ranks: how many were built, and the numbers of those compared."""
 
     def __init__(self) -> None:
         self.built = 0
-        self.numbers: defaultdict[str, set[int]] = defaultdict(set)
+        self.numbers: defaultdict[str, set[int]] = defaultdict(set)  # by the digest of their options
 
 
-_NOTES = Notes()
+_NOTES: defaultdict[str, Notes] = defaultdict(Notes)
 
 
 class Agreement:
     """
     Compares what one loader, named ``owner`` in errors, gives with what the other ranks' loaders give.
 
-    Only where a process group has the ranks of ``share``; otherwise, and in other processes than the one that built it,
-    there is nobody to ask, and ``compare`` does nothing.
+    The other ranks are all processes of the process group, or of the mesh that gave ``share``. Where there is no
+    process group, or the ranks passed by hand are not its own, there is nobody to ask. ``notes`` and ``ask`` replace
+    this process's own and the store of the process group.
     """
 
     def __init__(
-        self, share: Share, owner: str, *, notes: Notes = _NOTES, ask: Callable[[], KeyValueStore] | None = None
+        self, share: Share, owner: str, *, notes: Notes | None = None, ask: Callable[[], KeyValueStore] | None = None
     ) -> None:
         self._share = share
         self._owner = owner
-        self._notes = notes
+        self._group = f"fastio/{'.'.join(map(str, share.members)) or 'world'}"
+        self._notes = _NOTES[self._group] if notes is None else notes
         self._ask = ask
         self._pid = os.getpid()
-        notes.built += share.world_size > 1
-        self._number = notes.built
+        self._notes.built += share.processes > 1
+        self._number = self._notes.built
         self._key: str | None = None  # that of the starts, once the options have been compared
         self._starts: set[str] = set()
         self._is_over = False
@@ -95,11 +97,21 @@ class Agreement:
     @property
     def is_open(self) -> bool:
         """Whether there are other ranks to ask."""
-        if self._share.world_size == 1 or self._is_over or len(self._starts) >= _MOST_STARTS:
+        if self._share.processes == 1 or self._is_over or len(self._starts) >= _MOST_STARTS:
             return False
         if self._pid != os.getpid() or _is_worker():  # a forked child would talk over its parent's connection
             return False
-        return self._ask is not None or process_group_ranks() == (self._share.rank, self._share.world_size)
+        return self._process is not None
+
+    @property
+    def _process(self) -> int | None:
+        """This process's rank among all; None if the process group does not have the ranks of the share."""
+        if self._ask is not None:
+            return self._share.process[0]
+        known = process_group_ranks()
+        if known is None or (known[0] not in self._share.members and known != self._share.process):
+            return None
+        return known[0]
 
     def compare(self, options: Mapping[str, Any], start: Mapping[str, Any]) -> None:
         """
@@ -119,15 +131,15 @@ class Agreement:
 
     def _compare_options(self, store: KeyValueStore, mine: Mapping[str, Any]) -> str:
         """Return the key of the starts if the first rank has the same options, or only numbers loaders differently."""
-        digest, key = _digest(mine), f"{_LOADERS}/{self._number}"
+        digest, key = _digest(mine), f"{self._group}/loader/{self._number}"
         first = self._first(store, key, mine)
         if first["values"] != mine and not self._is_shifted(store, digest, first):
             raise ValueError(self._difference(mine, first, _OPTIONS))
-        if first["rank"] == self._share.rank or first["values"] != mine:
-            store.set(f"{_LOADERS}/is/{digest}", str(self._number))
-        store.set(f"{key}/{self._share.rank}", digest)
+        if first["rank"] == self._process or first["values"] != mine:
+            store.set(f"{self._group}/loader/is/{digest}", str(self._number))
+        store.set(f"{key}/{self._process}", digest)
         self._notes.numbers[digest].add(self._number)
-        return f"{_STARTS}/{digest}/{len(self._notes.numbers[digest])}"
+        return f"{self._group}/start/{digest}/{len(self._notes.numbers[digest])}"
 
     def _compare_start(self, store: KeyValueStore, key: str, mine: Mapping[str, Any]) -> None:
         """Compare a start that this loader has not had yet; which one it is by number must be equal on all ranks."""
@@ -140,7 +152,7 @@ class Agreement:
 
     def _first(self, store: KeyValueStore, key: str, mine: Mapping[str, Any]) -> dict[str, Any]:
         """Return rank and values of the first rank that has asked for this key: perhaps this one."""
-        text = store.compare_set(key, "", json.dumps({"rank": self._share.rank, "values": mine}))
+        text = store.compare_set(key, "", json.dumps({"rank": self._process, "values": mine}))
         first: dict[str, Any] = json.loads(text)
         return first
 
@@ -153,10 +165,10 @@ class Agreement:
         """
         theirs = _digest(first["values"])
         for number in self._notes.numbers[theirs]:
-            key = f"{_LOADERS}/{number}/{first['rank']}"
+            key = f"{self._group}/loader/{number}/{first['rank']}"
             if not store.check([key]) or store.get(key).decode() != theirs:
                 return True
-        key = f"{_LOADERS}/is/{mine}"
+        key = f"{self._group}/loader/is/{mine}"
         return store.check([key]) and int(store.get(key)) not in self._notes.numbers[mine]
 
     def _difference(self, mine: Mapping[str, Any], first: Mapping[str, Any], advice: str) -> str:
@@ -168,7 +180,7 @@ class Agreement:
             return ", ".join(f"{name}={values.get(name)!r}" for name in names)
 
         return (
-            f"{self._owner}: rank {self._share.rank} has {listed(mine)}, but rank {first['rank']} has "
+            f"{self._owner}: rank {self._process} has {listed(mine)}, but rank {first['rank']} has "
             f"{listed(theirs)}: samples would come twice or never: {advice}"
         )
 

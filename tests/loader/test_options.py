@@ -22,6 +22,8 @@ VALUES: dict[str, Any] = {
     "drop_last": "drop_last",
     "rank": "rank",
     "world_size": "world_size",
+    "mesh": "mesh",
+    "replication": "replication",
     "uneven": "uneven",
     "indices": "indices",
     "sampler": None,
@@ -67,8 +69,9 @@ def test_each_argument_arrives(monkeypatch: pytest.MonkeyPatch, changed: dict[st
     if "weights" in changed:
         values["samples_per_epoch"] = 9
     options = options_of(monkeypatch, **values)
-    parts = [getattr(options, part) for part in PARTS]
+    parts = [*(getattr(options, part) for part in PARTS), options.order.ranks]
     arrived = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
+    del arrived["ranks"]
 
     assert values == arrived
     assert set(inspect.signature(FastLoader).parameters) == {"dataset", *arrived}

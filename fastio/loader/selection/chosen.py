@@ -26,6 +26,7 @@ from fastio.samplers.foreign import ForeignBatchSampler, ForeignDraw, own_share
 from fastio.samplers.mapped import MappedSampler
 from fastio.samplers.mixture import MixtureSampler
 from fastio.samplers.order import Division
+from fastio.samplers.page_cache import page_cache
 from fastio.samplers.position import whole
 from fastio.samplers.share import Share
 from fastio.samplers.weights import WeightedDraw
@@ -204,7 +205,7 @@ def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderO
         foreign = ForeignDraw(samples.sampler, samples=count, seed=order.seed)
         drawn = _drawn(foreign, order, share, is_own=is_own)
         return BatchPlan(drawn, share, order.batch_size, foreign=foreign, is_own_share=is_own)
-    share = Share.of(order.rank, order.world_size)
+    share = order.ranks.share()
     if samples.weights is not None:
         labels = _at(partial(sample_labels, base), indices)
         per_epoch = count if samples.samples_per_epoch is None else samples.samples_per_epoch
@@ -243,6 +244,7 @@ def _ordered(
         seed=options.order.seed,
         sizes=partial(_at, partial(sample_bytes, base, is_cached=options.pixels.cache is not None), stored),
         labels=partial(_at, partial(sample_labels, base), stored),
+        memory=partial(page_cache, share.processes),
     )
     return (order if by_place is None else MappedSampler(order, by_place, checksum_name=None)), order
 
@@ -272,23 +274,15 @@ def _share_with(sampler: object, order: OrderOptions) -> tuple[Share, bool]:
     """
     own = own_share(sampler)
     if own is None:
-        return Share.of(order.rank, order.world_size), False
-    if (order.rank, order.world_size) not in (own, (None, None)):
-        raise ValueError(
-            f"rank={order.rank}, world_size={order.world_size}: {type(sampler).__name__} draws for rank "
-            f"{own[0]} of {own[1]}: drop them here, or give the sampler the same"
-        )
+        return order.ranks.share(), False
+    order.ranks.check_own(own, f"{type(sampler).__name__} draws", "drop them here, or give the sampler the same")
     return Share(*own, is_found=False), True
 
 
 def _planned_by(base: FastDataset, sampler: BatchSampler, order: OrderOptions, count: int) -> BatchPlan:
     """Raise ValueError for a BatchSampler of another dataset or rank."""
     own = sampler.rank, sampler.world_size
-    if (order.rank, order.world_size) not in (own, (None, None)):
-        raise ValueError(
-            f"rank={order.rank}, world_size={order.world_size}: the batch_sampler plans for rank {own[0]} of "
-            f"{own[1]}: give it the same rank and world_size"
-        )
+    order.ranks.check_own(own, "the batch_sampler plans", "give it the same rank and world_size")
     samples = sampler.configuration().get("samples", count)
     if samples != count:
         raise ValueError(f"{base.store.path}: {count} samples, but the batch_sampler plans {samples}")

@@ -1,0 +1,211 @@
+"""Ranks by DeviceMesh and replication: neighbours that share a model get the same samples, others share an epoch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from fastio import FastLoader
+from fastio.samplers.share import Share
+from tests.conftest import encode, pictures, write_store
+
+TOP = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A process group of one."""
+    meeting = tmp_path_factory.mktemp("group") / "meeting"
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.FileStore(str(meeting), 1), rank=0, world_size=1
+    )
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def mesh_of(*names: str) -> DeviceMesh:
+    """A mesh of one process with dimensions of these names."""
+    return init_device_mesh("cpu", (1,) * len(names), mesh_dim_names=names)
+
+
+@pytest.mark.parametrize(
+    "names", [("dp",), ("data", "tp"), ("anything",), ("pp", "dp_replicate", "dp_shard", "cp", "tp"), ("dp", "else")]
+)
+@pytest.mark.usefixtures("group")
+def test_dimensions_of_data_are_known_by_name(names: tuple[str, ...]) -> None:
+    """Those of torch, torchtitan, accelerate and Lightning; the only dimension of a mesh needs no name."""
+    assert Share(0, 1, is_found=False, members=(0,)) == Share.of(None, None, mesh=mesh_of(*names))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("tp",), r"mesh=\(tp=1\) has only 'tp': which of them take different samples\? Name one 'dp', pass that one"),
+        (("x", "y"), r"mesh=\(x=1, y=1\) has only 'x', 'y': which"),
+        (None, r"mesh=\(1, 1\) has dimensions without names: which"),
+    ],
+)
+@pytest.mark.usefixtures("group")
+def test_a_mesh_without_data_is_refused(names: tuple[str, ...] | None, message: str) -> None:
+    """Guessing would give each rank all samples, or tensor-parallel neighbours different ones."""
+    mesh = mesh_of(*names) if names else init_device_mesh("cpu", (1, 1))
+    with pytest.raises(ValueError, match=message):
+        Share.of(None, None, mesh=mesh)
+
+
+@pytest.mark.usefixtures("group")
+def test_a_mesh_says_all() -> None:
+    """Ranks beside it would contradict it sooner or later."""
+    for others in ({"rank": 0, "world_size": 1}, {"rank": None, "world_size": None, "replication": 2}):
+        with pytest.raises(ValueError, match="mesh= says which samples this process gets: drop rank="):
+            Share.of(**others, mesh=mesh_of("dp"))  # type: ignore[arg-type]
+
+
+def test_replication_divides_the_ranks() -> None:
+    """Three processes in a row share a rank."""
+    shares = [Share.of(process, 6, replication=3) for process in range(6)]
+
+    assert [0, 0, 0, 1, 1, 1] == [share.rank for share in shares]
+    assert {2} == {share.world_size for share in shares}
+    assert [(process, 6) for process in range(6)] == [share.process for share in shares]
+
+
+@pytest.mark.parametrize(
+    ("replication", "message"),
+    [
+        (4, "replication=4: 6 processes cannot be divided into groups of 4"),
+        (0, "replication=0: expected 1 or more"),
+        (True, "replication=True: expected 1 or more"),
+        (1.0, r"replication=1\.0: expected 1 or more"),
+    ],
+)
+def test_replication_that_does_not_divide_is_refused(replication: Any, message: str) -> None:
+    """Some process would be left over."""
+    with pytest.raises(ValueError, match=message):
+        Share.of(0, 6, replication=replication)
+
+
+def test_another_rank_than_the_samplers_is_refused(tmp_path: Path) -> None:
+    """A DistributedSampler for four, and a loader whose processes are two ranks."""
+    store = write_store(tmp_path / "a.lmdb", [encode(part) for part in pictures(8)])
+    sampler: Any = torch.utils.data.DistributedSampler(pictures(8), num_replicas=4, rank=1)  # type: ignore[arg-type]
+
+    with pytest.raises(ValueError, match="rank=0, world_size=2: DistributedSampler draws for rank 1 of 4"):
+        FastLoader(store, 2, sampler=sampler, rank=1, world_size=4, replication=2)
+
+
+# What each of four processes does: the indices of two epochs of each loader.
+SCRIPT = """
+import json, sys
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
+
+path, out, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
+torch.set_num_threads(1)
+torch.distributed.init_process_group(
+    "gloo", store=torch.distributed.FileStore(out + "/meeting", 4), rank=rank, world_size=4
+)
+dp_tp = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+tp_dp = init_device_mesh("cpu", (2, 2), mesh_dim_names=("tp", "dp"))
+hybrid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp_replicate", "dp_shard"))
+part = init_device_mesh("cpu", (2, 2), mesh_dim_names=("tp", "dp"))["dp"]
+dataset = FastDataset(path)
+result = {}
+
+
+def epochs(name, loader):
+    result[name] = [[ids for batch in loader.numbered() for ids in batch.indices.tolist()] for _ in range(2)]
+
+
+options = {"shuffle": "full", "threads": 1}
+epochs("dp_tp", FastLoader(dataset, 4, **options, mesh=dp_tp))
+epochs("tp_dp", FastLoader(dataset, 4, **options, mesh=tp_dp))
+epochs("hybrid", FastLoader(dataset, 4, **options, mesh=hybrid))
+epochs("part", FastLoader(dataset, 4, **options, mesh=part))
+epochs("replication", FastLoader(dataset, 4, **options, replication=2))
+errors = {}
+for name, option in (("mesh", {"mesh": dp_tp}), ("replication", {"replication": 4})):
+    loader = FastLoader(dataset, 4, **options, **option)
+    loader.set_epoch(rank % 2)
+    try:
+        list(loader)
+    except ValueError as exc:
+        errors[name] = str(exc)
+    torch.distributed.barrier()
+result["errors"] = errors
+with open(out + f"/{rank}.json", "w") as file:
+    json.dump(result, file)
+torch.distributed.destroy_process_group()
+"""
+COUNT = 48
+
+
+@pytest.fixture(scope="module")
+def epochs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What four real processes were given, by loader."""
+    folder = tmp_path_factory.mktemp("mesh")
+    path = write_store(folder / "a.lmdb", [encode(part) for part in pictures(COUNT)])
+    environment = {**os.environ, "PYTHONPATH": str(TOP), "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(path), str(folder), str(rank)],
+            env=environment,
+            cwd=TOP,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(4)
+    ]
+    try:
+        for process in processes:
+            _, text = process.communicate(timeout=250)
+            assert process.returncode == 0, text
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(4)]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [
+        ("dp_tp", [(0, 1), (2, 3)]),
+        ("tp_dp", [(0, 2), (1, 3)]),
+        ("hybrid", [(0,), (1,), (2,), (3,)]),
+        ("part", [(0, 2), (1, 3)]),
+        ("replication", [(0, 1), (2, 3)]),
+    ],
+)
+def test_neighbours_get_the_same_and_others_share(
+    epochs: list[dict[str, Any]], name: str, groups: list[tuple[int, ...]]
+) -> None:
+    """Tensor-parallel neighbours have equal batches; one of each share has, with the others, each sample once."""
+    for epoch in range(2):
+        for neighbours in groups:
+            assert 1 == len({tuple(epochs[rank][name][epoch]) for rank in neighbours})
+        together = chain.from_iterable(epochs[neighbours[0]][name][epoch] for neighbours in groups)
+        assert list(range(COUNT)) == sorted(together)
+
+
+@pytest.mark.timeout(300)
+def test_neighbours_that_differ_are_found(epochs: list[dict[str, Any]]) -> None:
+    """Those that share a model too, where all ranks read the same samples."""
+    for name in ("mesh", "replication"):
+        messages = [part["errors"][name] for part in epochs if name in part["errors"]]
+        assert 2 == len(messages)
+        for message in messages:
+            assert "has epoch=0" in message
+            assert "has epoch=1" in message
