@@ -20,6 +20,7 @@ from fastio.converters.source import Chunk, Problem
 from fastio.samplers.order import full_order
 from fastio.store.sample_store import SampleBatch, SampleStore
 from fastio.store.values import all_fetched
+from fastio.types.keys import is_plain_path
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kind_by_name
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
@@ -27,6 +28,11 @@ from fastio.types.spans import Spans
 __all__ = ["Indices", "ListedSource", "Read", "Values", "names_at", "read_stored"]
 
 Indices = NDArray[np.int64]
+
+_NO_PATH = (
+    "has a key that is not a path below a folder (it is absolute, or has an empty part, '.' or '..' in it), so that "
+    "unpack would refuse the store; rename it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +63,14 @@ class ListedSource:
     ``keys_at(indices)`` returns the keys of samples, ``columns`` are arrays with one row per sample (``read`` provides
     those that are missing), and ``read`` is described above. ``order`` holds the indices of the samples to pack, in
     order; None packs all of them as listed. Set ``is_by_name=False`` if that order depends on anything but names, and
-    ``is_stored=True`` if values are those of a packed store: the numbers of its boxes and points stay as they are.
+    ``is_stored=True`` if samples are those of a store that fastio packed: they are copied, whatever a newer version
+    would refuse in their keys, boxes and points.
     ``header_check(indices, headers)`` says what else is wrong with pictures of the first field, by position: a source
     that knows their sizes compares them there.
 
-    This class does the rest: it cuts the list into pieces, shuffles it, reads the headers of pictures (they give each
-    picture its size; anything else is a problem), checks the rows of boxes and points, and finds names that promise
-    another kind of picture.
+    This class does the rest: it cuts the list into pieces, shuffles it, checks that keys are paths that ``unpack`` can
+    write, reads the headers of pictures (they give each picture its size; anything else is a problem), checks the rows
+    of boxes and points, and finds names that promise another kind of picture.
     """
 
     path: str
@@ -131,6 +138,8 @@ class ListedSource:
         """
         keys = self.keys_at(indices)
         problems, misnamed = dict(values.problems), dict[int, str]()
+        if not self.is_stored:
+            problems |= {i: _NO_PATH for i, key in enumerate(keys) if not is_plain_path(key)}
         shapes: dict[str, NDArray[np.int32]] = {}
         for number, each in enumerate(self.schema.payload):
             if not each.traits.is_picture:

@@ -35,6 +35,7 @@ from fastio.store.atomic import PartialFile
 from fastio.store.publish import publish_file
 from fastio.store.stale import remove_stale
 from fastio.store.values import read_values
+from fastio.types.keys import is_plain_path
 
 __all__ = ["UnpackReport", "check_key", "unpack"]
 
@@ -117,8 +118,7 @@ def _notes(store: SampleStore, in_table: Collection[str], *, has_labels: bool) -
 
 def check_key(key: str) -> str:
     """Return the key if it is a plain path below a folder. Raises StoreError if it could lead anywhere else."""
-    parts = key.split("/")
-    if not key or "\0" in key or any(part in ("", ".", "..") for part in parts):
+    if not is_plain_path(key):
         raise StoreError(f"key {key!r}: expected a plain path below a folder; this store is not unpacked")
     return key
 

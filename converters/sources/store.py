@@ -76,7 +76,7 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
         problems=[*problems.values(), *(Problem(shown(each["key"]), each["problem"]) for each in not_samples)],
         order=np.setdiff1d(np.arange(len(store)), np.fromiter(problems, np.int64, len(problems))),
         is_by_name=False,
-        is_stored=fields is None,
+        is_stored=is_sealed and fields is None,
     )
 
 

@@ -19,6 +19,7 @@ from fastio.converters.tables.plan import PlannedColumn, TablePlan
 from fastio.converters.tables.rows import TableFile
 from fastio.converters.tables.spool import SpooledValues, ValueSpool
 from fastio.types.field_types import type_of
+from fastio.types.keys import is_plain_path
 from fastio.types.schema import Field
 
 __all__ = ["Collected", "collect"]
@@ -120,8 +121,7 @@ class _Collector:
             self._result.bad.setdefault(position, f"has {value!r:.60} as its key {self._plan.key!r}")
             return ""
         key = str(value)
-        parts = key.split("/")
-        if "\0" in key or shown(key) != key or any(part in ("", ".", "..") for part in parts):
+        if shown(key) != key or not is_plain_path(key):
             self._result.bad.setdefault(position, f"has a key that is no plain path ({shown(key)!r:.80})")
             return ""
         return key

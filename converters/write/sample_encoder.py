@@ -17,6 +17,7 @@ from fastio.converters.record_tokens import TextTokens
 from fastio.converters.record_values import value_encoder
 from fastio.converters.write.picture_check import PictureCheck
 from fastio.errors import SchemaError
+from fastio.types.keys import is_plain_path
 from fastio.types.schema import Field, Schema
 
 __all__ = ["PIECE_BYTES", "PIECE_SAMPLES", "Misfit", "Piece", "SampleEncoder", "check_key"]
@@ -116,7 +117,7 @@ def check_key(key: object) -> None:
         raise Misfit(f"is a key of type {type(key).__name__}; expected text")
     if not key or "\0" in key:
         raise Misfit("is a key that is empty or holds NUL; expected at least one other character")
-    if not {"", ".", ".."}.isdisjoint(key.split("/")):
+    if not is_plain_path(key):
         raise Misfit("is a key that is no plain path below a folder, so that unpack would refuse the store; rename it")
     if not key.isascii():
         try:

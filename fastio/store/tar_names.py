@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from fastio._native import KeySet
+from fastio.types.keys import is_plain_path
 from fastio.types.picture_kinds import is_picture_extension
 
 __all__ = ["INDEX_FOLDER", "MemberNames"]
@@ -114,7 +115,7 @@ class _NumberedKeys:
 def _apart(key: str) -> tuple[str, str]:
     """Return a key's folder with its slash, and its name; the whole key if it would be another path when extracted."""
     folder, slash, name = key.rpartition("/")
-    if not {"", ".", ".."}.isdisjoint(key.split("/")) or _ODD_FOLDER.search(folder):
+    if not is_plain_path(key) or _ODD_FOLDER.search(folder):
         return "", key
     return folder + slash, name
 

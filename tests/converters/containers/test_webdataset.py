@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,10 @@ import pytest
 import webdataset
 
 from fastio.converters.verify import verify
+from fastio.store import SampleBatch, create_store
+from fastio.types.field_types import field_of
+from fastio.types.schema import Schema
+from fastio.types.spans import Spans
 from tests.converters.containers.packed import packed, refused, run
 from tests.converters.trees import picture
 
@@ -18,6 +24,15 @@ from tests.converters.trees import picture
 def objects(i: int) -> list[dict[str, Any]]:
     """So many boxes as the sample's number."""
     return [{"bbox": [0, 0, k + 1, i], "category": k} for k in range(i)]
+
+
+def write_tar(path: Path, members: dict[str, bytes]) -> None:
+    """An archive of members with these names, as they are."""
+    with tarfile.open(path, "w") as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
 
 
 @pytest.fixture
@@ -119,6 +134,32 @@ def test_broken_json_and_text_are_problems_of_their_samples(tmp_path: Path) -> N
     assert {"a", "c"} == set(skipped)
     assert "that is not a JSON document in UTF-8: Expecting property name" in skipped["a"]
     assert "that is not UTF-8: byte 0 is 0xff" in skipped["c"]
+
+
+@pytest.mark.parametrize("key", ["/data/a", "../a", "b/../a", "b//a"])
+def test_keys_that_unpack_would_refuse(tmp_path: Path, key: str) -> None:
+    """Keys that lead out of a folder are problems when packing, not only when unpacking."""
+    write_tar(tmp_path / "a.tar", {f"{key}.png": picture(1), f"{key}.txt": b"x", "c.png": picture(2), "c.txt": b"y"})
+
+    assert f"{key}: has a key that is not a path below a folder" in refused(tmp_path / "a.tar")
+    for fields in ((), ("caption=txt:text",)):
+        out = tmp_path / f"{len(fields)}.lmdb"
+        _, samples, skipped = packed(tmp_path / "a.tar", out, *fields, skip=True)
+        assert ({"c"}, {key}) == (set(samples), set(skipped))
+        run("unpack", out, tmp_path / f"unpacked-{len(fields)}")
+
+
+def test_keys_of_a_packed_store_stay(tmp_path: Path) -> None:
+    """A store of an earlier version may have such keys: packing it again loses none of its samples."""
+    schema = Schema((field_of("image", "image"),))
+    data = picture(1)
+    spans = {"image": Spans.of(np.frombuffer(data, np.uint8), np.zeros(1, np.int64), np.array([len(data)]))}
+    with create_store(tmp_path / "old.lmdb", schema) as writer:
+        writer.append(SampleBatch(["/data/a.png"], spans, {}, {}))
+        writer.close({"classes": None, "source": {}, "skipped": []})
+    _, samples, skipped = packed(tmp_path / "old.lmdb", tmp_path / "new.h5")
+
+    assert ({"/data/a.png"}, {}) == (set(samples), skipped)
 
 
 def test_verify_parses_json_and_text(tmp_path: Path) -> None:
