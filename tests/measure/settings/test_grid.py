@@ -119,7 +119,7 @@ def test_the_code_runs_as_it_is(crop: int | None, png_stores: dict[str, Path], f
         state = loader.state_dict()
         (images, _) = next(iter(loader))
     data.close()
-    assert (state["batch_size"], state["shuffle"], len(images)) == (10, True, 10)
+    assert (state["division"]["batch_size"], state["shuffle"], len(images)) == (10, True, 10)
     assert crop is None or images.shape[-2:] == (4, 4) or images.shape[1:3] == (4, 4)
 
     files = GridData(str(folder), DataOptions(batch_size=3, crop=crop))
