@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ from fastio.store.sample_store import SampleStore
 from fastio.types.field_types import type_of
 from fastio.types.schema import Schema
 from fastio.types.verification import check_verify
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 __all__ = ["FastDataset"]
 
@@ -242,12 +245,19 @@ class FastDataset(Dataset[Any]):
                 return value
         return values.blank(chosen, spans)
 
-    def iterable(self, *, rank: int | None = None, world_size: int | None = None) -> SequentialDataset:
+    def iterable(
+        self,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        mesh: DeviceMesh | None = None,
+        replication: int = 1,
+    ) -> SequentialDataset:
         """
-        Return an iterable over all samples in order, split over ranks (see ``rank_and_world``) and DataLoader
+        Return an iterable over all samples in order, split over ranks (the options are FastLoader's) and DataLoader
         workers.
         """
-        return SequentialDataset(self, Share.of(rank, world_size))
+        return SequentialDataset(self, Share.of(rank, world_size, mesh=mesh, replication=replication))
 
     @cached_property
     def labels(self) -> NDArray[Any] | None:

@@ -50,7 +50,7 @@ class BatchIteration:
         self._options = wiring.options
         self._position = position
         self._path = selection.base.store.path
-        self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader")
+        self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader", position.options)
         self._reader = WindowReader(selection.base, selection.indices)
         self._tuner = ThreadTuner() if is_tuned and producer.pool is not None else None
         self._may_be_unpacked = decodes_pictures(selection.base) and selection.plan.share.rank == 0
@@ -119,6 +119,7 @@ class BatchIteration:
     def close(self) -> None:
         """Stop the producer's threads; iterations that continue raise ValueError. Calling it twice is harmless."""
         self._is_closed = True
+        self._agreement.close()
         self._producer.close()
 
     @property
@@ -133,7 +134,7 @@ class BatchIteration:
 
     def _compare(self, begin: Place) -> bool:
         """Raise ValueError if another rank goes through other samples, or began elsewhere; True otherwise."""
-        self._agreement.compare(self._position.options(), self._position.start(begin))
+        self._agreement.compare(self._position.start(begin))
         return True
 
     def _left(self, cursor: Cursor) -> Batches:

@@ -11,9 +11,9 @@ for another rank.
     fastio/world/loader/is/<digest> a number that a loader of these values has on some rank
     fastio/world/start/<digest>/1/3 the rank that first began its third iteration of its first such loader, and where
 
-``world`` are all processes; those of a mesh have keys of their own. Loaders are numbered as they are built: if all
-ranks build the same, they may iterate them in any order. An iteration is compared once it has given ``SURE_AFTER``
-batches, or all: a rank that looks at one batch alone tells nobody.
+``world`` are all processes; those of a mesh have keys of their own. Loaders are numbered as they are first compared. A
+rank that goes through them in another order finds the first rank's loader among its own. An iteration is compared once
+it has given ``SURE_AFTER`` batches, or all: a rank that looks at one batch alone tells nobody.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
+from weakref import WeakSet
 
+from fastio.errors import StoreError
 from fastio.machine import process_group_ranks
 from fastio.samplers.share import Share
 
@@ -60,11 +62,12 @@ class KeyValueStore(Protocol):
 
 
 class Notes:
-    """The loaders of this process for one group of ranks: how many were built, and the numbers of those compared."""
+    """The loaders of this process for one group of ranks."""
 
     def __init__(self) -> None:
-        self.built = 0
-        self.numbers: defaultdict[str, set[int]] = defaultdict(set)  # by the digest of their options
+        self.waiting: WeakSet[Agreement] = WeakSet()  # built, and not yet compared
+        self.compared = 0
+        self.numbers: defaultdict[str, set[int]] = defaultdict(set)  # of those compared, by the digest of their options
 
 
 _NOTES: defaultdict[str, Notes] = defaultdict(Notes)
@@ -74,25 +77,41 @@ class Agreement:
     """
     Compares what one loader, named ``owner`` in errors, gives with what the other ranks' loaders give.
 
-    The other ranks are all processes of the process group, or of the mesh that gave ``share``. Where there is no
-    process group, or the ranks passed by hand are not its own, there is nobody to ask. ``notes`` and ``ask`` replace
-    this process's own and the store of the process group.
+    ``options`` returns what must be equal on all ranks, as plain values for JSON. The other ranks are all processes of
+    the process group, or of the mesh that gave ``share``. Where there is no process group, or the ranks passed by hand
+    are not its own, there is nobody to ask. ``notes`` and ``ask`` replace this process's own and the store of the
+    process group.
     """
 
     def __init__(
-        self, share: Share, owner: str, *, notes: Notes | None = None, ask: Callable[[], KeyValueStore] | None = None
+        self,
+        share: Share,
+        owner: str,
+        options: Callable[[], Mapping[str, Any]],
+        *,
+        notes: Notes | None = None,
+        ask: Callable[[], KeyValueStore] | None = None,
     ) -> None:
         self._share = share
         self._owner = owner
+        self._options = options
         self._group = f"fastio/{'.'.join(map(str, share.members)) or 'world'}"
-        self._notes = _NOTES[self._group] if notes is None else notes
+        self._own_notes = notes
         self._ask = ask
         self._pid = os.getpid()
-        self._notes.built += share.processes > 1
-        self._number = self._notes.built
         self._key: str | None = None  # that of the starts, once the options have been compared
         self._starts: set[str] = set()
         self._is_over = False
+        if share.processes > 1:
+            self._notes.waiting.add(self)
+
+    @property
+    def _notes(self) -> Notes:
+        return _NOTES[self._group] if self._own_notes is None else self._own_notes
+
+    def close(self) -> None:
+        """The loader will not be iterated any more."""
+        self._notes.waiting.discard(self)
 
     @property
     def is_open(self) -> bool:
@@ -113,33 +132,36 @@ class Agreement:
             return None
         return known[0]
 
-    def compare(self, options: Mapping[str, Any], start: Mapping[str, Any]) -> None:
+    def compare(self, start: Mapping[str, Any]) -> None:
         """
-        Compare the ``options`` of the loader (once) and the ``start`` of an iteration: plain values for JSON.
+        Compare the options of the loader (once) and the ``start`` of an iteration: plain values for JSON.
 
         Raises ValueError, naming the ranks and what differs, unless the first rank that came here has the same.
         """
         try:
             store = self._ask() if self._ask is not None else _group_store()
             if self._key is None:
-                self._key = self._compare_options(store, _plain(options))
+                self._key = self._compare_options(store)
             self._compare_start(store, self._key, _plain(start))
         except RuntimeError as exc:
             # The rank that keeps the store has ended, as ranks may that have nothing left to do.
             log.info("%s: ranks are no longer compared: %s", self._owner, exc)
             self._is_over = True
 
-    def _compare_options(self, store: KeyValueStore, mine: Mapping[str, Any]) -> str:
-        """Return the key of the starts if the first rank has the same options, or only numbers loaders differently."""
-        digest, key = _digest(mine), f"{self._group}/loader/{self._number}"
+    def _compare_options(self, store: KeyValueStore) -> str:
+        """Return the key of the starts if the first rank has the same options, or another order of loaders."""
+        notes, mine = self._notes, _plain(self._options())
+        notes.waiting.discard(self)
+        notes.compared += 1
+        digest, key = _digest(mine), f"{self._group}/loader/{notes.compared}"
         first = self._first(store, key, mine)
-        if first["values"] != mine and not self._is_shifted(store, digest, first):
+        if first["values"] != mine and not self._is_reordered(store, digest, first):
             raise ValueError(self._difference(mine, first, _OPTIONS))
         if first["rank"] == self._process or first["values"] != mine:
-            store.set(f"{self._group}/loader/is/{digest}", str(self._number))
+            store.set(f"{self._group}/loader/is/{digest}", str(notes.compared))
         store.set(f"{key}/{self._process}", digest)
-        self._notes.numbers[digest].add(self._number)
-        return f"{self._group}/start/{digest}/{len(self._notes.numbers[digest])}"
+        notes.numbers[digest].add(notes.compared)
+        return f"{self._group}/start/{digest}/{len(notes.numbers[digest])}"
 
     def _compare_start(self, store: KeyValueStore, key: str, mine: Mapping[str, Any]) -> None:
         """Compare a start that this loader has not had yet; which one it is by number must be equal on all ranks."""
@@ -156,20 +178,28 @@ class Agreement:
         first: dict[str, Any] = json.loads(text)
         return first
 
-    def _is_shifted(self, store: KeyValueStore, mine: str, first: Mapping[str, Any]) -> bool:
+    def _is_reordered(self, store: KeyValueStore, mine: str, first: Mapping[str, Any]) -> bool:
         """
-        Whether the ranks only number differently, because one of them has built a loader alone.
+        Whether the ranks only go through their loaders in different orders.
 
-        So it is if this process had the first rank's values under another number, where that rank had others; or if
-        these values have another number on some rank, where this process had others.
+        So it is if this process has a loader with the first rank's values, which it has not come to yet, or had under
+        another number than that rank; or if some rank had one with these values when this process had others.
         """
-        theirs = _digest(first["values"])
+        theirs, key = _digest(first["values"]), f"{self._group}/loader"
         for number in self._notes.numbers[theirs]:
-            key = f"{self._group}/loader/{number}/{first['rank']}"
-            if not store.check([key]) or store.get(key).decode() != theirs:
+            held = f"{key}/{number}/{first['rank']}"
+            if not store.check([held]) or store.get(held).decode() != theirs:
                 return True
-        key = f"{self._group}/loader/is/{mine}"
-        return store.check([key]) and int(store.get(key)) not in self._notes.numbers[mine]
+        if store.check([f"{key}/is/{mine}"]) and int(store.get(f"{key}/is/{mine}")) not in self._notes.numbers[mine]:
+            return True
+        return any(other.digest() == theirs for other in list(self._notes.waiting))
+
+    def digest(self) -> str | None:
+        """Return the digest of the options; None if its store was closed."""
+        try:
+            return _digest(_plain(self._options()))
+        except StoreError:
+            return None
 
     def _difference(self, mine: Mapping[str, Any], first: Mapping[str, Any], advice: str) -> str:
         """Return one line that names what differs from the first rank."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,10 @@ from fastio.samplers.batches import Batches
 from fastio.samplers.history import Draws, shuffled, unconsumed
 from fastio.samplers.order import Division, Uneven
 from fastio.samplers.planned import PlannedSampler
+from fastio.samplers.share import RankOptions
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 from fastio.samplers.position import plain, whole
 
 __all__ = ["LengthBucketSampler"]
@@ -37,6 +41,7 @@ class LengthBucketSampler(PlannedSampler):
       varied neighbours. The default is 1024 batches of every rank.
     * A step is one batch per rank. All ranks get the same number of samples, dealt in turn from one run of the sorted
       window, so the longest sample of each rank is among the ``world_size`` longest of the step.
+    * ``rank``, ``world_size``, ``mesh`` and ``replication`` as in FastLoader.
     * Each sample comes exactly once per epoch. ``uneven`` says what happens to the rest in the last step, as in
       ``Division``: "pad" repeats samples of that step, "drop" leaves some out, "repeat" fills its batches.
       ``drop_last`` leaves out a last step with short batches. ``plan(epoch)`` counts what is repeated and dropped.
@@ -62,10 +67,12 @@ class LengthBucketSampler(PlannedSampler):
         drop_last: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
+        mesh: DeviceMesh | None = None,
+        replication: int = 1,
         pad_to_multiple: int = 1,
         uneven: Uneven = "pad",
     ) -> None:
-        super().__init__(lengths, rank=rank, world_size=world_size)
+        super().__init__(lengths, RankOptions(rank, world_size, mesh, replication))
         self.batch_size = batch_size
         self.max_tokens = max_tokens
         self.shuffle = shuffle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,10 @@ from fastio.samplers.batches import Batches
 from fastio.samplers.history import Draws, shuffled, unconsumed
 from fastio.samplers.order import Division, Uneven
 from fastio.samplers.planned import PlannedSampler
+from fastio.samplers.share import RankOptions
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 from fastio.samplers.position import plain, whole
 
 __all__ = ["PackSampler"]
@@ -35,12 +39,13 @@ class PackSampler(PlannedSampler):
     * ``window``: how many samples are packed together, 65,536 by default.
     * A step is one batch per rank. If the last step has too few, ``uneven`` decides: "pad" and "repeat" repeat
       batches of that step, "drop" leaves them out. ``plan(epoch)`` counts the samples.
+    * ``rank``, ``world_size``, ``mesh`` and ``replication`` as in FastLoader.
     * Apart from those, each sample comes exactly once per epoch. All ranks compute the same plan.
     * An epoch can be continued with other options and another number of ranks: ``state_dict`` says what all ranks
       have had, and the other samples are packed anew. ``lengths``, ``seed`` and ``shuffle`` must stay.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named like those of LengthBucketSampler
         self,
         lengths: ArrayLike,
         *,
@@ -50,9 +55,11 @@ class PackSampler(PlannedSampler):
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
+        mesh: DeviceMesh | None = None,
+        replication: int = 1,
         uneven: Uneven = "pad",
     ) -> None:
-        super().__init__(lengths, rank=rank, world_size=world_size)
+        super().__init__(lengths, RankOptions(rank, world_size, mesh, replication))
         self.max_tokens = max_tokens
         self.window = window
         self.shuffle = shuffle

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
+from fastio.samplers.agreement import SURE_AFTER, Agreement
 from fastio.samplers.batches import Batches
 from fastio.samplers.history import BegunEpoch, Draws, History, StepRule, checked_history, continued
 from fastio.samplers.position import GIVEN_UP, check_state, plain, whole, whole_epoch
-from fastio.samplers.share import Share, check_resumed_epoch
+from fastio.samplers.share import RankOptions, Share, check_resumed_epoch
 
 __all__ = ["PlannedSampler"]
 
@@ -42,15 +43,21 @@ class PlannedSampler(ABC):
     seed: int
     shuffle: bool
 
-    def __init__(self, lengths: ArrayLike, *, rank: int | None, world_size: int | None) -> None:
+    def __init__(self, lengths: ArrayLike, ranks: RankOptions) -> None:
         self._lengths = _as_lengths(lengths)
-        self._share = Share.of(rank, world_size)
+        self._share = ranks.share()
         self.rank, self.world_size = self._share.rank, self._share.world_size
+        self._agreement = Agreement(self._share, f"this {type(self).__name__}", self._options)
         self._checksum = _native.crc32(self._lengths)
         self._next: tuple[int, History | None] = (0, None)  # epoch, and what was consumed of it before
         self._handed_out: tuple[int, History | None, int] | None = None  # the same, and the batches since
         self._iterations = 0  # older iterations no longer count
         self._planned: tuple[Any, Batches] | None = None
+
+    @property
+    def share(self) -> Share:
+        """The part of the samples that this process gets."""
+        return self._share
 
     @abstractmethod
     def _rule(self) -> StepRule:
@@ -120,11 +127,23 @@ class PlannedSampler(ABC):
         self._next = epoch + 1, None
         batches = self.plan(epoch, consumed)
         for number, part in enumerate(batches.slices()):
+            if number == SURE_AFTER:
+                self._agree(epoch, consumed)
             if iteration == self._iterations:
                 self._handed_out = epoch, consumed, number + 1
             yield batches.indices[part].tolist()
+        if len(batches) <= SURE_AFTER:
+            self._agree(epoch, consumed)
         if iteration == self._iterations:
             self._handed_out = epoch + 1, None, 0
+
+    def _agree(self, epoch: int, consumed: History | None) -> None:
+        """Raise ValueError if another rank's sampler plans other samples, or began elsewhere."""
+        if self._agreement.is_open:
+            self._agreement.compare({"epoch": epoch if self.shuffle else 0, "consumed": consumed or None})
+
+    def _options(self) -> dict[str, Any]:
+        return self.configuration() | self.division_options()
 
     def _forget(self) -> None:
         """Set the position to the start of the next iteration, whatever running iterations still hand out."""

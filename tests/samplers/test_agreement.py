@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -22,116 +23,112 @@ TOP = Path(__file__).parents[2]
 
 
 class Rank:
-    """One of several ranks in this process, which share a key-value store."""
+    """One of three ranks in this process, which share a key-value store; its loaders are built and compared here."""
 
-    def __init__(self, rank: int, store: torch.distributed.Store, world_size: int = 3) -> None:
-        self.share = Share(rank, world_size, is_found=False)
+    def __init__(self, rank: int, store: torch.distributed.Store) -> None:
+        self.share = Share(rank, 3, is_found=False)
         self.store = store
         self.notes = Notes()
 
-    def build(self) -> Agreement:
-        return Agreement(self.share, "a.lmdb", notes=self.notes, ask=lambda: self.store)  # type: ignore[arg-type,return-value]
+    def build(self, **options: Any) -> Agreement:
+        ask: Any = lambda: self.store  # noqa: E731 - torch's stores declare more types than they take
+        return Agreement(self.share, "a.lmdb", lambda: options, notes=self.notes, ask=ask)
+
+
+def three_ranks() -> list[Rank]:
+    store = torch.distributed.HashStore()
+    return [Rank(rank, store) for rank in range(3)]
 
 
 @pytest.fixture
 def ranks() -> list[Rank]:
     """Three ranks."""
-    store = torch.distributed.HashStore()
-    return [Rank(rank, store) for rank in range(3)]
+    return three_ranks()
 
 
 def test_both_values_are_named(ranks: list[Rank]) -> None:
     """The rank that differs from the first is told in one line."""
-    loaders = [rank.build() for rank in ranks]
-    loaders[1].compare({"seed": 1, "store": 5}, {"epoch": 0})
-    loaders[2].compare({"seed": 1, "store": 5}, {"epoch": 0})
+    odd, *others = (rank.build(seed=seed, store=5) for rank, seed in zip(ranks, (2, 1, 1), strict=True))
+    for other in others:
+        other.compare({"epoch": 0})
 
     message = r"^a.lmdb: rank 0 has seed=2, but rank 1 has seed=1: samples would come twice or never: [^\n]*$"
     with pytest.raises(ValueError, match=message):
-        loaders[0].compare({"seed": 2, "store": 5}, {"epoch": 0})
+        odd.compare({"epoch": 0})
 
 
 def test_a_missing_option_is_named(ranks: list[Rank]) -> None:
     """Loaders of two kinds have different options."""
-    first, second, _ = (rank.build() for rank in ranks)
-    first.compare({"shuffle": True}, {})
+    first, second = ranks[0].build(shuffle=True), ranks[1].build(sampler="RandomSampler")
+    first.compare({})
 
     with pytest.raises(ValueError, match="rank 1 has shuffle=None, sampler='RandomSampler', but rank 0 has shuffle=Tr"):
-        second.compare({"sampler": "RandomSampler"}, {})
+        second.compare({})
 
 
 def test_another_beginning_is_named(ranks: list[Rank]) -> None:
     """A state that was loaded on one rank only."""
     first, second, _ = (rank.build() for rank in ranks)
-    first.compare({}, {"epoch": 3, "consumed": 640})
+    first.compare({"epoch": 3, "consumed": 640})
 
     with pytest.raises(ValueError, match="rank 1 has epoch=0, consumed=None, but rank 0 has epoch=3, consumed=640: "):
-        second.compare({}, {"epoch": 0, "consumed": None})
+        second.compare({"epoch": 0, "consumed": None})
 
 
 @given(orders=st.lists(st.permutations(range(4)), min_size=3, max_size=3), turns=st.permutations([0, 1, 2] * 4))
 def test_loaders_may_be_iterated_in_any_order(orders: list[list[int]], turns: list[int]) -> None:
-    """Each rank its own, and however fast the ranks are."""
-    store = torch.distributed.HashStore()
-    loaders = [Rank(rank, store) for rank in range(3)]
-    built = [[rank.build() for _ in range(4)] for rank in loaders]
-    left = [list(order) for order in orders]
+    """Each rank its own, and however fast the ranks are; two of the four are alike."""
+    built = [[rank.build(store=number % 3) for number in range(4)] for rank in three_ranks()]
     for rank in turns:
-        number = left[rank].pop()
-        built[rank][number].compare({"store": number % 2}, {"epoch": 0})
+        built[rank][orders[rank].pop()].compare({"epoch": 0})
 
 
-@given(
-    alone=st.tuples(st.integers(0, 2), st.integers(0, 3)),
-    turns=st.permutations([0, 1, 2] * 6),
-)
-def test_a_rank_may_build_a_loader_alone(alone: tuple[int, int], turns: list[int]) -> None:
-    """Its later ones then have other numbers than on the other ranks; equal ones may be among them."""
-    store = torch.distributed.HashStore()
+@given(alone=st.tuples(st.integers(0, 2), st.integers(0, 2)), turns=st.permutations([0, 1, 2] * 6))
+def test_a_rank_may_go_through_a_loader_alone(alone: tuple[int, int], turns: list[int]) -> None:
+    """One that all have built; its next ones then have other numbers than on the other ranks."""
     work = []
-    for number in range(3):
-        rank = Rank(number, store)
-        steps: list[Any] = []
-        for kind in range(3):
-            if alone == (number, kind):
-                rank.build()
-            loader = rank.build()
-            steps += [(loader, kind, epoch) for epoch in range(2)]
-        work.append(iter(steps))
+    for number, rank in enumerate(three_ranks()):
+        loaders = [rank.build(store=kind) for kind in range(4)]
+        steps = [(loaders[kind], epoch) for kind in range(3) for epoch in range(2)]
+        if alone[0] == number:
+            steps.insert(2 * alone[1], (loaders[3], 0))
+        work.append((loaders, iter(steps)))
     for number in turns:
-        loader, kind, epoch = next(work[number])
-        loader.compare({"store": kind}, {"epoch": epoch})
+        loader, epoch = next(work[number][1])
+        loader.compare({"epoch": epoch})
 
 
 def test_starts_of_a_loader_come_in_one_order(ranks: list[Rank]) -> None:
     """A rank that is behind, or that repeats an epoch, is no other rank; one that is an epoch ahead for good is."""
     first, second, third = (rank.build() for rank in ranks)
     for epoch in (0, 0, 1, 2):
-        first.compare({}, {"epoch": epoch})
+        first.compare({"epoch": epoch})
     for epoch in (0, 1, 1, 2):
-        second.compare({}, {"epoch": epoch})
+        second.compare({"epoch": epoch})
 
     with pytest.raises(ValueError, match=r"rank 2 has epoch=1, but rank 0 has epoch=0: .*has begun an epoch alone"):
-        third.compare({}, {"epoch": 1})
+        third.compare({"epoch": 1})
 
 
-def test_a_difference_after_equal_loaders_is_found(ranks: list[Rank]) -> None:
+@pytest.mark.parametrize("turns", list(permutations(range(3))))
+def test_a_difference_after_equal_loaders_is_found(ranks: list[Rank], turns: tuple[int, ...]) -> None:
     """Whoever comes first, also where the others build the same loader a second time."""
     for rank in ranks:
-        rank.build().compare({"seed": 0}, {})
-    odd, second, third = (rank.build() for rank in ranks)
-    second.compare({"seed": 0}, {})
-    third.compare({"seed": 0}, {})
+        rank.build(seed=0).compare({})
+    loaders = [rank.build(seed=seed) for rank, seed in zip(ranks, (1, 0, 0), strict=True)]
 
-    with pytest.raises(ValueError, match="rank 0 has seed=1, but rank 1 has seed=0"):
-        odd.compare({"seed": 1}, {})
+    def compare_all() -> None:
+        for turn in turns:
+            loaders[turn].compare({})
+
+    with pytest.raises(ValueError, match=r"rank \d has seed=[01], but rank \d has seed=[01]:"):
+        compare_all()
 
 
 def test_objects_are_compared_by_kind(ranks: list[Rank]) -> None:
     """Where functions lie in memory is another address in each process."""
-    first, second, _ = (rank.build() for rank in ranks)
-    first.compare({"transforms": "Cut(<function f at 0x7f00>)", "by": object()}, {})
-    second.compare({"transforms": "Cut(<function f at 0x8f00>)", "by": object()}, {})
+    for rank, address in zip(ranks, ("0x7f00", "0x8f00", "0x9f00"), strict=True):
+        rank.build(transforms=f"Cut(<function f at {address}>)", by=object()).compare({})
 
 
 def test_a_rank_that_keeps_the_store_may_end(ranks: list[Rank]) -> None:
@@ -141,16 +138,16 @@ def test_a_rank_that_keeps_the_store_may_end(ranks: list[Rank]) -> None:
         def compare_set(self, *_: str) -> bytes:
             raise torch.distributed.DistNetworkError("connection was closed")
 
-    loader = Agreement(ranks[0].share, "a.lmdb", notes=Notes(), ask=Ended)  # type: ignore[arg-type]
-    loader.compare({}, {})
+    loader = Agreement(ranks[0].share, "a.lmdb", dict, notes=Notes(), ask=Ended)  # type: ignore[arg-type]
+    loader.compare({})
 
     assert not loader.is_open
 
 
 def test_nobody_to_ask_without_a_process_group() -> None:
     """Ranks that were passed by hand, and a single one."""
-    assert not Agreement(Share(1, 2, is_found=False), "a.lmdb", notes=Notes()).is_open
-    assert not Agreement(Share(0, 1, is_found=True), "a.lmdb", notes=Notes()).is_open
+    assert not Agreement(Share(1, 2, is_found=False), "a.lmdb", dict, notes=Notes()).is_open
+    assert not Agreement(Share(0, 1, is_found=True), "a.lmdb", dict, notes=Notes()).is_open
 
 
 # What each of three processes does: the loaders of each case, iterated; the errors of all cases are written down.
@@ -204,6 +201,9 @@ train = build(seed=24)
 if odd:
     next(iter(train))
 case("an epoch begun alone", train)
+sampler = LengthBucketSampler(range(1, 41), batch_size=4, seed=3 if odd else 2)
+case("other sampler's seed", torch.utils.data.DataLoader(range(40), batch_sampler=sampler))
+case("other bucket", FastLoader(first, batch_sampler=LengthBucketSampler(range(1, 41), batch_size=5 if odd else 4)))
 case("ranks by hand", build(rank=0, world_size=2, seed=rank))
 case("alone", build(rank=0, world_size=1, seed=rank))
 with open(out + f"/{rank}.json", "w") as file:
@@ -255,6 +255,8 @@ def test_real_ranks_that_differ_are_found(errors: dict[str, list[str]]) -> None:
         "other sampler": {"order_crc32="},
         "state on one rank": {"epoch=2, consumed=12", "epoch=0, consumed=None"},
         "shorter than two batches": {"seed=3", "seed=4"},
+        "other sampler's seed": {"seed=3", "seed=2"},
+        "other bucket": {"batch_size=5", "batch_size=4"},
         "an epoch begun alone": {"epoch=1", "epoch=0"},
     }
 

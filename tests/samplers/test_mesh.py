@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch.distributed
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -134,6 +135,13 @@ epochs("tp_dp", FastLoader(dataset, 4, **options, mesh=tp_dp))
 epochs("hybrid", FastLoader(dataset, 4, **options, mesh=hybrid))
 epochs("part", FastLoader(dataset, 4, **options, mesh=part))
 epochs("replication", FastLoader(dataset, 4, **options, replication=2))
+lengths = torch.arange(1, 1 + len(dataset)).numpy()
+for name, option in (("mesh", {"mesh": tp_dp}), ("replication", {"replication": 2})):
+    bucket = LengthBucketSampler(lengths, batch_size=4, **option)
+    epochs("bucket by " + name, FastLoader(dataset, batch_sampler=bucket, threads=1))
+    bins = PackSampler(lengths, max_tokens=64, **option)
+    result["pack by " + name] = [[index for batch in bins for index in batch] for _ in range(2)]
+    result["iterable by " + name] = [[int(label) for _, label in dataset.iterable(**option)]] * 2
 errors = {}
 for name, option in (("mesh", {"mesh": dp_tp}), ("replication", {"replication": 4})):
     loader = FastLoader(dataset, 4, **options, **option)
@@ -155,7 +163,7 @@ COUNT = 48
 def epochs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What four real processes were given, by loader."""
     folder = tmp_path_factory.mktemp("mesh")
-    path = write_store(folder / "a.lmdb", [encode(part) for part in pictures(COUNT)])
+    path = write_store(folder / "a.lmdb", [encode(part) for part in pictures(COUNT)], np.arange(COUNT))
     environment = {**os.environ, "PYTHONPATH": str(TOP), "OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen(
@@ -187,6 +195,8 @@ def epochs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         ("hybrid", [(0,), (1,), (2,), (3,)]),
         ("part", [(0, 2), (1, 3)]),
         ("replication", [(0, 1), (2, 3)]),
+        *((f"{kind} by mesh", [(0, 2), (1, 3)]) for kind in ("bucket", "pack", "iterable")),
+        *((f"{kind} by replication", [(0, 1), (2, 3)]) for kind in ("bucket", "pack", "iterable")),
     ],
 )
 def test_neighbours_get_the_same_and_others_share(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from fastio.samplers.mapped import MappedSampler
 from fastio.samplers.mixture import MixtureSampler
 from fastio.samplers.order import Division
 from fastio.samplers.page_cache import page_cache
+from fastio.samplers.planned import PlannedSampler
 from fastio.samplers.position import whole
 from fastio.samplers.share import Share
 from fastio.samplers.weights import WeightedDraw
@@ -286,4 +287,6 @@ def _planned_by(base: FastDataset, sampler: BatchSampler, order: OrderOptions, c
     samples = sampler.configuration().get("samples", count)
     if samples != count:
         raise ValueError(f"{base.store.path}: {count} samples, but the batch_sampler plans {samples}")
-    return BatchPlan(as_elastic(sampler), Share(*own, is_found=False))  # the sampler takes care of its share itself
+    # The sampler takes care of its share itself: only fastio's own say more about it than its rank.
+    share = sampler.share if isinstance(sampler, PlannedSampler) else Share(*own, is_found=False)
+    return BatchPlan(as_elastic(sampler), replace(share, is_found=False))
