@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from fastio.types.spans import Spans
 
+import fastio.types.spans
+
 
 OK: int = 0
 
@@ -178,6 +180,37 @@ def interleave_lanes(out: NDArray[np.int64], lanes: int, seed: int, stream: int)
     Write the places of ``out`` round by round: one place of each lane, lanes in random
     order. Lane l holds the places from ``l * len(out) // lanes`` on; no lane is empty.
     """
+
+def write_runs(starts: NDArray[np.int64], stops: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+    """
+    Write the numbers from each start up to its stop to ``out``, which they fill.
+    """
+
+def deal_lanes(places: NDArray[np.int64], out: NDArray[np.int64], *, lanes: int, start: int, steps: int, world_size: int, batch_size: int, first_rank: int) -> None:
+    """
+    Begin row i with the positions (in ``places``) of the samples that rank ``first_rank + i``
+    gets of the full steps from ``start`` on: a step's samples are sorted by lane and cut into
+    equal parts, one a rank; a rank's positions ascend within a step.
+    """
+
+def count_stretches(spans: fastio.types.spans.Spans, cuts: NDArray[np.int64], reads: NDArray[np.int64], nbytes: NDArray[np.int64]) -> None:
+    """
+    Write how many stretches are read for the spans from ``cuts[k]`` up to ``cuts[k + 1]``,
+    and their bytes, for every k. Nothing is read.
+    """
+
+class RecentlyUsed:
+    """
+    What a cache of ``capacity`` bytes holds of samples of these sizes: those used most recently.
+    """
+
+    def __init__(self, sizes: NDArray[np.int64], capacity: int) -> None: ...
+
+    def use(self, samples: NDArray[np.int64], cuts: NDArray[np.int64], missed: NDArray[np.int64]) -> None:
+        """
+        Use the samples in turn; write the bytes of those that it did not hold among
+        ``samples[cuts[k]:cuts[k + 1]]``, for every k.
+        """
 
 def pick_spans(ends: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64], checksums: NDArray[np.uint32] | None, indices: NDArray[np.int64], shard_out: NDArray[np.int32], starts_out: NDArray[np.int64], sizes_out: NDArray[np.int64], checksums_out: NDArray[np.uint32] | None) -> None:
     """

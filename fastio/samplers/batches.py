@@ -223,20 +223,27 @@ class OrderSampler:
 
     def plan(self, epoch: int, consumed: int | None = None) -> Batches:
         """Return what is left of this rank's batches of an epoch."""
+        return next(self.plans(epoch, range(self.rank, self.rank + 1), consumed))
+
+    def plans(self, epoch: int, ranks: range, consumed: int | None = None) -> Iterator[Batches]:
+        """Yield what ``plan`` returns on each of these neighbouring ranks; their order is computed once."""
         division = replace(self.division, start=consumed or 0)
-        padding = division.padding(self.rank)
         cuts = even_cuts(division.samples, division.batch_size)
         choice = self._chosen() if self.shuffle is True else None
+        batches = partial(Batches, cuts=cuts, repeated=division.repeated, dropped=division.dropped)
         if choice is not None and choice.lanes is not None:
             lanes = self.lane_order(epoch)
             if division.world_size == 1:
-                indices, windows = division.share(lanes.order, 0), lanes.all_windows().after(division.start)
-            else:
-                share = lanes.share(division, self.rank)
-                indices, windows = lanes.order[share], lanes.windows(share)
-            return Batches(indices, cuts, division.repeated, division.dropped, windows, padding=padding)
-        indices = division.share(self._order(choice, epoch), self.rank)
-        return Batches(indices, cuts, division.repeated, division.dropped, padding=padding)
+                windows = lanes.all_windows().after(division.start)
+                yield batches(division.share(lanes.order, 0), windows=windows, padding=division.padding(0))
+                return
+            for rank, share in zip(ranks, lanes.shares(division, ranks), strict=True):
+                indices = lanes.sequence[lanes.places[share]]
+                yield batches(indices, windows=lanes.windows(share), padding=division.padding(rank))
+            return
+        order = self._order(choice, epoch)
+        for rank in ranks:
+            yield batches(division.share(order, rank), padding=division.padding(rank))
 
     @property
     def has_lanes(self) -> bool:

@@ -167,7 +167,7 @@ def _users(order: LaneOrder, division: Division) -> NDArray[np.int64]:
     windows, world = len(order.cuts) - 1, division.world_size
     rank = np.zeros(order.count, np.int64)
     if world > 1 and division.full_steps:
-        dealt = order.dealt(np.arange(division.full_steps), division)
-        rank[dealt] = np.arange(world)[:, None]
-    window = np.repeat(np.arange(windows), np.diff(order.cuts))[order.places]
+        full = division.full_steps * division.batch_size
+        rank[order.shares(division, range(world))[:, :full]] = np.arange(world)[:, None]
+    window = order.window_of[order.places].astype(np.int64)
     return np.bincount(np.unique(window * world + rank) // world, minlength=windows)

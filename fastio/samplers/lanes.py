@@ -89,29 +89,45 @@ class LaneOrder:
 
     def share(self, division: Division, rank: int) -> NDArray[np.int64]:
         """Return the positions (in ``places``) of one rank's samples, batch after batch: ``(samples,)`` int64."""
-        every = division.share(np.arange(self.count, dtype=np.int64), rank)
-        steps = division.full_steps
-        if division.world_size == 1 or steps == 0:
-            return every
-        dealt = self.dealt(np.arange(steps), division)[:, rank]
-        every[: steps * division.batch_size] = np.sort(dealt, axis=1).reshape(-1)
-        return every
+        (share,) = self.shares(division, range(rank, rank + 1))
+        return share
+
+    def shares(self, division: Division, ranks: range) -> NDArray[np.int64]:
+        """
+        Return the positions (in ``places``) of the samples of these neighbouring ranks: ``(ranks, samples)`` int64.
+
+        The samples of a full step are sorted by lane, so that a rank gets neighbouring lanes.
+        """
+        shares = np.empty((len(ranks), division.samples), np.int64)
+        self._deal(division, shares, start=division.start, steps=division.full_steps, first_rank=ranks.start)
+        for row, rank in zip(shares, ranks, strict=True):
+            row[division.full_steps * division.batch_size :] = division.last_step(rank)
+        return shares
 
     def dealt(self, steps: NDArray[np.int64], division: Division) -> NDArray[np.int64]:
         """
         Return the positions (in ``places``) of each rank's samples in full steps: ``(steps, ranks, batch)`` int64.
 
-        Steps are counted from the division's ``start``. The samples of a step are sorted by lane, so that a rank gets
-        neighbouring lanes.
+        Steps are counted from the division's ``start``.
         """
-        world, batch = division.world_size, division.batch_size
-        size = world * batch
-        slots = division.start + steps[:, None] * size + np.arange(size)
-        lane = self._lane(self.places[slots])
-        if self.lanes.lanes <= 1 << 16:
-            lane = lane.astype(np.uint16)  # the dtype with the fastest stable sort
-        dealt = np.take_along_axis(slots, np.argsort(lane, axis=1, kind="stable"), axis=1)
-        return dealt.reshape(len(steps), world, batch)
+        dealt = np.empty((len(steps), division.world_size, division.batch_size), np.int64)
+        for step, out in zip(steps.tolist(), dealt, strict=True):
+            start = division.start + step * division.world_size * division.batch_size
+            self._deal(division, out, start=start, steps=1, first_rank=0)
+        return dealt
+
+    def _deal(self, division: Division, out: NDArray[np.int64], *, start: int, steps: int, first_rank: int) -> None:
+        """Begin each row of ``out`` with what a rank from ``first_rank`` on gets of these full steps."""
+        _native.deal_lanes(
+            self.places,
+            out,
+            lanes=self.lanes.lanes,
+            start=start,
+            steps=steps,
+            world_size=division.world_size,
+            batch_size=division.batch_size,
+            first_rank=first_rank,
+        )
 
     def all_windows(self) -> Windows:
         """Return what to read for the whole order, and when: by rounds, some samples early."""
@@ -126,8 +142,7 @@ class LaneOrder:
 
     def windows(self, share: NDArray[np.int64]) -> Windows:
         """Return what to read, and when, for these positions of the order, which are one rank's."""
-        window_of = np.repeat(np.arange(len(self.cuts) - 1), np.diff(self.cuts))
-        windows = window_of[self.places[share]]
+        windows = self.window_of[self.places[share]]
         first = np.full(len(self.cuts) - 1, -1, np.int64)
         last = first.copy()
         numbers = np.arange(len(share), dtype=np.int64)
@@ -147,6 +162,15 @@ class LaneOrder:
         """
         Return first sample, end and window of each run of neighbours that are read at once. A window has 1 to 3 runs.
         """
+        return self._runs
+
+    @cached_property
+    def window_of(self) -> NDArray[np.int32]:
+        """The window of each place in ``sequence``."""
+        return np.repeat(np.arange(len(self.cuts) - 1, dtype=np.int32), np.diff(self.cuts))
+
+    @cached_property
+    def _runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         lengths = np.diff(self.edges)[self.blocks]
         begins = np.cumsum(lengths) - lengths  # the start of each block in ``sequence``
         breaks = np.union1d(self.cuts[:-1], begins)

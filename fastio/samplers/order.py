@@ -176,12 +176,20 @@ class Division:
         rest, needed = order[self.start :], self.samples * self.world_size
         if self.world_size == 1 and needed <= len(rest):
             return rest[:needed]
-        # np.resize repeats the order as often as needed: this works even with more ranks than samples.
-        taken = np.concatenate((rest[:needed], np.resize(order, max(0, needed - len(rest)))))
-        steps = self.samples // self.batch_size
-        whole = steps * self.world_size * self.batch_size
-        full = taken[:whole].reshape(steps, self.world_size, self.batch_size)[:, rank].reshape(-1)
-        return np.concatenate((full, taken[whole:].reshape(self.world_size, -1)[rank]))
+        steps = self.full_steps
+        full = rest[: steps * self.world_size * self.batch_size].reshape(steps, self.world_size, self.batch_size)
+        return np.concatenate((full[:, rank].reshape(-1), order[self.last_step(rank)]))
+
+    def last_step(self, rank: int) -> NDArray[np.int64]:
+        """
+        Return the positions (in the order) of one rank's samples after the full steps: ``(n,)`` int64, n less than
+        a batch, or a batch if samples are repeated to fill it.
+        """
+        done = self.full_steps * self.batch_size
+        last = self.samples - done
+        positions = self.start + done * self.world_size + rank * last + np.arange(last, dtype=np.int64)
+        # Behind the end, the order begins again, as often as needed: there may be more ranks than samples.
+        return positions % max(1, self.count)
 
 
 def consumed_after(state: Mapping[str, Any], count: int, batches: int) -> int:

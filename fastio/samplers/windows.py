@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio import _native
+
 __all__ = ["Windows", "ranges"]
 
 
@@ -65,8 +67,6 @@ def ranges(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.in
     >>> ranges(np.array([7, 2]), np.array([9, 5])).tolist()
     [7, 8, 2, 3, 4]
     """
-    lengths = stops - starts
-    ends = np.cumsum(lengths)
-    numbers = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64)
-    numbers += np.repeat(starts - (ends - lengths), lengths)
+    numbers = np.empty(int((stops - starts).sum()), np.int64)
+    _native.write_runs(starts, stops, numbers)
     return numbers

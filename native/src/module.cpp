@@ -182,6 +182,7 @@ NB_MODULE(_native, m) {
   fastio::python::bind_image_kinds(m);
   fastio::python::bind_classes(m);
   fastio::python::bind_batch_plans(m);
+  fastio::python::bind_read_plans(m);
   fastio::python::bind_batches(m);
   fastio::python::bind_transcode(m);
   fastio::python::bind_tokens(m);

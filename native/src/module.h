@@ -228,6 +228,7 @@ void bind_key_set(nb::module_& m);
 void bind_lmdb_pages(nb::module_& m);
 void bind_masks(nb::module_& m);
 void bind_range_log(nb::module_& m);
+void bind_read_plans(nb::module_& m);
 void bind_tar_members(nb::module_& m);
 void bind_transcode(nb::module_& m);
 void bind_tokens(nb::module_& m);

@@ -135,6 +135,32 @@ void interleave_lanes(const Order& out, std::size_t lanes, std::uint64_t seed,
   fastio::interleave_lanes({out.data(), out.size()}, order, seed, stream);
 }
 
+void write_runs(const Int64s& starts, const Int64s& stops, const Order& out) {
+  bool is_done = false;
+  {
+    const nb::gil_scoped_release released;
+    is_done = fastio::write_runs({starts.data(), starts.size()}, {stops.data(), stops.size()},
+                                 {out.data(), out.size()});
+  }
+  if (!is_done) throw nb::value_error("runs do not ascend, or do not fill out");
+}
+
+void deal_lanes(const Int64s& places, const Array<std::int64_t, 2>& out, std::size_t lanes,
+                std::size_t start, std::size_t steps, std::size_t world_size,
+                std::size_t batch_size, std::size_t first_rank) {
+  expect_positive("lanes", lanes);
+  expect_positive("world_size", world_size);
+  expect_positive("batch_size", batch_size);
+  bool is_done = false;
+  {
+    const nb::gil_scoped_release released;
+    is_done = fastio::deal_lanes({places.data(), places.size()},
+                                 {lanes, start, steps, world_size, batch_size}, first_rank,
+                                 out.shape(0), {out.data(), out.size()});
+  }
+  if (!is_done) throw nb::value_error("places, ranks or steps lie outside of the order");
+}
+
 }  // namespace
 
 void bind_batch_plans(nb::module_& m) {
@@ -175,6 +201,20 @@ void bind_batch_plans(nb::module_& m) {
                 "stream: int) -> None"),
         "Write the places of ``out`` round by round: one place of each lane, lanes in random\n"
         "order. Lane l holds the places from ``l * len(out) // lanes`` on; no lane is empty.");
+  m.def("write_runs", &write_runs, "starts"_a.noconvert(), "stops"_a.noconvert(),
+        "out"_a.noconvert(),
+        nb::sig("def write_runs(starts: NDArray[np.int64], stops: NDArray[np.int64], "
+                "out: NDArray[np.int64]) -> None"),
+        "Write the numbers from each start up to its stop to ``out``, which they fill.");
+  m.def(
+      "deal_lanes", &deal_lanes, "places"_a.noconvert(), "out"_a.noconvert(), nb::kw_only(),
+      "lanes"_a, "start"_a, "steps"_a, "world_size"_a, "batch_size"_a, "first_rank"_a,
+      nb::sig("def deal_lanes(places: NDArray[np.int64], out: NDArray[np.int64], *, lanes: int, "
+              "start: int, steps: int, world_size: int, batch_size: int, first_rank: int) -> "
+              "None"),
+      "Begin row i with the positions (in ``places``) of the samples that rank ``first_rank + i``\n"
+      "gets of the full steps from ``start`` on: a step's samples are sorted by lane and cut into\n"
+      "equal parts, one a rank; a rank's positions ascend within a step.");
 }
 
 }  // namespace fastio::python

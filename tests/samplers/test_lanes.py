@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -58,6 +58,25 @@ def test_a_step_has_the_same_samples_on_any_ranks(
         samples = np.concatenate([share[part] for share in shares])
         expected = np.resize(order.order, division.samples * world_size)[step * size : step * size + len(samples)]
         assert sorted(expected.tolist()) == sorted(samples.tolist())
+
+
+@given(orders(), st.integers(1, 9), worlds, st.data())
+def test_dealing_is_that_of_the_description(
+    order: LaneOrder, batch_size: int, world_size: int, data: st.DataObject
+) -> None:
+    """The native pass equals the same in numpy: a step sorted by lane, cut into equal parts, each in order."""
+    start = data.draw(st.integers(0, order.count))
+    division = Division(order.count, batch_size, world_size, start=start)
+    steps, size = division.full_steps, batch_size * world_size
+    slots = np.arange(start, start + steps * size).reshape(steps, size)
+    lane = ((order.places[slots] + 1) * order.lanes.lanes - 1) // order.count
+    by_lane = np.take_along_axis(slots, np.argsort(lane, axis=1, kind="stable"), axis=1)
+    expected = np.sort(by_lane.reshape(steps, world_size, batch_size), axis=2)
+    first = data.draw(st.integers(0, world_size - 1))
+
+    shares = order.shares(division, range(first, world_size))[:, : steps * batch_size]
+    assert expected[:, first:].transpose(1, 0, 2).reshape(shares.shape).tolist() == shares.tolist()
+    assert expected.tolist() == order.dealt(np.arange(steps), division).tolist()
 
 
 @given(orders(), st.integers(1, 9), worlds)
@@ -187,6 +206,26 @@ def test_interleaving_is_that_of_the_description(lanes: int, count: int, seed: i
     _native.interleave_lanes(out, lanes, seed, 5)
 
     assert expected == out.tolist()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"start": 9}, {"steps": 3}, {"first_rank": 1}, {"places": np.array([0, 1, 2, 3, 4, 5, 6, 8])}],
+    ids=["start", "steps", "rank", "place"],
+)
+def test_dealing_outside_of_the_order_is_refused(wrong: dict[str, Any]) -> None:
+    """Nothing is read or written beyond the arrays."""
+    options = {"places": np.arange(8), "lanes": 2, "start": 0, "steps": 2, "world_size": 2, "batch_size": 2}
+    options |= {"first_rank": 0, "out": np.empty((2, 4), np.int64)} | wrong
+    with pytest.raises(ValueError, match="lie outside of the order"):
+        _native.deal_lanes(options.pop("places"), options.pop("out"), **options)
+
+
+@pytest.mark.parametrize(("starts", "stops", "length"), [([0], [3], 2), ([0], [3], 4), ([2], [1], 0), ([0, 1], [1], 1)])
+def test_runs_that_do_not_fill_the_array_are_refused(starts: list[int], stops: list[int], length: int) -> None:
+    """Nothing is written beyond the array."""
+    with pytest.raises(ValueError, match="do not fill out"):
+        _native.write_runs(np.array(starts), np.array(stops), np.empty(length, np.int64))
 
 
 @pytest.mark.parametrize("cuts", [[], [0], [1, 4], [0, 3], [0, 3, 2, 4], [0, 5], [-1, 4]])
