@@ -107,6 +107,17 @@ def test_the_packing_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
             assert count == len(store)
 
 
+def test_the_plans_of_the_measuring_guide_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands that plan, as they stand; the last one simulates waits."""
+    monkeypatch.chdir(folder)
+    lines = re.findall(r"^\$ (fastio plan .*?)(?:  #.*)?$", (GUIDE / "measuring.md").read_text(), re.MULTILINE)
+    results = [CliRunner().invoke(cli, shlex.split(line)[1:]) for line in lines]
+
+    assert [0] * 2 == [result.exit_code for result in results]
+    assert "8 nodes of 8 ranks, batches of 256: 1 step" in results[0].stdout
+    assert "20,000 samples/s and 2.0 GB/s a node" in results[1].stdout
+
+
 def test_the_examples_of_fields_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Segmentation, captions and detection, from the commands and lines of the page."""
     monkeypatch.chdir(tmp_path)

@@ -22,6 +22,7 @@ from fastio.cli.info import info
 from fastio.cli.ls import ls
 from fastio.cli.monitor import monitor
 from fastio.cli.pack import pack
+from fastio.cli.plan import plan
 from fastio.cli.profile import profile
 from fastio.cli.show import show
 from fastio.cli.tune import tune
@@ -99,7 +100,7 @@ def cli() -> None:
     """
 
 
-for _command in (pack, info, ls, show, unpack, verify, doctor, bench, bandwidth, tune, profile, monitor):
+for _command in (pack, info, ls, show, unpack, verify, doctor, plan, bench, bandwidth, tune, profile, monitor):
     cli.add_command(_command)
 
 

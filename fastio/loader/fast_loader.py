@@ -15,6 +15,7 @@ from fastio.errors import SampleError
 from fastio.loader.device import Numbered
 from fastio.loader.iteration import BatchIteration
 from fastio.loader.options import (
+    PREFETCH_BATCHES,
     Cache,
     CollateWish,
     Decode,
@@ -139,7 +140,7 @@ class FastLoader:
         seed: int = 0,
         drop_last: bool = False,
         threads: int = 0,
-        prefetch_batches: int = 4,
+        prefetch_batches: int = PREFETCH_BATCHES,
         rank: int | None = None,
         world_size: int | None = None,
         mesh: DeviceMesh | None = None,

@@ -18,6 +18,7 @@ from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.verification import check_verify, resolve_verify
 
 __all__ = [
+    "PREFETCH_BATCHES",
     "Cache",
     "CollateName",
     "CollateWish",
@@ -40,6 +41,8 @@ Decode = Literal["cpu", "device"]
 Layout = Literal["contiguous", "channels_last"]
 OnError = Literal["raise", "skip", "zero"]
 Quality = Literal["exact", "fast"]
+
+PREFETCH_BATCHES = 4  # asked for ahead of the loop's, unless the user says otherwise
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,9 +277,14 @@ class OrderSampler:
     @property
     def is_held(self) -> bool:
         """Whether the store may be read end to end first: see ``ChosenOrder``."""
+        return self._is_on_one_machine() and self.fits_memory
+
+    @property
+    def fits_memory(self) -> bool:
+        """Whether samples come in random order from a store that the memory of one machine holds."""
         if self.shuffle is False or (self.shuffle is True and self._chosen().kind != "full"):
             return False
-        return self._is_on_one_machine() and 0 < int(self._bytes().sum()) <= self._held.nbytes
+        return 0 < int(self._bytes().sum()) <= self._held.nbytes
 
     def _is_on_one_machine(self) -> bool:
         """Whether all ranks share the page cache, as far as torchrun tells."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.samplers.lanes import WINDOW_BLOCKS, LaneOrder, Lanes
-from fastio.samplers.mixing import WELL_MIXED, Classes
+from fastio.samplers.mixing import WELL_MIXED, Classes, judged_steps
 from fastio.samplers.order import Division
 from fastio.types.metrics import ShuffleReport
 
@@ -28,7 +28,6 @@ _LEAST_BLOCK_SAMPLES = 2
 _LANES = (256, 128, 64)
 _MORE = (1, 2, 4, 8, 16, 32)  # how much the number of lanes grows while a batch is not well mixed
 _POOL_SHARE = 2  # blocks in use take at most 1 / 2 of the page cache, which also holds what was read before them
-_STEPS_JUDGED = 64
 
 Kind = Literal["full", "lanes", "blocks"]
 
@@ -130,11 +129,7 @@ def _judged(order: LaneOrder, classes: Classes, division: Division) -> tuple[flo
     drift = classes.drift(order.order)
     if steps == 0:
         return 1.0, drift
-    chosen = np.arange(min(steps, _STEPS_JUDGED)) * steps // min(steps, _STEPS_JUDGED)
-    samples = order.order[order.dealt(chosen, division)]
-    whole = classes.mixing(samples.reshape(len(chosen), -1))
-    ranks = classes.mixing(samples.reshape(-1, division.batch_size))
-    return min(whole, ranks), drift
+    return classes.worst_mixing(order.order[order.dealt(judged_steps(steps), division)]), drift
 
 
 def report(choice: Choice, sizes: NDArray[np.int64], division: Division, *, seed: int, memory: int) -> ShuffleReport:

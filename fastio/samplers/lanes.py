@@ -89,7 +89,7 @@ class LaneOrder:
 
     def share(self, division: Division, rank: int) -> NDArray[np.int64]:
         """Return the positions (in ``places``) of one rank's samples, batch after batch: ``(samples,)`` int64."""
-        (share,) = self.shares(division, range(rank, rank + 1))
+        share: NDArray[np.int64] = self.shares(division, range(rank, rank + 1))[0]
         return share
 
     def shares(self, division: Division, ranks: range) -> NDArray[np.int64]:

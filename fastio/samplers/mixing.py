@@ -9,12 +9,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WELL_MIXED", "Classes", "batch_mixing"]
+__all__ = ["WELL_MIXED", "Classes", "batch_mixing", "judged_steps"]
 
 WELL_MIXED = 0.9  # fraction of the distinct classes in a batch of a full shuffle
 _MOST_DRIFT = 0.02  # of a class's share, in addition to what chance alone causes
 _CHANCE = 4  # standard deviations
 _STRETCHES = 16  # of an epoch
+_STEPS_JUDGED = 64
 _QUANTILES = 64  # classes that continuous numbers are cut into
 
 
@@ -50,6 +51,10 @@ class Classes:
         distinct = 1 + (np.diff(chosen, axis=1) != 0).sum(axis=1).mean()
         return float(distinct / _expected(self.members, len(self.numbers), batches.shape[1]))
 
+    def worst_mixing(self, steps: NDArray[np.int64]) -> float:
+        """Return the worse mixing of whole steps and of single ranks' batches, ``(steps, ranks, batch)``."""
+        return min(self.mixing(steps.reshape(len(steps), -1)), self.mixing(steps.reshape(-1, steps.shape[2])))
+
     def drift(self, order: NDArray[np.int64]) -> float:
         """
         Return how far a class's share deviates from its overall share, at most, in 16 stretches of an epoch: 0 to 1.
@@ -71,6 +76,12 @@ class Classes:
         count = max(1, len(self.numbers))
         share = min(0.5, float(self.members.max(initial=0)) / count)
         return _MOST_DRIFT + _CHANCE * sqrt(share * (1 - share) * _STRETCHES / count)
+
+
+def judged_steps(steps: int) -> NDArray[np.int64]:
+    """Return the steps, spread over an epoch of so many, whose mixing stands for all."""
+    count = min(steps, _STEPS_JUDGED)
+    return np.arange(count) * steps // max(1, count)
 
 
 def batch_mixing(labels: NDArray[Any], batches: NDArray[np.int64]) -> float:

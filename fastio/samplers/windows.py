@@ -29,10 +29,12 @@ class Windows:
     last: NDArray[np.int64]
     members: NDArray[np.int64] | None = None
 
-    def begun_in(self, first: int, stop: int) -> Windows:
-        """Return the windows first needed between sample number ``first`` and ``stop``."""
-        part = slice(*np.searchsorted(self.needed, (first, stop)).tolist())
-        return Windows(self.starts[part], self.stops[part], self.needed[part], self.last[part], self.members)
+    def part(self, start: int, stop: int) -> Windows:
+        """Return the runs from number ``start`` up to ``stop``."""
+        part = slice(start, stop)
+        return replace(
+            self, starts=self.starts[part], stops=self.stops[part], needed=self.needed[part], last=self.last[part]
+        )
 
     def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the samples of the store at these positions, int64."""

@@ -32,6 +32,7 @@ COMMANDS = {
     "fastio.bench.bus/1": ("bench", "bus"),
     "fastio.bandwidth/1": ("bandwidth", "1PB"),
     "fastio.tune/1": ("tune", "DATA", *SHORT),
+    "fastio.plan/1": ("plan", "DATA", "--world", "2x2", "--batch-size", "4", "--rate", "10", "--disk", "1MB/s"),
 }
 # The names in these are those of arguments, or bounds.
 FREE = ("settings", "stalls")

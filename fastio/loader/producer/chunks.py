@@ -67,7 +67,13 @@ class _Disk:
 
 
 class ChunkReader:
-    """Reads the values of these ``fields`` of a store, each chunk with one fetch, in threads of its own."""
+    """
+    Reads the values of these ``fields`` of a store, each chunk with one fetch, in threads of its own.
+
+    A chunk is fetched when the first batch of ``chunks_ahead`` chunks before it begins.
+    """
+
+    chunks_ahead = 1
 
     def __init__(self, store: SampleStore, fields: Sequence[str]) -> None:
         self._store = store
@@ -89,7 +95,7 @@ class ChunkReader:
         """Yield the chunks of an epoch, while the next one is read ahead."""
         if len(batches) == 0:
             return
-        step = self._chunk_batches(batches)
+        step = self.chunk_batches(batches)
         is_read = batches.windows is not None  # the loader has read whole windows at once
         batches = replace(batches, windows=None)
         ahead = self._begin(batches.part(0, step), is_read=is_read)
@@ -99,7 +105,7 @@ class ChunkReader:
             values = {name: EncodedValues(*arrived[name]) for name in self._fields}
             yield SampleChunk(now.batches, values, is_last=first + step >= len(batches))
 
-    def _chunk_batches(self, batches: Batches) -> int:
+    def chunk_batches(self, batches: Batches) -> int:
         """Return the batches in a chunk, by the size of samples: those of the first batches stand for all."""
         some = batches.part(0, 4)
         size_bytes = sum(int(spans.sizes.sum()) for spans in self._spans(some).values())

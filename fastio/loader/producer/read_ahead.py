@@ -15,7 +15,7 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.loader.producer.producer import PendingBatch
 from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
-from fastio.samplers.windows import Windows
+from fastio.samplers.windows import Windows, ranges
 from fastio.store.files.together import joined_spans
 from fastio.types.spans import Spans
 
@@ -72,15 +72,13 @@ class WindowReader:
     def _run(self, batches: Batches, windows: Windows, submitted: Iterator[PendingBatch]) -> Iterator[PendingBatch]:
         pool = _native.ThreadPool(1)
         jobs: deque[_native.Job] = deque()
-        some = self._sizes(batches.indices[:_LOOKED_AT])
-        mean = int(some.mean()) + 1
-        ahead = max(1, _AHEAD_BYTES // mean)
-        asked, cuts = 0, batches.cuts
+        mean = self.mean_bytes(batches)
+        asked, cuts = self.asked_before(batches, windows, mean)
+        coming = dict(zip(asked.tolist(), pairwise(cuts.tolist()), strict=True))
         try:
-            for cut in cuts[1:].tolist():
-                if asked < cut + ahead // 2:  # not for every batch
-                    jobs.extend(self._ask(windows.begun_in(asked, cut + ahead), mean, pool))
-                    asked = cut + ahead
+            for number in range(len(batches)):
+                if number in coming:
+                    jobs.extend(self._ask(windows.part(*coming[number]), mean, pool))
                     while jobs and (jobs[0].done or len(jobs) > _MOST_JOBS):
                         jobs.popleft()  # if too many wait, the samples of the first ones have come by now
                 yield next(submitted)
@@ -89,39 +87,82 @@ class WindowReader:
                 job.cancel()
             pool.close()
 
+    def mean_bytes(self, batches: Batches) -> int:
+        """Return the size of a sample: that of the first ones stands for all."""
+        return int(self._sizes(batches.indices[:_LOOKED_AT]).mean()) + 1
+
+    @staticmethod
+    def asked_before(batches: Batches, windows: Windows, mean: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """
+        Return when which windows are asked for: those from ``cuts[k]`` up to ``cuts[k + 1]`` before batch
+        ``asked[k]`` is begun.
+        """
+        ahead = max(1, _AHEAD_BYTES // mean)
+        asked, bounds = [], [0]
+        for number, stop in enumerate(batches.cuts[1:].tolist()):
+            if bounds[-1] < stop + ahead // 2:  # not for every batch
+                asked.append(number)
+                bounds.append(stop + ahead)
+        return np.array(asked, np.int64), np.searchsorted(windows.needed, bounds)
+
     def _ask(self, windows: Windows, mean: int, pool: _native.ThreadPool) -> Iterator[_native.Job]:
-        """Yield jobs that let the kernel read these runs, in this order; ``mean`` is the size of a sample."""
+        """Yield jobs that let the kernel read these runs, in this order."""
         if len(windows.starts) == 0:
             return
-        spans = self._extents(windows, mean)
-        pieces = np.cumsum(spans.sizes) // _JOB_BYTES
-        cuts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(spans)]
-        for start, stop in pairwise(cuts):
+        spans, _ = self.extents(windows, mean)
+        for start, stop in pairwise(self.job_cuts(spans, np.array([0, len(spans)])).tolist()):
             yield self._dataset.store.files.read_ahead(spans.part(start, stop), pool=pool)
 
-    def _extents(self, windows: Windows, mean: int) -> Spans:
+    @staticmethod
+    def job_cuts(spans: Spans, groups: NDArray[np.int64]) -> NDArray[np.int64]:
         """
-        Return the bytes of each run, from its first sample to the end of its last one.
+        Return where jobs begin, and the end of the last one; ``groups`` are the cuts of spans that are asked for at
+        the same time, none of them empty.
+        """
+        ends = np.cumsum(spans.sizes)
+        before = np.repeat((ends - spans.sizes)[groups[:-1]], np.diff(groups))
+        is_new = np.diff((ends - before) // _JOB_BYTES, prepend=0) != 0
+        is_new[groups[:-1]] = True
+        return np.append(np.flatnonzero(is_new), len(spans))
 
-        If that is not a stretch of one file, or mostly other samples' bytes, return the bytes of every sample; also if
-        some fields are not asked for, because their bytes may lie between.
+    def extents(self, windows: Windows, mean: int) -> tuple[Spans, NDArray[np.int64]]:
         """
+        Return the bytes of each run, from its first sample to the end of its last one, field after field; and the
+        number of the run that each span belongs to. ``mean`` is the size of a sample.
+
+        Of a run that is not a stretch of one file, or mostly other samples' bytes, return the bytes of every sample;
+        also if some fields are not asked for, because their bytes may lie between.
+        """
+        runs = np.arange(len(windows.starts))
         if len(self._fields) < len(self._dataset.store.schema.payload):
-            return self._spans(windows.samples())
+            return self._samples_of(windows, runs)
         first = self._spans(windows.at(windows.starts))
         last = self._spans(windows.at(windows.stops - 1))
         sizes = last.starts + last.sizes - first.starts
-        most = np.tile(_MOST_SPREAD * mean * (windows.stops - windows.starts), len(self._fields))
-        if (first.shard == last.shard).all() and (sizes >= 0).all() and (sizes <= most).all():
-            return Spans(first.buffers, first.shard, first.starts, sizes)
-        return self._spans(windows.samples())
+        fields = len(self._fields)
+        most = np.repeat(_MOST_SPREAD * mean * (windows.stops - windows.starts), fields)
+        is_whole = ((first.shard == last.shard) & (sizes >= 0) & (sizes <= most)).reshape(-1, fields).all(axis=1)
+        whole = Spans(first.buffers, first.shard, first.starts, sizes)
+        if is_whole.all():
+            return whole, np.repeat(runs, fields)
+        others, run = self._samples_of(windows, np.flatnonzero(~is_whole))
+        whole = whole.at(np.flatnonzero(np.repeat(is_whole, fields)))
+        runs = np.concatenate((np.repeat(np.flatnonzero(is_whole), fields), run))
+        by_run = np.argsort(runs, kind="stable")
+        return joined_spans([whole, others]).at(by_run), runs[by_run]
+
+    def _samples_of(self, windows: Windows, runs: NDArray[np.int64]) -> tuple[Spans, NDArray[np.int64]]:
+        """Return the bytes of every sample of these runs, and the run of each span."""
+        starts, stops = windows.starts[runs], windows.stops[runs]
+        return self._spans(windows.at(ranges(starts, stops))), np.repeat(runs, (stops - starts) * len(self._fields))
 
     def _spans(self, samples: NDArray[np.int64]) -> Spans:
-        """Return the spans of these samples: of all of them the first field, then of all the second, ..."""
-        store = self._dataset.store
-        return joined_spans([store.spans(name, samples, checksums=False) for name in self._fields])
+        """Return the spans of these samples: of the first sample all fields, then of the second, ..."""
+        store, fields = self._dataset.store, len(self._fields)
+        spans = joined_spans([store.spans(name, samples, checksums=False) for name in self._fields])
+        return spans if fields == 1 else spans.at(np.arange(len(spans)).reshape(fields, -1).T.reshape(-1))
 
     def _sizes(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the bytes of each of these samples."""
-        sizes: NDArray[np.int64] = self._spans(samples).sizes.reshape(len(self._fields), -1).sum(axis=0)
+        sizes: NDArray[np.int64] = self._spans(samples).sizes.reshape(-1, len(self._fields)).sum(axis=1)
         return sizes

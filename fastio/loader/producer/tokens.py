@@ -53,6 +53,7 @@ class TokenProducer:
 
     reads_samples = False
     pool = None
+    chunks_ahead = 2  # a chunk is looked up when the first batch of two chunks before it begins
 
     def __init__(self, context: ProducerContext) -> None:
         assert context.collate is not None
@@ -100,7 +101,7 @@ class TokenProducer:
         """Start a chunk of batches when the first of the chunk before is requested, while the next one is read."""
         if len(batches) == 0:
             return
-        step = self._chunk_size = self._chunk_batches(batches)
+        step = self._chunk_size = self.chunk_batches(batches)
         is_read = batches.windows is not None  # the loader has read whole windows at once
         batches = replace(batches, windows=None)
         chunk, coming = None, self._coming(batches.part(0, step), is_read=is_read)
@@ -115,7 +116,7 @@ class TokenProducer:
     def _coming(self, batches: Batches, *, is_read: bool) -> PerProcess[PendingRead]:
         return PerProcess(partial(self.look_up, batches, is_read=is_read))
 
-    def _chunk_batches(self, batches: Batches) -> int:
+    def chunk_batches(self, batches: Batches) -> int:
         """Return the batches in a chunk, by the slots (with padding) of some that are spread over the epoch."""
         size = CHUNK_BYTES if self._context.dataset.store.files.in_place else _FETCH_CHUNK_BYTES
         some = _spread(batches)

@@ -1,0 +1,191 @@
+"""``fastio plan``: what the epochs of a training will read, on how many nodes ever."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastio.cli.data_options import split_fields
+from fastio.cli.html_option import html_option, write_html
+from fastio.cli.json_form import echo_json
+from fastio.cli.plan_text import print_plan
+from fastio.cli.screen import SIZE, steps
+
+if TYPE_CHECKING:
+    from fastio.measure.plan import EpochPlan, PlanOptions, TrainingPlan
+
+    _ParamType = click.ParamType[tuple[int, int]]
+else:
+    _ParamType = click.ParamType  # not generic before click 8.2
+
+__all__ = ["plan"]
+
+
+class _World(_ParamType):
+    """Nodes and the ranks of each: 8x8; a number alone is that of the ranks of one node."""
+
+    name = "world"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        match = re.fullmatch(r"(?:([1-9][0-9]*)x)?([1-9][0-9]*)", str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is not a world; expected NODESxRANKS, e.g. 8x8, or RANKS", param, ctx)
+        return int(match[1] or 1), int(match[2])
+
+
+class _PerSecond(type(SIZE)):  # type: ignore[misc]
+    """Bytes per second: 2GB/s; a size alone means the same."""
+
+    name = "size/s"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        rate: int = super().convert(value if isinstance(value, int) else str(value).removesuffix("/s"), param, ctx)
+        return rate
+
+
+@click.command()
+@click.argument("store")
+@click.option(
+    "--world",
+    type=_World(),
+    metavar="NODESxRANKS",
+    default="1x1",
+    show_default=True,
+    help="Nodes, and ranks on each. A number alone: ranks of one node.",
+)
+@click.option(
+    "--batch-size",
+    "--batch",
+    "batch_size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=256,
+    show_default=True,
+    help="Samples per batch of one rank.",
+)
+@click.option(
+    "--epochs", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="How many epochs to plan."
+)
+@click.option("--shuffle/--no-shuffle", default=True, show_default=True, help="Shuffle, as in training.")
+@click.option("--full", is_flag=True, help='A full shuffle in any case: shuffle="full".')
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0, max=(1 << 64) - 1),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="The loader's seed.",
+)
+@click.option("--drop-last", is_flag=True, help="Leave out a short last batch.")
+@click.option(
+    "--uneven",
+    type=click.Choice(["pad", "drop", "repeat"]),
+    default="pad",
+    show_default=True,
+    help="What happens to samples that ranks cannot share equally.",
+)
+@click.option("--fields", metavar="NAME,...", help="Read only these fields.  [default: all]")
+@click.option(
+    "--memory",
+    type=SIZE,
+    metavar="SIZE",
+    help="What a training machine's memory holds of the store, which decides what --shuffle means.  "
+    "[default: half of this machine's memory]",
+)
+@click.option(
+    "--cache", type=SIZE, metavar="SIZE", help="Memory or local disk of each node that keeps what was read last."
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SAMPLES/S",
+    help="What all ranks together train per second. With --disk: where they would wait.",
+)
+@click.option("--disk", type=_PerSecond(), metavar="SIZE/S", help="What the disk of each node reads per second.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@html_option
+def plan(store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, **settings: Any) -> None:
+    """
+    Count what the epochs of a training on STORE will read, on any number of nodes, before it runs: reads, bytes,
+    repeated samples, how well classes are mixed, what a cache would hold, and where training would wait for disks.
+
+    Counted with the code that loads, for each rank of each epoch. Only the index is read, so it can run anywhere.
+
+    \b
+    Example:
+      fastio plan train.lmdb --world 8x8 --batch-size 256 --epochs 90
+      fastio plan train.lmdb --world 8x8 --cache 200GB --rate 20000 --disk 2GB/s
+    """
+    from fastio.dataset.fast_dataset import FastDataset
+    from fastio.measure.plan import TrainingPlan
+
+    if full and not shuffle:
+        raise click.UsageError("--full with --no-shuffle: drop one of the two")
+    if (settings["rate"] is None) != (settings["disk"] is None):
+        raise click.UsageError("--rate and --disk belong together: waiting depends on both")
+    names = split_fields(settings.pop("fields"))
+    options = _options(settings, shuffle="full" if full else shuffle)
+    with FastDataset(store, fields=names[0] if names is not None and len(names) == 1 else names) as dataset:
+        training = TrainingPlan(dataset, options)
+        with nullcontext() if as_json else steps("planning") as on_step:
+            plans = []
+            for planned in training.epochs(epochs):
+                plans.append(planned)
+                if on_step is not None:
+                    on_step(len(plans), epochs)
+        form = _form(store, training, plans)
+    if as_json:
+        echo_json("plan", form)
+    else:
+        print_plan(form)
+    write_html(lambda: _page(form))
+
+
+def _page(form: dict[str, Any]) -> Any:
+    from fastio.report.plan import plan_page
+
+    return plan_page(form)
+
+
+def _options(settings: dict[str, Any], *, shuffle: Any) -> PlanOptions:
+    from fastio.measure.plan import PlanOptions
+
+    nodes, ranks = settings["world"]
+    return PlanOptions(
+        nodes=nodes,
+        ranks=ranks,
+        batch_size=settings["batch_size"],
+        shuffle=shuffle,
+        seed=settings["seed"],
+        drop_last=settings["drop_last"],
+        uneven=settings["uneven"],
+        memory_bytes=settings["memory"],
+        cache_bytes=settings["cache"],
+        samples_per_s=settings["rate"],
+        disk_bytes_per_s=settings["disk"],
+    )
+
+
+def _form(store: str, training: TrainingPlan, plans: Sequence[EpochPlan]) -> dict[str, Any]:
+    options, shuffle = training.options, training.shuffle
+    return {
+        "store": store,
+        "samples": training.division.count,
+        "sample_bytes": int(training.sizes.sum()),
+        **dataclasses.asdict(options),
+        "order": None if shuffle is None else dataclasses.asdict(shuffle),
+        "order_text": _order_text(training),
+        "is_held": training.is_held,
+        "epochs": [dataclasses.asdict(planned) for planned in plans],
+    }
+
+
+def _order_text(training: TrainingPlan) -> str:
+    if training.shuffle is not None:
+        return str(training.shuffle)
+    return 'shuffle="full": a full shuffle' if training.options.shuffle else "in stored order"
