@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, Dataset
@@ -26,6 +27,7 @@ class PreparedLoader(DataLoader[Any]):
     It is a DataLoader because transformers and accelerate ask for its attributes, and rebuild it to skip batches. Its
     ``batch_sampler`` yields the numbers of batches; its ``dataset`` returns the batch of a number: the next one from
     the running iteration, any other from a new iteration that starts there. So skipped batches are never read.
+    ``len`` is that of a whole epoch, also while one is continued; ``loader.remaining`` is what is left.
     """
 
     _is_accelerate_prepared = True  # accelerate would split this process's share again
@@ -33,8 +35,8 @@ class PreparedLoader(DataLoader[Any]):
 
     def __init__(self, loader: FastLoader, form: Callable[[Any], Any]) -> None:
         self.loader = loader
-        self._numbers = _BatchNumbers(loader)
         self._batches = _NumberedBatches(loader)
+        self._numbers = _BatchNumbers(loader, self._batches)
         super().__init__(self._batches, batch_sampler=self._numbers, collate_fn=_Form(form))
 
     def set_epoch(self, epoch: int) -> None:
@@ -46,7 +48,11 @@ class PreparedLoader(DataLoader[Any]):
         return self.loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration continue at this position."""
+        """
+        Let the next iteration continue at this position, with any number of processes and batches of any size.
+
+        ``skip_first_batches`` then raises ValueError: it would skip batches that have not been trained on.
+        """
         self.loader.load_state_dict(state)
         self._numbers.start = self.loader.place
 
@@ -62,9 +68,10 @@ class _BatchNumbers(DataLoaderStateMixin):  # type: ignore[misc] # accelerate is
     While it is iterated, accelerate learns from it when the epoch ends and how many samples of the last step are new.
     """
 
-    def __init__(self, loader: FastLoader) -> None:
+    def __init__(self, loader: FastLoader, batches: _NumberedBatches) -> None:
         self.start: Place = (0, None, 0)  # where the next iteration starts
         self._loader = loader
+        self._batches = batches
         self.gradient_state = imported("accelerate.state", extra="accelerate").GradientState()
         self._drop_last = True  # the remainder is already known here
 
@@ -73,15 +80,20 @@ class _BatchNumbers(DataLoaderStateMixin):  # type: ignore[misc] # accelerate is
 
     def __iter__(self) -> Iterator[list[Place]]:
         epoch, consumed, first = self.start
-        self._loader.skip_to((epoch, consumed, first))
+        self._loader.skip_to(self.start)
         count = first + self._loader.remaining
         self.start = epoch + 1, None, 0
         self.begin()
-        self.remainder = _new_in_last_step(self._loader)
+        self.remainder = _new_in_last_step(self._loader, consumed)
         try:
             for number in range(first, count):
                 self.end_of_dataloader = number == count - 1
                 yield [(epoch, consumed, number)]
+                if (consumed or first) and self._batches.latest != (epoch, consumed, number):
+                    raise ValueError(
+                        f"{self._loader.base.store.path}: the loaded state continues the epoch behind the batches "
+                        "that were trained on, and skip_first_batches would skip others: iterate the loader itself"
+                    )
             self._loader.skip_to((epoch + 1, None, 0))
         finally:
             self.end()
@@ -99,21 +111,20 @@ class _NumberedBatches(Dataset[Any]):
     def __init__(self, loader: FastLoader) -> None:
         self._loader = loader
         self._running: Iterator[Any] = iter(())
-        self._next: Place | None = None  # the number of the batch that ``_running`` yields next
+        self.latest: Place | None = None  # the number of the batch that ``_running`` has yielded last
 
     def __len__(self) -> int:
         """Return the number of samples of all ranks together: trainers compute epochs and remainders from it."""
         return len(self._loader.dataset)
 
     def __getitems__(self, positions: list[Place]) -> list[Any]:
-        (position,) = positions
-        if position != self._next:
-            self._loader.skip_to(position)
+        ((epoch, consumed, number),) = positions
+        if self.latest != (epoch, consumed, number - 1):
+            self._loader.skip_to((epoch, consumed, number))
             self._running = iter(self._loader)
-        self._next = None
+        self.latest = None
         batch = next(self._running)
-        epoch, consumed, number = position
-        self._next = epoch, consumed, number + 1
+        self.latest = epoch, consumed, number
         return [batch]
 
 
@@ -127,13 +138,14 @@ class _Form:
         return self._form(batches[0])
 
 
-def _new_in_last_step(loader: FastLoader) -> int:
+def _new_in_last_step(loader: FastLoader, consumed: Any) -> int:
     """
     Return how many samples of the last step, over all ranks, are not repetitions; 0 if none is repeated.
 
-    -1 means unknown to accelerate; returned if a batch_sampler has made the order.
+    ``consumed`` is what had been consumed of the epoch before. -1 means unknown to accelerate; returned if a
+    batch_sampler has made the order.
     """
-    division = loader.division
-    if division is None:
+    if loader.division is None or not isinstance(consumed, int | None):
         return -1
-    return division.count % (division.batch_size * division.world_size) if division.repeated else 0
+    left = replace(loader.division, start=consumed or 0)
+    return left.left - left.full_steps * left.batch_size * left.world_size if left.repeated else 0

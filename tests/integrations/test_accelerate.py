@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -157,6 +157,90 @@ def test_metrics_leave_out_what_was_repeated(store: Path, accelerator: Accelerat
         remainders = [accelerator.gradient_state.remainder for _ in prepared]
         assert expected == remainders[-1]
         loader.close()
+
+
+def prepared(store: Path, rank: int = 0, world_size: int = 1, *, batch_size: int = 4, **options: Any) -> PreparedLoader:
+    """The loader of one rank, as ``prepare_loader`` makes it there."""
+    loader = FastLoader(store, batch_size, rank=rank, world_size=world_size, shuffle="full", threads=1, **options)
+    return PreparedLoader(loader, lambda batch: batch)
+
+
+DIVISIONS = [(2, 4), (1, 4), (3, 2), (1, 3), (2, 1)]
+
+
+@pytest.mark.parametrize("before", DIVISIONS)
+@pytest.mark.parametrize("after", DIVISIONS)
+def test_other_processes_and_batch_sizes_continue(
+    store: Path, accelerator: Accelerator, before: tuple[int, int], after: tuple[int, int]
+) -> None:
+    """
+    Each sample comes once, but for what the last step repeats, and ``gather_for_metrics`` knows how many that are.
+
+    The end of the epoch is announced with the last batch of what is left.
+    """
+    (old_ranks, old_size), (ranks, size) = before, after
+    state: Any = None
+    first: list[int] = []
+    for rank in range(old_ranks):
+        loader = prepared(store, rank, old_ranks, batch_size=old_size)
+        first += chain(*taken(islice(loader, 2)))
+        state = loader.state_dict() if rank == 0 else state
+        loader.close()
+    steps: list[list[int]] = []
+    for rank in range(ranks):
+        loader = prepared(store, rank, ranks, batch_size=size)
+        loader.load_state_dict(state)
+        left = loader.loader.remaining
+        ends = []
+        for number, (_, labels) in enumerate(loader):
+            ends.append(accelerator.gradient_state.end_of_dataloader)
+            steps += [[]] if rank == 0 else []
+            steps[number] += labels.tolist()
+            remainder = accelerator.gradient_state.remainder
+        assert [False] * (left - 1) + [True] == ends
+        assert len(loader) == -(-COUNT // (ranks * size))
+        loader.close()
+    if remainder:
+        steps[-1] = steps[-1][:remainder]
+
+    assert list(range(COUNT)) == sorted([*first, *chain(*steps)])
+
+
+def test_a_state_that_counts_batches_continues_on_other_processes(store: Path, accelerator: Accelerator) -> None:
+    """As fastio saved it before states counted samples (version 2): two ranks had two batches of 4 each."""
+    had: set[int] = set()
+    for rank in range(2):
+        loader = prepared(store, rank, 2)
+        had |= set(chain(*taken(islice(loader, 2))))
+        state = loader.state_dict()
+        loader.close()
+    old = {**state, **state["division"], "version": 2, "batch": 2}
+    del old["division"], old["consumed"]
+    for ranks, size in DIVISIONS:
+        seen: list[int] = []
+        for rank in range(ranks):
+            other = prepared(store, rank, ranks, batch_size=size)
+            other.load_state_dict(old)
+            assert state["consumed"] == other.state_dict()["consumed"] == len(had)
+            seen += chain(*taken(other))
+            other.close()
+        assert set(range(COUNT)) - had <= set(seen)
+        assert len(seen) < COUNT - len(had) + ranks
+
+
+def test_skipping_after_a_loaded_position_is_refused(store: Path, accelerator: Accelerator) -> None:
+    """It would skip batches that have not been trained on; of no batch it is harmless."""
+    loader = prepared(store)
+    running = iter(loader)
+    next(running)
+    state, rest = loader.state_dict(), taken(running)
+    for skipped in (1, 5, 9):
+        loader.load_state_dict(state)
+        with pytest.raises(ValueError, match=r"continues the epoch behind the batches .* iterate the loader itself"):
+            taken(skip_first_batches(loader, skipped))
+    loader.load_state_dict(state)
+    assert rest == taken(skip_first_batches(loader, 0))
+    loader.close()
 
 
 def test_a_sampler_of_one_rank_is_shared_out_by_accelerate(store: Path, accelerator: Accelerator) -> None:
