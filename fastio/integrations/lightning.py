@@ -16,7 +16,7 @@ from fastio.loader.fast_loader import FastLoader
 from fastio.machine import rank_and_world
 
 if TYPE_CHECKING:
-    from pytorch_lightning import LightningDataModule
+    from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 
 __all__ = ["FastDataModule"]
 
@@ -31,7 +31,8 @@ def _package() -> str:
 
 
 if not TYPE_CHECKING:
-    LightningDataModule = imported(_package(), extra="lightning").LightningDataModule
+    _lightning = imported(_package(), extra="lightning")
+    Callback, LightningDataModule = _lightning.Callback, _lightning.LightningDataModule
 
 
 class FastDataModule(LightningDataModule):
@@ -44,8 +45,9 @@ class FastDataModule(LightningDataModule):
     * Rank and world size come from the trainer's strategy; ``use_distributed_sampler`` has no effect.
     * Batches arrive on the trainer's device, so Lightning has nothing to copy. On devices other than CPU and CUDA,
       Lightning copies them.
-    * Lightning sets the epoch, and saves and loads the position of the training loaders with its checkpoints: a
-      training that was interrupted within an epoch continues with the next batch on every rank.
+    * Lightning sets the epoch, and saves and loads the position of the training loader with its checkpoints: a
+      training that was interrupted within an epoch continues with the next sample, on any number of ranks and in
+      batches of any size (see ``ContinuedEpoch``).
     * ``loaders[stage]`` holds the loaders built last, for ``stats`` and ``skipped``. They are closed when the stage
       ends.
 
@@ -94,6 +96,8 @@ class FastDataModule(LightningDataModule):
             )
         for loader in self.loaders.pop(stage, []):
             loader.close()
+        if stage == "train" and self.trainer is not None:
+            self._follow(self.trainer)
         rank, world_size = self._ranks()
         device = self._device()
         self.loaders[stage] = built = []
@@ -101,6 +105,12 @@ class FastDataModule(LightningDataModule):
             built.append(factory(rank=rank, world_size=world_size, device=device))
             check_ranks(built[-1], rank=rank, world_size=world_size)
         return built if isinstance(factories, Sequence) else built[0]
+
+    def _follow(self, trainer: Trainer) -> None:
+        """Add the callback that keeps Lightning's count of batches right, once."""
+        callbacks = trainer.callbacks  # type: ignore[attr-defined] # Lightning sets it in a connector
+        if not any(isinstance(callback, ContinuedEpoch) and callback.data is self for callback in callbacks):
+            callbacks.append(ContinuedEpoch(self))
 
     def _ranks(self) -> tuple[int, int]:
         """
@@ -119,3 +129,44 @@ class FastDataModule(LightningDataModule):
             return None
         device = self.trainer.strategy.root_device
         return device if device.type in ("cpu", "cuda") else None
+
+
+class ContinuedEpoch(Callback):
+    """
+    Lets Lightning count the batches of a continued epoch as the loader does.
+
+    A checkpoint counts the batches of its time; Lightning ends the epoch when their number, and those since, reach the
+    length of an epoch. With another number of ranks or batch size, it would leave out the rest, or wait for batches
+    that do not come. Here, the count becomes that of an epoch in today's batches of which just as many are left.
+    """
+
+    def __init__(self, data: FastDataModule) -> None:
+        self.data = data
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Correct the count that was loaded, after the loader has loaded its position."""
+        progress = trainer.fit_loop.epoch_loop.batch_progress
+        epochs: Any = trainer.fit_loop.epoch_progress.current
+        counted: Any = progress.current
+        if not trainer.fit_loop.restarting:
+            return
+        epochs.completed = epochs.processed  # Lightning does so too, but not under max_steps
+        (loader,) = self.data.loaders["train"]
+        given = _given(loader, trainer, counted.processed)
+        by = given - counted.processed
+        if by:
+            for name in ("ready", "started", "processed", "completed"):
+                setattr(counted, name, getattr(counted, name) + by)
+            progress.is_last_batch = given >= trainer.num_training_batches
+
+
+def _given(loader: FastLoader, trainer: Trainer, counted: int) -> int:
+    """
+    Return how many batches of the epoch under way are over, in today's batches, if Lightning has ``counted`` so many.
+    """
+    if loader.place[0] != trainer.current_epoch:
+        return 0
+    limit, left = int(trainer.num_training_batches), loader.remaining
+    if isinstance(trainer.limit_train_batches, int) and limit < len(loader):  # steps, of whatever size
+        return max(min(counted, limit - 1), limit - left)
+    return min(len(loader) - left, limit)

@@ -134,6 +134,103 @@ def test_interrupted_training_goes_on_with_the_next_batch(
     assert [labels for _, labels in whole.seen] == [labels for _, labels in first.seen + second.seen]
 
 
+class StopAt(pl.Callback):
+    """Ends training behind a checkpoint that a hook writes after so many steps."""
+
+    def __init__(self, hook: str, steps: int, checkpoint: Path) -> None:
+        self.steps = steps
+        self.checkpoint = checkpoint
+        setattr(self, hook, self._stop)
+
+    def _stop(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.global_step >= self.steps:
+            trainer.save_checkpoint(self.checkpoint)
+            raise Interrupted
+
+
+class Watched(Model):
+    """Notes, after each epoch of training, how many batches Lightning has counted, and whether it knew the last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[tuple[int, bool]] = []
+
+    def on_train_epoch_end(self) -> None:
+        progress = self.trainer.fit_loop.epoch_loop.batch_progress
+        self.ends.append((progress.current.ready, progress.is_last_batch))
+
+
+class WatchedAndValidated(Watched, ValidatedModel):
+    """Both."""
+
+
+EPOCHS, STEPS = {"max_epochs": 3}, {"max_epochs": 3, "max_steps": 100}
+
+
+@pytest.mark.parametrize(
+    ("hook", "limits", "before", "after"),
+    [
+        ("on_train_batch_end", EPOCHS, 4, 2),
+        ("on_train_batch_end", STEPS, 2, 5),
+        ("on_train_batch_end", EPOCHS, 4, 23),
+        ("on_validation_end", EPOCHS, 2, 5),
+        ("on_train_epoch_start", EPOCHS, 4, 2),
+        ("on_train_epoch_end", EPOCHS, 2, 5),
+        ("on_train_epoch_end", STEPS, 4, 4),
+    ],
+)
+def test_other_batch_sizes_continue(
+    store: Path, tmp_path: Path, hook: str, limits: dict[str, Any], before: int, after: int
+) -> None:
+    """Every epoch has each sample once, and ends with a last batch, an evaluation and the right count of batches."""
+
+    def data(batch_size: int) -> FastDataModule:
+        val = partial(FastLoader, store, COUNT, threads=1)
+        return FastDataModule(partial(FastLoader, store, batch_size, shuffle="full", threads=1), val=val)
+
+    first, second = WatchedAndValidated(), WatchedAndValidated()
+    checkpoint, options = tmp_path / "last.ckpt", {"num_sanity_val_steps": 0, **limits}
+    with pytest.raises(Interrupted):
+        trainer_of(callbacks=[StopAt(hook, 8, checkpoint)], **options).fit(first, data(before))
+    trainer_of(**options).fit(second, data(after), ckpt_path=checkpoint)
+
+    for epoch in range(3):
+        assert list(range(COUNT)) == sorted(first.epoch(epoch) + second.epoch(epoch))
+    assert {(-(-COUNT // after), True)} == set(second.ends)
+    assert len(first.validated) + len(second.validated) == 3
+
+
+def test_a_checkpoint_that_counts_batches(store: Path, tmp_path: Path) -> None:
+    """From before states counted samples (version 2): in batches of the same size and of another."""
+    checkpoint, first = tmp_path / "last.ckpt", Model()
+    with pytest.raises(Interrupted):
+        trainer_of(max_epochs=2, callbacks=[StopAfter(8, checkpoint)]).fit(first, data_of(store))
+    saved = torch.load(checkpoint, weights_only=False)
+    (state,) = saved["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+    state |= {**state.pop("division"), "version": 2, "batch": 2}
+    assert state.pop("consumed") == 8
+    torch.save(saved, checkpoint)
+
+    for batch_size in (4, 5):
+        second, data = Watched(), FastDataModule(partial(FastLoader, store, batch_size, shuffle="full", threads=1))
+        trainer_of(max_epochs=2).fit(second, data, ckpt_path=checkpoint)
+        assert list(range(COUNT)) == sorted(first.epoch(1) + second.epoch(1))
+        assert [(-(-COUNT // batch_size), True)] == second.ends
+
+
+@pytest.mark.parametrize(("limit", "batch_size", "expected"), [(5, 2, 3), (5, 5, 3), (5, 8, 2), (0.5, 2, 4)])
+def test_continued_with_a_limit(store: Path, tmp_path: Path, limit: float, batch_size: int, expected: int) -> None:
+    """Of 5 batches, 2 were trained on: 3 follow, or as many as there are; of half of an epoch, what remains."""
+    checkpoint, second = tmp_path / "last.ckpt", Watched()
+    options: dict[str, Any] = {"max_epochs": 2, "limit_train_batches": limit}
+    first = 7 if limit == 5 else 4
+    with pytest.raises(Interrupted):
+        trainer_of(callbacks=[StopAfter(first, checkpoint)], **options).fit(Model(), data_of(store))
+    data = FastDataModule(partial(FastLoader, store, batch_size, shuffle="full", threads=1))
+    trainer_of(**options).fit(second, data, ckpt_path=checkpoint)
+    assert expected == len(second.seen)
+
+
 @pytest.mark.parametrize(
     ("other", "said"),
     [
@@ -229,6 +326,7 @@ class _Ranked:
 
     def __init__(self, rank: int, world_size: int) -> None:
         self.distributed_sampler_kwargs = {"num_replicas": world_size, "rank": rank}
+        self.callbacks: list[Any] = []
         self.strategy = ModuleType("strategy")
         self.strategy.root_device = torch.device("cpu")  # type: ignore[attr-defined]
 
