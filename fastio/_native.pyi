@@ -461,5 +461,12 @@ def shuffle(values: NDArray[np.int64], seed: int, stream: int) -> None:
     every machine and in every version.
     """
 
+def receipt_sum(indices: NDArray[np.int64], checksums: NDArray[np.uint32] | None, key: int) -> int:
+    """
+    A number for samples and their checksums, whatever order they come in: the sum modulo
+    2**64 of a strong mix of index, checksum (None: 0) and key. Sums of parts add up to that
+    of the whole. The same on every machine and in every version.
+    """
+
 def build_info() -> dict[str, str]:
     """Versions of the codecs, the SIMD level in use, the compiler."""

@@ -13,6 +13,7 @@
 #include "fastio/jpeg.h"
 #include "fastio/philox.h"
 #include "fastio/probe.h"
+#include "fastio/receipt.h"
 #include "fastio/simd.h"
 #include "fastio/status.h"
 #include "module.h"
@@ -58,6 +59,21 @@ std::uint32_t crc32(const nb::object& data, std::uint32_t value) {
 void shuffle(const Array<std::int64_t, 1>& values, std::uint64_t seed, std::uint64_t stream) {
   const nb::gil_scoped_release released;
   fastio::shuffle({values.data(), values.size()}, seed, stream);
+}
+
+std::uint64_t receipt_sum(const Array<const std::int64_t, 1>& indices,
+                          const std::optional<Array<const std::uint32_t, 1>>& checksums,
+                          std::uint64_t key) {
+  constexpr std::size_t worth_releasing = 64 * 1024;
+  const std::span<const std::int64_t> numbers(indices.data(), indices.size());
+  std::span<const std::uint32_t> sums;
+  if (checksums) sums = {checksums->data(), checksums->size()};
+  if (checksums && sums.size() != numbers.size()) {
+    throw nb::value_error("checksums: expected as many as indices");
+  }
+  if (numbers.size() < worth_releasing) return fastio::receipt_sum(numbers, sums, key);
+  const nb::gil_scoped_release released;
+  return fastio::receipt_sum(numbers, sums, key);
 }
 
 nb::dict build_info() {
@@ -165,6 +181,13 @@ void bind_functions(nb::module_& m) {
         nb::sig("def shuffle(values: NDArray[np.int64], seed: int, stream: int) -> None"),
         "Fisher-Yates in place by Philox4x32-10; seed and stream are 0..2**64-1. The same on\n"
         "every machine and in every version.");
+  m.def("receipt_sum", &receipt_sum, "indices"_a.noconvert(), "checksums"_a.noconvert().none(),
+        "key"_a,
+        nb::sig("def receipt_sum(indices: NDArray[np.int64], checksums: NDArray[np.uint32] | None, "
+                "key: int) -> int"),
+        "A number for samples and their checksums, whatever order they come in: the sum modulo\n"
+        "2**64 of a strong mix of index, checksum (None: 0) and key. Sums of parts add up to that\n"
+        "of the whole. The same on every machine and in every version.");
   m.def("build_info", &build_info, nb::sig("def build_info() -> dict[str, str]"),
         "Versions of the codecs, the SIMD level in use, the compiler.");
 }
