@@ -17,6 +17,7 @@ from fastio.converters.packing import packing_lines, shuffling_of
 from fastio.store import FORMATS, SampleStore
 from fastio.store.values import read_values
 from fastio.types.picture_kinds import PICTURE_KINDS
+from fastio.types.receipt import as_hex
 from fastio.types.schema import Field
 
 __all__ = [
@@ -46,6 +47,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "format": store.format,
         "shards": len(store.shard_paths),
         "samples": len(store),
+        "receipt": _receipt(store),
         "size_bytes": size_bytes,
         "payload_bytes": payload_bytes,
         "overhead_bytes_per_sample": round((size_bytes - payload_bytes) / len(store), 1) if len(store) else None,
@@ -64,6 +66,12 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "read_without_fastio": _plain_reader(store) if store.schema.payload else "",
         **(describe_fields(store) if has_many_fields(store) else {}),
     }
+
+
+def _receipt(store: SampleStore) -> str | None:
+    """Return the number that the receipt of an epoch of all samples should have; None without checksums."""
+    number = store.receipt()
+    return None if number is None else as_hex(number)
 
 
 def _plain_reader(store: SampleStore) -> str:

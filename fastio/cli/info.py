@@ -139,6 +139,8 @@ def _print(report: dict[str, Any]) -> None:
         f"on top ({report['overhead_reason']})"
     )
     click.echo(epoch_line(report["epoch"]))
+    if report["receipt"] is not None:
+        click.echo(f"receipt of an epoch that gives each sample once: {report['receipt']}")
     source = report["source"] or {}
     if source:
         from fastio.converters.origin import recorded_kind

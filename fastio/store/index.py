@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fastio._native import Buffers, pick_spans
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.store.files import StoreFiles, files_of
+from fastio.store.receipt import number_of_all
 from fastio.store.seal import set_checksum
 from fastio.store.sealed import Intervals, Shard
 from fastio.types.schema import Schema
@@ -126,6 +127,10 @@ class SealedStore:
         if field not in self._starts:
             raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(self._starts)}")
         return _join([shard.shapes.get(field, _unknown(shard.count)) for shard in shards])
+
+    def receipt(self, fields: Sequence[str] | None = None) -> int | None:
+        """Return the number that an epoch of all samples should give: see SampleStore."""
+        return number_of_all(self, fields)
 
     def close(self) -> None:
         """Let the files go; twice does no harm. Arrays handed out stay valid, and spans of mapped files."""

@@ -110,6 +110,10 @@ class MemoryStore:
         """As SampleStore.shapes."""
         return self._shapes
 
+    def receipt(self, fields: Sequence[str] | None = None) -> int | None:
+        """As SampleStore.receipt."""
+        return self._source.receipt([self._field.name] if fields is None else fields)
+
     def close(self) -> None:
         """Do nothing: nothing is open here."""
 

@@ -104,6 +104,14 @@ class SampleStore(Protocol):
         """Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown."""
         ...
 
+    def receipt(self, fields: Sequence[str] | None = None) -> int | None:
+        """
+        Return the number that an epoch of all samples should give, 0 to 2**64 - 1; None if there are no checksums.
+
+        It is the sum over the payload fields, all or these: see Receipt.
+        """
+        ...
+
     def close(self) -> None:
         """Let the files go; twice does no harm. Arrays handed out stay valid, and spans of mapped files."""
         ...

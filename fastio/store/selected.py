@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.store.files import StoreFiles
+from fastio.store.receipt import number_of_all
 from fastio.store.sample_store import SampleStore
 from fastio.types.schema import COLUMN, Field, Schema
 from fastio.types.spans import Spans
@@ -95,6 +96,10 @@ class SelectedStore:
     def shapes(self, field: str) -> NDArray[np.int32]:
         """As SampleStore.shapes."""
         return _read_only(self._source.shapes(field)[self._chosen])
+
+    def receipt(self, fields: Sequence[str] | None = None) -> int | None:
+        """As SampleStore.receipt."""
+        return number_of_all(self, fields)
 
     def close(self) -> None:
         """Close the source."""

@@ -1,0 +1,195 @@
+"""Receipt: one number for the samples that an epoch gave, beside that of the samples that it should give."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import receipt_sum
+
+__all__ = ["MODULUS", "Receipt", "ReceiptPart", "as_hex", "sum_indices", "sum_samples"]
+
+MODULUS: Final = 1 << 64
+_UNVERIFIED: Final = "\0unverified"  # no name of a field
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptPart:
+    """
+    What one rank was given of an epoch, between two of its positions.
+
+    ``start`` and ``stop`` say what all ranks together had had of the epoch by then, as in a loader's state (None:
+    nothing). ``number`` sums over ``samples`` samples, by ``sum_samples`` if their bytes were compared with their
+    checksums (``is_verified``), otherwise by ``sum_indices``. Besides those, ``repeated`` samples came to make the
+    shares of the ranks equal, and ``skipped`` ones were bad.
+    """
+
+    rank: int
+    world_size: int
+    start: Any
+    stop: Any
+    number: int
+    samples: int
+    repeated: int
+    skipped: int
+    is_verified: bool
+    fields: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """What identifies the part: two with the same key are the same part."""
+        return json.dumps([self.start, self.stop, self.world_size, self.rank, self.fields], sort_keys=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for a state; the number as text, because many programs read no integer of 64 bits."""
+        return asdict(self) | {"number": as_hex(self.number), "fields": list(self.fields)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> ReceiptPart:
+        """Return the part of ``to_json``. Raises ValueError if it is none."""
+        try:
+            return cls(**{**values, "number": int(values["number"], 16), "fields": tuple(values["fields"])})
+        except (KeyError, TypeError, ValueError) as exc:
+            raise ValueError(f"receipt={values!r}: expected the part of a receipt, as a loader's state has it") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """
+    Proves that an epoch gave each of its samples once, with the right bytes: ``is_exact``.
+
+    ``number`` sums a hash of index and CRC-32 over all samples given, whatever their order and whichever rank was
+    given them; ``expected`` is the sum over the samples that the epoch should give (None: unknown), from the store's
+    index. For an epoch of a whole store, that is ``store.receipt()``, which ``fastio info`` prints. Each payload field
+    that the loader reads has its own sum; these are added. Columns belong to the index, which was compared with its
+    checksum when the store was opened.
+
+    * ``samples`` were given, of ``expected_samples``; besides them, ``repeated`` came to give all ranks equal batches,
+      ``dropped`` are left out for that, or by ``drop_last``, and ``skipped`` were bad, and left out or made zero.
+    * ``is_verified``: all bytes were compared with their checksums. If not, ``unverified`` says why, and ``number``
+      sums over indices alone: it equals no store's.
+    * ``has_ended``: the epoch was iterated to its end.
+    * ``missing`` names the parts of the epoch that are not in the sum, such as other ranks' states.
+    """
+
+    epoch: int
+    parts: tuple[ReceiptPart, ...]
+    expected: int | None
+    expected_indices: int | None  # what ``number`` should be if bytes were not compared
+    expected_samples: int | None
+    dropped: int
+    has_ended: bool
+    is_whole_store: bool
+    unverified: str | None = None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """The sum over all samples given, 0 to 2**64 - 1."""
+        return sum(part.number for part in self.parts) % MODULUS
+
+    @property
+    def samples(self) -> int:
+        """How many samples were given, without the repeated and the skipped ones."""
+        return sum(part.samples for part in self.parts)
+
+    @property
+    def repeated(self) -> int:
+        """How many samples came once more to give all ranks equal batches."""
+        return sum(part.repeated for part in self.parts)
+
+    @property
+    def skipped(self) -> int:
+        """How many bad samples were left out, or made zero."""
+        return sum(part.skipped for part in self.parts)
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the bytes of all samples were compared with their checksums."""
+        return self.unverified is None and all(part.is_verified for part in self.parts)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the sum has all ranks' parts from the beginning of the epoch."""
+        return not self.missing
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each sample of the epoch was given as often as it should, with verified bytes."""
+        return self.is_complete and self.is_verified and self.number == self.expected
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; numbers of 64 bits as text."""
+        names = ("epoch", "samples", "expected_samples", "repeated", "dropped", "skipped", "has_ended")
+        flags = ("is_exact", "is_complete", "is_verified", "is_whole_store")
+        return {
+            **{name: getattr(self, name) for name in (*names, *flags)},
+            "number": as_hex(self.number),
+            "expected": None if self.expected is None else as_hex(self.expected),
+            "missing": list(self.missing),
+            "parts": [part.to_json() for part in self.parts],
+        }
+
+    def __str__(self) -> str:
+        of = "" if self.expected_samples is None else f" of {self.expected_samples:,}"
+        once = self._gave_each_once()
+        counts = [f"{self.samples:,}{of} samples{' once' if once else ''}"]
+        counts += [f"{count:,} {what}" for what, count in self._exceptions() if count]
+        return f"{', '.join(counts)}{'' if self.has_ended or once else ' so far'}, {self._verdict()}"
+
+    def _exceptions(self) -> Sequence[tuple[str, int]]:
+        return ("repeated", self.repeated), ("dropped", self.dropped), ("skipped", self.skipped)
+
+    def _gave_each_once(self) -> bool:
+        expected = self.expected if self.is_verified else self.expected_indices
+        is_uniform = self.is_verified or not any(part.is_verified for part in self.parts)
+        return self.is_complete and is_uniform and self.number == expected
+
+    def _verdict(self) -> str:
+        if self.missing:
+            return f"incomplete: {'; '.join(self.missing)}"
+        if not self.is_verified:
+            return f"bytes not compared ({self.unverified or 'verify=False in a part of the epoch'})"
+        number = f"bytes verified: {as_hex(self.number)}"
+        if self.expected is None:
+            return number
+        whose = "the store's" if self.is_whole_store else "what the epoch should give"
+        if self.is_exact:
+            return f"{number} equals {whose}"
+        return f"{number} differs from {whose}, {as_hex(self.expected)}" if self.has_ended else number
+
+
+def sum_samples(field: str, indices: NDArray[np.int64], checksums: NDArray[np.uint32]) -> int:
+    """Return the number of these samples of a payload field: a sum modulo 2**64 over index and CRC-32."""
+    return receipt_sum(indices, checksums, _key(field))
+
+
+def sum_indices(indices: NDArray[np.int64]) -> int:
+    """Return the number of these samples if their bytes are not compared: that of no field."""
+    return receipt_sum(indices, None, _key(_UNVERIFIED))
+
+
+def as_hex(number: int) -> str:
+    """
+    Return a number of 64 bits as text.
+
+    >>> as_hex(255)
+    '00000000000000ff'
+    """
+    return f"{number:016x}"
+
+
+_KEYS: dict[str, int] = {}
+
+
+def _key(field: str) -> int:
+    """Return the 64 bits that stand for a field's name."""
+    if field not in _KEYS:
+        _KEYS[field] = int.from_bytes(blake2b(field.encode(), digest_size=8).digest(), "little")
+    return _KEYS[field]
