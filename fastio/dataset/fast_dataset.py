@@ -33,6 +33,7 @@ from fastio.store.files.together import fetch_together
 from fastio.store.sample_store import SampleStore
 from fastio.types.field_types import type_of
 from fastio.types.schema import Schema
+from fastio.types.spans import Spans
 from fastio.types.verification import check_verify
 
 if TYPE_CHECKING:
@@ -147,11 +148,22 @@ class FastDataset(Dataset[Any]):
             return [self[index] for index in indices]
         return self._read(indices)
 
-    def _read(self, indices: Sequence[int]) -> list[Any]:
+    def read_with_spans(self, indices: Sequence[int]) -> tuple[list[Any], dict[str, Spans]]:
+        """
+        As ``__getitems__`` of this class, with the spans that the values were read from, by payload field.
+
+        With ``verify``, their bytes were compared with the checksums of these spans; those of a lazy picture are when
+        its pixels are asked for.
+        """
+        spans: dict[str, Spans] = {}
+        return self._read(indices, spans), spans
+
+    def _read(self, indices: Sequence[int], spans: dict[str, Spans] | None = None) -> list[Any]:
+        """Return samples; what they are read from is added to ``spans``."""
         chosen = self._checked(indices)
         if len(chosen) == 0:
             return []
-        values = self._values(chosen)
+        values = self._values(chosen, spans)
         rows = zip(*map(values.__getitem__, self.form.names), strict=True)
         return [self._transformed(index, row) for index, row in zip(chosen.tolist(), rows, strict=True)]
 
@@ -165,8 +177,8 @@ class FastDataset(Dataset[Any]):
             raise IndexError(f"{self.store.path}: index {outside} of {count} samples")
         return np.array(chosen, np.int64)
 
-    def _values(self, indices: NDArray[np.int64]) -> dict[str, list[Any]]:
-        """Return the values of each field of the form, before any transform."""
+    def _values(self, indices: NDArray[np.int64], used: dict[str, Spans] | None = None) -> dict[str, list[Any]]:
+        """Return the values of each field of the form, before any transform; their spans are added to ``used``."""
         spans_of = self.store.spans
         wanted = {name: spans_of(name, indices) for name in self.readers}
         arrived = fetch_together(self.store.files, wanted).wait()
@@ -175,6 +187,8 @@ class FastDataset(Dataset[Any]):
             if status is not None:
                 raise self.readers[name].unreadable(indices, spans, status)
             values[name] = self._payload[name].read(indices, spans, verify=self.verify)
+            if used is not None:
+                used[name] = spans
         self._add_numbers(values, indices)
         return values
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +29,7 @@ from fastio.loader.options import (
     WorkOptions,
 )
 from fastio.loader.position import Cursor, LoaderPosition, Place
+from fastio.loader.receipts import LoaderReceipts
 from fastio.loader.wiring import wire
 from fastio.samplers.batches import BatchSampler
 from fastio.samplers.epoch import ClosedBatchSampler, EpochSampler
@@ -36,6 +37,7 @@ from fastio.samplers.order import Shuffle, Uneven
 from fastio.samplers.share import RankOptions
 from fastio.transforms.batch.recipe import AnyTransform
 from fastio.types.metrics import LoaderStats, SourceReport
+from fastio.types.receipt import Receipt
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -168,6 +170,7 @@ class FastLoader:
         self._selection, self._delivery = wiring.selection, wiring.delivery
         self._position = LoaderPosition(wiring.selection, {"transforms": wiring.transforms, "quality": quality})
         self._iteration = BatchIteration(wiring, self._position, is_tuned=options.work.threads == 0)
+        self._receipts = LoaderReceipts(wiring, self._position)
         self.base, self.division = wiring.selection.base, wiring.selection.plan.division
         self.rank, self.world_size = wiring.selection.plan.share.rank, wiring.selection.plan.share.world_size
         self.drop_last, self.quality, self.pin_memory = drop_last, quality, wiring.options.pin_memory
@@ -177,17 +180,22 @@ class FastLoader:
         return self._selection.sampler.count(self._position.next_epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        cursor = self._begin()
         if self._delivery is None:
+            cursor = self._begin()
             return self._iteration.run(cursor, cursor, is_numbered=False)
-        ahead = replace(cursor)  # the position of the copies; the consumer's moves when a batch reaches it
-        numbered = self._iteration.run(ahead, cursor, is_numbered=True)
-        return self._delivery.run(numbered, place=lambda: ahead.place, arrive=cursor.move)
+        numbered, place, arrive = self.ahead()
+        return self._delivery.run(numbered, place=place, arrive=arrive)
 
     def numbered(self) -> Iterator[Numbered]:
         """Like ``iter``, but each batch comes with its epoch and the indices of its samples; always on the CPU."""
         cursor = self._begin()
         return self._iteration.run(cursor, cursor, is_numbered=True)
+
+    def ahead(self) -> tuple[Iterator[Numbered], Callable[[], Place], Callable[[Place], None]]:
+        """Like ``numbered``, for a consumer that gets the batches later: see NumberedBatches."""
+        cursor = self._begin()
+        ahead = replace(cursor)  # the position of the copies; the consumer's moves when a batch reaches it
+        return self._iteration.run(ahead, cursor, is_numbered=True), lambda: ahead.place, cursor.move
 
     def _begin(self) -> Cursor:
         """The cursor of a new iteration; ValueError if it would not give what the loader was built for."""
@@ -230,7 +238,8 @@ class FastLoader:
         """
         Return the position of the latest iteration in plain values: what its consumers on all ranks have had.
 
-        Batches decoded ahead do not count. The state is the same on every rank.
+        Batches decoded ahead do not count. The state is the same on every rank, but for its ``receipt``: the part of
+        this one.
         """
         return self._position.state_dict()
 
@@ -244,6 +253,18 @@ class FastLoader:
         The order that ``shuffle=True`` had when the state was saved is kept, also on a different machine.
         """
         self._position.load_state_dict(state)
+
+    def receipt(self) -> Receipt:
+        """
+        Return the receipt of the epoch under way, or of the one that has just ended: whether each of its samples was
+        given once, with bytes that were compared with their checksums (see Receipt).
+
+            assert loader.receipt().is_exact
+
+        It sums over the batches that reached the consumer of the latest iteration; what is decoded ahead does not
+        count. Raises StoreError after ``close``.
+        """
+        return self._receipts.own()
 
     @property
     def dataset(self) -> Any:

@@ -17,6 +17,7 @@ from fastio.loader.position import Cursor, LoaderPosition, Place
 from fastio.loader.producer import FinishedBatch
 from fastio.loader.producer.decoding_pass import decodes_pictures
 from fastio.loader.producer.read_ahead import WindowReader
+from fastio.loader.proof import EpochLedger
 from fastio.loader.ranges import WAIT, named_range
 from fastio.loader.thread_tuner import ThreadTuner
 from fastio.loader.wiring import Wiring
@@ -51,6 +52,7 @@ class BatchIteration:
         self._position = position
         self._path = selection.base.store.path
         self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader", position.options)
+        self._fields = tuple(selection.base.readers)
         self._reader = WindowReader(selection.base, selection.indices)
         self._tuner = ThreadTuner() if is_tuned and producer.pool is not None else None
         self._may_be_unpacked = decodes_pictures(selection.base) and selection.plan.share.rank == 0
@@ -66,7 +68,7 @@ class BatchIteration:
         """
         self.check_open()
         self._position.begin(cursor, consumer)
-        left = self._left(cursor)
+        left, ledger = self._left(cursor, consumer)
         parts = left.slices()
         submitted, stats = self._reader.run(left, self._producer.submit(left, epoch=cursor.epoch)), self._stats
         under_way = deque(islice(submitted, self._options.depth))
@@ -89,6 +91,7 @@ class BatchIteration:
                 if self._tuner is not None:
                     self._tune(self._tuner, first=first)
                 first = False
+                ledger.add(finished)
                 ready = [finished.batch] if finished.samples and not finished.errors else self._checked(finished)
                 if is_numbered:
                     part = next(parts)
@@ -137,15 +140,15 @@ class BatchIteration:
         self._agreement.compare(self._position.start(begin))
         return True
 
-    def _left(self, cursor: Cursor) -> Batches:
-        """Return the batches of an epoch from the cursor on."""
+    def _left(self, cursor: Cursor, consumer: Cursor) -> tuple[Batches, EpochLedger]:
+        """Return the batches of an epoch from the cursor on, and what sums up those that reach the consumer."""
         batches = self._selection.sampler.plan(cursor.epoch, cursor.consumed)
         say_uneven(self._path, batches, self._selection.sampler, is_rest=cursor.consumed is not None)
         self._say_unlabelled(batches)
         order = self._selection.plan.order
-        return self._reader.with_windows(
-            batches.part(cursor.batch, len(batches)), is_held=order is not None and order.is_held
-        )
+        left = batches.part(cursor.batch, len(batches))
+        ledger = self._position.open_ledger(consumer, self._fields, len(left.indices), batches)
+        return self._reader.with_windows(left, is_held=order is not None and order.is_held), ledger
 
     def _say_unlabelled(self, batches: Batches) -> None:
         """Warn once if a batch is a single tensor that ``images, labels = batch`` would unpack without an error."""

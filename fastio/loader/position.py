@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fastio.loader.proof import Account, EpochLedger, RankShare, joined
 from fastio.loader.selection import Chosen
+from fastio.samplers.batches import Batches
 from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
+from fastio.types.receipt import ReceiptPart
 
 __all__ = ["Cursor", "LoaderPosition", "Place"]
 
@@ -64,6 +67,8 @@ class LoaderPosition:
         self._next = Cursor(0)  # where the next iteration starts
         self._latest = self._next  # where the consumer of the latest iteration stands
         self._saved = self._next  # the same, unless an epoch was set or a state loaded since
+        self._ledger: tuple[Cursor, EpochLedger] | None = None  # of the latest iteration
+        self._earlier: tuple[int, tuple[ReceiptPart, ...]] = 0, ()  # parts of an epoch given before it, by any rank
 
     @property
     def next_epoch(self) -> int:
@@ -88,6 +93,55 @@ class LoaderPosition:
             self._saved = consumer
         self._next = Cursor(ahead.epoch + 1)
 
+    def open_ledger(self, consumer: Cursor, fields: tuple[str, ...], samples: int, batches: Batches) -> EpochLedger:
+        """
+        Return what sums up the samples of an iteration that begins now with the last ``samples`` of ``batches``.
+
+        It belongs to the receipt of the loader if the iteration is the latest.
+        """
+        share, epoch, first = self._selection.plan.share, consumer.epoch, consumer.batch
+        start, padding = self._consumed(consumer), min(samples, batches.padding)
+        dealt = RankShare(
+            share.rank, share.world_size, fields, epoch, start, samples, padding=padding, dropped=batches.dropped
+        )
+        ledger = EpochLedger(dealt, lambda: consumer.batch - first if consumer.epoch == epoch else None)
+        if consumer is self._latest:
+            self._earlier = epoch, self._parts(epoch)
+            self._ledger = consumer, ledger
+        return ledger
+
+    def _consumed(self, cursor: Cursor) -> Any:
+        """Return what has been consumed of the epoch where a cursor stands."""
+        if not cursor.batch:
+            return cursor.consumed
+        return self._selection.sampler.advanced(cursor.epoch, cursor.consumed, cursor.batch)
+
+    def _parts(self, epoch: int) -> tuple[ReceiptPart, ...]:
+        """Return the parts of the receipt of an epoch that are known: those on the way to the latest position."""
+        known = self._earlier[1] if self._earlier[0] == epoch else ()
+        if self._ledger is None or self._ledger[1].share.epoch != epoch or self._ledger[1].has_ended:
+            return known
+        cursor, ledger = self._ledger
+        latest, share = ledger.part(self._consumed(cursor)), ledger.share
+        return joined([latest], known, start=share.start, world_size=share.world_size)[0]
+
+    def account(self) -> Account:
+        """Return what is known of the epoch that the latest iteration gives, or that goes on after a loaded state."""
+        share = self._selection.plan.share
+        rank, world_size = share.rank, share.world_size
+        if self._ledger is None:
+            epoch, start = self._next.epoch, self._consumed(self._next)
+            known = self._earlier[1] if self._earlier[0] == epoch else ()
+            dropped = self._selection.sampler.plan(epoch, start).dropped
+            return Account(rank, world_size, epoch, start, None, known, dropped, has_ended=False, is_known=True)
+        cursor, ledger = self._ledger
+        dealt, has_ended = ledger.share, ledger.has_ended
+        latest = ledger.part("end" if has_ended else self._consumed(cursor))
+        known = self._earlier[1] if self._earlier[0] == dealt.epoch else ()
+        return Account(
+            rank, world_size, dealt.epoch, dealt.start, latest, known, dealt.dropped, has_ended, ledger.is_known
+        )
+
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch: see FastLoader.set_epoch."""
         epoch = whole_epoch(epoch)
@@ -109,15 +163,15 @@ class LoaderPosition:
     def reached(self) -> tuple[int, Any]:
         """The epoch of the latest iteration, and what the consumers on all ranks have had of it."""
         cursor = self._saved if self._saved.has_begun else self._next
-        if not cursor.batch:
-            return cursor.epoch, cursor.consumed
-        return cursor.epoch, self._selection.sampler.advanced(cursor.epoch, cursor.consumed, cursor.batch)
+        return cursor.epoch, self._consumed(cursor)
 
     def state_dict(self) -> dict[str, Any]:
         """What the consumer of the latest iteration has had of its epoch, in plain values."""
         epoch, consumed = self.reached
         sampler = self._selection.sampler
         proof = self._selection.proof(epoch) if consumed else {}
+        if consumed:
+            proof["receipt"] = [part.to_json() for part in self._parts(epoch)]
         division = {"division": sampler.division_options()}
         place = {"version": _STATE_VERSION, "epoch": epoch, "consumed": consumed}
         return place | self._configuration() | division | proof
@@ -141,8 +195,10 @@ class LoaderPosition:
         else:
             consumed = selection.sampler.checked(epoch, state.get("consumed", -1))
         selection.check_proof(state)
+        parts = tuple(map(ReceiptPart.from_json, state.get("receipt", ())))
         if plan.order is not None and order is not None:
             plan.order.adopt(order)
+        self._ledger, self._earlier = None, (epoch, parts)
         self._next = self._saved = Cursor(epoch, consumed or None)
 
     def options(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from fastio.loader.device.nested import sample_count
 from fastio.machine import rank_and_world
 from fastio.samplers.position import whole
 from fastio.transforms.batch.recipe import AnyTransform
+from fastio.types.receipt import Receipt
 
 __all__ = ["DevicePrefetcher"]
 
@@ -72,16 +73,14 @@ class DevicePrefetcher:
         return len(self.batches)  # type: ignore[arg-type] # without a length, Python's own TypeError is right
 
     def __iter__(self) -> Iterator[Any]:
-        source: Iterator[Numbered]
-        place: Callable[[], dict[str, Any] | None]
         if isinstance(self.batches, NumberedBatches):
-            source, place = self.batches.numbered(), self.batches.state_dict
-        else:
-            source = counted = _Counted(iter(self.batches), epoch=self._epoch, samples=self._done)
-            place = partial(_place, self.batches, counted)
-            self._epoch, self._done = self._epoch + 1, 0
+            numbered, position, arrive = self.batches.ahead()
+            return self._delivery.run(numbered, place=position, arrive=arrive)
+        counted = _Counted(iter(self.batches), epoch=self._epoch, samples=self._done)
+        place = partial(_place, self.batches, counted)
+        self._epoch, self._done = self._epoch + 1, 0
         self._seen = seen = _Seen(place())
-        return self._delivery.run(source, place=place, arrive=partial(self._arrive, seen))
+        return self._delivery.run(counted, place=place, arrive=partial(self._arrive, seen))
 
     def _arrive(self, seen: _Seen, place: dict[str, Any] | None) -> None:
         """
@@ -93,13 +92,10 @@ class DevicePrefetcher:
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, in the loader (or its samplers) and for random numbers."""
-        before = self._loader_state()
         owners: list[Any] = [self.batches, getattr(self.batches, "sampler", None)]
         for owner in (*owners, getattr(self.batches, "batch_sampler", None)):
             if hasattr(owner, "set_epoch"):
                 owner.set_epoch(epoch)
-        if self._loader_state() != before:
-            self._seen = None  # the loader has left the position of the latest iteration
         if epoch != self._epoch:
             self._epoch, self._done = epoch, 0
 
@@ -110,10 +106,10 @@ class DevicePrefetcher:
                 f"{type(self.batches).__name__} has no state_dict, so its position is unknown: use a FastLoader, or "
                 "a loader that has one"
             )
-        if self._seen is not None:
-            return dict(self._seen.place)
         if isinstance(self.batches, NumberedBatches):
             return self.batches.state_dict()
+        if self._seen is not None:
+            return dict(self._seen.place)
         return _state(self.batches, epoch=self._epoch, samples=self._done)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -132,8 +128,14 @@ class DevicePrefetcher:
             self._epoch, self._done = state["epoch"], state["samples"]
         self._seen = None
 
-    def _loader_state(self) -> Any:
-        return self.batches.state_dict() if isinstance(self.batches, NumberedBatches) else None
+    def receipt(self) -> Receipt:
+        """
+        Return the receipt of the FastLoader for what its consumer has had: see ``FastLoader.receipt``. Batches copied
+        ahead do not count. Raises TypeError for other loaders.
+        """
+        if not isinstance(self.batches, NumberedBatches):
+            raise TypeError(f"{type(self.batches).__name__} has no receipt: use a FastLoader")
+        return self.batches.receipt()
 
 
 class _Counted:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.form import LABEL
@@ -61,6 +64,7 @@ class _Stages:
     later: Sequence[Any]
     kept: Kept | None
     described: str | None
+    compared: Mapping[str, NDArray[np.uint32]] | None = None  # by a cache in memory, see Kept
 
 
 def wire(dataset: object, options: LoaderOptions) -> Wiring:
@@ -103,6 +107,7 @@ def _context(
         device=delivery.device if pixels.makes_on_device and delivery is not None else None,
         kept=stages.kept,
         rows={} if source.token_reader is not None else row_collates(source, pixels.collate, sampler),
+        compared=stages.compared,
     )
 
 
@@ -121,7 +126,7 @@ def _stages(selection: Chosen, pixels: PixelOptions, work: ProducerOptions, seed
     if pixels.cache == "device":
         return _Stages(base, native, later[len(first) - len(kept.rest) :], kept, described)
     source = keep_in_memory(kept, threads=work.threads, verify=work.verify)
-    return _Stages(source, list(kept.rest), later, None, described)
+    return _Stages(source, list(kept.rest), later, None, described, kept.compared)
 
 
 def _delivery(

@@ -256,6 +256,14 @@ class OrderSampler:
         assert lanes is not None
         return LaneOrder(lanes, self.division.count, seed=self.seed, epoch=epoch)
 
+    def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64]:
+        """Return all samples of an epoch: see WholeEpochs."""
+        if not dropped:
+            return np.arange(self.division.count, dtype=np.int64)
+        choice = self._chosen() if self.shuffle is True else None
+        order = self.lane_order(epoch).order if self.has_lanes else self._order(choice, epoch)
+        return order[: len(order) - dropped]
+
     def _order(self, choice: Choice | None, epoch: int) -> NDArray[np.int64]:
         """Return all samples of an epoch, for orders without lanes."""
         if choice is not None and choice.kind == "blocks":

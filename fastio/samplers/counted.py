@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastio.samplers.batches import Batches, BatchSampler, ElasticSampler
 from fastio.samplers.position import whole
+from fastio.samplers.whole import WholeEpochs
 
 __all__ = ["CountedSampler", "as_elastic"]
 
@@ -44,6 +48,10 @@ class CountedSampler:
     def from_batches(self, state: Mapping[str, Any], epoch: int, batches: int) -> int:
         """Return the number of batches."""
         return self.checked(epoch, batches)
+
+    def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
+        """Return all samples of an epoch if the sampler tells them: see WholeEpochs."""
+        return self.sampler.whole(epoch, dropped) if isinstance(self.sampler, WholeEpochs) else None
 
     def configuration(self) -> dict[str, Any]:
         """Return the configuration of the sampler, which includes what others may change."""

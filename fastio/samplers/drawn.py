@@ -90,6 +90,13 @@ class DrawnSampler:
         indices, drawn_ids = (mine, None) if counts is None else (split_ids(mine)[0], mine)
         return Batches(indices, cuts, division.repeated, division.dropped, random_ids=drawn_ids, padding=padding)
 
+    def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
+        """Return all samples of an epoch: see WholeEpochs; None if the user's sampler draws one rank's part."""
+        if self._is_own and self.world_size > 1:
+            return None
+        order = self.draw.order(epoch)
+        return order[: len(order) - dropped]
+
     def configuration(self) -> dict[str, Any]:
         """Return what identifies the order; the world size too if the user's sampler divides it."""
         return self.draw.configuration() | ({"world_size": self.world_size} if self._is_own else {})

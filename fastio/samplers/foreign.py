@@ -208,6 +208,13 @@ class ForeignBatchSampler:
         padding = int(sizes[-1]) if division.padding(rank) else 0
         return Batches(order[chosen], cuts, repeated, dropped, random_ids=ids, padding=padding)
 
+    def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
+        """Return all samples of an epoch: see WholeEpochs; None if the user's sampler draws one rank's part."""
+        if self._parts < self.world_size:
+            return None
+        order, _ = self._epochs.order(epoch)
+        return order[: len(order) - dropped]
+
     def _batches(self, items: list[Any], epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """
         Return all ranks' indices and the size of each batch. Raises TypeError or ValueError for anything but lists of

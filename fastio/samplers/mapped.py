@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.samplers.batches import Batches, ElasticSampler
 from fastio.samplers.repeats import random_ids, repetitions, split_ids
+from fastio.samplers.whole import WholeEpochs
 
 __all__ = ["MappedSampler"]
 
@@ -63,6 +64,11 @@ class MappedSampler:
             most = 1 if self._repetitions is None else int(self._repetitions.max()) + 1
             counts = counts + most * split_ids(planned.random_ids)[1]
         return random_ids(indices, counts)
+
+    def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
+        """Return all samples of an epoch: see WholeEpochs; None if the positions do not tell them."""
+        positions = self.positions.whole(epoch, dropped) if isinstance(self.positions, WholeEpochs) else None
+        return None if positions is None else self._table[positions]
 
     def configuration(self) -> dict[str, Any]:
         """Return the configuration of the positions, with a checksum of the table."""

@@ -84,6 +84,10 @@ class PlannedSampler(ABC):
         """Return the number of batches that one rank still gets in an epoch."""
         return len(self.plan(epoch, consumed))
 
+    def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
+        """Return all samples of an epoch: see WholeEpochs; None if some are dropped: which ones, only the plan says."""
+        return None if dropped else np.arange(len(self._lengths), dtype=np.int64)
+
     def advanced(self, epoch: int, consumed: History | None, batches: int) -> History | None:
         """Return what has been consumed after so many more batches of each rank."""
         return continued(consumed, self._rule(), batches)

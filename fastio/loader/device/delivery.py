@@ -19,6 +19,7 @@ from fastio.loader.device.staging import Staging
 from fastio.loader.forks import PerProcess
 from fastio.loader.ranges import COPY, TRANSFORM, named_range
 from fastio.transforms.batch.recipe import AnyTransform, Recipe
+from fastio.types.receipt import Receipt
 
 __all__ = ["Delivery", "Numbered", "NumberedBatches"]
 
@@ -44,6 +45,19 @@ class NumberedBatches(Protocol):
 
     def numbered(self) -> Iterator[Numbered]:
         """Like ``iter``, but each batch comes with its epoch and indices."""
+        ...
+
+    def ahead(self) -> tuple[Iterator[Numbered], Callable[[], Any], Callable[[Any], None]]:
+        """
+        Like ``numbered``, for a consumer that gets the batches later.
+
+        The first function returns the position after the batch that came last; the second one is called with it when
+        the consumer gets that batch. States and receipts are the consumer's.
+        """
+        ...
+
+    def receipt(self) -> Receipt:
+        """Return the receipt of the latest iteration."""
         ...
 
     def state_dict(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ _AHEAD = 2
 def decode_kept(kept: Kept, *, threads: int, verify: bool) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
     """
     Yield everything that is kept as rows of memory (n, H, W, C) of one shape, and their positions in
-    ``kept.indices``.
+    ``kept.indices``. ``kept.compared`` is filled with their checksums.
     """
     dataset = kept.dataset
     options = ProducerOptions(threads=threads, depth=_AHEAD, on_error="raise", verify=verify, pin_memory=False)
@@ -38,6 +38,8 @@ def decode_kept(kept: Kept, *, threads: int, verify: bool) -> Iterator[tuple[NDA
         for part in batches.slices():
             batch = under_way.popleft().result()
             under_way.extend(islice(submitted, 1))
+            assert batch.proof is not None
+            kept.note(batch.proof)
             images = batch.batch if dataset.labels is None else batch.batch[0]
             yield places[part], images.permute(0, 2, 3, 1) if dataset.reader.is_picture else images
     finally:

@@ -19,6 +19,7 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.row_reader import Shape
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.forks import PerProcess
+from fastio.loader.producer.checked import CheckedSamples
 from fastio.loader.producer.decoding import PillowFinish
 from fastio.loader.producer.gpu_decoder import decoder_on
 from fastio.loader.producer.labels import collate_labels
@@ -211,18 +212,21 @@ class DeviceDecodeProducer:
         errors = [prepared.bad[place] for place in sorted(prepared.bad)]
         if errors and self._context.options.on_error == "raise":
             raise errors[0]
+        samples, field = prepared.samples, self._reader.field.name
+        checked = CheckedSamples.of(samples.indices, {field: samples.spans}, verify=self._context.options.verify)
+        proof = checked, slice(0, len(samples.indices))
         order = np.argsort(places)  # a permutation: each position comes once
         if self._context.options.on_error == "skip" and errors:
             order = order[~np.isin(np.arange(len(order)), list(prepared.bad))]
         if len(order) == 0:
-            return FinishedBatch(None, 0, 0, errors)
+            return FinishedBatch(None, 0, 0, errors, proof=proof)
         together = images[0] if len(images) == 1 else torch.cat(images)
         if len(order) != len(places) or (order != np.arange(len(order))).any():
             together = together.index_select(0, to_device(order, self._device))
         pictures = together.permute(0, 3, 1, 2)
         pictures = pictures.contiguous() if self._context.is_planar else pictures
         batch = self._with_labels(pictures, prepared.samples.indices[np.sort(places[order])])
-        return FinishedBatch(batch, len(order), pictures.nbytes, errors, on_device=on_device)
+        return FinishedBatch(batch, len(order), pictures.nbytes, errors, on_device=on_device, proof=proof)
 
     def _on_device(self, prepared: _Prepared) -> tuple[NDArray[np.int64], list[torch.Tensor]]:
         """Return what the device decodes: positions in the batch, and their rows (n, height, width, C), or nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.row_reader import Shape, is_uniform
 from fastio.errors import SchemaError
 from fastio.loader.options import Cache, OnError, Quality
+from fastio.loader.producer.checked import Proof
 from fastio.loader.producer.decoding_pass import fuse
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.fused import Fused
@@ -36,7 +37,8 @@ class Kept:
     What a cache holds: the samples of ``dataset`` at ``indices`` (ascending, each once), decoded.
 
     ``first`` are the transforms applied before they are kept, ``rest`` those left for each epoch. ``shapes``
-    (len(indices), ...) are those of the kept values; zeros if a header is bad.
+    (len(indices), ...) are those of the kept values; zeros if a header is bad. ``compared`` has by field the CRC-32s
+    ``(len(dataset),)``, uint32, that the bytes were compared with when the cache was filled; empty if they were not.
     """
 
     dataset: FastDataset
@@ -44,6 +46,14 @@ class Kept:
     shapes: NDArray[np.int64]
     first: Fused | None
     rest: Sequence[Any]
+    compared: dict[str, NDArray[np.uint32]] = field(default_factory=dict)
+
+    def note(self, proof: Proof) -> None:
+        """Add samples that have been read to ``compared``."""
+        checked, part = proof
+        for name, values in (checked.checksums or {}).items():
+            sums = self.compared.setdefault(name, np.zeros(len(self.dataset.store), np.uint32))
+            sums[checked.indices[part]] = values[part]
 
     @property
     def is_uniform(self) -> bool:

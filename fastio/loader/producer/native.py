@@ -14,7 +14,8 @@ from fastio.errors import SchemaError
 from fastio.loader.forks import PerProcess
 from fastio.loader.producer.bad_samples import kept_positions
 from fastio.loader.producer.buffers import BatchBuffers
-from fastio.loader.producer.chunks import ChunkReader
+from fastio.loader.producer.checked import CheckedSamples, Proof
+from fastio.loader.producer.chunks import ChunkReader, SampleChunk
 from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
 from fastio.loader.producer.labels import collate_labels
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
@@ -89,19 +90,34 @@ class NativeProducer:
             indices = chunk.batches.indices
             values = self._field.look_up(chunk.batches, chunk.values[name], epoch=epoch)
             chosen = None if labels is None else labels[indices]
+            checked = self._checked(chunk)
             for part in chunk.batches.slices():
                 is_last = chunk.is_last and part.stop == len(indices)
-                yield RestartedBatch(partial(self._begin, values, part, chosen, is_last=is_last))
+                yield RestartedBatch(partial(self._begin, values, part, chosen, checked, is_last=is_last))
 
     def _begin(
-        self, values: RowChunk, part: slice, labels: NDArray[Any] | None, *, is_last: bool
+        self,
+        values: RowChunk,
+        part: slice,
+        labels: NDArray[Any] | None,
+        checked: CheckedSamples,
+        *,
+        is_last: bool,
     ) -> _NativeBatch | ImpossibleBatch:
         try:
             rows = self._decoder.here().begin(RowPart(values, part))
         except SchemaError as exc:
             return ImpossibleBatch(exc)  # the error belongs to this batch: those before it are still good
         batch_labels = None if labels is None else labels[part]
-        return _NativeBatch(self._context, self._pillow_count, rows, batch_labels, is_last=is_last)
+        return _NativeBatch(self._context, self._pillow_count, rows, batch_labels, (checked, part), is_last=is_last)
+
+    def _checked(self, chunk: SampleChunk) -> CheckedSamples:
+        """Return the samples of a chunk with the checksums that native threads compare them with."""
+        if self._context.compared is not None:
+            return CheckedSamples.kept(chunk.batches.indices, self._context.compared)
+        name = self._field.reader.field.name
+        spans = {name: chunk.values[name].spans}
+        return CheckedSamples.of(chunk.batches.indices, spans, verify=self._context.options.verify)
 
 
 def _start(context: ProducerContext, field: RowField) -> RowDecoder:
@@ -115,7 +131,7 @@ def _start(context: ProducerContext, field: RowField) -> RowDecoder:
 class _NativeBatch:
     """Rows in progress and their labels."""
 
-    __slots__ = ("_context", "_is_last", "_labels", "_pillow_count", "_rows")
+    __slots__ = ("_context", "_is_last", "_labels", "_pillow_count", "_proof", "_rows")
 
     def __init__(
         self,
@@ -123,6 +139,7 @@ class _NativeBatch:
         pillow_count: PillowCount,
         rows: DecodingRows,
         labels: NDArray[Any] | None,
+        proof: Proof,
         *,
         is_last: bool,
     ) -> None:
@@ -130,6 +147,7 @@ class _NativeBatch:
         self._pillow_count = pillow_count
         self._rows = rows
         self._labels = labels
+        self._proof = proof
         self._is_last = is_last
 
     def cancel(self) -> None:
@@ -143,7 +161,8 @@ class _NativeBatch:
         self._pillow_count.add(count, rows.kinds, is_last=self._is_last)
         if rows.errors:
             return self._repaired(rows)
-        return FinishedBatch(self._batch(rows.tensor, self._labels), count, rows.rows.nbytes)
+        batch = self._batch(rows.tensor, self._labels)
+        return FinishedBatch(batch, count, rows.rows.nbytes, proof=self._proof)
 
     def _repaired(self, rows: DecodedRows) -> FinishedBatch:
         """The batch after the policy for bad samples was applied."""
@@ -154,7 +173,8 @@ class _NativeBatch:
         else:
             tensor = rows.at(kept, is_pinned=options.pin_memory)
             labels = None if labels is None else labels[kept]
-        return FinishedBatch(self._batch(tensor, labels), len(tensor), rows.rows.nbytes, list(rows.errors.values()))
+        errors, batch = list(rows.errors.values()), self._batch(tensor, labels)
+        return FinishedBatch(batch, len(tensor), rows.rows.nbytes, errors, proof=self._proof)
 
     def _batch(self, rows: torch.Tensor, labels: NDArray[Any] | None) -> Any:
         """Return what the training loop gets: a list, like torch's default collate."""

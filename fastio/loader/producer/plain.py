@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import default_collate
 
@@ -14,6 +15,7 @@ from fastio.dataset.record_collate import FieldCollate
 from fastio.dataset.token_collate import count_tokens
 from fastio.errors import SampleError
 from fastio.loader.forks import PerProcess
+from fastio.loader.producer.checked import CheckedSamples
 from fastio.loader.producer.producer import FinishedBatch, PendingBatch, ProducerContext, RestartedBatch
 from fastio.samplers.batches import Batches
 
@@ -90,34 +92,47 @@ class PlainProducer:
         """Make one batch in the calling thread."""
         errors: list[SampleError] = []
         try:
-            samples = self._decoded(self._dataset.__getitems__(indices))
+            samples, checked = self._read(indices)
         except SampleError:
             if self._options.on_error == "raise":
                 raise
-            samples = self._good(indices, errors)
+            samples, checked = self._good(indices, errors)
+        proof = checked, slice(0, len(indices))
         if not samples:
-            return FinishedBatch(None, 0, 0, errors)
+            return FinishedBatch(None, 0, 0, errors, proof=proof)
         batch = self._default(samples) if self._collate is None else self._collate(samples)
         tokens, slots = (0, 0) if self._collate is None else count_tokens(batch)
         if self._options.pin_memory:
             batch = _pinned(batch)
-        return FinishedBatch(batch, len(samples), _nbytes(batch), errors, tokens, slots)
+        return FinishedBatch(batch, len(samples), _nbytes(batch), errors, tokens, slots, proof=proof)
+
+    def _read(self, indices: list[int]) -> tuple[list[Any], CheckedSamples]:
+        """Return samples, and the checksums that the dataset compared their bytes with."""
+        chosen = np.array(indices, np.int64)
+        if self._dataset.makes_samples:
+            return self._decoded(self._dataset.__getitems__(indices)), CheckedSamples(chosen, None)
+        samples, spans = self._dataset.read_with_spans(indices)
+        return self._decoded(samples), CheckedSamples.of(chosen, spans, verify=self._options.verify)
 
     def _decoded(self, samples: list[Any]) -> list[Any]:
         """Return the samples with tensors in place of pictures that the transform has left, as in native batches."""
         return samples if self._collate is not None else list(map(self._fields.decoded, samples))
 
-    def _good(self, indices: list[int], errors: list[SampleError]) -> list[Any]:
-        """Read the samples of a batch with a bad one in it, one by one."""
-        samples = []
+    def _good(self, indices: list[int], errors: list[SampleError]) -> tuple[list[Any], CheckedSamples]:
+        """Read the samples of a batch with a bad one in it, one by one; the bad ones have no checksums to rely on."""
+        samples: list[Any] = []
+        parts: list[CheckedSamples] = []
         for index in indices:
             try:
-                samples += self._decoded(self._dataset.__getitems__([index]))
+                read, checked = self._read([index])
+                samples += read
+                parts.append(checked)
             except SampleError as exc:
                 errors.append(exc)
+                parts.append(CheckedSamples.bad(index, self._dataset.readers))
                 if self._options.on_error == "zero":
                     samples += self._decoded([self._dataset.blank(index)])
-        return samples
+        return samples, CheckedSamples.joined(parts)
 
 
 def _pinned(batch: Any) -> Any:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.record_collate import Rows
@@ -19,6 +21,7 @@ from fastio.dataset.token_collate import TokenCollate
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.forks import PerProcess
 from fastio.loader.options import ProducerOptions
+from fastio.loader.producer.checked import Proof
 from fastio.loader.producer.fields.options import FieldOptions
 from fastio.loader.producer.kept import Kept
 from fastio.loader.thread_tuner import Pool
@@ -45,7 +48,7 @@ class ProducerContext:
     writes pictures as (B, C, H, W). ``collate`` is for token ids. ``device`` is where the producer itself makes the
     batches, None for the CPU; ``kept`` are the samples that it keeps there. ``fields`` says what is done with samples
     of many fields; None for other samples. ``rows`` says how the plain path collates fields whose values differ in
-    length.
+    length. ``compared`` are the checksums of the samples of a cache in memory, see Kept; None for other samples.
     """
 
     dataset: FastDataset
@@ -57,6 +60,7 @@ class ProducerContext:
     kept: Kept | None = None
     fields: FieldOptions | None = None
     rows: Mapping[str, Rows] = dataclass_field(default_factory=dict)
+    compared: Mapping[str, NDArray[np.uint32]] | None = None
 
 
 @dataclass(slots=True)
@@ -65,6 +69,7 @@ class FinishedBatch:
     A finished batch: what the training loop gets, its samples and bytes, and its bad samples by name.
 
     For token ids, it also has the count of tokens and of slots for them. A GPU decoded ``on_device`` of its samples.
+    ``proof`` says which samples they are, bad ones included, for receipts (None: unknown).
     (Not frozen: that would take a third of the time of a batch of tokens.)
     """
 
@@ -75,6 +80,7 @@ class FinishedBatch:
     tokens: int = 0
     slots: int = 0
     on_device: int = 0
+    proof: Proof | None = None
 
 
 class PendingBatch(Protocol):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastio.dataset.row_reader import Shape
 from fastio.errors import SchemaError
+from fastio.loader.producer.checked import CheckedSamples
 from fastio.loader.producer.decode_kept import decode_kept
 from fastio.loader.producer.kept import Kept
 from fastio.loader.producer.labels import collate_labels
@@ -47,6 +48,7 @@ class ResidentProducer:
         for places, decoded in decode_kept(kept, threads=context.options.threads, verify=context.options.verify):
             rows = decoded.permute(0, 3, 1, 2) if dataset.reader.is_picture and is_planar else decoded
             self._rows[torch.from_numpy(places).to(device)] = rows.to(device)
+        self._compared = kept.compared
         self._row_of = np.full(len(dataset), -1, np.int64)
         self._row_of[kept.indices] = np.arange(len(kept.indices))
         has_tensor = dataset.labels is not None and dataset.target_transform is None
@@ -84,15 +86,16 @@ class ResidentProducer:
     def make(self, indices: NDArray[np.int64]) -> FinishedBatch:
         """Return the batch of these samples."""
         rows = self._picked(self._rows, self._row_of[indices])
+        proof = CheckedSamples.kept(indices, self._compared), slice(0, len(indices))
         images = rows.permute(0, 3, 1, 2) if self._is_channels_last else rows
         if self._dataset.labels is None:
-            return FinishedBatch(images, len(indices), rows.nbytes)
+            return FinishedBatch(images, len(indices), rows.nbytes, proof=proof)
         if self._dataset.target_transform is not None:
             labels = collate_labels(self._dataset, self._dataset.labels[indices])
         else:
             assert self._labels is not None
             labels = self._picked(self._labels, indices)
-        return FinishedBatch([images, labels], len(indices), rows.nbytes)
+        return FinishedBatch([images, labels], len(indices), rows.nbytes, proof=proof)
 
     def _picked(self, kept: torch.Tensor, places: NDArray[np.int64]) -> torch.Tensor:
         """Return rows of what is on the device, made in the current stream."""

@@ -16,6 +16,7 @@ from fastio.dataset.token_collate import Batch, Flat, TokenCollate, TokenSlots
 from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError
 from fastio.loader.producer.buffers import BatchBuffers
+from fastio.loader.producer.checked import CheckedSamples
 from fastio.loader.producer.labels import collate_labels
 from fastio.loader.producer.producer import FinishedBatch, ProducerContext
 from fastio.samplers.batches import Batches
@@ -95,19 +96,27 @@ class TokenFiller:
     def repaired(self, batches: Batches, spans: Spans, status: NDArray[np.int32]) -> FinishedBatch:
         """Return one batch after applying the policy for bad samples: left out, or without tokens."""
         errors = self.tokens.errors(batches.indices, spans, status)
+        checked = self.checked(batches.indices, spans)
         if self.context.options.on_error == "raise":
             raise next(iter(errors.values()))
         indices = batches.indices
         if self.context.options.on_error == "skip":
             kept = np.flatnonzero(status == _native.OK)
             if len(kept) == 0:
-                return FinishedBatch(None, 0, 0, list(errors.values()))
+                return FinishedBatch(None, 0, 0, list(errors.values()), proof=(checked, slice(0, len(status))))
             spans, indices = spans.at(kept), indices[kept]
         else:
             spans = replace(spans, sizes=np.where(status == _native.OK, spans.sizes, 0))
         filled = self.fill(spans, np.array([0, len(indices)]), verify=False)  # the remaining ones were compared
         filled.job.wait()
-        return next(filled.finished(self.batches(filled, indices), list(errors.values())))
+        finished = next(filled.finished(self.batches(filled, indices), checked, list(errors.values())))
+        finished.proof = checked, slice(0, len(status))
+        return finished
+
+    def checked(self, indices: NDArray[np.int64], spans: Spans) -> CheckedSamples:
+        """Return samples with the checksums that they are compared with."""
+        name, verify = self.tokens.field.name, self.context.options.verify
+        return CheckedSamples.of(indices, {name: spans}, verify=verify)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +131,19 @@ class Filling:
     cuts: NDArray[np.int64]
     slot_bytes: int
 
-    def finished(self, batches: Iterator[Batch], errors: Sequence[SampleError] = ()) -> Iterator[FinishedBatch]:
-        """Yield the batches one by one, each with its counts."""
+    def finished(
+        self, batches: Iterator[Batch], checked: CheckedSamples, errors: Sequence[SampleError] = ()
+    ) -> Iterator[FinishedBatch]:
+        """Yield the batches one by one, each with its counts and its part of ``checked``."""
         cuts, slots = self.cuts, self.slots.cuts
         tokens = np.add.reduceat(self.lengths, cuts[:-1]).tolist()
-        numbers = zip((cuts[1:] - cuts[:-1]).tolist(), (slots[1:] - slots[:-1]).tolist(), tokens, strict=True)
-        for samples, size, filled in numbers:
+        bounds = cuts.tolist()
+        parts = map(slice, bounds[:-1], bounds[1:])
+        numbers = zip((cuts[1:] - cuts[:-1]).tolist(), (slots[1:] - slots[:-1]).tolist(), tokens, parts, strict=True)
+        for samples, size, filled, part in numbers:
             # Not kept in a variable: nothing here may keep what the loop uses.
-            yield FinishedBatch(next(batches), samples, self.slot_bytes * size, errors, filled, size)
+            nbytes = self.slot_bytes * size
+            yield FinishedBatch(next(batches), samples, nbytes, errors, filled, size, proof=(checked, part))
 
 
 def slot_bytes(collate: TokenCollate) -> int:

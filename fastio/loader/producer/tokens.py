@@ -142,7 +142,8 @@ class TokenProducer:
         if located.unread is not None:
             np.copyto(filling.status, located.unread, where=located.unread != _native.OK)
         filler = self._machinery.here().filler
-        batches = filling.finished(filler.batches(filling, located.batches.indices))
+        indices = located.batches.indices
+        batches = filling.finished(filler.batches(filling, indices), filler.checked(indices, located.spans))
         return _repaired(filler, located, batches, filling.status) if filling.status.any() else batches
 
 

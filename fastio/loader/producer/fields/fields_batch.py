@@ -52,7 +52,7 @@ class FieldsBatch:
         kept = kept_positions(errors, len(indices), on_error=options.on_error) if errors else None
         indices = indices if kept is None else indices[kept]
         if len(indices) == 0:
-            return FinishedBatch(None, 0, 0, list(errors.values()))
+            return FinishedBatch(None, 0, 0, list(errors.values()), proof=self._part.proof)
         values: dict[str, Any] = {}
         for pending in self._pending:
             values |= pending.values(kept)
@@ -60,7 +60,8 @@ class FieldsBatch:
             values[name] = self._column(column, indices)
         batch = self._assembled(values)
         tokens, slots = self._token_counts()
-        return FinishedBatch(batch, len(indices), _nbytes(batch), list(errors.values()), tokens, slots)
+        nbytes, proof = _nbytes(batch), self._part.proof
+        return FinishedBatch(batch, len(indices), nbytes, list(errors.values()), tokens, slots, proof=proof)
 
     def _errors(self) -> dict[int, SampleError]:
         """Wait for all fields, and return one error of each bad sample, by position, ascending."""

@@ -14,6 +14,7 @@ from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SchemaError
 from fastio.loader.forks import PerProcess
 from fastio.loader.producer.buffers import BatchBuffers
+from fastio.loader.producer.checked import CheckedSamples
 from fastio.loader.producer.chunks import ChunkReader
 from fastio.loader.producer.decoding import RowDecoder, RowField
 from fastio.loader.producer.fields.fields_batch import FieldsBatch
@@ -90,8 +91,10 @@ class FieldsProducer:
         """Start one batch per step, while one chunk is read ahead."""
         for chunk in self._chunks.chunks(batches):
             rows = self._rows.look_up(chunk.batches, chunk.values, epoch=epoch)
+            spans = {name: values.spans for name, values in chunk.values.items()}
+            checked = CheckedSamples.of(chunk.batches.indices, spans, verify=self._context.options.verify)
             for part in chunk.batches.slices():
-                yield RestartedBatch(partial(self._begin, BatchPart(chunk, rows, part, epoch)))
+                yield RestartedBatch(partial(self._begin, BatchPart(chunk, rows, part, epoch, checked)))
 
     def _begin(self, part: BatchPart) -> PendingBatch:
         try:

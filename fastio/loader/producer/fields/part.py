@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import SampleError
+from fastio.loader.producer.checked import CheckedSamples, Proof
 from fastio.loader.producer.chunks import EncodedValues, SampleChunk
 from fastio.loader.producer.decoding import RowChunk
 from fastio.loader.producer.fields.options import FieldOptions
@@ -26,6 +27,7 @@ class BatchPart:
     rows: Mapping[str, RowChunk]
     part: slice
     epoch: int
+    checked: CheckedSamples
 
     def __len__(self) -> int:
         return int(self.part.stop - self.part.start)
@@ -39,6 +41,11 @@ class BatchPart:
     def is_last(self) -> bool:
         """Whether the epoch ends with this batch."""
         return self.chunk.is_last and self.part.stop == len(self.chunk.batches.indices)
+
+    @property
+    def proof(self) -> Proof:
+        """The samples of the batch, for receipts."""
+        return self.checked, self.part
 
     def encoded(self, name: str) -> EncodedValues:
         """Return the encoded values of a field."""

@@ -1,0 +1,58 @@
+"""ExpectedNumber: what the receipt of an epoch should be, from the store's index and the sampler's order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.loader.selection import Chosen
+from fastio.samplers.whole import WholeEpochs
+from fastio.store.receipt import number_of
+from fastio.types.receipt import sum_indices
+
+__all__ = ["Expected", "ExpectedNumber"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """
+    The numbers that an epoch should have, with checksums (None: there are none to compare) and of its indices alone,
+    and its number of samples. ``is_whole_store``: each sample of the store once.
+    """
+
+    number: int | None
+    indices: int | None
+    samples: int | None
+    is_whole_store: bool
+
+
+class ExpectedNumber:
+    """Works out what the receipts of a loader should be; the last answer is kept."""
+
+    def __init__(self, selection: Chosen, fields: tuple[str, ...]) -> None:
+        self._selection = selection
+        self._fields = fields
+        self._latest: tuple[tuple[int, int], Expected] | None = None
+
+    def of(self, epoch: int, dropped: int) -> Expected:
+        """Return what an epoch should give of which the last ``dropped`` samples are left out."""
+        if self._latest is None or self._latest[0] != (epoch, dropped):
+            self._latest = (epoch, dropped), self._worked_out(epoch, dropped)
+        return self._latest[1]
+
+    def _worked_out(self, epoch: int, dropped: int) -> Expected:
+        sampler, base = self._selection.sampler, self._selection.base
+        indices = sampler.whole(epoch, dropped) if isinstance(sampler, WholeEpochs) else None
+        if indices is None:
+            return Expected(None, None, None, is_whole_store=False)
+        number = None
+        if not base.makes_samples:
+            number = number_of(base.store, self._fields, indices)
+        is_whole = not base.makes_samples and _is_each_once(indices, len(base.store))
+        return Expected(number, sum_indices(indices), len(indices), is_whole)
+
+
+def _is_each_once(indices: NDArray[np.int64], count: int) -> bool:
+    return len(indices) == count and bool((np.bincount(indices, minlength=count) == 1).all())
