@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.samplers.member_order import MemberOrder, MemberPart
-from fastio.samplers.repeats import random_ids
+from fastio.samplers.member_order import MemberOrder, MemberPart, Positions
 from fastio.samplers.stream import MixtureStream, Stretch
 from fastio.samplers.windows import Windows
 
-__all__ = ["Batching", "Blend", "MixedEpoch", "MixedOrder"]
+__all__ = ["Batching", "Blend", "MixedOrder", "MixedParts", "Positions"]
 
-Batching = Literal["random", "stratified"]
+Batching = Literal["random", "stratified", "per_source"]
 
 _WINDOW = 4096  # samples whose members are shuffled together: part of the order, never change it
 _SHUFFLED_MEMBERS = 0x6D65  # keeps these random numbers apart from those of the members' own orders
@@ -42,38 +41,62 @@ class Blend:
 
 
 @dataclass(frozen=True, slots=True)
-class MixedEpoch:
-    """
-    An epoch of a mixture, ``(samples_per_epoch,)`` each: the number of each sample and the member that it is of.
+class MixedParts:
+    """What each member gives in an epoch; samples are numbered one member after the other, from ``firsts`` on."""
 
-    Samples are numbered one member after the other. ``ids`` tell repetitions within the epoch apart; None: no sample
-    comes twice. ``groups`` ascend by member and, within it, by lane.
-    """
-
-    samples: NDArray[np.int64]
-    members: NDArray[np.int64]
-    ids: NDArray[np.int64] | None
-    groups: NDArray[np.int64]
     parts: Sequence[MemberPart]
-    firsts: Sequence[int]  # the number of each member's first sample
+    firsts: Sequence[int]
 
-    def windows(self, share: NDArray[np.int64]) -> Windows | None:
-        """Return what to read, and when, for these positions in the epoch; None if no member has lanes."""
-        if not any(part.orders for part in self.parts):
-            return None
-        found = []
-        for member, part in enumerate(self.parts):
+    def __iter__(self) -> Iterator[tuple[int, MemberPart]]:
+        """Yield the number of each member's first sample, and its part."""
+        return zip(self.firsts, self.parts, strict=True)
+
+    @property
+    def have_lanes(self) -> bool:
+        """Whether any member has an order in lanes."""
+        return any(part.orders for part in self.parts)
+
+    @property
+    def repeat(self) -> bool:
+        """Whether a sample may come twice in the epoch."""
+        return any(part.repeats for part in self.parts)
+
+    def ids(self, members: NDArray[np.uint16], positions: Sequence[Positions]) -> NDArray[np.int64]:
+        """
+        Return the number and repetition (see ``random_ids``) of samples of these members.
+
+        ``positions`` has for each member those of its samples, in its part.
+        """
+        ids = np.empty(len(members), np.int64)
+        for member, (first, part) in enumerate(self):
+            ids[members == member] = part.ids[positions[member]] + first
+        return ids
+
+    def groups(self, members: NDArray[np.uint16]) -> NDArray[Any]:
+        """Return numbers that ascend by member and, within it, by lane, if these members give samples in turn."""
+        if not self.have_lanes:
+            return members
+        counts = np.cumsum([0, *(part.lane_count for part in self.parts)])
+        groups = np.empty(len(members), np.uint16 if counts[-1] <= 1 << 16 else np.int64)  # uint16 is sorted fastest
+        for member, (part, first) in enumerate(zip(self.parts, counts[:-1], strict=True)):
+            groups[members == member] = part.lanes + first
+        return groups
+
+    def windows(self, members: NDArray[np.uint16], positions: Sequence[Positions]) -> Windows:
+        """Return what to read of members with lanes, and when, for samples as in ``ids``."""
+        columns: list[list[NDArray[np.int64]]] = [[], [], [], []]
+        for member, (first, part) in enumerate(self):
             if not part.orders:
                 continue
-            positions = np.cumsum(self.members == member) - 1  # in what the member gives, for each of its samples
-            mine = np.flatnonzero(self.members[share] == member)
-            for windows, chosen in part.windows(positions[share[mine]]):
-                numbers, first = mine[chosen], self.firsts[member]
-                starts, stops = windows.starts + first, windows.stops + first
-                found.append((starts, stops, numbers[windows.needed], numbers[windows.last]))
-        columns = [np.concatenate(column) for column in zip(*found, strict=True)] or [np.empty(0, np.int64)] * 4
-        by_need = np.argsort(columns[2], kind="stable")
-        return Windows(*(column[by_need] for column in columns))
+            mine = np.flatnonzero(members == member)
+            for windows, chosen in part.windows(positions[member]):
+                numbers = mine[chosen]
+                run = windows.starts + first, windows.stops + first, numbers[windows.needed], numbers[windows.last]
+                for column, values in zip(columns, run, strict=True):
+                    column.append(values)
+        starts, stops, needed, last = (np.concatenate([np.empty(0, np.int64), *column]) for column in columns)
+        by_need = np.argsort(needed, kind="stable")
+        return Windows(starts[by_need], stops[by_need], needed[by_need], last[by_need])
 
 
 class MixedOrder:
@@ -105,35 +128,25 @@ class MixedOrder:
         """Return how many samples each member has given before sample ``count`` of an epoch, from the very first."""
         return self.stream.counts(epoch * self.samples_per_epoch + count)
 
-    def epoch(self, epoch: int) -> MixedEpoch:
-        """Return an epoch of the mixture."""
-        members = self._members(epoch)
-        bounds = list(zip(self.counts(epoch, 0), self.counts(epoch, self.samples_per_epoch), strict=True))
+    def parts(self, epoch: int) -> MixedParts:
+        """Return what each member gives in an epoch."""
+        bounds = zip(self.counts(epoch, 0), self.counts(epoch, self.samples_per_epoch), strict=True)
         parts = [member.part(*bound) for member, bound in zip(self.members, bounds, strict=True)]
-        samples, repeats, groups = np.empty_like(members), None, np.empty_like(members)
-        group = 0
-        for member, part in enumerate(parts):
-            own = np.flatnonzero(members == member)
-            samples[own] = part.samples + self._firsts[member]
-            groups[own] = group if part.lanes is None else part.lanes + group
-            group += 1 if part.lanes is None else part.orders[0].lanes.lanes
-            if part.epochs is not None:
-                repeats = np.zeros_like(members) if repeats is None else repeats
-                repeats[own] = part.epochs
-        ids = None if repeats is None else random_ids(samples, repeats)
-        return MixedEpoch(samples, members, ids, groups, parts, self._firsts)
+        return MixedParts(parts, self._firsts)
 
-    def _members(self, epoch: int) -> NDArray[np.int64]:
-        """Return the member of each sample of an epoch."""
+    def turns(self, epoch: int) -> NDArray[np.uint16]:
+        """Return the member of each sample of an epoch, ``(samples_per_epoch,)``."""
         start = epoch * self.samples_per_epoch
         stop = start + self.samples_per_epoch
         members = self.stream.members(start, stop)
-        if self.blend.batching == "random":
-            cuts = [0]
-            for _, first, last in self.stream.pieces(start, stop):
-                cuts += [*range(first - start + _WINDOW, last - start, _WINDOW), last - start]
-            _native.shuffle_runs(members, np.array(cuts, np.int64), self._seed ^ _SHUFFLED_MEMBERS, epoch << 32)
-        return members
+        if self.blend.batching != "random" or len(self.members) == 1:
+            return members
+        cuts = [0]
+        for _, first, last in self.stream.pieces(start, stop):
+            cuts += [*range(first - start + _WINDOW, last - start, _WINDOW), last - start]
+        shuffled = members.astype(np.int64)
+        _native.shuffle_runs(shuffled, np.array(cuts, np.int64), self._seed ^ _SHUFFLED_MEMBERS, epoch << 32)
+        return shuffled.astype(np.uint16)
 
     @property
     def is_held(self) -> bool:

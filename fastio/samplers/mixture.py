@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.samplers.batches import Batches, even_cuts
-from fastio.samplers.mixed_order import MixedEpoch, MixedOrder
+from fastio.samplers.mixed_order import MixedOrder, MixedParts, Positions
 from fastio.samplers.order import Division, consumed_after
 from fastio.samplers.position import whole_consumed
+from fastio.samplers.repeats import split_ids
 from fastio.samplers.windows import ranges
 from fastio.types.metrics import SourceReport
 
-__all__ = ["MixtureSampler"]
+__all__ = ["MixtureSampler", "dealt", "sources_of"]
 
 
 class MixtureSampler:
@@ -58,38 +59,38 @@ class MixtureSampler:
 
     def sources(self, epoch: int, consumed: int | None) -> dict[str, SourceReport]:
         """Return what each member has given when so much of an epoch has been consumed."""
-        now = self.counts(epoch, consumed)
-        before = self.counts(epoch if consumed or not epoch else epoch - 1, None)
-        return {
-            name: SourceReport(samples, samples / member.size, samples - had, member.size)
-            for name, member, had, samples in zip(self.order.blend.names, self.order.members, before, now, strict=True)
-        }
+        return sources_of(self.order, epoch, self.counts(epoch, consumed), has_begun=bool(consumed))
 
     def plan(self, epoch: int, consumed: int | None = None) -> Batches:
         """Return what is left of this rank's batches of an epoch."""
-        division, mixed = self._left(consumed), self.order.epoch(epoch)
-        share = self._share(division, mixed)
+        division, parts, turns = self._left(consumed), self.order.parts(epoch), self.order.turns(epoch)
+        share = self._share(division, parts, turns)
+        mine = turns[share]
+        positions = [_positions(turns, share, member) for member in range(len(self.order.members))]
+        ids = parts.ids(mine, positions)
+        windows = parts.windows(mine, positions) if parts.have_lanes else None
         return Batches(
-            mixed.samples[share],
-            even_cuts(len(share), division.batch_size),
+            split_ids(ids)[0] if parts.repeat else ids,
+            even_cuts(len(ids), division.batch_size),
             division.repeated,
             division.dropped,
-            mixed.windows(share),
-            None if mixed.ids is None else mixed.ids[share],
+            windows,
+            ids if parts.repeat else None,
             division.padding(self.rank),
         )
 
-    def _share(self, division: Division, mixed: MixedEpoch) -> NDArray[np.int64]:
+    def _share(self, division: Division, parts: MixedParts, turns: NDArray[np.uint16]) -> Positions:
         """Return the positions of this rank's samples in an epoch, batch after batch."""
-        share = division.share(np.arange(division.count, dtype=np.int64), self.rank)
-        steps, size = division.full_steps, division.world_size * division.batch_size
+        start, steps, size = division.start, division.full_steps, division.world_size * division.batch_size
+        if division.world_size == 1 and division.samples <= division.left:
+            return slice(start, start + division.samples)
+        last = _last_step(division, self.rank)
+        full = slice(start, start + steps * size)
         if division.world_size == 1 or steps == 0:
-            return share
-        full = slice(division.start, division.start + steps * size)
-        groups, members = mixed.groups[full].reshape(steps, size), mixed.members[full].reshape(steps, size)
+            return np.concatenate((np.arange(full.start, full.stop, dtype=np.int64), last))
+        groups, members = parts.groups(turns)[full].reshape(steps, size), turns[full].reshape(steps, size)
         mine = dealt(groups, members, rank=self.rank, world_size=division.world_size)
-        share[: steps * division.batch_size] = mine + division.start
-        return share
+        return np.concatenate((mine + start, last))
 
     def configuration(self) -> dict[str, Any]:
         """Return what identifies the order."""
@@ -106,7 +107,33 @@ class MixtureSampler:
         return self.division.to_json()
 
 
-def dealt(groups: NDArray[np.int64], members: NDArray[np.int64], *, rank: int, world_size: int) -> NDArray[np.int64]:
+def sources_of(order: MixedOrder, epoch: int, counts: Sequence[int], *, has_begun: bool) -> dict[str, SourceReport]:
+    """Return the report of members that have given so many samples; ``has_begun``: some of them in this epoch."""
+    before = order.counts(epoch if has_begun or not epoch else epoch - 1, 0)
+    return {
+        name: SourceReport(samples, samples / member.size, samples - had, member.size)
+        for name, member, had, samples in zip(order.blend.names, order.members, before, counts, strict=True)
+    }
+
+
+def _positions(turns: NDArray[np.uint16], share: Positions, member: int) -> Positions:
+    """Return which of a member's samples in an epoch, counted from 0, those of a share are."""
+    if isinstance(share, slice):
+        before, count = (int(np.count_nonzero(turns[part] == member)) for part in (slice(share.start), share))
+        return slice(before, before + count)
+    positions: NDArray[np.int64] = np.searchsorted(np.flatnonzero(turns == member), share[turns[share] == member])
+    return positions
+
+
+def _last_step(division: Division, rank: int) -> NDArray[np.int64]:
+    """Return the positions of one rank's samples after the full steps; behind the end, the order begins again."""
+    done = division.full_steps * division.batch_size
+    last = division.samples - done
+    positions = division.start + done * division.world_size + rank * last + np.arange(last, dtype=np.int64)
+    return positions % division.count
+
+
+def dealt(groups: NDArray[Any], members: NDArray[np.uint16], *, rank: int, world_size: int) -> NDArray[np.int64]:
     """
     Return the positions of one rank's samples in full steps, step after step and ascending in each.
 
@@ -115,9 +142,8 @@ def dealt(groups: NDArray[np.int64], members: NDArray[np.int64], *, rank: int, w
     takes its number of a member's samples from next to each other: a rank's lanes are neighbours.
     """
     steps, size = groups.shape
-    narrow = groups.astype(np.uint16) if groups.size and int(groups.max()) < 1 << 16 else groups
-    by_group = np.argsort(narrow, axis=1, kind="stable")
-    counts = np.stack([(members == member).sum(axis=1) for member in range(int(members.max()) + 1)], axis=1)
+    by_group = np.argsort(groups, axis=1, kind="stable")
+    counts = np.stack([(members == member).sum(axis=1) for member in range(int(members.max(initial=0)) + 1)], axis=1)
     stops = np.cumsum(counts, axis=1)
     starts = stops - counts
     first, last = (
@@ -125,7 +151,7 @@ def dealt(groups: NDArray[np.int64], members: NDArray[np.int64], *, rank: int, w
     )
     rows = np.arange(steps, dtype=np.int64)[:, None] * size
     taken = ranges((first + rows).reshape(-1), (last + rows).reshape(-1))
-    mine: NDArray[np.int64] = np.sort(by_group.reshape(-1)[taken].reshape(steps, -1), axis=1) + rows
+    mine: NDArray[np.int64] = np.sort(by_group.reshape(-1)[taken].reshape(steps, size // world_size), axis=1) + rows
     return mine.reshape(-1)
 
 

@@ -111,28 +111,28 @@ class ExactShares:
                 under += [(node.left, left), (node.right, count - left)]
         return counts
 
-    def members(self, start: int, stop: int) -> NDArray[np.int64]:
+    def members(self, start: int, stop: int) -> NDArray[np.uint16]:
         """Return the member that gives each sample from number ``start`` up to ``stop``."""
-        members = np.empty(stop - start, np.int64)
+        members = np.empty(stop - start, np.uint16)
         _fill(self._top, start, members)
         return members
 
 
-def _fill(node: _Node | int, first: int, out: NDArray[np.int64]) -> None:
+def _fill(node: _Node | int, first: int, out: NDArray[np.uint16]) -> None:
     """Write the members of the samples that reach a node, from number ``first`` on."""
     if isinstance(node, int):
         out[:] = node
         return
     to_right = node.to_right(first, len(out))
     before = node.left_of(first)
-    right = np.empty(len(to_right), np.int64)
+    right = np.empty(len(to_right), np.uint16)
     _fill(node.right, first - before, right)
     if isinstance(node.left, int):
         out[:] = node.left
     else:
         goes_left = np.ones(len(out), np.bool_)
         goes_left[to_right] = False
-        left = np.empty(len(out) - len(to_right), np.int64)
+        left = np.empty(len(out) - len(to_right), np.uint16)
         _fill(node.left, before, left)
         out[goes_left] = left
     out[to_right] = right

@@ -70,13 +70,13 @@ class MixtureStream:
         new = self._shares[number].counts(count - self._starts[number])
         return [had + more for had, more in zip(self._before[number], new, strict=True)]
 
-    def members(self, start: int, stop: int) -> NDArray[np.int64]:
+    def members(self, start: int, stop: int) -> NDArray[np.uint16]:
         """Return the member that gives each sample from number ``start`` up to ``stop``."""
         parts = [
             self._shares[number].members(first - self._starts[number], last - self._starts[number])
             for number, first, last in self.pieces(start, stop)
         ]
-        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
         """Return the stretches within ``start`` to ``stop``: the number of each, and from where to where it lasts."""

@@ -88,7 +88,7 @@ def test_pictures_are_those_of_the_members(tmp_path: Path) -> None:
 
 @settings(max_examples=25)
 @given(
-    batching=st.sampled_from(["random", "stratified"]),
+    batching=st.sampled_from(["random", "stratified", "per_source"]),
     shuffle=st.sampled_from([True, "full", False]),
     divisions=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 12), st.integers(0, 4)), min_size=2, max_size=4),
     epoch=st.integers(0, 2),
@@ -129,9 +129,10 @@ def test_elastic_resume(
     assert expected == sorted(had)
 
 
-def test_the_same_division_goes_on_exactly(members: dict[str, FastDataset]) -> None:
+@pytest.mark.parametrize("batching", ["random", "stratified", "per_source"])
+def test_the_same_division_goes_on_exactly(members: dict[str, FastDataset], batching: Any) -> None:
     """With the same ranks and batches, a resumed epoch has the very batches that were left."""
-    mixture = Mixture(members, {"web": 1, "code": 1, "books": 1})
+    mixture = Mixture(members, {"web": 1, "code": 1, "books": 1}, batching=batching)
     for rank in range(2):
         options: dict[str, Any] = {"rank": rank, "world_size": 2, "shuffle": True, "threads": 1}
         with FastLoader(mixture, 4, **options) as loader:

@@ -14,6 +14,7 @@ from fastio.samplers.mixed_order import Blend, MixedOrder
 from fastio.samplers.mixture import MixtureSampler
 from fastio.samplers.order import Division
 from fastio.samplers.page_cache import PageCache
+from fastio.samplers.per_source import PerSourceSampler
 
 LANES = 64  # samples from which on a member of these tests has lanes
 
@@ -27,7 +28,7 @@ def blended(
     batching: Any = "stratified",
     shuffle: Any = True,
     starts: Sequence[int] | None = None,
-) -> MixtureSampler:
+) -> Any:
     """A sampler over members of these sizes; the weights change at the samples ``starts`` (default: the steps)."""
     members = [MemberOrder(ordered(number, size, division, shuffle)) for number, size in enumerate(sizes)]
     blend = Blend(tuple("abcdefgh"[: len(sizes)]), tuple(schedule), batching)
@@ -38,7 +39,8 @@ def blended(
         seed=0,
         starts=[step for step, _ in schedule] if starts is None else starts,
     )
-    return MixtureSampler(order, division, rank=rank, options={"shuffle": shuffle, "seed": 0})
+    kind = PerSourceSampler if batching == "per_source" else MixtureSampler
+    return kind(order, division, rank=rank, options={"shuffle": shuffle, "seed": 0})
 
 
 def ordered(number: int, size: int, division: Division, shuffle: Any) -> OrderSampler:

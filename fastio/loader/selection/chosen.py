@@ -27,6 +27,7 @@ from fastio.samplers.mapped import MappedSampler
 from fastio.samplers.mixture import MixtureSampler
 from fastio.samplers.order import Division
 from fastio.samplers.page_cache import page_cache
+from fastio.samplers.per_source import PerSourceSampler
 from fastio.samplers.planned import PlannedSampler
 from fastio.samplers.position import whole
 from fastio.samplers.share import Share
@@ -66,7 +67,7 @@ class Chosen:
     indices: NDArray[np.int64] | None
     plan: BatchPlan
     sampler: ElasticSampler
-    mixture: MixtureSampler | None = None  # if it is a mixture
+    mixture: MixtureSampler | PerSourceSampler | None = None  # if it is a mixture
 
     def __len__(self) -> int:
         return len(self.base) if self.indices is None else len(self.indices)
@@ -153,7 +154,7 @@ def _choose_mixture(mixture: Mixture, options: LoaderOptions) -> Chosen:
     base = members.base
     if options.order.shuffle is not False:
         indices = [np.sort(own) for own in indices]  # shuffled orders follow the samples as stored
-    share = Share.of(options.order.rank, options.order.world_size)
+    share = options.order.ranks.share()
     planned = mixture_sampler(
         mixture,
         indices,
@@ -165,7 +166,8 @@ def _choose_mixture(mixture: Mixture, options: LoaderOptions) -> Chosen:
     table = np.concatenate(indices)
     is_all = np.array_equal(table, np.arange(len(base)))
     sampler = planned if is_all else MappedSampler(planned, table, checksum_name="indices_crc32")
-    plan = BatchPlan(planned, share, planned.division.batch_size, planned.division, order=planned.order)
+    division = None if mixture.batching == "per_source" else planned.division
+    plan = BatchPlan(planned, share, planned.division.batch_size, division, order=planned.order)
     stores = [member.store for member in members.datasets]
     return Chosen(
         mixture, base, members.datasets, stores, members.is_opened, None if is_all else table, plan, sampler, planned

@@ -18,6 +18,7 @@ from fastio.samplers.mixed_order import Blend, MixedOrder
 from fastio.samplers.mixture import MixtureSampler
 from fastio.samplers.order import Division
 from fastio.samplers.page_cache import PageCache, page_cache
+from fastio.samplers.per_source import PerSourceSampler
 from fastio.samplers.position import whole
 from fastio.samplers.share import Share
 
@@ -45,7 +46,7 @@ def mixture_sampler(
     *,
     sizes: Callable[[], NDArray[np.int64]],
     labels: Callable[[], NDArray[Any] | None],
-) -> MixtureSampler:
+) -> MixtureSampler | PerSourceSampler:
     """
     Return the sampler of a mixture, which numbers samples one member after the other.
 
@@ -59,13 +60,14 @@ def mixture_sampler(
     count = whole("samples_per_epoch", count, "a whole number of at least 1", least=1)
     assert order.batch_size is not None
     division = Division(count, order.batch_size, share.world_size, order.uneven, order.drop_last)
-    stored = _Stored(sizes, labels, share.world_size)
+    stored = _Stored(sizes, labels, share.processes)
     members = [
         MemberOrder(_member_order(number, own, stored, blend, division, order)) for number, own in enumerate(indices)
     ]
     starts = [_start(step, division) for step, _ in blend.schedule]
     mixed = MixedOrder(blend, members, samples_per_epoch=count, seed=order.seed, starts=starts)
-    return MixtureSampler(mixed, division, rank=share.rank, options={"shuffle": order.shuffle, "seed": order.seed})
+    kind = PerSourceSampler if blend.batching == "per_source" else MixtureSampler
+    return kind(mixed, division, rank=share.rank, options={"shuffle": order.shuffle, "seed": order.seed})
 
 
 def _start(step: int, division: Division) -> int:
@@ -78,14 +80,14 @@ class _Stored:
     """Sizes and labels of all samples of the base, read once, and the memory that each member's order may count on."""
 
     def __init__(
-        self, sizes: Callable[[], NDArray[np.int64]], labels: Callable[[], NDArray[Any] | None], world_size: int
+        self, sizes: Callable[[], NDArray[np.int64]], labels: Callable[[], NDArray[Any] | None], processes: int
     ) -> None:
         self.sizes, self.labels = cache(sizes), cache(labels)
-        self._world_size = world_size
+        self._processes = processes
 
     def memory(self, indices: NDArray[np.int64]) -> PageCache:
         """Return a member's part of the page cache: as much of it as of the bytes of all members."""
-        held, sizes = page_cache(self._world_size), self.sizes()
+        held, sizes = page_cache(self._processes), self.sizes()
         total = int(sizes.sum())
         return replace(held, nbytes=held.nbytes * int(sizes[indices].sum()) // total if total else held.nbytes)
 
@@ -100,7 +102,7 @@ def _member_order(
 ) -> OrderSampler:
     """Return the order of one member, chosen for its part of a batch."""
     share = max(weights[number] / sum(weights) for _, weights in blend.schedule)
-    batch_size = max(1, round(division.batch_size * share))
+    batch_size = max(1, round(division.batch_size * (1 if blend.batching == "per_source" else share)))
     return OrderSampler(
         Division(len(indices), batch_size, division.world_size),
         rank=0,

@@ -40,6 +40,8 @@ class Mixture(Dataset[Any]):
 
     * "random": steps vary as if members were drawn at random; shares are exact for each 4,096 samples.
     * "stratified": each step has exact shares, as far as whole samples allow.
+    * "per_source": each step has samples of one member; shares are exact over an epoch, which ends with a smaller step
+      of each member (``drop_last`` leaves these out).
 
     Raises ValueError for weights that do not fit the members. FastLoader raises SchemaError for members whose samples
     cannot be in one batch.
