@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastio.integrations.factory import LoaderFactory, check_ranks
 from fastio.integrations.prepared import PreparedLoader
+from fastio.samplers.mesh import mesh_ranks
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -33,11 +34,11 @@ def prepare_loader(
     ``drop_last``, ``shuffle``, ``seed``) replace ``even_batches``, ``split_batches``, ``dispatch_batches`` and
     ``use_seedable_sampler``.
 
-    ``form`` is applied to each batch. ``prepare`` passes the result through unchanged. Raises ValueError if several
-    processes take the same batches (tensor, context or sequence parallelism).
+    ``form`` is applied to each batch. ``prepare`` passes the result through unchanged. Processes that are tensor- or
+    context-parallel neighbours in the accelerator's ``parallelism_config`` get the same batches. Raises ValueError for
+    DeepSpeed's sequence parallelism.
     """
-    _check_mesh(accelerator)
-    rank, world_size = accelerator.process_index, accelerator.num_processes
+    rank, world_size = _data_ranks(accelerator)
     device = accelerator.device if accelerator.device.type in ("cpu", "cuda") else None
     loader = factory(rank=rank, world_size=world_size, device=device)
     check_ranks(loader, rank=rank, world_size=world_size)
@@ -46,12 +47,19 @@ def prepare_loader(
     return prepared
 
 
-def _check_mesh(accelerator: Accelerator) -> None:
-    mesh = getattr(accelerator, "parallelism_config", None)
-    sizes = {name: getattr(mesh, name, 1) for name in ("tp_size", "cp_size", "sp_size")}
-    shared = [f"{name}={size}" for name, size in sizes.items() if size > 1]
-    if shared:
+def _data_ranks(accelerator: Accelerator) -> tuple[int, int]:
+    """
+    Return rank and world size among the processes that take different batches.
+
+    Tensor- and context-parallel neighbours take the same ones. Raises ValueError for DeepSpeed's sequence parallelism,
+    which has no mesh.
+    """
+    config = getattr(accelerator, "parallelism_config", None)
+    if config is None or config.non_data_parallel_size == 1:
+        return accelerator.process_index, accelerator.num_processes
+    if config.sp_size > 1:
         raise ValueError(
-            f"{', '.join(shared)}: several processes take the same batches; build the FastLoader yourself, with "
-            "the rank= and world_size= of the data-parallel groups"
+            f"sp_size={config.sp_size}: DeepSpeed shares out the batches of its sequence-parallel processes itself: "
+            "pass a torch DataLoader of the FastDataset to accelerator.prepare"
         )
+    return (0, 1) if config.data_parallel_size == 1 else mesh_ranks(accelerator.torch_device_mesh)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain, islice
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator, skip_first_batches
+from accelerate import Accelerator, ParallelismConfig, skip_first_batches
 from accelerate.data_loader import prepare_data_loader
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch.utils.data import DataLoader
@@ -263,9 +265,58 @@ def test_a_factory_that_keeps_the_ranks_to_itself_is_refused(store: Path, accele
         prepare_loader(two, lambda **_: FastLoader(store, 4, rank=0, world_size=1))  # type: ignore[arg-type]
 
 
-def test_processes_that_share_data_are_refused(store: Path) -> None:
-    """With tensor parallelism the number of processes is not that of shares."""
-    mesh = SimpleNamespace(tp_size=2, cp_size=1, sp_size=1)
-    accelerator = SimpleNamespace(parallelism_config=mesh, process_index=1, num_processes=2)
-    with pytest.raises(ValueError, match="tp_size=2: several processes take the same batches"):
-        prepare_loader(accelerator, factory(store))  # type: ignore[arg-type]
+class Mesh:
+    """What accelerate and fastio ask of a DeviceMesh, for one of its processes."""
+
+    def __init__(self, sizes: dict[str, int], process: int) -> None:
+        self.mesh_dim_names, self.shape = tuple(sizes), tuple(sizes.values())
+        self._process = process
+
+    def get_coordinate(self) -> tuple[int, ...]:
+        return tuple(map(int, np.unravel_index(self._process, self.shape)))
+
+    def __getitem__(self, name: str) -> Any:
+        return SimpleNamespace(size=lambda: self.shape[self.mesh_dim_names.index(name)])
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"dp_shard": 2, "tp": 2},
+        {"dp_replicate": 2, "dp_shard": 2, "cp": 2},
+        {"dp_shard": 2, "cp": 2, "tp": 2},
+        {"tp": 4},
+    ],
+)
+def test_processes_that_share_a_model_get_the_same(
+    store: Path, accelerator: Accelerator, sizes: dict[str, int]
+) -> None:
+    """As accelerate divides a DataLoader among the processes of the same mesh."""
+    config, processes = (
+        ParallelismConfig(**{f"{name}_size": size for name, size in sizes.items()}),
+        prod(sizes.values()),
+    )
+    plain = DataLoader(range(COUNT), batch_size=4)  # type: ignore[arg-type]
+    for process in range(processes):
+        mesh: Any = Mesh(sizes, process)
+        one = SimpleNamespace(
+            parallelism_config=config,
+            torch_device_mesh=mesh,
+            process_index=process,
+            num_processes=processes,
+            device=torch.device("cpu"),
+            prepare_data_loader=lambda loader: loader,
+        )
+        loader = prepare_loader(one, factory(store, shuffle=False)).loader  # type: ignore[arg-type]
+        theirs = prepare_data_loader(plain, None, processes, process, torch_device_mesh=mesh)
+        groups = prod(size for name, size in sizes.items() if name.startswith("dp"))
+
+        assert groups == loader.world_size
+        assert next(iter(theirs)).tolist() == [4 * loader.rank + index for index in range(4)]
+
+
+def test_sequence_parallelism_of_deepspeed_is_refused(store: Path) -> None:
+    """It has groups of its own, and shares out batches within them."""
+    one = SimpleNamespace(parallelism_config=ParallelismConfig(sp_size=2), process_index=1, num_processes=2)
+    with pytest.raises(ValueError, match="sp_size=2: DeepSpeed shares out the batches"):
+        prepare_loader(one, factory(store))  # type: ignore[arg-type]
