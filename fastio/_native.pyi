@@ -146,18 +146,19 @@ class BufferRing:
     def allocated_bytes(self) -> int:
         """Bytes handed out and bytes free."""
 
-def bucket_steps(lengths: NDArray[np.int32], order: NDArray[np.int64], *, window: int, batch_size: int, max_tokens: int, multiple: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
+def bucket_steps(lengths: NDArray[np.int32], order: NDArray[np.int64], *, samples: NDArray[np.int64] | None, window: int, batch_size: int, max_tokens: int, multiple: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
     """
-    Write all indices to ``order``, windows sorted by length, longest first; step k is
+    Write the indices ``samples`` (None: all) to ``order``, windows sorted by length,
+    longest first; step k is
     ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned: ``batch_size`` samples a rank, or,
     where that is 0, as many as ``max_tokens`` allows when padded. Windows are of samples
-    in random order, or, with ``epoch=None``, in storage order.
+    in random order, or, with ``epoch=None``, in the order given.
     """
 
-def best_fit_bins(lengths: NDArray[np.int32], order: NDArray[np.int64], *, window: int, capacity: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
+def best_fit_bins(lengths: NDArray[np.int32], order: NDArray[np.int64], *, samples: NDArray[np.int64] | None, window: int, capacity: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
     """
-    Write all indices to ``order``, each window packed best fit decreasing into bins of
-    ``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned.
+    Write the indices ``samples`` (None: all) to ``order``, each window packed best fit
+    decreasing into bins of ``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned.
     """
 
 def permute_steps(order: NDArray[np.int64], size: int, steps: NDArray[np.int64]) -> None:
@@ -168,6 +169,12 @@ def permute_steps(order: NDArray[np.int64], size: int, steps: NDArray[np.int64])
 def deal_steps(order: NDArray[np.int64], cuts: NDArray[np.int64], steps: NDArray[np.int64], rank: int, world_size: int, out: NDArray[np.int64]) -> int:
     """
     Copy samples rank, rank + world_size, ... of these steps to ``out``; how many.
+    """
+
+def left_over(order: NDArray[np.int64], cuts: NDArray[np.int64], steps: NDArray[np.int64], count: int) -> int:
+    """
+    Write the samples of ``order``, numbers below ``count``, that are in none of these steps
+    to its beginning, ascending; how many.
     """
 
 def shuffle_runs(values: NDArray[np.int64], cuts: NDArray[np.int64], seed: int, stream: int) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
 from fastio.samplers.batches import Batches
-from fastio.samplers.history import Draws, shuffled, unconsumed
+from fastio.samplers.history import Draws, shuffled
 from fastio.samplers.order import Division, Uneven
 from fastio.samplers.planned import PlannedSampler
 from fastio.samplers.share import RankOptions
@@ -148,14 +148,16 @@ class BucketRule:
     def _padded(self, length: int) -> int:
         return -(-length // self.pad_to_multiple) * self.pad_to_multiple
 
-    def steps(self, lengths: NDArray[np.int32], draws: Draws) -> BucketSteps:
-        """Cut samples of these lengths into steps. Raises ValueError if one is longer than a batch."""
+    def steps(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> BucketSteps:
+        """Cut ``samples`` (None: all) into steps. Raises ValueError if one is longer than a batch."""
         self.check_longest(lengths)
-        order, cuts = np.empty(len(lengths), np.int64), np.zeros(2, np.int64)
-        if len(lengths):
+        order = np.empty(len(lengths if samples is None else samples), np.int64)
+        cuts = np.zeros(2, np.int64)
+        if len(order):
             cuts = _native.bucket_steps(
                 lengths,
                 order,
+                samples=samples,
                 window=self.window,
                 batch_size=self.batch_size or 0,
                 max_tokens=self.max_tokens or 0,
@@ -167,7 +169,7 @@ class BucketRule:
         last = order[cuts[-2] :]
         most = self.most(int(lengths[last].max())) if len(last) else 1
         division = Division(len(last), most, self.world_size, self.uneven, self.drop_last)
-        return BucketSteps(order, cuts[:-1], shuffled(len(cuts) - 2, draws), division, self.batch_size)
+        return BucketSteps(order, cuts[:-1], shuffled(len(cuts) - 2, draws), division, self.batch_size, len(lengths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +184,16 @@ class BucketSteps:
     numbers: NDArray[np.int64]
     division: Division
     batch_size: int | None
+    count: int  # samples are numbers below this
 
     def __len__(self) -> int:
         return len(self.numbers) + self.division.batches
 
     def left(self, steps: int) -> NDArray[np.int64]:
-        """Return the samples, ascending, that come after so many steps."""
-        return unconsumed(self.order, self.cuts, self.numbers[:steps], is_over=steps == len(self))
+        """Return the samples, ascending, that come after so many steps; they overwrite ``order``."""
+        if steps == len(self):  # what the last step leaves out does not come in this epoch
+            return self.order[:0]
+        return self.order[: _native.left_over(self.order, self.cuts, self.numbers[:steps], self.count)]
 
     def batches(self, rank: int) -> Batches:
         """Return one rank's batches: those of the full steps, then its part of the last one."""

@@ -22,7 +22,6 @@ __all__ = [
     "checked_history",
     "continued",
     "shuffled",
-    "unconsumed",
 ]
 
 # The divisions under which an epoch ran, in turn: the options of a rule and "steps", the number of steps consumed
@@ -46,7 +45,7 @@ class Draws:
 
 
 class PlannedSteps(Protocol):
-    """Samples cut into steps, for all ranks; samples are positions in the lengths that the rule was given."""
+    """Samples cut into steps, for all ranks. Their memory is reused: call ``left`` or ``batches``, once."""
 
     def __len__(self) -> int: ...
 
@@ -64,9 +63,9 @@ class StepRule(Protocol):
 
     def to_json(self) -> dict[str, Any]: ...
 
-    def steps(self, lengths: NDArray[np.int32], draws: Draws) -> PlannedSteps:
+    def steps(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> PlannedSteps:
         """
-        Cut samples of these lengths into steps: a pure function. Raises ValueError if a sample is longer than a batch.
+        Cut ``samples`` (None: all) into steps: a pure function. Raises ValueError if one is longer than a batch.
         """
         ...
 
@@ -91,15 +90,10 @@ class BegunEpoch:
         past = self.history[:-1] if is_same else self.history
         left: NDArray[np.int64] | None = None
         for stage, entry in enumerate(past):
-            steps = rule_of(_options(entry)).steps(self._lengths(left), self.draws.of_stage(stage))
-            rest = steps.left(_had(entry, len(steps)))
-            left = rest if left is None else left[rest]
-        steps = rule.steps(self._lengths(left), self.draws.of_stage(len(past)))
-        planned = steps.batches(rank).after(_had(self.history[-1], len(steps)) if is_same else 0)
-        return planned if left is None else replace(planned, indices=left[planned.indices])
-
-    def _lengths(self, left: NDArray[np.int64] | None) -> NDArray[np.int32]:
-        return self.lengths if left is None else self.lengths[left]
+            steps = rule_of(_options(entry)).steps(self.lengths, left, self.draws.of_stage(stage))
+            left = steps.left(_had(entry, len(steps)))
+        steps = rule.steps(self.lengths, left, self.draws.of_stage(len(past)))
+        return steps.batches(rank).after(_had(self.history[-1], len(steps)) if is_same else 0)
 
 
 def checked_history(entries: Sequence[Mapping[str, Any]], rule_of: Callable[[Mapping[str, Any]], StepRule]) -> History:
@@ -118,23 +112,6 @@ def continued(history: History | None, rule: StepRule, steps: int) -> History | 
     if past and _options(past[-1]) == own:
         return [*past[:-1], {**own, "steps": past[-1]["steps"] + steps}]
     return [*past, {**own, "steps": steps}]
-
-
-def unconsumed(
-    order: NDArray[np.int64], cuts: NDArray[np.int64], steps: NDArray[np.int64], *, is_over: bool
-) -> NDArray[np.int64]:
-    """
-    Return the samples of ``order``, ascending, that are in none of ``steps``; none if the epoch ``is_over``.
-
-    Step k consists of the samples ``order[cuts[k]:cuts[k + 1]]``.
-    """
-    if is_over:
-        return np.empty(0, np.int64)
-    taken = np.empty(int((cuts[steps + 1] - cuts[steps]).sum()), np.int64)
-    _native.deal_steps(order, np.ascontiguousarray(cuts), steps, 0, 1, taken)
-    is_left = np.ones(len(order), np.bool_)
-    is_left[taken] = False
-    return np.flatnonzero(is_left)
 
 
 def shuffled(count: int, draws: Draws) -> NDArray[np.int64]:

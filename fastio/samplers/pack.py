@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastio import _native
 from fastio.samplers.batches import Batches
-from fastio.samplers.history import Draws, shuffled, unconsumed
+from fastio.samplers.history import Draws, shuffled
 from fastio.samplers.order import Division, Uneven
 from fastio.samplers.planned import PlannedSampler
 from fastio.samplers.share import RankOptions
@@ -102,14 +102,16 @@ class PackRule:
                 "max_tokens, or cut texts when packing (fastio pack --max-length)"
             )
 
-    def steps(self, lengths: NDArray[np.int32], draws: Draws) -> PackSteps:
-        """Pack samples of these lengths. Raises ValueError if one is longer than a batch."""
+    def steps(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> PackSteps:
+        """Pack ``samples`` (None: all). Raises ValueError if one is longer than a batch."""
         self.check_longest(lengths)
-        order, cuts = np.empty(len(lengths), np.int64), np.zeros(1, np.int64)
-        if len(lengths):
+        order = np.empty(len(lengths if samples is None else samples), np.int64)
+        cuts = np.zeros(1, np.int64)
+        if len(order):
             cuts = _native.best_fit_bins(
                 lengths,
                 order,
+                samples=samples,
                 window=self.window,
                 capacity=min(self.max_tokens, max(1, int(lengths.sum(dtype=np.int64)))),  # a window costs memory
                 world_size=self.world_size,
@@ -118,7 +120,7 @@ class PackRule:
             )
         full, rest = divmod(len(cuts) - 1, self.world_size)
         division = Division(rest, 1, self.world_size, self.uneven)
-        return PackSteps(order, cuts, shuffled(full, draws), division)
+        return PackSteps(order, cuts, shuffled(full, draws), division, len(lengths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +134,17 @@ class PackSteps:
     cuts: NDArray[np.int64]
     numbers: NDArray[np.int64]
     division: Division
+    count: int  # samples are numbers below this
 
     def __len__(self) -> int:
         return len(self.numbers) + self.division.batches
 
     def left(self, steps: int) -> NDArray[np.int64]:
-        """Return the samples, ascending, that come after so many steps."""
-        cuts = self.cuts[:: self.division.world_size]
-        return unconsumed(self.order, cuts, self.numbers[:steps], is_over=steps == len(self))
+        """Return the samples, ascending, that come after so many steps; they overwrite ``order``."""
+        if steps == len(self):  # what the last step leaves out does not come in this epoch
+            return self.order[:0]
+        cuts = np.ascontiguousarray(self.cuts[:: self.division.world_size])
+        return self.order[: _native.left_over(self.order, cuts, self.numbers[:steps], self.count)]
 
     def batches(self, rank: int) -> Batches:
         """Return one rank's batches: its bin of each full step, then that of the last one."""

@@ -1,6 +1,7 @@
 #include "fastio/buckets.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "length_sorter.h"
 
@@ -87,6 +88,36 @@ std::size_t deal_steps(std::span<const std::int64_t> order, std::span<const std:
     }
     for (std::size_t i = start + rank; i < stop && written < out.size(); i += world_size) {
       out[written++] = order[i];
+    }
+  }
+  return written;
+}
+
+std::size_t left_over(std::span<std::int64_t> order, std::span<const std::int64_t> cuts,
+                      std::span<const std::int64_t> steps, std::size_t count) {
+  std::vector<bool> is_taken(cuts.size());
+  for (const std::int64_t step : steps) {
+    if (step >= 0 && static_cast<std::size_t>(step) + 1 < cuts.size()) {
+      is_taken[static_cast<std::size_t>(step)] = true;
+    }
+  }
+  std::vector<std::uint64_t> is_left(count / 64 + 1);
+  std::size_t at = 0;
+  for (std::size_t step = 0; step <= cuts.size(); ++step) {  // behind the last: the rest
+    const std::size_t stop = step + 1 < cuts.size()
+                                 ? std::min(static_cast<std::size_t>(cuts[step + 1]), order.size())
+                                 : order.size();
+    if (step < cuts.size() && is_taken[step]) at = std::max(at, stop);
+    for (; at < stop; ++at) {
+      const auto sample = static_cast<std::size_t>(order[at]);
+      if (sample < count) is_left[sample / 64] |= std::uint64_t{1} << sample % 64;
+    }
+  }
+  std::size_t written = 0;
+  for (std::size_t word = 0; word < is_left.size(); ++word) {
+    for (std::uint64_t bits = is_left[word]; bits != 0 && written < order.size();
+         bits &= bits - 1) {
+      order[written++] = static_cast<std::int64_t>(word * 64 + std::countr_zero(bits));
     }
   }
   return written;

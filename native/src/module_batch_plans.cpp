@@ -42,13 +42,29 @@ void expect_positive(const char* name, std::size_t number) {
 
 using Order = Array<std::int64_t, 1>;
 
-/// The samples in the order of the epoch, in the memory of `order`; without `epoch` in storage
-/// order.
-std::span<std::uint64_t> ordered(const Int32s& lengths, const Order& order, std::uint64_t seed,
-                                 std::optional<std::uint32_t> epoch) {
+using Chosen = std::optional<Int64s>;
+
+/// ValueError where `order` is not as long as there are samples, or one of them has no length.
+void expect_samples(const Int32s& lengths, const Chosen& chosen, const Order& order) {
+  expect_length("order", order.size(), chosen ? chosen->size() : lengths.size());
+  if (!chosen) return;
+  for (std::size_t i = 0; i < chosen->size(); ++i) {
+    const std::int64_t sample = chosen->data()[i];
+    if (sample < 0 || static_cast<std::size_t>(sample) >= lengths.size()) {
+      throw nb::value_error(("sample " + std::to_string(i) + " is " + std::to_string(sample) +
+                             ", expected less than " + std::to_string(lengths.size()))
+                                .c_str());
+    }
+  }
+}
+
+/// The samples in the order of the epoch, in the memory of `order`; without `epoch` in the order
+/// given.
+std::span<std::uint64_t> ordered(const Int32s& lengths, const Chosen& chosen, const Order& order,
+                                 std::uint64_t seed, std::optional<std::uint32_t> epoch) {
   const std::span<std::uint64_t> samples{reinterpret_cast<std::uint64_t*>(order.data()),
                                          order.size()};
-  const std::span<const std::int32_t> from{lengths.data(), lengths.size()};
+  const Samples from{{lengths.data(), lengths.size()}, chosen ? chosen->data() : nullptr};
   if (epoch) {
     in_random_order(from, {seed, *epoch}, samples);
   } else {
@@ -57,12 +73,11 @@ std::span<std::uint64_t> ordered(const Int32s& lengths, const Order& order, std:
   return samples;
 }
 
-OwnedInt64s bucket_steps(const Int32s& lengths, const Order& order, std::size_t window,
-                         std::size_t batch_size, std::size_t max_tokens, std::size_t multiple,
-                         std::size_t world_size, std::uint64_t seed,
+OwnedInt64s bucket_steps(const Int32s& lengths, const Order& order, const Chosen& samples,
+                         std::size_t window, std::size_t batch_size, std::size_t max_tokens,
+                         std::size_t multiple, std::size_t world_size, std::uint64_t seed,
                          std::optional<std::uint32_t> epoch) {
   constexpr std::size_t most = std::numeric_limits<std::int32_t>::max();
-  expect_length("order", order.size(), lengths.size());
   expect_positive("window", window);
   expect_positive("multiple", multiple);
   expect_positive("world_size", world_size);
@@ -72,15 +87,15 @@ OwnedInt64s bucket_steps(const Int32s& lengths, const Order& order, std::size_t 
   {
     const nb::gil_scoped_release released;
     expect_lengths(lengths, most);
-    cuts = fastio::bucket_steps(ordered(lengths, order, seed, epoch), rule);
+    expect_samples(lengths, samples, order);
+    cuts = fastio::bucket_steps(ordered(lengths, samples, order, seed, epoch), rule);
   }
   return owned(std::move(cuts));
 }
 
-OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, std::size_t window,
-                          std::size_t capacity, std::size_t world_size, std::uint64_t seed,
-                          std::optional<std::uint32_t> epoch) {
-  expect_length("order", order.size(), lengths.size());
+OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, const Chosen& samples,
+                          std::size_t window, std::size_t capacity, std::size_t world_size,
+                          std::uint64_t seed, std::optional<std::uint32_t> epoch) {
   expect_positive("window", window);
   expect_positive("world_size", world_size);
   if (capacity >= std::numeric_limits<std::int32_t>::max()) {
@@ -90,8 +105,9 @@ OwnedInt64s best_fit_bins(const Int32s& lengths, const Order& order, std::size_t
   {
     const nb::gil_scoped_release released;
     expect_lengths(lengths, capacity);
+    expect_samples(lengths, samples, order);
     const BinRule rule{std::min(window, lengths.size() + 1), capacity, world_size};
-    cuts = fastio::best_fit_bins(ordered(lengths, order, seed, epoch), rule);
+    cuts = fastio::best_fit_bins(ordered(lengths, samples, order, seed, epoch), rule);
   }
   return owned(std::move(cuts));
 }
@@ -114,6 +130,13 @@ std::size_t deal_steps(const Int64s& order, const Int64s& cuts, const Int64s& st
   return fastio::deal_steps({order.data(), order.size()}, {cuts.data(), cuts.size()},
                             {steps.data(), steps.size()}, rank, world_size,
                             {out.data(), out.size()});
+}
+
+std::size_t left_over(const Order& order, const Int64s& cuts, const Int64s& steps,
+                      std::size_t count) {
+  const nb::gil_scoped_release released;
+  return fastio::left_over({order.data(), order.size()}, {cuts.data(), cuts.size()},
+                           {steps.data(), steps.size()}, count);
 }
 
 void shuffle_runs(const Order& values, const Int64s& cuts, std::uint64_t seed,
@@ -165,22 +188,26 @@ void deal_lanes(const Int64s& places, const Array<std::int64_t, 2>& out, std::si
 
 void bind_batch_plans(nb::module_& m) {
   m.def("bucket_steps", &bucket_steps, "lengths"_a.noconvert(), "order"_a.noconvert(),
-        nb::kw_only(), "window"_a, "batch_size"_a, "max_tokens"_a, "multiple"_a, "world_size"_a,
-        "seed"_a, "epoch"_a.none(),
+        nb::kw_only(), "samples"_a.noconvert().none(), "window"_a, "batch_size"_a, "max_tokens"_a,
+        "multiple"_a, "world_size"_a, "seed"_a, "epoch"_a.none(),
         nb::sig("def bucket_steps(lengths: NDArray[np.int32], order: NDArray[np.int64], *, "
-                "window: int, batch_size: int, max_tokens: int, multiple: int, world_size: int, "
+                "samples: NDArray[np.int64] | None, window: int, batch_size: int, "
+                "max_tokens: int, multiple: int, world_size: int, "
                 "seed: int, epoch: int | None) -> NDArray[np.int64]"),
-        "Write all indices to ``order``, windows sorted by length, longest first; step k is\n"
+        "Write the indices ``samples`` (None: all) to ``order``, windows sorted by length,\n"
+        "longest first; step k is\n"
         "``order[cuts[k]:cuts[k + 1]]`` of the cuts returned: ``batch_size`` samples a rank, or,\n"
         "where that is 0, as many as ``max_tokens`` allows when padded. Windows are of samples\n"
-        "in random order, or, with ``epoch=None``, in storage order.");
+        "in random order, or, with ``epoch=None``, in the order given.");
   m.def("best_fit_bins", &best_fit_bins, "lengths"_a.noconvert(), "order"_a.noconvert(),
-        nb::kw_only(), "window"_a, "capacity"_a, "world_size"_a, "seed"_a, "epoch"_a.none(),
+        nb::kw_only(), "samples"_a.noconvert().none(), "window"_a, "capacity"_a, "world_size"_a,
+        "seed"_a, "epoch"_a.none(),
         nb::sig("def best_fit_bins(lengths: NDArray[np.int32], order: NDArray[np.int64], *, "
-                "window: int, capacity: int, world_size: int, seed: int, epoch: int | None) -> "
-                "NDArray[np.int64]"),
-        "Write all indices to ``order``, each window packed best fit decreasing into bins of\n"
-        "``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of the cuts returned.");
+                "samples: NDArray[np.int64] | None, window: int, capacity: int, "
+                "world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]"),
+        "Write the indices ``samples`` (None: all) to ``order``, each window packed best fit\n"
+        "decreasing into bins of ``capacity`` tokens; bin k is ``order[cuts[k]:cuts[k + 1]]`` of "
+        "the cuts returned.");
   m.def("permute_steps", &permute_steps, "order"_a.noconvert(), "size"_a, "steps"_a.noconvert(),
         nb::sig("def permute_steps(order: NDArray[np.int64], size: int, "
                 "steps: NDArray[np.int64]) -> None"),
@@ -191,6 +218,12 @@ void bind_batch_plans(nb::module_& m) {
                 "steps: NDArray[np.int64], rank: int, world_size: int, "
                 "out: NDArray[np.int64]) -> int"),
         "Copy samples rank, rank + world_size, ... of these steps to ``out``; how many.");
+  m.def("left_over", &left_over, "order"_a.noconvert(), "cuts"_a.noconvert(), "steps"_a.noconvert(),
+        "count"_a,
+        nb::sig("def left_over(order: NDArray[np.int64], cuts: NDArray[np.int64], "
+                "steps: NDArray[np.int64], count: int) -> int"),
+        "Write the samples of ``order``, numbers below ``count``, that are in none of these steps\n"
+        "to its beginning, ascending; how many.");
   m.def("shuffle_runs", &shuffle_runs, "values"_a.noconvert(), "cuts"_a.noconvert(), "seed"_a,
         "stream"_a,
         nb::sig("def shuffle_runs(values: NDArray[np.int64], cuts: NDArray[np.int64], seed: int, "

@@ -67,17 +67,15 @@ void shuffle_bucket(std::span<std::uint64_t> values, const Draws& draws,
 
 }  // namespace
 
-void in_order(std::span<const std::int32_t> lengths, std::span<std::uint64_t> out) noexcept {
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    out[i] = with_length(static_cast<std::uint32_t>(lengths[i]), static_cast<std::uint32_t>(i));
-  }
+void in_order(const Samples& samples, std::span<std::uint64_t> out) noexcept {
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = samples[i];
 }
 
-void in_random_order(std::span<const std::int32_t> lengths, const Draws& draws,
+void in_random_order(const Samples& samples, const Draws& draws,
                      std::span<std::uint64_t> out) noexcept {
-  const std::size_t count = lengths.size();
+  const std::size_t count = out.size();
   if (count <= one_bucket) {
-    in_order(lengths, out);
+    in_order(samples, out);
     shuffle_bucket(out, draws, 1);
     return;
   }
@@ -85,10 +83,8 @@ void in_random_order(std::span<const std::int32_t> lengths, const Draws& draws,
   bytes(draws, count, [&](std::size_t, std::uint32_t bucket) { ++ends[bucket + 1]; });
   for (std::size_t bucket = 0; bucket < 256; ++bucket) ends[bucket + 1] += ends[bucket];
   const std::array<std::size_t, 257> starts = ends;
-  bytes(draws, count, [&](std::size_t i, std::uint32_t bucket) {
-    out[ends[bucket]++] =
-        with_length(static_cast<std::uint32_t>(lengths[i]), static_cast<std::uint32_t>(i));
-  });
+  bytes(draws, count,
+        [&](std::size_t i, std::uint32_t bucket) { out[ends[bucket]++] = samples[i]; });
   for (std::uint32_t bucket = 0; bucket < 256; ++bucket) {
     const std::size_t size = starts[bucket + 1] - starts[bucket];
     shuffle_bucket(out.subspan(starts[bucket], size), draws, 1 + bucket);

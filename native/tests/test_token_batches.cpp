@@ -38,7 +38,7 @@ void test_random_order_is_a_permutation() {
   for (const std::size_t count : {0, 1, 1000, 65536, 65537, 200000}) {
     const auto lengths = lengths_of(count, 500);
     std::vector<std::uint64_t> samples(count);
-    fastio::in_random_order(lengths, {7, 3}, samples);
+    fastio::in_random_order({lengths}, {7, 3}, samples);
     std::vector<std::int64_t> order(count);
     bool fits = true;
     for (std::size_t i = 0; i < count; ++i) {
@@ -57,11 +57,11 @@ void test_steps_and_bins_hold_every_sample() {
     for (const std::size_t window : {1, 7, 500, 5000}) {
       std::vector<std::uint64_t> samples(lengths.size());
       const auto budget = static_cast<std::size_t>(most) * 3 + 8;
-      fastio::in_random_order(lengths, {7, 3}, samples);
+      fastio::in_random_order({lengths}, {7, 3}, samples);
       const auto cuts = fastio::bucket_steps(samples, {window, 0, budget, 8, 3});
       EXPECT(is_every_sample_once({samples.begin(), samples.end()}));
       EXPECT(cuts.back() == 3000 && std::is_sorted(cuts.begin(), cuts.end()));
-      fastio::in_random_order(lengths, {7, 3}, samples);
+      fastio::in_random_order({lengths}, {7, 3}, samples);
       const auto bins = fastio::best_fit_bins(samples, {window, budget, 3});
       const std::vector<std::int64_t> order(samples.begin(), samples.end());
       EXPECT(is_every_sample_once(order));
@@ -77,6 +77,29 @@ void test_steps_and_bins_hold_every_sample() {
       EXPECT(fits);
     }
   }
+}
+
+void test_a_part_in_random_order() {
+  const std::vector<std::int32_t> lengths{5, 6, 7, 8};
+  const std::vector<std::int64_t> part{1, 3};
+  std::vector<std::uint64_t> samples(2);
+  fastio::in_random_order({lengths, part.data()}, {7, 3}, samples);
+  std::sort(samples.begin(), samples.end());
+  EXPECT(samples[0] == fastio::with_length(6, 1) && samples[1] == fastio::with_length(8, 3));
+}
+
+void test_what_steps_leave() {
+  const std::vector<std::int64_t> cuts{0, 2, 3, 5};
+  std::vector<std::int64_t> order{130, 4, 64, 0, 63, 9};
+  EXPECT(fastio::left_over(order, cuts, std::vector<std::int64_t>{1, 0}, 131) == 3);
+  EXPECT(order[0] == 0 && order[1] == 9 && order[2] == 63);
+  order = {1, 0};
+  EXPECT(fastio::left_over(order, cuts, std::vector<std::int64_t>{-1, 2, 7}, 2) == 2);
+  EXPECT(order[0] == 0 && order[1] == 1);
+  order = {-1, 5, 6};
+  EXPECT(fastio::left_over(order, cuts, std::vector<std::int64_t>{2}, 6) == 1 && order[0] == 5);
+  order.clear();
+  EXPECT(fastio::left_over(order, cuts, {}, 0) == 0);
 }
 
 void test_steps_change_places() {
@@ -163,6 +186,8 @@ void test_wide_ids(fastio::SimdLevel level) {
 int main() {
   test_random_order_is_a_permutation();
   test_steps_and_bins_hold_every_sample();
+  test_a_part_in_random_order();
+  test_what_steps_leave();
   test_steps_change_places();
   test_many_steps_of_philox();
   test_dealing_stays_inside();

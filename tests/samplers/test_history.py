@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastio.samplers.batches import Batches, ElasticSampler
-from fastio.samplers.bucket import LengthBucketSampler
+from fastio.samplers.bucket import BucketRule, LengthBucketSampler
+from fastio.samplers.history import Draws
 from fastio.samplers.order import Uneven
-from fastio.samplers.pack import PackSampler
+from fastio.samplers.pack import PackRule, PackSampler
 from fastio.samplers.planned import PlannedSampler
 from tests.samplers.test_bucket import batches_of
 
@@ -136,6 +137,35 @@ def test_own_states(runs: tuple[type[PlannedSampler], Any], lengths: NDArray[np.
     assert not handed & left
     ended = steps > 0 and steps == len(first[0])
     assert len(lengths) - len(handed) - len(left) == (first[0].plan(0).dropped if ended else 0)
+
+
+rules_of_both = st.one_of(
+    bucket_rules.map(lambda rule: BucketRule(**{"batch_size": None, "max_tokens": None} | rule)),
+    pack_rules.map(lambda rule: PackRule(**rule)),
+)
+
+
+@settings(deadline=None)
+@given(rules_of_both, lengths_of, st.data(), st.one_of(st.none(), st.integers(0, 9)), st.floats(0, 1))
+def test_a_part_is_divided_as_if_it_were_all(
+    rule: Any, lengths: NDArray[np.int64], data: st.DataObject, epoch: int | None, portion: float
+) -> None:
+    """Given some samples, a rule makes the steps of their lengths alone; what steps leave are the others, ascending."""
+    is_chosen = data.draw(st.lists(st.booleans(), min_size=len(lengths), max_size=len(lengths)))
+    chosen, all_lengths = np.flatnonzero(is_chosen), lengths.astype(np.int32)
+    draws = Draws(3, epoch)
+    part = rule.steps(all_lengths, chosen, draws)
+    alone = rule.steps(all_lengths[chosen], None, draws)
+    assert part.order.tolist() == chosen[alone.order].tolist()
+    assert part.cuts.tolist() == alone.cuts.tolist()
+
+    steps = int(portion * (len(part) - 1)) if len(part) else 0
+    world_size = rule.world_size
+    ranks = [rule.steps(all_lengths, chosen, draws).batches(rank) for rank in range(world_size)]
+    taken = {index for planned in ranks for batch in batches_of(planned)[:steps] for index in batch}
+    left = part.left(steps).tolist()
+    if steps < len(part):
+        assert [index for index in chosen.tolist() if index not in taken] == left
 
 
 def test_samplers_are_elastic() -> None:

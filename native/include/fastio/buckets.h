@@ -42,4 +42,11 @@ struct StepRule {
                                      std::span<const std::int64_t> steps, std::size_t rank,
                                      std::size_t world_size, std::span<std::int64_t> out) noexcept;
 
+/// Writes those samples of `order` that are in none of `steps` to its beginning, ascending, and
+/// returns how many there are. `order` holds distinct numbers below `count`; any other is left
+/// out. Steps are those of `deal_steps`. Throws std::bad_alloc only.
+[[nodiscard]] std::size_t left_over(std::span<std::int64_t> order,
+                                    std::span<const std::int64_t> cuts,
+                                    std::span<const std::int64_t> steps, std::size_t count);
+
 }  // namespace fastio

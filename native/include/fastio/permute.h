@@ -1,6 +1,7 @@
 /// Samples with their lengths in random order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -20,8 +21,21 @@ namespace fastio {
   return static_cast<std::uint32_t>(sample);
 }
 
-/// Writes every sample of `lengths` once to `out`, as long, in storage order.
-void in_order(std::span<const std::int32_t> lengths, std::span<std::uint64_t> out) noexcept;
+/// Samples to be ordered: those of `chosen`, numbers below the number of lengths, or, where that
+/// is null, all.
+struct Samples {
+  std::span<const std::int32_t> lengths;
+  const std::int64_t* chosen = nullptr;
+
+  [[nodiscard]] std::uint64_t operator[](std::size_t i) const noexcept {
+    const std::size_t index = chosen == nullptr ? i : static_cast<std::size_t>(chosen[i]);
+    return with_length(static_cast<std::uint32_t>(lengths[index]),
+                       static_cast<std::uint32_t>(index));
+  }
+};
+
+/// Writes every sample once to `out`, as long, in the order given.
+void in_order(const Samples& samples, std::span<std::uint64_t> out) noexcept;
 
 /// The same in random order, a pure function of `draws`: samples are thrown into 256 buckets by
 /// a random byte each, and every bucket is shuffled by Fisher-Yates while it lies in the cache
@@ -29,7 +43,7 @@ void in_order(std::span<const std::int32_t> lengths, std::span<std::uint64_t> ou
 /// first), the high word XOR 0x70657261; the counter is (step, part, epoch), step of two words,
 /// low first; part is 0 for the bytes (16 a step, low byte of word 0 first), and 1 + the bucket
 /// for its shuffle: word r exchanges place i, from the last down, with (r * (i + 1)) >> 32.
-void in_random_order(std::span<const std::int32_t> lengths, const Draws& draws,
+void in_random_order(const Samples& samples, const Draws& draws,
                      std::span<std::uint64_t> out) noexcept;
 
 }  // namespace fastio
