@@ -14,6 +14,7 @@ from fastio import _native
 from fastio.codec.headers import Headers
 from fastio.converters.checksum import begin_check
 from fastio.converters.cut import cut
+from fastio.converters.mask_sizes import mask_size_problems
 from fastio.converters.probe import header_problems, probe
 from fastio.converters.row_problems import row_problems
 from fastio.converters.source import Chunk, Problem
@@ -64,13 +65,13 @@ class ListedSource:
     those that are missing), and ``read`` is described above. ``order`` holds the indices of the samples to pack, in
     order; None packs all of them as listed. Set ``is_by_name=False`` if that order depends on anything but names, and
     ``is_stored=True`` if samples are those of a store that fastio packed: they are copied, whatever a newer version
-    would refuse in their keys, boxes and points.
+    would refuse in their keys, masks, boxes and points.
     ``header_check(indices, headers)`` says what else is wrong with pictures of the first field, by position: a source
     that knows their sizes compares them there.
 
     This class does the rest: it cuts the list into pieces, shuffles it, checks that keys are paths that ``unpack`` can
-    write, reads the headers of pictures (they give each picture its size; anything else is a problem), checks the rows
-    of boxes and points, and finds names that promise another kind of picture.
+    write, reads the headers of pictures (they give each picture its size; anything else is a problem), compares masks
+    with these sizes, checks the rows of boxes and points, and finds names that promise another kind of picture.
     """
 
     path: str
@@ -153,6 +154,8 @@ class ListedSource:
                 if self.header_check is not None:
                     problems = {**self.header_check(indices, headers), **problems}
         checked = row_problems(self.schema, values.spans, values.problems, with_numbers=not self.is_stored)
+        if not self.is_stored:
+            checked = {**mask_size_problems(self.schema, shapes), **checked}
         for i, (_, sentence) in checked.items():
             problems.setdefault(i, sentence)
         columns = {**{name: column[indices] for name, column in self.columns.items()}, **values.columns}

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from fastio import _native
 from fastio.converters.ahead import chunks_through
 from fastio.converters.describe import store_bytes
+from fastio.converters.lossy_masks import LossyMasks
 from fastio.converters.raw import Raw
 from fastio.converters.scan import shown
 from fastio.converters.source import Chunk, Problem, Source, Stage
@@ -86,7 +87,7 @@ def pack(
         _check_pictures(source, pictures)
     check_target(out, overwrite=overwrite, shard_bytes=shard_bytes)
     stage = None if pictures is None else pictures.stage()
-    done = _Done(list(source.problems))
+    done = _Done(list(source.problems), LossyMasks(source.schema))
     with ExitStack() as writers, closing(_chunks(source, stage, jobs)) as chunks:
         writer: SampleWriter | None = None
         for chunk in chunks:
@@ -111,6 +112,7 @@ class _Done:
     """What has been written so far, and what has not."""
 
     skipped: list[Problem]
+    lossy_masks: LossyMasks
     misnamed: list[Problem] = field(default_factory=list)
     samples: int = 0
     size_bytes: int = 0
@@ -123,6 +125,7 @@ class _Done:
         if writer is None or not chunk.batch.keys:
             return
         writer.append(chunk.batch)
+        self.lossy_masks.count(chunk.batch)
         size = sum(int(spans.sizes.sum()) for spans in chunk.batch.spans.values())
         self.samples += len(chunk.batch.keys)
         self.size_bytes += size
@@ -169,7 +172,7 @@ def _metadata(source: Source, stage: Stage | None, done: _Done) -> dict[str, Any
     packing = {} if stage is None else {"packing": stage.record}
     ledgers = {"left_aside": source.left_out, "misnamed": done.misnamed}
     listed = {name: _ledger(problems) for name, problems in ledgers.items() if problems}
-    return {**source.metadata, **packing, **listed, "skipped": _ledger(done.skipped)}
+    return {**source.metadata, **packing, **listed, **done.lossy_masks.metadata, "skipped": _ledger(done.skipped)}
 
 
 def _ledger(problems: Sequence[Problem]) -> list[dict[str, str]]:

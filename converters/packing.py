@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastio.converters.lossy_masks import lossy_mask_lines
 from fastio.converters.raw import Raw
 from fastio.converters.transcode import KEPT, Transcode
 from fastio.errors import StoreCorrupt
@@ -27,7 +28,7 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
     lines += _lines(metadata.get("packing") or {})
     if "shuffle" in metadata:
         lines.append(f"stored in a random order, drawn from names and the seed {metadata['shuffle']}")
-    return [*lines, *_misnamed_line(metadata), *_left_aside_line(metadata)]
+    return [*lines, *_misnamed_line(metadata), *lossy_mask_lines(metadata), *_left_aside_line(metadata)]
 
 
 def _lines(packing: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.codec.headers import Headers, read_headers
 from fastio.converters.ahead import in_order
 from fastio.converters.compare import Comparison, compare, compare_chunks
 from fastio.converters.cut import cut
 from fastio.converters.describe import store_bytes
 from fastio.converters.documents import document_problems, is_document
+from fastio.converters.mask_sizes import mask_size_problems
 from fastio.converters.probe import decode_problem, header_problems, probe
 from fastio.converters.row_problems import count_problems
 from fastio.converters.source import Problem, Source
@@ -68,7 +70,8 @@ def verify(
     progress: _Progress | None = None,
 ) -> VerifyReport:
     """
-    Check every checksum of a store, its index as opening does, and that fields have a row for each row of their owner.
+    Check every checksum of a store, its index as opening does, that fields have a row for each row of their owner, and
+    that masks are as large as their pictures.
 
     ``decode`` also decodes every image, natively, or by Pillow if the native decoders do not handle it, and parses
     every text and JSON document. ``against`` also compares keys and all common fields with the source, see ``compare``.
@@ -82,6 +85,7 @@ def verify(
         if progress is not None:
             progress(len(store), store_bytes(store))
         problems += _other_counts(store)
+        problems += _other_mask_sizes(store, range(len(store)), {})
         decoded = parsed = 0
         for field in store.schema.payload:
             if decode and field.traits.is_picture:
@@ -147,6 +151,25 @@ def _other_counts(store: SampleStore) -> list[Problem]:
     return [Problem(key, sentence) for key, (_, sentence) in zip(keys, wrong.values(), strict=True)]
 
 
+def _other_mask_sizes(store: SampleStore, piece: range, headers: Mapping[str, Headers]) -> list[Problem]:
+    """
+    Samples whose masks are not as large as their pictures, by the sizes in the index.
+
+    ``headers`` are those of masks of this piece; the index of shards of others has no sizes, so those of pictures are
+    then read too.
+    """
+    shapes = {
+        f.name: store.shapes(f.name)[piece.start : piece.stop] for f in store.schema.payload if f.traits.is_picture
+    }
+    picture = store.schema.picture
+    if headers and picture is not None and not shapes[picture.name].all():
+        pictures = read_values(store, picture.name, np.arange(piece.start, piece.stop))
+        shapes |= {name: each.shapes for name, each in (*headers.items(), (picture.name, read_headers(pictures)))}
+    wrong = mask_size_problems(store.schema, shapes)
+    keys = store.keys([piece[i] for i in wrong])
+    return [Problem(key, sentence) for key, (_, sentence) in zip(keys, wrong.values(), strict=True)]
+
+
 def _decode_all(
     decode: Callable[[SampleStore, str, range], list[Problem]],
     store: SampleStore,
@@ -200,7 +223,8 @@ def _decode(store: SampleStore, field: str, piece: range) -> list[Problem]:
             wrong = _decode_equal(spans.at(part), shape, is_mask=is_mask)
             problems |= {int(part[i]): text for i, text in wrong.items()}
     keys = store.keys([piece[i] for i in problems])
-    return [Problem(key, f"field {field!r} {text}") for key, text in zip(keys, problems.values(), strict=True)]
+    named = [Problem(key, f"field {field!r} {text}") for key, text in zip(keys, problems.values(), strict=True)]
+    return [*named, *_other_mask_sizes(store, piece, {field: headers})] if is_mask else named
 
 
 def _other_size(indexed: NDArray[np.int32], actual: NDArray[np.int32]) -> str:

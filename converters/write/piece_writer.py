@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.converters.lossy_masks import LossyMasks
+from fastio.converters.mask_sizes import mask_size_problems
 from fastio.converters.probe import picture_shapes
 from fastio.converters.record_tokens import TextTokens
 from fastio.converters.record_values import joined
@@ -68,6 +70,10 @@ class PieceWriter:
     packed: int = 0
     size_bytes: int = 0
     made_pngs: int = 0
+    lossy_masks: LossyMasks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lossy_masks = LossyMasks(self.schema)
 
     def write(self, piece: Piece, refused: Refused = ()) -> None:
         """
@@ -80,6 +86,8 @@ class PieceWriter:
         batch, problems = _batch(self.schema, piece, self.tokenizer)
         left = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
         left = self._append(batch, left, problems)
+        if len(left):
+            self.lossy_masks.count(batch.at(left))
         size = sum(int(spans.sizes[left].sum()) for spans in batch.spans.values())
         self.packed += len(left)
         self.size_bytes += size
@@ -118,6 +126,7 @@ def _batch(schema: Schema, piece: Piece, tokenizer: TextTokens | None) -> tuple[
             shapes[each.name] = picture_shapes(encoded.spans, each)
         for i, sentence in encoded.problems.items():
             problems.setdefault(i, Misfit(sentence, each.name))
-    for i, (name, sentence) in row_problems(schema, spans, problems).items():
-        problems.setdefault(i, Misfit(sentence, name))
+    for found in (row_problems(schema, spans, problems), mask_size_problems(schema, shapes)):
+        for i, (name, sentence) in found.items():
+            problems.setdefault(i, Misfit(sentence, name))
     return SampleBatch(list(keys), spans, columns, shapes), problems

@@ -17,6 +17,7 @@ class WriteReport:
     What a ``Writer`` did, in ``seconds`` from its first sample to the complete store.
 
     ``payload_bytes`` are the bytes of all encoded values. ``made_pngs`` pictures came as pixels and became PNGs.
+    ``notes`` are sentences on values that are packed, but may not be what was meant.
     """
 
     path: str
@@ -28,6 +29,7 @@ class WriteReport:
     store_bytes: int
     shards: int
     made_pngs: int
+    notes: Sequence[str]
     seconds: float
 
     @property
@@ -53,4 +55,5 @@ class WriteReport:
                 f"{self.made_pngs:,} pictures came as pixels and became PNGs, which keep every pixel; the bytes of "
                 "their files would be smaller and faster"
             )
+        parts += self.notes
         return "; ".join(parts)

@@ -21,6 +21,7 @@ from PIL import Image
 
 from fastio.converters.describe import store_bytes
 from fastio.converters.kind import source_record
+from fastio.converters.lossy_masks import lossy_mask_lines
 from fastio.converters.record_arrays import is_tensor
 from fastio.converters.record_pictures import file_or_bytes, own_file
 from fastio.converters.record_problem import UnfitError
@@ -410,6 +411,7 @@ class Writer:
         metadata = {
             "classes": None,
             **self._metadata,
+            **pieces.lossy_masks.metadata,
             "source": self._source,
             **({} if tokenizer is None else {"tokenizer": tokenizer.record}),
             "skipped": [{"key": each.key, "problem": each.problem} for each in skipped],
@@ -428,6 +430,7 @@ class Writer:
                 store_bytes=store_bytes(store),
                 shards=len(store.shard_paths),
                 made_pngs=pieces.made_pngs,
+                notes=lossy_mask_lines(pieces.lossy_masks.metadata),
                 seconds=self._seconds,
             )
 

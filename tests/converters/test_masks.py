@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,13 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastio import Writer
 from fastio.codec.mask import MaskCodec
-from fastio.converters import Raw, Transcode, pack
+from fastio.converters import Raw, Transcode, open_source, pack
 from fastio.converters.contact_sheet import contact_sheet
 from fastio.converters.listed import ListedSource, Values, names_at
+from fastio.converters.packing import packing_lines
+from fastio.converters.probe import picture_shapes
 from fastio.converters.verify import verify
 from fastio.errors import SourceError
 from fastio.store import SampleBatch, create_store, open_store
@@ -128,6 +132,80 @@ def test_verify_decodes_masks(tmp_path: Path, suffix: str) -> None:
 
     assert ["1.png", "3.png"] == [problem.key for problem in report.problems]
     assert all(problem.problem.startswith("field 'mask' ") for problem in report.problems)
+
+
+def test_masks_of_another_size_are_problems(tmp_path: Path) -> None:
+    """A mask that is smaller than its picture would fail only when a crop is cut out of both."""
+    masks = [palette_png(numbers) for numbers in NUMBERS]
+    masks[2] = palette_png(NUMBERS[2][:3, :4])
+    words = r"has a mask of 3x4 in 'mask', but its picture 'image' is 6x8 \(height x width\)"
+    with pytest.raises(SourceError, match=rf"2\.jpg: {words}"):
+        pack(source_of(masks), tmp_path / "out.lmdb")
+
+    report = pack(source_of(masks), tmp_path / "out.lmdb", on_error="skip")
+    assert (3, ["2.jpg"]) == (report.packed, [each.key for each in report.skipped])
+
+    with Writer(tmp_path / "own.lmdb", fields={"image": "image", "mask": "mask"}, on_error="skip") as writer:
+        for i, mask in enumerate(masks):
+            writer.write({"image": jpeg(i), "mask": mask}, key=f"{i}.jpg")
+    assert ["2.jpg"] == [each.key for each in writer.report.skipped]
+
+
+def earlier(path: Path, masks: list[bytes]) -> Path:
+    """A store of such masks as earlier versions packed them, whatever their sizes."""
+    source = source_of(masks)
+    with create_store(path, source.schema) as writer:
+        every = np.arange(len(masks))
+        spans = source.read(every, None)().spans
+        shapes = {name: picture_shapes(each, source.schema[name]) for name, each in spans.items()}
+        writer.append(SampleBatch(source.keys, spans, {}, shapes))
+        writer.close({"classes": None, "source": {}, "skipped": []})
+    return path
+
+
+def test_verify_compares_sizes_of_masks(tmp_path: Path) -> None:
+    """By the index alone in our stores, with --decode in tars of others; packing such a store again keeps all."""
+    masks = [palette_png(numbers) for numbers in NUMBERS]
+    masks[1] = palette_png(NUMBERS[1][:3, :4])
+    ours = earlier(tmp_path / "old.lmdb", masks)
+    with tarfile.open(tmp_path / "other.tar", "w") as tar:
+        for i, mask in enumerate(masks):
+            for name, data in ((f"{i}.jpg", jpeg(i)), (f"{i}.mask.png", mask)):
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+
+    for path, key, decode in ((ours, "1.jpg", False), (ours, "1.jpg", True), (tmp_path / "other.tar", "1", True)):
+        problems = {each.key: each.problem for each in verify(path, decode=decode).problems}
+        assert {key} == set(problems)
+        assert "has a mask of 3x4 in 'mask', but its picture 'image' is 6x8" in problems[key]
+    assert COUNT == pack(open_source(ours), tmp_path / "again.h5").packed
+
+
+def grey_jpeg(numbers: NDArray[np.uint8]) -> bytes:
+    """A mask that somebody saved as a JPEG."""
+    file = io.BytesIO()
+    Image.fromarray(numbers * 40).save(file, "JPEG")
+    return file.getvalue()
+
+
+def test_masks_that_are_jpegs_are_named(tmp_path: Path) -> None:
+    """Their numbers are not those that were drawn: pack, info and the Writer's report say it; PNGs need no word."""
+    masks = [palette_png(NUMBERS[0]), *map(grey_jpeg, NUMBERS[1:])]
+    line = "lossy masks: 3 of 4 in 'mask' are JPEGs, the first that of 1.jpg: JPEG changes class numbers"
+    pack(source_of(masks), tmp_path / "a.lmdb")
+    pack(source_of(masks[:1]), tmp_path / "good.lmdb")
+    pack(open_source(tmp_path / "a.lmdb"), tmp_path / "b.h5", pictures=Transcode(restart=1))
+    with Writer(tmp_path / "own.tar", fields={"image": "image", "mask": "mask"}) as writer:
+        for i, mask in enumerate(masks):
+            writer.write({"image": jpeg(i), "mask": mask}, key=f"{i}.jpg")
+
+    assert line in str(writer.report)
+    for name in ("a.lmdb", "b.h5", "own.tar"):
+        with open_store(tmp_path / name) as store:
+            assert [line] == [words[: len(line)] for words in packing_lines(store.metadata) if "lossy" in words]
+    with open_store(tmp_path / "good.lmdb") as store:
+        assert [] == packing_lines(store.metadata)
 
 
 def test_a_sheet_of_masks(tmp_path: Path) -> None:

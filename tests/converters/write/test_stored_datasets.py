@@ -17,8 +17,9 @@ from fastio.store import open_store
 from fastio.store.values import read_values
 from tests.converters.trees import picture
 
-PHOTOS = [picture(i, kind="JPEG", size=(70 + i, 80 * (i % 2) + 9)) for i in range(4)]
-MASKS = [picture(i, mode="P") for i in range(4)]
+SIZES = [(70 + i, 80 * (i % 2) + 9) for i in range(4)]
+PHOTOS = [picture(i, kind="JPEG", size=size) for i, size in enumerate(SIZES)]
+MASKS = [picture(i, mode="P", size=size) for i, size in enumerate(SIZES)]
 BOXES = np.arange(8, dtype=np.float32).reshape(2, 4)
 
 

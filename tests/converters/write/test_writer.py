@@ -69,7 +69,7 @@ def sample(i):
     """A sample with a value for each of FIELDS."""
     return {
         "image": picture(i, kind=("PNG", "JPEG")[i % 2], size=(6 + i % 3, 5)),
-        "mask": np.full((4, 3), i * 250, np.uint16),
+        "mask": np.full((5, 6 + i % 3), i * 250, np.uint16),
         "caption": f"nümber {i}",
         "objects": {"number": i, "list": [i, None]},
         "blob": bytes([i % 256]) * (i % 4),
@@ -120,7 +120,7 @@ def test_every_type_comes_back(out):
         assert [sample(i)["image"] for i in range(20)] == values(store, "image")
         assert [[5, 6 + i % 3, 3] for i in range(20)] == store.shapes("image").tolist()
         masks = [np.asarray(Image.open(io.BytesIO(data))) for data in values(store, "mask")]
-        assert [np.full((4, 3), i * 250).tolist() for i in range(20)] == [mask.tolist() for mask in masks]
+        assert [np.full((5, 6 + i % 3), i * 250).tolist() for i in range(20)] == [mask.tolist() for mask in masks]
         assert [f"nümber {i}" for i in range(20)] == [data.decode() for data in values(store, "caption")]
         assert [sample(i)["objects"] for i in range(20)] == [json.loads(data) for data in values(store, "objects")]
         assert [sample(i)["blob"] for i in range(20)] == values(store, "blob")
