@@ -243,18 +243,20 @@ class FastLoader:
         """
         return self._position.state_dict()
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """
         Continue the next iteration there, with any number of ranks and batches of any size: what is left of the
         epoch is divided anew.
 
         Raises ValueError, naming the differences, for other samples, another order or other transforms.
 
+        The states of several ranks, as a list, have the receipts of all of them; one state is enough for the position.
+
         The order that ``shuffle=True`` had when the state was saved is kept, also on a different machine.
         """
         self._position.load_state_dict(state)
 
-    def receipt(self) -> Receipt:
+    def receipt(self, *, own: bool = False, timeout_s: float = 60) -> Receipt:
         """
         Return the receipt of the epoch under way, or of the one that has just ended: whether each of its samples was
         given once, with bytes that were compared with their checksums (see Receipt).
@@ -262,9 +264,14 @@ class FastLoader:
             assert loader.receipt().is_exact
 
         It sums over the batches that reached the consumer of the latest iteration; what is decoded ahead does not
-        count. Raises StoreError after ``close``.
+        count.
+
+        In a process group, all ranks call it together, after the same number of batches: it waits for them for
+        ``timeout_s`` seconds, then raises TimeoutError that names the ranks which have not come. ``own=True`` asks
+        nobody and returns this rank's part. After a resume, the receipt has what the loaded states have: what is
+        missing is named, and ``is_complete`` is then False. Raises StoreError after ``close``.
         """
-        return self._receipts.own()
+        return self._receipts.own() if own else self._receipts.joined(timeout_s=timeout_s)
 
     @property
     def dataset(self) -> Any:

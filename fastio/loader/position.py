@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastio.loader.proof import Account, EpochLedger, RankShare, joined
+from fastio.loader.proof import Account, EpochLedger, RankShare, joined, unique_parts
 from fastio.loader.selection import Chosen
 from fastio.samplers.batches import Batches
 from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
@@ -69,6 +69,7 @@ class LoaderPosition:
         self._saved = self._next  # the same, unless an epoch was set or a state loaded since
         self._ledger: tuple[Cursor, EpochLedger] | None = None  # of the latest iteration
         self._earlier: tuple[int, tuple[ReceiptPart, ...]] = 0, ()  # parts of an epoch given before it, by any rank
+        self._others: tuple[ReceiptPart, ...] = ()  # parts of it that other ranks have told
 
     @property
     def next_epoch(self) -> int:
@@ -106,7 +107,7 @@ class LoaderPosition:
         )
         ledger = EpochLedger(dealt, lambda: consumer.batch - first if consumer.epoch == epoch else None)
         if consumer is self._latest:
-            self._earlier = epoch, self._parts(epoch)
+            self._earlier, self._others = (epoch, self._parts(epoch)), ()
             self._ledger = consumer, ledger
         return ledger
 
@@ -123,7 +124,16 @@ class LoaderPosition:
             return known
         cursor, ledger = self._ledger
         latest, share = ledger.part(self._consumed(cursor)), ledger.share
-        return joined([latest], known, start=share.start, world_size=share.world_size)[0]
+        others = [part for part in self._others if part.stop == latest.stop]
+        return joined([latest, *others], known, start=share.start, world_size=share.world_size)[0]
+
+    def learn(self, accounts: Sequence[Account]) -> None:
+        """Remember what other ranks have told: a state saved now, of any rank, has the parts of all of them."""
+        epoch, rank = accounts[0].epoch, self._selection.plan.share.rank
+        self._earlier = epoch, unique_parts(part for account in accounts for part in account.earlier)
+        self._others = tuple(
+            account.latest for account in accounts if account.latest is not None and account.rank != rank
+        )
 
     def account(self) -> Account:
         """Return what is known of the epoch that the latest iteration gives, or that goes on after a loaded state."""
@@ -176,8 +186,34 @@ class LoaderPosition:
         place = {"version": _STATE_VERSION, "epoch": epoch, "consumed": consumed}
         return place | self._configuration() | division | proof
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on there; ValueError, naming what differs, for other samples or another order."""
+    def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """
+        Let the next iteration go on there; ValueError, naming what differs, for other samples or another order, or for
+        states of several ranks that were saved at different positions.
+        """
+        states = [state] if isinstance(state, Mapping) else list(state)
+        if not states:
+            raise ValueError("load_state_dict([]): expected a state, or those of several ranks")
+        epoch, consumed, order = self._checked(states[0])
+        for number, other in enumerate(states[1:], 1):
+            if self._checked(other)[:2] != (epoch, consumed):
+                raise ValueError(
+                    f"states of different positions: epoch {epoch}, consumed={consumed!r} in the first one, epoch "
+                    f"{other.get('epoch')}, consumed={other.get('consumed')!r} in number {number}: load states of one "
+                    "checkpoint"
+                )
+        parts = unique_parts(ReceiptPart.from_json(part) for one in states for part in one.get("receipt", ()))
+        if self._selection.plan.order is not None and order is not None:
+            self._selection.plan.order.adopt(order)
+        self._ledger, self._earlier, self._others = None, (epoch, parts), ()
+        self._next = self._saved = Cursor(epoch, consumed or None)
+
+    def _checked(self, state: Mapping[str, Any]) -> tuple[int, Any, Any]:
+        """
+        Return the epoch of a state, what had been consumed of it, and the order that ``shuffle=True`` had chosen.
+
+        Raises ValueError if the state is not of this loader.
+        """
         selection, plan = self._selection, self._selection.plan
         expected = {"version": _STATE_VERSION, **self._configuration()}
         counts_batches = state.get("version") in (1, 2)
@@ -195,11 +231,7 @@ class LoaderPosition:
         else:
             consumed = selection.sampler.checked(epoch, state.get("consumed", -1))
         selection.check_proof(state)
-        parts = tuple(map(ReceiptPart.from_json, state.get("receipt", ())))
-        if plan.order is not None and order is not None:
-            plan.order.adopt(order)
-        self._ledger, self._earlier = None, (epoch, parts)
-        self._next = self._saved = Cursor(epoch, consumed or None)
+        return epoch, consumed, order
 
     def options(self) -> dict[str, Any]:
         """Return what must be equal on all ranks for them to have each sample once: plain values."""

@@ -128,14 +128,14 @@ class DevicePrefetcher:
             self._epoch, self._done = state["epoch"], state["samples"]
         self._seen = None
 
-    def receipt(self) -> Receipt:
+    def receipt(self, *, own: bool = False, timeout_s: float = 60) -> Receipt:
         """
-        Return the receipt of the FastLoader for what its consumer has had: see ``FastLoader.receipt``. Batches copied
-        ahead do not count. Raises TypeError for other loaders.
+        Return the receipt of the FastLoader for what this prefetcher has handed out: see ``FastLoader.receipt``.
+        Batches copied ahead do not count. Raises TypeError for other loaders.
         """
         if not isinstance(self.batches, NumberedBatches):
             raise TypeError(f"{type(self.batches).__name__} has no receipt: use a FastLoader")
-        return self.batches.receipt()
+        return self.batches.receipt(own=own, timeout_s=timeout_s)
 
 
 class _Counted:

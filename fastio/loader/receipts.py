@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fastio.loader.position import LoaderPosition
-from fastio.loader.proof import ExpectedNumber, receipt_of
+from fastio.loader.proof import Account, ExpectedNumber, exchanged, receipt_of
 from fastio.loader.wiring import Wiring
+from fastio.machine import process_group_ranks
 from fastio.types.receipt import Receipt
 
 __all__ = ["LoaderReceipts"]
@@ -23,9 +26,21 @@ class LoaderReceipts:
 
     def own(self) -> Receipt:
         """Return the receipt of this rank alone."""
+        return self._of([self._position.account()])
+
+    def joined(self, *, timeout_s: float) -> Receipt:
+        """Return the receipt of all ranks, if a process group joins them, otherwise of this one."""
         account = self._position.account()
-        expected = self._expected.of(account.epoch, account.dropped)
-        return receipt_of([account], expected, unverified=self._unverified())
+        if account.world_size == 1 or process_group_ranks() is None:
+            return self._of([account])
+        owner = f"{self._base.store.path}: this FastLoader"
+        accounts = exchanged(account, self._position.options(), owner=owner, timeout_s=timeout_s)
+        self._position.learn(accounts)
+        return self._of(accounts)
+
+    def _of(self, accounts: Sequence[Account]) -> Receipt:
+        expected = self._expected.of(accounts[0].epoch, accounts[0].dropped)
+        return receipt_of(accounts, expected, unverified=self._unverified())
 
     def _unverified(self) -> str | None:
         """Return why bytes are not compared with their checksums; None if they are."""

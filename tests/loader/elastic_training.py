@@ -5,7 +5,7 @@ A training that is killed and started again with other numbers of processes; tes
 
 starts two processes, kills them (SIGKILL) at a random moment, starts three, kills them, and lets two more end the
 training. Each start goes on from the last checkpoint. FOLDER gets a log of every rank of every start: a JSON line for
-each step, written before the step is trained.
+each step, written before the step is trained, and the receipt of each epoch.
 
 All processes are forks of one that has imported torch: a start takes a tenth of a second.
 """
@@ -63,6 +63,8 @@ def train(store: Path, folder: Path, start: int, rank: int, world_size: int, mar
                 descend(model, momentum, world_size)
                 log.write(json.dumps({"step": step, "loss": loss.item().hex()}) + "\n")
                 os.write(marks, b".")
+                if step % STEPS_PER_CHECKPOINT == 0:
+                    loader.receipt()  # all ranks tell their parts, so that the state of rank 0 has them
                 if rank == 0 and step % STEPS_PER_CHECKPOINT == 0:
                     checkpoint = {
                         "model": model.state_dict(),
@@ -74,6 +76,7 @@ def train(store: Path, folder: Path, start: int, rank: int, world_size: int, mar
                     os.write(marks, b".")
                     Path(f"{saved}.new").replace(saved)
                     os.write(marks, b".")
+            log.write(json.dumps({"receipt": loader.receipt().to_json()}) + "\n")
     loader.close()
 
 

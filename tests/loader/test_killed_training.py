@@ -44,6 +44,8 @@ def read_log(folder: Path, start: int, world_size: int) -> Start:
             if not line.endswith("\n"):
                 break
             entry = json.loads(line)
+            if "receipt" in entry:
+                continue
             step = steps[entry["step"]]
             if "loss" in entry:
                 step.losses[rank] = entry["loss"]
@@ -53,8 +55,8 @@ def read_log(folder: Path, start: int, world_size: int) -> Start:
 
 
 @pytest.fixture(scope="module", params=SEEDS)
-def starts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Start]:
-    """The logs of one training in several starts."""
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the logs of one training in several starts."""
     folder = tmp_path_factory.mktemp("killed")
     with write_numbers(folder / "numbers.h5", COUNT).store as store:
         path = store.path
@@ -66,7 +68,13 @@ def starts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         list(map(str, command)), env=environment, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stderr
-    return [read_log(folder, number, size) for number, size in enumerate(STARTS)]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def starts(trained: Path) -> list[Start]:
+    """The logs of one training in several starts."""
+    return [read_log(trained, number, size) for number, size in enumerate(STARTS)]
 
 
 def counting(starts: list[Start]) -> dict[int, tuple[int, Step]]:
@@ -122,3 +130,15 @@ def test_starts_go_on_behind_a_checkpoint(starts: list[Start]) -> None:
 
     assert {0} == {(step - 1) % STEPS_PER_CHECKPOINT for step in begun}
     assert begun == sorted(begun)
+
+
+def test_every_epoch_has_an_exact_receipt(trained: Path) -> None:
+    """What counts was given once: the parts of all starts and ranks add up to the store's number."""
+    lines = [line for path in sorted(trained.glob("*.jsonl")) for line in path.read_text().splitlines(keepends=True)]
+    entries = [json.loads(line) for line in lines if line.endswith("\n")]
+    receipts = [entry["receipt"] for entry in entries if "receipt" in entry]
+
+    assert set(range(EPOCHS)) == {receipt["epoch"] for receipt in receipts}
+    assert all(receipt["is_exact"] and receipt["is_whole_store"] for receipt in receipts)
+    assert {COUNT} == {receipt["samples"] for receipt in receipts}
+    assert max(len(receipt["parts"]) for receipt in receipts) > max(STARTS)

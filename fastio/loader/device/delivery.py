@@ -56,8 +56,8 @@ class NumberedBatches(Protocol):
         """
         ...
 
-    def receipt(self) -> Receipt:
-        """Return the receipt of the latest iteration."""
+    def receipt(self, *, own: bool = False, timeout_s: float = 60) -> Receipt:
+        """Return the receipt of the latest iteration: see FastLoader."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
