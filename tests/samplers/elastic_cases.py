@@ -7,19 +7,25 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 from torch.utils.data import RandomSampler
 
 from fastio.samplers.batches import ElasticSampler, OrderSampler
+from fastio.samplers.bucket import LengthBucketSampler
 from fastio.samplers.drawn import Draw, DrawnSampler
-from fastio.samplers.foreign import ForeignDraw
+from fastio.samplers.foreign import ForeignBatchSampler, ForeignDraw
 from fastio.samplers.mapped import MappedSampler
+from fastio.samplers.mixed_order import Batching
 from fastio.samplers.order import Division, Shuffle, Uneven
+from fastio.samplers.pack import PackSampler
 from fastio.samplers.page_cache import PageCache
 from fastio.samplers.share import Share
 from fastio.samplers.weights import WeightedDraw
+from tests.samplers.blends import blended
 from tests.samplers.histories import Build, Leg
 
 SEED = 5
+_LONGEST = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +39,14 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Makes the samplers of a training; ``even``: all batches of a step have equally many samples."""
+    """
+    Makes the samplers of a training. ``even``: all batches of a step have equally many samples. ``is_order``: batches
+    are cut from an order that does not depend on them.
+    """
 
     of: Callable[[Rules], Build]
     even: bool = True
+    is_order: bool = True
 
 
 def in_order(rules: Rules, *, shuffle: Shuffle, kind: str = "full") -> Build:
@@ -89,6 +99,70 @@ def by_users_sampler(samples: int) -> Draw:
     return ForeignDraw(sampler, samples=samples + 1, seed=SEED)
 
 
+def in_buckets(rules: Rules, *, by_tokens: bool) -> Build:
+    """Batches of similar length."""
+    lengths = some_lengths(rules.samples)
+
+    def build(leg: Leg, rank: int) -> ElasticSampler:
+        size = {"max_tokens": leg.batch_size * _LONGEST} if by_tokens else {"batch_size": leg.batch_size}
+        return LengthBucketSampler(
+            lengths,
+            window=4 * leg.batch_size * leg.world_size,
+            rank=rank,
+            world_size=leg.world_size,
+            uneven=rules.uneven,
+            drop_last=rules.drop_last,
+            seed=SEED,
+            **size,
+        )
+
+    return build
+
+
+def packed(rules: Rules) -> Build:
+    """Batches that fill a budget of tokens, which leaves no room for drop_last."""
+    lengths = some_lengths(rules.samples)
+
+    def build(leg: Leg, rank: int) -> ElasticSampler:
+        tokens = leg.batch_size * _LONGEST
+        ranks = {"rank": rank, "world_size": leg.world_size}
+        return PackSampler(lengths, max_tokens=tokens, window=200, uneven=rules.uneven, seed=SEED, **ranks)
+
+    return build
+
+
+def some_lengths(samples: int) -> NDArray[np.int64]:
+    """Lengths of 1 to _LONGEST tokens."""
+    return np.random.default_rng(SEED).integers(1, _LONGEST + 1, samples)
+
+
+def of_users_batches(rules: Rules) -> Build:
+    """Batches of 1 to 9 samples that the user has listed; the batch size of a leg means nothing."""
+    draw = np.random.default_rng(SEED)
+    samples = draw.permutation(rules.samples)
+    cuts = np.cumsum(draw.integers(1, 10, rules.samples))
+    batches = [part.tolist() for part in np.split(samples, cuts) if len(part)]
+
+    def build(leg: Leg, rank: int) -> ElasticSampler:
+        share = Share(rank, leg.world_size, is_found=False)
+        return ForeignBatchSampler(
+            batches, samples=rules.samples, seed=SEED, share=share, uneven=rules.uneven, is_own=False
+        )
+
+    return build
+
+
+def mixed(rules: Rules, *, batching: Batching) -> Build:
+    """Three members, one of which comes several times in an epoch; their weights change in epochs 0 and 1."""
+    sizes, schedule = (7, 200, 400), [(0, (1, 2, 7)), (rules.samples // 3, (5, 5, 1)), (2 * rules.samples, (1, 1, 1))]
+
+    def build(leg: Leg, rank: int) -> ElasticSampler:
+        division = Division(rules.samples, leg.batch_size, leg.world_size, rules.uneven, rules.drop_last)
+        return blended(sizes, schedule, division=division, rank=rank, batching=batching)
+
+    return build
+
+
 CASES = {
     "stored order": Case(partial(in_order, shuffle=False)),
     "full shuffle": Case(partial(in_order, shuffle="full")),
@@ -97,4 +171,15 @@ CASES = {
     "subset": Case(of_subset),
     "weights": Case(partial(drawn, by=by_weight)),
     "user's sampler": Case(partial(drawn, by=by_users_sampler)),
+    "mixture": Case(partial(mixed, batching="random")),
+    "stratified": Case(partial(mixed, batching="stratified")),
+    "buckets": Case(partial(in_buckets, by_tokens=False), is_order=False),
+    "token buckets": Case(partial(in_buckets, by_tokens=True), is_order=False),
+    "packs": Case(packed, even=False, is_order=False),
+    "user's batches": Case(of_users_batches, even=False, is_order=False),
 }
+
+
+def whole_epoch(name: str, rules: Rules, epoch: int) -> NDArray[np.int64]:
+    """Return ``Batches.ids`` of all samples that an epoch should give, ascending: one rank, nothing left out."""
+    return np.sort(CASES[name].of(Rules(rules.samples))(Leg(1, 1), 0).plan(epoch).ids)

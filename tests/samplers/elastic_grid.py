@@ -17,12 +17,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
 from itertools import islice
+from multiprocessing import get_context
 from time import process_time
 from typing import Any
 
 from fastio.samplers.batches import Batches, ElasticSampler
-from tests.samplers.elastic_cases import CASES, Rules
-from tests.samplers.histories import Counts, Leg, grid, run, whole_epoch
+from tests.samplers.elastic_cases import CASES, Rules, whole_epoch
+from tests.samplers.histories import Counts, Leg, grid, run
 
 SAMPLES = 1000
 EPOCH = 1
@@ -51,15 +52,16 @@ def counted(name: str, histories: Iterable[list[Leg]]) -> Counts:
     case, total = CASES[name], Counts()
     build = case.of(Rules(SAMPLES))
     kept = cache(lambda world_size, batch_size, rank: KeptPlans(build(Leg(world_size, batch_size), rank)))
-    expected = whole_epoch(build, EPOCH)
+    expected = whole_epoch(name, Rules(SAMPLES), EPOCH)
     for legs in histories:
         total.add(run(lambda leg, rank: kept(*leg[:2], rank), legs, EPOCH, expected, even=case.even))
     return total
 
 
 def _counted(name: str, seed: int, every: int) -> tuple[Counts, float]:
+    began = process_time()
     counts = counted(name, islice(grid(seed), 0, None, every))
-    return counts, process_time()
+    return counts, process_time() - began
 
 
 def main() -> int:
@@ -76,7 +78,7 @@ def main() -> int:
     print(f"{'sampler':16}{'histories':>10}{'plans':>12}{columns}")
     clean = True
     names = options.samplers or list(CASES)
-    with ProcessPoolExecutor(options.processes, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(options.processes, get_context("fork")) as pool:
         running = [pool.submit(_counted, name, options.seed, options.every) for name in names]
         for name, counts in zip(names, running, strict=True):
             total, seconds = counts.result()

@@ -47,17 +47,12 @@ class Counts:
         self.examples = (self.examples + other.examples)[:5]
 
 
-def whole_epoch(build: Build, epoch: int) -> NDArray[np.int64]:
-    """Return ``Batches.ids`` of all samples that an epoch should give, ascending, as one rank gets them."""
-    return np.sort(build(Leg(1, 1), 0).plan(epoch).ids)
-
-
 def run(build: Build, legs: Sequence[Leg], epoch: int, expected: NDArray[np.int64], *, even: bool = True) -> Counts:
     """
     Run an epoch in legs, the last one to its end, and compare what came, without declared padding, with ``expected``.
 
-    ``expected`` are the ids of ``whole_epoch``, which are distinct. ``even``: all batches of a step have equally many
-    samples; otherwise only the number of steps is compared.
+    ``expected`` are the distinct ``Batches.ids`` of all samples, ascending. ``even``: all batches of a step have
+    equally many samples; otherwise only the number of steps is compared.
     """
     counts = Counts(histories=1)
     consumed: Any = None

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastio.samplers.order import Uneven
-from tests.samplers.elastic_cases import CASES, Rules
+from tests.samplers.elastic_cases import CASES, Rules, whole_epoch
 from tests.samplers.elastic_grid import counted
-from tests.samplers.histories import Leg, grid, run, whole_epoch
+from tests.samplers.histories import Leg, grid, run
 
 shares = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
 legs = st.builds(Leg, st.integers(1, 9), st.integers(1, 12), shares)
@@ -22,29 +22,29 @@ rules = st.builds(Rules, st.integers(0, 80), st.sampled_from(get_args(Uneven)), 
 @pytest.mark.parametrize("name", CASES)
 def test_a_part_of_the_grid(name: str) -> None:
     """1,000 samples, 1 to 16 ranks, batches of 1, 8 or 33, stopped anywhere, three resumes in a row."""
-    histories = [legs for number, legs in enumerate(grid(seed=0)) if number % 3999 == 0]
+    histories = [legs for number, legs in enumerate(grid(seed=0)) if number % 11999 == 0]
     counts = counted(name, histories)
 
-    assert len(histories) == 12
+    assert len(histories) == 4
     assert counts.is_clean, counts
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(rules=rules, history=st.lists(legs, min_size=1, max_size=4), epoch=st.integers(0, 3))
 def test_every_sample_once(name: str, rules: Rules, history: list[Leg], epoch: int) -> None:
     """
     Whatever the counts and policies: nothing is missing but what is declared as dropped, and nothing comes twice but
     what is declared as padding.
     """
-    build = CASES[name].of(rules)
-    counts = run(build, history, epoch, whole_epoch(build, epoch), even=CASES[name].even)
+    expected = whole_epoch(name, rules, epoch)
+    counts = run(CASES[name].of(rules), history, epoch, expected, even=CASES[name].even)
 
     assert counts.is_clean, counts
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(rules=rules, leg=legs, stops=st.lists(st.integers(0, 30), max_size=3), epoch=st.integers(0, 3))
 def test_the_same_division_goes_on_as_if_never_stopped(
     name: str, rules: Rules, leg: Leg, stops: list[int], epoch: int
@@ -66,7 +66,7 @@ def test_the_same_division_goes_on_as_if_never_stopped(
         assert whole.padding == rest.padding or begun == len(whole)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.is_order])
 def test_a_step_depends_on_its_size_only(name: str) -> None:
     """As long as no sample is repeated, W ranks with batches of B have the steps of one rank with batches of W * B."""
     build = CASES[name].of(Rules(samples=240))
