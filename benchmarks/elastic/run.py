@@ -138,11 +138,15 @@ def _to_json(outcome: Outcome | str) -> dict[str, Any]:
 def _outcomes(peer: Peer) -> dict[str, Outcome | str]:
     """Return what each move gave, or why it could not be run."""
     outcomes: dict[str, Outcome | str] = {}
+    folder = _DATA / peer.module
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        _run(peer, "pack", folder, _SAMPLES)
+    except CaseError as exc:
+        return {move.name: str(exc) for move in _MOVES}
     for move in _MOVES:
-        folder = _DATA / peer.module
-        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "state.pt").unlink(missing_ok=True)
         try:
-            _run(peer, "pack", folder, _SAMPLES)
             before = _run(peer, "load", folder, peer.loader, *move.before, move.steps)["ranks"]
             after = _run(peer, "load", folder, peer.loader, *move.after, _ALL)["ranks"]
             outcomes[move.name] = Outcome.of(before, after)
