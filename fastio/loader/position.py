@@ -9,7 +9,7 @@ from typing import Any
 
 from fastio.loader.proof import Account, EpochLedger, RankShare, joined, unique_parts
 from fastio.loader.selection import Chosen
-from fastio.samplers.batches import Batches
+from fastio.samplers.batches import Batches, OrderSampler
 from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
 from fastio.types.receipt import ReceiptPart
 
@@ -235,7 +235,9 @@ class LoaderPosition:
 
     def options(self) -> dict[str, Any]:
         """Return what must be equal on all ranks for them to have each sample once: plain values."""
-        return self._configuration() | self._selection.sampler.division_options()
+        order = self._selection.plan.order
+        by_node = {"slices": order.slices} if isinstance(order, OrderSampler) and order.slices is not None else {}
+        return self._configuration() | self._selection.sampler.division_options() | by_node
 
     def start(self, place: Place) -> dict[str, Any]:
         """Return what must be equal on all ranks about an iteration that began there: plain values."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -178,7 +178,8 @@ class OrderSampler:
 
     With ``shuffle=True``, the order is chosen from the ``sizes`` (bytes, ``(n,)``, stored order) and ``labels``
     (``(n, ...)`` or None) of all samples and from ``memory``, the bytes that stay in memory: see ``choice``. Sizes
-    and labels are read once, when the first epoch is planned or the configuration is asked for.
+    and labels are read once, when the first epoch is planned or the configuration is asked for. ``slices`` may be set
+    to the part of each step that each rank takes in an order in lanes (see ``by_node``); None: its own.
     """
 
     def __init__(
@@ -194,6 +195,7 @@ class OrderSampler:
     ) -> None:
         self.division = division
         self.rank = rank
+        self.slices: Sequence[int] | None = None
         self.world_size = division.world_size
         self.shuffle = shuffle
         self.seed = seed
@@ -223,10 +225,22 @@ class OrderSampler:
 
     def plan(self, epoch: int, consumed: int | None = None) -> Batches:
         """Return what is left of this rank's batches of an epoch."""
-        return next(self.plans(epoch, range(self.rank, self.rank + 1), consumed))
+        ranks, slices = (range(number, number + 1) for number in (self.rank, self._slice))
+        return next(self.plans(epoch, ranks, consumed, slices=slices))
 
-    def plans(self, epoch: int, ranks: range, consumed: int | None = None) -> Iterator[Batches]:
-        """Yield what ``plan`` returns on each of these neighbouring ranks; their order is computed once."""
+    @property
+    def _slice(self) -> int:
+        """The part of each step that this rank takes in an order in lanes."""
+        return self.rank if self.slices is None else self.slices[self.rank]
+
+    def plans(
+        self, epoch: int, ranks: range, consumed: int | None = None, *, slices: range | None = None
+    ) -> Iterator[Batches]:
+        """
+        Yield what ``plan`` returns on each of these neighbouring ranks; their order is computed once.
+
+        ``slices`` are the parts of a step that they take in an order in lanes; None: those with their own numbers.
+        """
         division = replace(self.division, start=consumed or 0)
         cuts = even_cuts(division.samples, division.batch_size)
         choice = self._chosen() if self.shuffle is True else None
@@ -237,7 +251,7 @@ class OrderSampler:
                 windows = lanes.all_windows().after(division.start)
                 yield batches(division.share(lanes.order, 0), windows=windows, padding=division.padding(0))
                 return
-            for rank, share in zip(ranks, lanes.shares(division, ranks), strict=True):
+            for rank, share in zip(ranks, lanes.shares(division, ranks, slices), strict=True):
                 indices = lanes.sequence[lanes.places[share]]
                 yield batches(indices, windows=lanes.windows(share), padding=division.padding(rank))
             return

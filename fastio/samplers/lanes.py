@@ -92,14 +92,16 @@ class LaneOrder:
         share: NDArray[np.int64] = self.shares(division, range(rank, rank + 1))[0]
         return share
 
-    def shares(self, division: Division, ranks: range) -> NDArray[np.int64]:
+    def shares(self, division: Division, ranks: range, slices: range | None = None) -> NDArray[np.int64]:
         """
         Return the positions (in ``places``) of the samples of these neighbouring ranks: ``(ranks, samples)`` int64.
 
-        The samples of a full step are sorted by lane, so that a rank gets neighbouring lanes.
+        The samples of a full step are sorted by lane, so that a rank gets neighbouring lanes: its own slice of them, or
+        that in ``slices``. The last step, which may end with repeated samples, always goes by rank.
         """
         shares = np.empty((len(ranks), division.samples), np.int64)
-        self._deal(division, shares, start=division.start, steps=division.full_steps, first_rank=ranks.start)
+        first = (slices or ranks).start
+        self._deal(division, shares, start=division.start, steps=division.full_steps, first_rank=first)
         for row, rank in zip(shares, ranks, strict=True):
             row[division.full_steps * division.batch_size :] = division.last_step(rank)
         return shares

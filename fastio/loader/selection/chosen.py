@@ -20,6 +20,7 @@ from fastio.loader.selection.mixture import Mixture
 from fastio.loader.selection.subset import FastSubset
 from fastio.loader.selection.weights import as_weights
 from fastio.samplers.batches import BatchSampler, ChosenOrder, ElasticSampler, OrderSampler
+from fastio.samplers.by_node import slices_by_node
 from fastio.samplers.counted import as_elastic
 from fastio.samplers.drawn import Draw, DrawnSampler
 from fastio.samplers.foreign import ForeignBatchSampler, ForeignDraw, own_share
@@ -249,6 +250,8 @@ def _ordered(
         labels=partial(_at, partial(sample_labels, base), stored),
         memory=partial(page_cache, share.processes),
     )
+    if shuffle is True:
+        order.slices = slices_by_node(share)
     return (order if by_place is None else MappedSampler(order, by_place, checksum_name=None)), order
 
 
