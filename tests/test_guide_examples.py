@@ -43,9 +43,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fields = ("image", "mask", "caption", "boxes", "kinds", "label")
     write_fields(path / "scenes.tar", scenes(9), {name: TYPES[name] for name in fields})
     (path / "corpus.txt").write_text("".join("word " * (1 + number % 9) + "\n" for number in range(2000)))
-    words = ["pack", str(path / "corpus.txt"), str(path / "text.h5"), "--tokenizer", "bytes"]
-    result = CliRunner().invoke(cli, words)
-    assert result.exit_code == 0, result.output
+    for name in ("text", "web", "code"):
+        words = ["pack", str(path / "corpus.txt"), str(path / f"{name}.h5"), "--tokenizer", "bytes"]
+        result = CliRunner().invoke(cli, words)
+        assert result.exit_code == 0, result.output
     return path
 
 
@@ -66,7 +67,7 @@ def examples(page: str) -> Iterator[str]:
             yield code
 
 
-@pytest.mark.parametrize("page", ["loading.md", "ranks.md", "transforms.md", "text.md"])
+@pytest.mark.parametrize("page", ["loading.md", "ranks.md", "transforms.md", "text.md", "mixtures.md"])
 def test_the_examples_run(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each example runs with the names of those before it, and every loader that it leaves behind gives a batch."""
     monkeypatch.chdir(folder)

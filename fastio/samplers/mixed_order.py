@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.samplers.member_order import MemberOrder, MemberPart, Positions
+from fastio.samplers.repeats import split_ids
 from fastio.samplers.stream import MixtureStream, Stretch
 from fastio.samplers.windows import Windows
 
@@ -71,6 +72,10 @@ class MixedParts:
         for member, (first, part) in enumerate(self):
             ids[members == member] = part.ids[positions[member]] + first
         return ids
+
+    def samples(self) -> NDArray[np.int64]:
+        """Return the number of each sample of the epoch, one member after the other."""
+        return np.concatenate([split_ids(part.ids)[0] + first for first, part in self])
 
     def groups(self, members: NDArray[np.uint16]) -> NDArray[Any]:
         """Return numbers that ascend by member and, within it, by lane, if these members give samples in turn."""

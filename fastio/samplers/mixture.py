@@ -84,6 +84,14 @@ class MixtureSampler:
             division.padding(self.rank),
         )
 
+    def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64]:
+        """Return all samples of an epoch, without the last ``dropped`` (see WholeEpochs)."""
+        parts = self.order.parts(epoch)
+        if not dropped:
+            return parts.samples()
+        ids = parts.ids(self.order.turns(epoch), [slice(len(part.ids)) for part in parts.parts])
+        return split_ids(ids[: len(ids) - dropped])[0]
+
     def _share(self, division: Division, parts: MixedParts, turns: NDArray[np.uint16]) -> Positions:
         """Return the positions of this rank's samples in an epoch, batch after batch."""
         start, steps, size = division.start, division.full_steps, division.world_size * division.batch_size

@@ -110,6 +110,10 @@ class PerSourceSampler:
             padding=int((self._new(steps) < steps.batches).sum()),
         )
 
+    def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64] | None:
+        """Return all samples of an epoch (see WholeEpochs); None if some are left out, which depends on the steps."""
+        return None if dropped else self.order.parts(epoch).samples()
+
     def _new(self, steps: _Steps) -> NDArray[np.int64]:
         """Return how many samples of each batch of this rank are no repetitions."""
         new: NDArray[np.int64] = np.clip(steps.sizes - self.rank * steps.batches, 0, steps.batches)

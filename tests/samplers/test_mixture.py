@@ -93,6 +93,9 @@ def test_any_history_gives_the_same(
         assert len(had) == consumed
 
     assert sorted(expected) == sorted(had)
+    for dropped in (0, count // 3):
+        samples = split_ids(np.array(expected[: count - dropped], np.int64))[0].tolist()
+        assert sorted(samples) == sorted(whole.whole(epoch, dropped).tolist())
 
 
 @given(schedule=SCHEDULES, world_size=st.integers(2, 6), batch_size=st.integers(1, 20), shuffle=SHUFFLES)

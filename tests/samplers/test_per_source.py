@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastio.samplers.order import Division
+from fastio.samplers.repeats import split_ids
 from tests.samplers.blends import blended, steps_of
 from tests.samplers.test_mixture import SCHEDULES, SHUFFLES, SIZES, members_of
 
@@ -52,6 +53,7 @@ def test_any_history_gives_the_same(schedule: Any, count: int, shuffle: Any, div
         assert len(had) == sum(consumed)
 
     assert expected == sorted(had)
+    assert sorted(split_ids(np.array(had))[0].tolist()) == sorted(ranks[0].whole(epoch).tolist())
 
 
 @given(
