@@ -56,6 +56,10 @@ class PreparedLoader(DataLoader[Any]):
         self.loader.load_state_dict(state)
         self._numbers.start = self.loader.place
 
+    def expect_skipped(self, batches: int) -> None:
+        """Let the next iteration begin with so many batches that are skipped, in front of its position."""
+        self._numbers.skipped = batches
+
     def close(self) -> None:
         """Stop the loader's threads; calling it twice is harmless."""
         self.loader.close()
@@ -70,6 +74,7 @@ class _BatchNumbers(DataLoaderStateMixin):  # type: ignore[misc] # accelerate is
 
     def __init__(self, loader: FastLoader, batches: _NumberedBatches) -> None:
         self.start: Place = (0, None, 0)  # where the next iteration starts
+        self.skipped = 0  # how many batches the next iteration yields before that, which are not fetched
         self._loader = loader
         self._batches = batches
         self.gradient_state = imported("accelerate.state", extra="accelerate").GradientState()
@@ -82,14 +87,16 @@ class _BatchNumbers(DataLoaderStateMixin):  # type: ignore[misc] # accelerate is
         epoch, consumed, first = self.start
         self._loader.skip_to(self.start)
         count = first + self._loader.remaining
+        skipped, self.skipped = self.skipped, 0
         self.start = epoch + 1, None, 0
         self.begin()
         self.remainder = _new_in_last_step(self._loader, consumed)
         try:
-            for number in range(first, count):
+            for number in range(first - skipped, count):
                 self.end_of_dataloader = number == count - 1
                 yield [(epoch, consumed, number)]
-                if (consumed or first) and self._batches.latest != (epoch, consumed, number):
+                is_skipped = self._batches.latest != (epoch, consumed, number)
+                if is_skipped != (number < first) and (consumed or first):
                     raise ValueError(
                         f"{self._loader.base.store.path}: the loaded state continues the epoch behind the batches "
                         "that were trained on, and skip_first_batches would skip others: iterate the loader itself"
@@ -119,6 +126,8 @@ class _NumberedBatches(Dataset[Any]):
 
     def __getitems__(self, positions: list[Place]) -> list[Any]:
         ((epoch, consumed, number),) = positions
+        if number < 0:
+            raise ValueError(f"{self._loader.base.store.path}: the epoch continues {-number} batches further on")
         if self.latest != (epoch, consumed, number - 1):
             self._loader.skip_to((epoch, consumed, number))
             self._running = iter(self._loader)

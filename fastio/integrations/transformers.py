@@ -9,17 +9,11 @@ import torch
 
 from fastio.integrations.accelerate import prepare_loader
 from fastio.integrations.factory import LoaderFactory
-from fastio.integrations.packages import imported
 from fastio.integrations.prepared import PreparedLoader
-from fastio.loader.fast_loader import FastLoader
-from fastio.samplers.position import check_state
+from fastio.integrations.resumed_epoch import ResumedEpoch, count_in_todays_steps
 
 if TYPE_CHECKING:
-    from transformers import Trainer, TrainerCallback
-    from transformers.trainer_callback import ExportableState
-else:
-    TrainerCallback = imported("transformers", extra="transformers").TrainerCallback
-    ExportableState = imported("transformers.trainer_callback", extra="transformers").ExportableState
+    from transformers import Trainer
 
 __all__ = ["as_inputs", "language_model_inputs", "use_loaders"]
 
@@ -67,62 +61,19 @@ def use_loaders(
 
     ``inputs`` turns a batch into the dict of the model's arguments. Order, transforms and seed are those of the
     loaders; the batch sizes must equal those of the TrainingArguments, which count by them.
-    ``train(resume_from_checkpoint=...)`` continues with the next batch of the epoch; skipped batches are not read.
+    ``train(resume_from_checkpoint=...)`` continues with the next sample of the epoch, on any number of processes and
+    in batches of any size; skipped batches are not read. With another number or size, the steps of the checkpoint, and
+    a learning rate that depends on them, are counted in today's batches.
 
     A Trainer insists on an ``eval_dataset`` if it is to evaluate. ``evaluate()`` without a dataset uses the loader,
     ``evaluate(other)`` the Trainer's usual way. Evaluation always uses epoch 0, so random transforms repeat.
     """
     if train is not None:
-        trainer.get_train_dataloader = _Training(trainer, train, inputs)
+        trainer.get_train_dataloader = training = _Training(trainer, train, inputs)
         trainer.add_callback(ResumedEpoch())
+        count_in_todays_steps(trainer, lambda: training.loader)
     if evaluate is not None:
         trainer.get_eval_dataloader = _Evaluation(trainer, evaluate, inputs)
-
-
-class ResumedEpoch(TrainerCallback, ExportableState):  # type: ignore[misc] # see the overrides of mypy
-    """
-    Sets the epoch of a checkpoint before the Trainer skips that epoch's first batches.
-
-    transformers 5.1 sets the epoch on what ``skip_first_batches`` returns, which does not pass it on. The Trainer
-    counts only steps; this class adds to its checkpoints, under the class's name, which samples those steps were.
-    """
-
-    def __init__(self) -> None:
-        self.trained_on: dict[str, Any] = {}
-
-    def state(self) -> dict[str, Any]:
-        """Return what the Trainer writes into its checkpoints."""
-        return {"args": {}, "attributes": {"trained_on": self.trained_on}}
-
-    def on_train_begin(
-        self, args: Any, state: Any, control: Any, train_dataloader: PreparedLoader | None = None, **_: Any
-    ) -> None:
-        if not isinstance(train_dataloader, PreparedLoader):
-            return
-        saved = state.stateful_callbacks.get(type(self).__name__, {}).get("attributes", {}).get("trained_on")
-        accumulated = args.gradient_accumulation_steps
-        if saved and state.global_step and not args.ignore_data_skip:
-            _check_same(train_dataloader.loader, saved, accumulated, step=state.global_step)
-        self.trained_on = {**train_dataloader.state_dict(), "gradient_accumulation_steps": accumulated}
-        state.stateful_callbacks[type(self).__name__] = self.state()  # the Trainer expects one there when it saves
-        train_dataloader.set_epoch(int(state.epoch or 0))
-
-
-def _check_same(loader: FastLoader, saved: Mapping[str, Any], accumulated: int, *, step: int) -> None:
-    """Raise ValueError if a number of steps does not mean the same samples as in the checkpoint."""
-    steps, place = saved.get("gradient_accumulation_steps"), loader.place
-    division, known = loader.state_dict()["division"], saved.get("division", saved)
-    try:
-        check_state({name: known.get(name) for name in division}, division, owner="loader")
-        loader.load_state_dict({**saved, "epoch": place[0], "consumed": None, "batch": 0})
-        loader.skip_to(place)
-        if steps != accumulated:
-            raise ValueError(f"gradient_accumulation_steps is {steps} in the state and {accumulated} here")
-    except ValueError as exc:
-        raise ValueError(
-            f"the checkpoint of step {step}: {exc}. To start the epoch over instead, set "
-            "TrainingArguments(ignore_data_skip=True)"
-        ) from exc
 
 
 class _Training:
@@ -132,14 +83,14 @@ class _Training:
         self._trainer = trainer
         self._factory = factory
         self._inputs = inputs
-        self._loader: PreparedLoader | None = None
+        self.loader: PreparedLoader | None = None
 
     def __call__(self) -> PreparedLoader:
-        if self._loader is not None:
-            self._loader.close()
+        if self.loader is not None:
+            self.loader.close()
         expected = self._trainer.args.train_batch_size
-        self._loader = _prepared(self._trainer, self._factory, self._inputs, name="train_batch_size", expected=expected)
-        return self._loader
+        self.loader = _prepared(self._trainer, self._factory, self._inputs, name="train_batch_size", expected=expected)
+        return self.loader
 
 
 class _Evaluation:

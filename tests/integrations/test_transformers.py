@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -116,10 +117,12 @@ def test_resumed_at_the_next_batch(
 
 
 OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "batch size": ({"batch_size": 2}, {"per_device_train_batch_size": 2}, "batch_size is 4 in the state and 2 here"),
     "seed": ({"seed": 1}, {}, "seed is 0 in the state and 1 here"),
-    "ranks": ({"uneven": "drop"}, {}, "uneven is 'pad' in the state and 'drop' here"),
-    "accumulation": ({}, {"gradient_accumulation_steps": 2}, "gradient_accumulation_steps is 1 .* and 2 here"),
+    "accumulation": (
+        {},
+        {"gradient_accumulation_steps": 2},
+        "3 batches are left of an epoch of 6, and the Trainer accumulates 2 .* gradient_accumulation_steps=1",
+    ),
 }
 
 
@@ -155,6 +158,100 @@ def test_a_checkpoint_of_another_store_is_refused(store: Path, tmp_path: Path) -
     other = write_store(tmp_path / "b.h5", values, np.arange(COUNT)[::-1].copy(), field=field)
     with pytest.raises(ValueError, match=r"checkpoint of step 3: .*store is"):
         trainer_of(other, tmp_path / "out").train(resume_from_checkpoint=True)
+
+
+def resized(store: Path, folder: Path, batch_size: int, callbacks: Any = (), **options: Any) -> Trainer:
+    """A Trainer over the store, shuffled, with batches of another size, which saves each step."""
+    saving = {"save_strategy": "steps", "save_steps": 1, "per_device_train_batch_size": batch_size}
+    trainer = Trainer(Model(), arguments(folder, **saving, **options), callbacks=list(callbacks))
+    use_loaders(trainer, train=partial(FastLoader, store, batch_size, shuffle="full", threads=1))
+    return trainer
+
+
+CHAINS = [[(4, 1), (2, 4), (3, 6)], [(2, 13), (4, 7), (8, 0)], [(4, 6), (23, 0)], [(4, 12), (2, 0)]]
+
+
+@pytest.mark.parametrize("chain_of", CHAINS, ids=str)
+def test_other_batch_sizes_continue(
+    store: Path, tmp_path: Path, expected: list[list[int]], chain_of: list[tuple[int, int]]
+) -> None:
+    """
+    Each epoch has every sample once, in the same order, whatever the sizes of batches; the last step is the epochs'.
+
+    A chain names batch sizes, and after how many of today's steps training ends (0: not).
+    """
+    seen: list[int] = []
+    checkpoint: Any = None
+    for number, (batch_size, step) in enumerate(chain_of):
+        trainer = resized(store, tmp_path / str(number), batch_size, [StopAfter(step)] if step else [])
+        with pytest.raises(Interrupted) if step else nullcontext():
+            trainer.train(resume_from_checkpoint=checkpoint)
+        seen += chain(*trainer.model.seen)
+        checkpoint = str(tmp_path / str(number) / f"checkpoint-{step}")
+        last = trainer
+
+    if chain_of[-1][1]:
+        last = resized(store, tmp_path / "last", 4)
+        last.train(resume_from_checkpoint=checkpoint)
+        seen += chain(*last.model.seen)
+    assert list(chain(*expected)) == seen
+    steps = -(-COUNT // last.args.per_device_train_batch_size) * 3
+    assert (steps, 3.0) == (last.state.global_step, last.state.epoch) == (last.state.max_steps, 3.0)
+
+
+@pytest.mark.parametrize(("before", "after", "accumulated", "done"), [(4, 2, 2, 6), (2, 4, 1, 3), (4, 4, 3, 2)])
+def test_the_learning_rate_continues_in_todays_steps(
+    store: Path, tmp_path: Path, before: int, after: int, accumulated: int, done: int
+) -> None:
+    """It falls to nothing at the end of the last epoch, from where a training in these batches would be."""
+    with pytest.raises(Interrupted):
+        resized(store, tmp_path, before, [StopAfter(6)], learning_rate=1.0).train()
+    rates: list[float] = []
+
+    class Rates(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, lr_scheduler: Any = None, **_: Any) -> None:
+            rates.append(lr_scheduler.get_last_lr()[0])
+
+    options = {"learning_rate": 1.0, "gradient_accumulation_steps": accumulated}
+    second = resized(store, tmp_path, after, [Rates()], **options)
+    second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
+
+    steps = second.state.max_steps
+    assert pytest.approx([1 - step / steps for step in range(done, steps)]) == rates
+
+
+def test_a_checkpoint_that_counts_batches(store: Path, tmp_path: Path, expected: list[list[int]]) -> None:
+    """From before positions were saved (state version 2): in batches of the same size, others are refused."""
+    saved_at(8, store, tmp_path)
+    path = tmp_path / "checkpoint-8" / "trainer_state.json"
+    state = json.loads(path.read_text())
+    attributes = state["stateful_callbacks"]["ResumedEpoch"]["attributes"]
+    del attributes["position"]
+    old = attributes["trained_on"]
+    old |= {**old.pop("division"), "version": 2, "batch": 0}
+    del old["consumed"]
+    path.write_text(json.dumps(state))
+    second = trainer_of(store, tmp_path)
+    second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-8"))
+
+    assert expected[8:] == second.model.seen
+    with pytest.raises(ValueError, match=r"checkpoint of step 8: .* batch_size is 4 in the state and 2 here"):
+        resized(store, tmp_path, 2).train(resume_from_checkpoint=str(tmp_path / "checkpoint-8"))
+
+
+def test_a_trainer_that_cannot_be_told_refuses(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: list[list[int]]
+) -> None:
+    """A version of transformers without the place where steps are translated: only the same batches continue."""
+    saved_at(3, store, tmp_path)
+    monkeypatch.setattr("fastio.integrations.transformers.count_in_todays_steps", lambda *_: None)
+    with pytest.raises(
+        ValueError, match=r"checkpoint of step 3 is step 6 in today's batches, .* the batch size of the"
+    ):
+        resized(store, tmp_path, 2).train(resume_from_checkpoint=True)
+    second = trainer_of(store, tmp_path)
+    second.train(resume_from_checkpoint=True)
+    assert expected[3:] == second.model.seen
 
 
 def test_a_checkpoint_from_before_is_believed(store: Path, tmp_path: Path, expected: list[list[int]]) -> None:
