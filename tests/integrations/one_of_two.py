@@ -21,6 +21,7 @@ from fastio import FastDataset, FastLoader, LengthBucketSampler
 from fastio.integrations.accelerate import prepare_loader
 from fastio.integrations.lightning import FastDataModule
 from fastio.integrations.transformers import use_loaders
+from tests.integrations.elastic_runs import BEGINS, CONTINUES, all_trainers
 from tests.integrations.test_lightning import Interrupted as LightningInterrupted
 from tests.integrations.test_lightning import Model as LightningModel
 from tests.integrations.test_lightning import StopAfter as LightningStop
@@ -153,7 +154,7 @@ def _error(work: Callable[[], object]) -> str:
 
 def main() -> None:
     """Write ``{trainer: what it saw}`` to the file named last."""
-    store, folder, result = map(Path, sys.argv[1:])
+    store, folder, begun, result = map(Path, sys.argv[1:])
     early = built_without_ranks(store)
     seen = {
         "lightning": under_lightning(store),
@@ -165,6 +166,8 @@ def main() -> None:
             "accelerate": accelerate_resumed(store, folder),
             "transformers": transformers_resumed(store, folder),
         },
+        "continued": all_trainers(CONTINUES, store, begun, 2),
+        "begun": all_trainers(BEGINS, store, folder / "begun", 2),
     }
     result.write_text(json.dumps(seen))
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections import Counter
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.integrations.conftest import COUNT
+from tests.integrations.elastic_runs import BEGINS, CONTINUES, all_trainers
 
 TOP = Path(__file__).parents[2]
 
@@ -23,9 +25,20 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
-def seen(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the processes write."""
+    return tmp_path_factory.mktemp("two")
+
+
+@pytest.fixture(scope="module")
+def begun(store: Path, folder: Path) -> dict[str, list[int]]:
+    """What this process has seen of trainings that the two processes continue."""
+    return all_trainers(BEGINS, store, folder / "begun", 1)
+
+
+@pytest.fixture(scope="module")
+def seen(store: Path, folder: Path, begun: dict[str, list[int]]) -> list[dict[str, Any]]:
     """What each of the two processes saw, started as torchrun starts them."""
-    folder = tmp_path_factory.mktemp("two")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -43,7 +56,8 @@ def seen(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str
             "LOCAL_WORLD_SIZE": "2",
             "TORCHELASTIC_RUN_ID": "test",
         }
-        command = [sys.executable, "-m", "tests.integrations.one_of_two", store, folder / "out", folder / str(rank)]
+        work = [store, folder / "out", folder / "begun", folder / str(rank)]
+        command = [sys.executable, "-m", "tests.integrations.one_of_two", *work]
         log = (folder / f"{rank}.log").open("wb")
         with log:
             processes.append(subprocess.Popen(command, env=environment, cwd=TOP, stdout=log, stderr=log))
@@ -81,6 +95,23 @@ def test_resumed_on_both_at_the_next_batch(seen: list[dict[str, Any]], trainer: 
         whole, in_parts = process["resumed"][trainer]
         assert whole == in_parts
         assert len(whole) == 9
+
+
+@pytest.mark.parametrize("trainer", BEGINS)
+def test_two_continue_what_one_began(begun: dict[str, list[int]], seen: list[dict[str, Any]], trainer: str) -> None:
+    """Three epochs have each sample three times; the last two end with one repetition, as 15 and 23 are odd."""
+    counts = Counter(chain(begun[trainer], *(process["continued"][trainer] for process in seen)))
+    assert {3} == {min(3, counts[sample]) for sample in range(COUNT)}
+    assert 3 * COUNT + 2 == counts.total()
+
+
+@pytest.mark.parametrize("trainer", BEGINS)
+def test_one_continues_what_two_began(store: Path, folder: Path, seen: list[dict[str, Any]], trainer: str) -> None:
+    """Only the first epoch, which two processes ended, has a repetition."""
+    rest = all_trainers({trainer: CONTINUES[trainer]}, store, folder / "out" / "begun", 1)
+    counts = Counter(chain(rest[trainer], *(process["begun"][trainer] for process in seen)))
+    assert {3} == {min(3, counts[sample]) for sample in range(COUNT)}
+    assert 3 * COUNT + 1 == counts.total()
 
 
 def test_what_would_lose_or_double_samples_is_refused(seen: list[dict[str, Any]]) -> None:
