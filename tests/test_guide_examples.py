@@ -23,8 +23,8 @@ from tests.conftest import encode, pictures, write_store
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
 
 GUIDE = Path(__file__).parent.parent / "fastio" / "guide"
-# A word of each example that runs elsewhere: under Lightning, accelerate, transformers, torchvision.
-ELSEWHERE = ("fastio.integrations", "from transformers import", "from torchvision")
+# A word of each example that runs elsewhere: under Lightning, accelerate, transformers, torchvision, on several ranks.
+ELSEWHERE = ("fastio.integrations", "from transformers import", "from torchvision", "init_device_mesh")
 # What the machine of a test lacks, and what would only take time here.
 INSTEAD = {'device="cuda"': 'device="cpu"', "num_workers=4": "num_workers=0", ", 256, ": ", 8, "}
 

@@ -33,6 +33,38 @@ def test_a_batch_script_is_alone() -> None:
     assert rank_and_world(environ={"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "7"}) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        # 3 tasks on a node and 1 on the next: how many a node has says nothing about ranks
+        ({"SLURM_PROCID": "3", "SLURM_LOCALID": "0", "SLURM_NODEID": "1", "SLURM_STEP_NUM_TASKS": "4"}, (3, 4)),
+        # one task on each of two nodes
+        (
+            {"SLURM_PROCID": "1", "SLURM_LOCALID": "0", "SLURM_NTASKS_PER_NODE": "1", "SLURM_STEP_NUM_TASKS": "2"},
+            (1, 2),
+        ),
+        # one job of an array, whose others train on their own
+        ({"SLURM_PROCID": "0", "SLURM_ARRAY_TASK_ID": "5", "SLURM_STEP_NUM_TASKS": "1"}, (0, 1)),
+        # a step of 2 tasks within an allocation of 8
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2)),
+        # torchrun on 2 nodes, started by one task of srun on each
+        (
+            {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "RANK": "9", "WORLD_SIZE": "12", "LOCAL_RANK": "1"},
+            (9, 12),
+        ),
+    ],
+)
+def test_tasks_and_nodes_in_any_number(environ: dict[str, str], expected: tuple[int, int]) -> None:
+    """Ranks are counted over the step, whatever runs where."""
+    assert expected == rank_and_world(environ=environ)
+
+
+def test_a_rank_outside_of_its_step_is_refused() -> None:
+    """Several steps that count their tasks together, as those of a heterogeneous job."""
+    with pytest.raises(ValueError, match="SLURM_PROCID='5', SLURM_STEP_NUM_TASKS='4': expected 0 <= rank < world_size"):
+        rank_and_world(environ={"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "4"})
+
+
 def test_initialised_process_group_counts(tmp_path: Path) -> None:
     """torch.distributed, once initialised, knows better than the environment."""
     torch.distributed.init_process_group(
