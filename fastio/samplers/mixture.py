@@ -97,7 +97,7 @@ class MixtureSampler:
         start, steps, size = division.start, division.full_steps, division.world_size * division.batch_size
         if division.world_size == 1 and division.samples <= division.left:
             return slice(start, start + division.samples)
-        last = _last_step(division, self.rank)
+        last = division.last_step(self.rank)
         full = slice(start, start + steps * size)
         if division.world_size == 1 or steps == 0:
             return np.concatenate((np.arange(full.start, full.stop, dtype=np.int64), last))
@@ -136,14 +136,6 @@ def _positions(turns: NDArray[np.uint16], share: Positions, member: int) -> Posi
         return slice(before, before + count)
     positions: NDArray[np.int64] = np.searchsorted(np.flatnonzero(turns == member), share[turns[share] == member])
     return positions
-
-
-def _last_step(division: Division, rank: int) -> NDArray[np.int64]:
-    """Return the positions of one rank's samples after the full steps; behind the end, the order begins again."""
-    done = division.full_steps * division.batch_size
-    last = division.samples - done
-    positions = division.start + done * division.world_size + rank * last + np.arange(last, dtype=np.int64)
-    return positions % division.count
 
 
 def dealt(groups: NDArray[Any], members: NDArray[np.uint16], *, rank: int, world_size: int) -> NDArray[np.int64]:

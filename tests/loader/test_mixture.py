@@ -160,6 +160,21 @@ def test_the_schedule_is_kept_in_samples(members: dict[str, FastDataset]) -> Non
     assert [2] * 10 == kinds[20:]
 
 
+def test_other_weights_from_the_next_epoch_on(members: dict[str, FastDataset]) -> None:
+    """Weights that nobody planned: the members go on where they stand, none of their samples twice or missing."""
+    mixture = two(members, batching="stratified")
+    with FastLoader(mixture, 10, shuffle=True, threads=1) as loader:
+        had = numbers(loader)
+        changed = mixture.at(step=len(loader), weights={"web": 2, "code": 8})
+    with FastLoader(changed, 10, shuffle=True, threads=1) as loader:
+        loader.set_epoch(1)
+        had += numbers(loader)
+    code = [value for batch in had for value in batch if value >= 2000]
+
+    assert [3] * 3 + [8] * 3 == [sum(value >= 2000 for value in batch) for batch in had]
+    assert all(len(set(code[start : start + 7])) == 7 for start in range(0, 28, 7))
+
+
 def test_another_mixture_is_refused(members: dict[str, FastDataset]) -> None:
     """A state names the mixture when it is loaded into another one."""
     with FastLoader(two(members), 4) as loader:

@@ -179,3 +179,30 @@ def test_a_prefetcher_and_the_sampler(tmp_path: Path) -> None:
         assert expected == [label for batch in labels_of(DevicePrefetcher(other, "cpu")) for label in batch]
         assert [number if number < 12 else number + 88 for number in numbers] == expected
         assert loader.sources() == other.sources()
+
+
+@pytest.mark.parametrize("batching", ["random", "stratified", "per_source"])
+@pytest.mark.parametrize("options", [{}, {"drop_last": True}])
+def test_receipts(tmp_path: Path, batching: Any, options: dict[str, Any]) -> None:
+    """An epoch whose members come more or less than once has the receipt of what it should give, resumed or not."""
+    parts = {"a": photos(tmp_path)["a"], "b": Subset(FastDataset(tmp_path / "b.lmdb"), [3, 1, 7])}
+    mixture = Mixture(parts, {"a": 0.6, "b": 0.4}, batching=batching)
+    with FastLoader(mixture, 4, shuffle=True, samples_per_epoch=31, **options) as loader:
+        batches = iter(loader)
+        list(islice(batches, 3))
+        state = json.loads(json.dumps(loader.state_dict()))
+        assert not loader.receipt().is_exact
+        list(batches)
+        whole = loader.receipt()
+    with FastLoader(mixture, 3, shuffle=True, samples_per_epoch=31, **options) as loader:
+        loader.load_state_dict(state)
+        list(loader)
+        resumed = loader.receipt()
+
+    dropped = 31 - whole.samples
+    assert (dropped > 0) == bool(options)
+    for receipt in (whole, resumed):
+        assert receipt.is_exact == (not options or receipt.expected is not None), receipt
+        assert 0 == receipt.repeated == receipt.skipped
+    if not options:
+        assert whole.number == resumed.number == whole.expected

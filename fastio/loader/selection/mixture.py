@@ -35,8 +35,8 @@ class Mixture(Dataset[Any]):
 
     Each member has its own order and its own epochs: one that is used up begins again, in another order, whatever the
     others do, and one that is not used up goes on in the loader's next epoch. Of the first n samples of a training,
-    each member has given its share to within 1.7 samples (half a sample if there are two members). ``batching`` says
-    what that means for a step, which is a batch on every rank:
+    each member has given its share to within 1.7 samples (half a sample if there are two members, as long as weights
+    stay). ``batching`` says what that means for a step, which is a batch on every rank:
 
     * "random": steps vary as if members were drawn at random; shares are exact for each 4,096 samples.
     * "stratified": each step has exact shares, as far as whole samples allow.
