@@ -61,11 +61,6 @@ class MixtureSampler:
         """Return what each member has given when so much of an epoch has been consumed."""
         return sources_of(self.order, epoch, self.counts(epoch, consumed), has_begun=bool(consumed))
 
-    def whole(self, epoch: int, dropped: int = 0) -> NDArray[np.int64]:
-        """Return all samples of an epoch: see WholeEpochs."""
-        samples = self.order.epoch(epoch).samples
-        return samples[: len(samples) - dropped]
-
     def plan(self, epoch: int, consumed: int | None = None) -> Batches:
         """Return what is left of this rank's batches of an epoch."""
         division, parts, turns = self._left(consumed), self.order.parts(epoch), self.order.turns(epoch)
