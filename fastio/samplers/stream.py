@@ -76,7 +76,7 @@ class MixtureStream:
             self._shares[number].members(first - self._starts[number], last - self._starts[number])
             for number, first, last in self.pieces(start, stop)
         ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint16), *parts])
 
     def pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
         """Return the stretches within ``start`` to ``stop``: the number of each, and from where to where it lasts."""

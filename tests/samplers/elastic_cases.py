@@ -156,8 +156,10 @@ def mixed(rules: Rules, *, batching: Batching) -> Build:
     """Three members, one of which comes several times in an epoch; their weights change in epochs 0 and 1."""
     sizes, schedule = (7, 200, 400), [(0, (1, 2, 7)), (rules.samples // 3, (5, 5, 1)), (2 * rules.samples, (1, 1, 1))]
 
+    uneven: Uneven = "pad" if batching == "per_source" and rules.uneven == "repeat" else rules.uneven  # refused there
+
     def build(leg: Leg, rank: int) -> ElasticSampler:
-        division = Division(rules.samples, leg.batch_size, leg.world_size, rules.uneven, rules.drop_last)
+        division = Division(rules.samples, leg.batch_size, leg.world_size, uneven, rules.drop_last)
         return blended(sizes, schedule, division=division, rank=rank, batching=batching)
 
     return build
@@ -173,6 +175,7 @@ CASES = {
     "user's sampler": Case(partial(drawn, by=by_users_sampler)),
     "mixture": Case(partial(mixed, batching="random")),
     "stratified": Case(partial(mixed, batching="stratified")),
+    "per source": Case(partial(mixed, batching="per_source"), is_order=False),
     "buckets": Case(partial(in_buckets, by_tokens=False), is_order=False),
     "token buckets": Case(partial(in_buckets, by_tokens=True), is_order=False),
     "packs": Case(packed, even=False, is_order=False),

@@ -67,7 +67,7 @@ def run(build: Build, legs: Sequence[Leg], epoch: int, expected: NDArray[np.int6
         is_last = number == len(legs) - 1
         steps = len(plans[0]) if is_last else round(leg.share * len(plans[0]))
         is_ended = is_last or 0 < steps == len(plans[0])
-        taken += [_given(plan, steps, without_padding=is_ended) for plan in plans]
+        taken += [_new(plan, steps) for plan in plans]
         if is_ended:
             counts.miscounted += abs(plans[0].repeated - sum(plan.padding for plan in plans))
             dropped += plans[0].dropped
@@ -84,9 +84,9 @@ def run(build: Build, legs: Sequence[Leg], epoch: int, expected: NDArray[np.int6
     return counts
 
 
-def _given(plan: Batches, steps: int, *, without_padding: bool) -> NDArray[np.int64]:
-    stop = int(plan.cuts[steps])
-    return plan.ids[: stop - plan.padding if without_padding else stop]
+def _new(plan: Batches, steps: int) -> NDArray[np.int64]:
+    """Return what the first batches have, without the samples that the plan declares as repeated."""
+    return plan.ids[: min(int(plan.cuts[steps]), len(plan.ids) - plan.padding)]
 
 
 def _unequal(plans: Sequence[Batches], *, even: bool) -> int:
