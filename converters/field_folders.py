@@ -19,7 +19,11 @@ __all__ = ["FieldFolder", "find_folder", "scan_files", "stem_of"]
 
 _STEM = "{stem}"
 _SYSTEM_FILES = frozenset([".ds_store", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"])
-_EXTENSIONS = {"is_text": ".txt", "is_json": ".json", "is_plain": ".npy"}
+_FILES = {  # by trait of the field: the extension of its files, and what they are
+    "is_text": (".txt", "a text file"),
+    "is_json": (".json", "a JSON file"),
+    "is_plain": (".npy", "a NumPy array"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,9 @@ def _wanted(folder: FieldFolder) -> Wanted:
         return IMAGES if kind_by_name(suffix) else _anything(suffix, f"a {suffix} file")
     if folder.field.traits.is_picture:
         return IMAGES
-    extension = next((each for trait, each in _EXTENSIONS.items() if getattr(folder.field.traits, trait)), "")
-    return _anything(suffix or extension, f"a file of the field {folder.name!r}")
+    of_field = ("", f"a file of the field {folder.name!r}")
+    extension, what = next((each for trait, each in _FILES.items() if getattr(folder.field.traits, trait)), of_field)
+    return _anything(suffix or extension, what)
 
 
 def _has_pictures(path: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fastio.converters.field_files import FieldFiles, suggested_field
-from fastio.converters.field_folders import FieldFolder, find_folder, scan_files
+from fastio.converters.field_folders import FieldFolder, find_folder, scan_files, stem_of
 from fastio.converters.fields_asked import FieldChoice
 from fastio.converters.file_names import describe_names
 from fastio.converters.kind import SourceKind, SourceOptions, SourcePath, source_record
@@ -108,11 +108,13 @@ class _Pairs:
         problems = [each for _, more in stems for each in more]
         first, *further = self.folders
         (keys, _), *partners = stems
+        unfit = [{stem_of(problem.key): problem for problem in each.scan.problems} for each in further]
         whole: list[str] = []
         for stem, key in keys.items():
-            missing = [each for each, (names, _) in zip(further, partners, strict=True) if stem not in names]
+            missing = [i for i, (names, _) in enumerate(partners) if stem not in names]
             if missing:
-                problems.append(self._problem(first, key, self._missing(missing[0], stem)))
+                sentence = self._missing(further[missing[0]], stem, unfit[missing[0]])
+                problems.append(self._problem(first, key, sentence))
             else:
                 whole.append(stem)
         problems += self._extra(further, [names for names, _ in partners], keys)
@@ -179,8 +181,11 @@ class _Pairs:
             del names[stem]
         return names, problems
 
-    def _missing(self, folder: FieldFolder, stem: str) -> str:
-        """What to say of a sample without its file in a folder."""
+    def _missing(self, folder: FieldFolder, stem: str, unfit: Mapping[str, Problem]) -> str:
+        """What to say of a sample without its file in a folder; ``unfit`` are files there that cannot be packed."""
+        other = unfit.get(stem)
+        if other is not None:
+            return f"has no {folder.name}: {self._prefix(folder)}{other.key} {other.problem}"
         expected = shown(f"{self._prefix(folder)}{folder.prefix}{stem}{folder.suffix or '.*'}")
         return f"has no {folder.name}: expected {expected}"
 
@@ -256,4 +261,5 @@ KIND = SourceKind(
     takes_fields=True,
     takes_root=True,
     needs_fields=True,
+    text_kinds=("text-folder",),
 )

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
+from fastio.cli import cli
 from fastio.converters import Source, open_source, pack
 from fastio.converters.fields_asked import parse_choice
 from fastio.converters.origin import recorded_root
@@ -245,6 +247,35 @@ def test_names_that_are_hard(tmp_path: Path) -> None:
         unpack(store, tmp_path / "again")
 
     assert (6, files_below(root)) == (report.packed, files_below(tmp_path / "again"))
+
+
+@pytest.mark.parametrize(
+    ("field", "sentence"),
+    [
+        (
+            "caption=masks/:text",
+            "images/0.png has no caption: masks/0.png is not a text file (has the extension '.png'; expected .txt)",
+        ),
+        ("caption=meta:mask", "images/0.png has no caption: meta/0.json is not an image (has the extension '.json'; "),
+        ("caption=masks/:float32[4]", "images/0.png has no caption: masks/0.png is not a NumPy array"),
+    ],
+)
+def test_files_of_another_type(tmp_path: Path, field: str, sentence: str) -> None:
+    """A folder that holds other files than the type asks for: they are there, and named."""
+    with pytest.raises(SourceError) as caught:
+        opened(pairs(tmp_path / "set"), "image=images", field)
+    assert sentence in str(caught.value)
+
+
+def test_a_folder_with_texts_is_packed_by_fields(tmp_path: Path) -> None:
+    """``--field`` asks for pairs, though the first folder holds texts, which would be packed as text without it."""
+    files = {f"images/{i}.jpg": picture(i, kind="JPEG") for i in range(3)}
+    root = tree(tmp_path / "set", {**files, **{f"captions/{i}.txt": b"a bee" for i in range(3)}})
+    arguments = ["--field", "image=images", "--field", "caption=captions"]
+    result = CliRunner().invoke(cli, ["pack", str(root), str(tmp_path / "out.lmdb"), *arguments])
+    assert 0 == result.exit_code, result.output
+    with open_store(tmp_path / "out.lmdb") as store:
+        assert ["image", "caption"] == [field.name for field in store.schema.fields]
 
 
 def test_what_lies_elsewhere_is_left_out_by_name(tmp_path: Path) -> None:
