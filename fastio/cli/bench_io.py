@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from fastio.cli.json_form import echo_json
 from fastio.cli.screen import begun, counted, per_second, printable, size
 
 if TYPE_CHECKING:
-    from fastio.measure.loop.data import DataOptions
+    from fastio.measure.loop.data import Data, DataOptions
 
 __all__ = ["io"]
 
@@ -59,12 +60,15 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
     from fastio.report.loading import loading_page
 
     reports = []
-    for name in data:
-        begun(f"loading {printable(name)}: {counted(epochs, 'epoch')}, {seconds:g} s at most")
-        own = options if len(data) == 1 else _own_options(name, options)
-        reports.append(_measured(name, own, epochs=epochs, seconds=seconds))
-        if not as_json:
-            click.echo(_line(reports[-1]))
+    with ExitStack() as stack:
+        # All are opened before the first is measured: what cannot be read is said at once.
+        every = [stack.enter_context(_opened(name, options, is_alone=len(data) == 1)) for name in data]
+        for name, opened in zip(data, every, strict=True):
+            begun(f"loading {printable(name)}: {counted(epochs, 'epoch')}, {seconds:g} s at most")
+            with opened:
+                reports.append(_measured(name, opened, epochs=epochs, seconds=seconds))
+            if not as_json:
+                click.echo(_line(reports[-1]))
     if not as_json:
         _print_beside(reports)
     first = {**reports[0], "beside": reports[1:]}
@@ -73,35 +77,36 @@ def io(data: tuple[str, ...], *, options: DataOptions, epochs: int, seconds: flo
     write_html(lambda: loading_page(first))
 
 
-def _own_options(name: str, options: DataOptions) -> DataOptions:
-    """Return the options without those that are meant for another kind of DATA than this one."""
-    if Path(name).is_dir():
-        return dataclasses.replace(options, threads=None)
-    return dataclasses.replace(options, workers=None)
-
-
-def _measured(name: str, options: DataOptions, *, epochs: int, seconds: float) -> dict[str, Any]:
-    from fastio.errors import FastioError
+def _opened(name: str, options: DataOptions, *, is_alone: bool) -> Data:
+    """Open DATA; if it is one of several, without the options that are meant for another kind of DATA."""
     from fastio.measure.loop.data import open_data
+
+    if not is_alone:
+        others = {"threads": None} if Path(name).is_dir() else {"workers": None}
+        options = dataclasses.replace(options, **others)
+    return open_data(name, options)
+
+
+def _measured(name: str, opened: Data, *, epochs: int, seconds: float) -> dict[str, Any]:
+    from fastio.errors import FastioError
     from fastio.measure.loop.folder import opens_per_s
     from fastio.measure.loop.mock import MockTrainer
 
-    with open_data(name, options) as opened:
-        result = MockTrainer().run(opened.loader, epochs=epochs, seconds=seconds)
-        if result.batches == 0:
-            raise FastioError(f"{name}: the loader is empty: nothing to measure")
-        bytes_each = None
-        if opened.size_bytes is not None and opened.samples:
-            bytes_each = opened.size_bytes / opened.samples
-        return {
-            "data": name,
-            "kind": opened.kind,
-            **dataclasses.asdict(result),
-            "samples_per_s": result.samples_per_s,
-            "steady_samples_per_s": result.steady_samples_per_s,
-            "bytes_per_s": None if bytes_each is None else result.samples_per_s * bytes_each,
-            "opens_per_s": opens_per_s(opened.kind, result.samples_per_s),
-        }
+    result = MockTrainer().run(opened.loader, epochs=epochs, seconds=seconds)
+    if result.batches == 0:
+        raise FastioError(f"{name}: the loader is empty: nothing to measure")
+    bytes_each = None
+    if opened.size_bytes is not None and opened.samples:
+        bytes_each = opened.size_bytes / opened.samples
+    return {
+        "data": name,
+        "kind": opened.kind,
+        **dataclasses.asdict(result),
+        "samples_per_s": result.samples_per_s,
+        "steady_samples_per_s": result.steady_samples_per_s,
+        "bytes_per_s": None if bytes_each is None else result.samples_per_s * bytes_each,
+        "opens_per_s": opens_per_s(opened.kind, result.samples_per_s),
+    }
 
 
 def _line(report: dict[str, Any]) -> str:

@@ -71,6 +71,15 @@ def test_io_of_files_beside_what_they_were_packed_into(folder: Path, tmp_path_fa
     assert f"times the samples/s of {folder}" in printed
 
 
+def test_all_data_are_opened_before_one_is_measured(folder: Path) -> None:
+    """A misspelt second name is said at once, not after the first has been read for seconds."""
+    output = run("bench", "io", folder, folder / "nothing.lmdb", "--workers", 0, code=1)
+
+    assert "nothing.lmdb" in output
+    assert "samples/s" not in output
+    assert "loading" not in output
+
+
 def test_an_error_in_a_worker_is_one_line(folder: Path) -> None:
     """torch's traceback in the text of an error stays away."""
     (folder / "9.png").write_bytes(encode(pictures(1, (4, 4, 3))[0]))
