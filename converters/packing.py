@@ -28,6 +28,7 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
     lines += _lines(metadata.get("packing") or {})
     if "shuffle" in metadata:
         lines.append(f"stored in a random order, drawn from names and the seed {metadata['shuffle']}")
+    lines += _left_out_line(metadata)
     return [*lines, *_misnamed_line(metadata), *lossy_mask_lines(metadata), *_left_aside_line(metadata)]
 
 
@@ -82,6 +83,12 @@ def _resized_line(packing: Mapping[str, Any], pictures: Mapping[str, int], side:
 
 def _height_width(packing: Mapping[str, Any]) -> str:
     return "x".join(map(str, packing["resize"]))
+
+
+def _left_out_line(metadata: Mapping[str, Any]) -> list[str]:
+    """Fields of the store that it was packed from, if ``--field`` asked for others."""
+    names = (metadata.get("source") or {}).get("left_out") or ()
+    return [f"left out: of the store's fields, {', '.join(map(str, names))}"] if names else []
 
 
 def _misnamed_line(metadata: Mapping[str, Any]) -> list[str]:

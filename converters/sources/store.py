@@ -116,6 +116,8 @@ def _metadata(
     record = source_record(KIND.name, name, labels=None, format=store.format)
     if fields is not None:
         record["fields"] = [str(FieldChoice(each.field.name, each.where, each.field)) for each in fields]
+        used = {each.source.name for each in fields}
+        record["left_out"] = [field.name for field in store.schema.fields if field.name not in used]
     if "label_titles" in said:
         record["label_titles"] = said["label_titles"]
     kept: dict[str, Any] = {"classes": None, **{name: known[name] for name in known if name not in _WRITTEN_ANEW}}

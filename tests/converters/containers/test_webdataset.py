@@ -98,6 +98,16 @@ def test_fields_of_a_packed_store(tmp_path: Path, shards: str) -> None:
     assert 3.0 == samples["k3"]["score"]
 
 
+def test_fields_that_stay_behind_are_named(tmp_path: Path, shards: str) -> None:
+    """Packing a store again with --field names the fields that the new store lacks, in pack and info."""
+    packed(Path(shards), tmp_path / "a.lmdb")
+    line = "left out: of the store's fields, emb, json, mask"
+
+    assert line in run("pack", tmp_path / "a.lmdb", tmp_path / "b.tar", "--field", "caption=text")
+    assert line in run("info", tmp_path / "b.tar")
+    assert "left out" not in run("pack", tmp_path / "a.lmdb", tmp_path / "c.tar")
+
+
 def test_values_that_do_not_fit(tmp_path: Path) -> None:
     """JSON that is none, or has no such value, is a problem of its sample."""
     with webdataset.TarWriter(str(tmp_path / "a.tar")) as tar:
