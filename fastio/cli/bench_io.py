@@ -82,8 +82,9 @@ def _opened(name: str, options: DataOptions, *, is_alone: bool) -> Data:
     from fastio.measure.loop.data import open_data
 
     if not is_alone:
-        others = {"threads": None} if Path(name).is_dir() else {"workers": None}
-        options = dataclasses.replace(options, **others)
+        is_folder = Path(name).is_dir()
+        replace = dataclasses.replace
+        options = replace(options, threads=None) if is_folder else replace(options, workers=None)
     return open_data(name, options)
 
 
