@@ -53,6 +53,9 @@ class NumberSet {
 };
 
 /// The bins of one window. Lists are linked by position, so that nothing is allocated a sample.
+///
+/// Equally long samples that follow each other go into one bin while they fit: after the first of
+/// them, no other bin has as little room that is enough.
 class Bins {
  public:
   explicit Bins(std::size_t capacity)
@@ -60,13 +63,19 @@ class Bins {
 
   void pack(std::span<const std::uint64_t> sorted) {
     bins_.clear();
-    next_sample_.assign(sorted.size(), none);
-    for (std::uint32_t i = 0; i < sorted.size(); ++i) {
+    runs_.clear();
+    for (std::uint32_t i = 0; i < sorted.size();) {
       const std::size_t length = length_of(sorted[i]);
       const std::uint32_t room = free_.from(length);
       const std::uint32_t bin = room == none ? open() : take(room);
-      append(bin, i);
-      bins_[bin].free -= length;
+      const std::uint32_t start = i;
+      std::size_t free = bins_[bin].free;
+      do {
+        free -= length;
+        ++i;
+      } while (i < sorted.size() && length_of(sorted[i]) == length && length <= free);
+      append(bin, start, i);
+      bins_[bin].free = free;
       give(bin);
     }
     forget();
@@ -79,15 +88,23 @@ class Bins {
   /// Calls `use` with the place of each sample in a bin.
   template <typename Use>
   void samples(std::size_t bin, Use use) const {
-    for (std::uint32_t i = bins_[bin].first; i != none; i = next_sample_[i]) use(i);
+    for (std::uint32_t run = bins_[bin].first; run != none; run = runs_[run].next) {
+      for (std::uint32_t i = runs_[run].start; i < runs_[run].stop; ++i) use(i);
+    }
   }
 
  private:
   struct Bin {
     std::size_t free;
-    std::uint32_t first;
+    std::uint32_t first;  // of its runs
     std::uint32_t last;
     std::uint32_t next;  // with as much free
+  };
+
+  struct Run {
+    std::uint32_t start;
+    std::uint32_t stop;
+    std::uint32_t next;  // of the same bin
   };
 
   std::uint32_t open() {
@@ -117,21 +134,23 @@ class Bins {
     }
   }
 
-  void append(std::uint32_t bin, std::uint32_t sample) noexcept {
+  void append(std::uint32_t bin, std::uint32_t start, std::uint32_t stop) {
+    const auto run = static_cast<std::uint32_t>(runs_.size());
+    runs_.push_back({start, stop, none});
     Bin& to = bins_[bin];
     if (to.first == none) {
-      to.first = sample;
+      to.first = run;
     } else {
-      next_sample_[to.last] = sample;
+      runs_[to.last].next = run;
     }
-    to.last = sample;
+    to.last = run;
   }
 
   const std::size_t capacity_;
   std::vector<std::uint32_t> with_free_;  // by tokens free: the first bin with as many
   NumberSet free_;                        // of which there are such bins
   std::vector<Bin> bins_;
-  std::vector<std::uint32_t> next_sample_;
+  std::vector<Run> runs_;
 };
 
 }  // namespace

@@ -41,6 +41,31 @@ def test_every_sample_once_and_as_many_batches(lengths: Any, rule: dict[str, Any
     assert max(tokens, default=0) <= rule["max_tokens"]
 
 
+def best_fit(lengths: Any, max_tokens: int) -> list[list[int]]:
+    """Best fit decreasing, sample by sample: into the fullest bin that has room, the one filled last among equals."""
+    bins: list[list[int]] = []
+    by_last_use: list[tuple[int, int]] = []  # tokens free in a bin, and its number
+    for index in np.argsort(-lengths, kind="stable").tolist():
+        fitting = [(free, -at) for at, (free, _) in enumerate(by_last_use) if free >= lengths[index]]
+        if fitting:
+            free, number = by_last_use.pop(-min(fitting)[1])
+        else:
+            free, number = max_tokens, len(bins)
+            bins.append([])
+        bins[number].append(index)
+        by_last_use.append((free - int(lengths[index]), number))
+    frees = {number: free for free, number in by_last_use}
+    return [bins[number] for number in sorted(frees, key=lambda number: (frees[number], number))]
+
+
+@settings(deadline=None)
+@given(lengths_of, st.integers(50, 300))
+def test_runs_of_equal_lengths_equal_one_by_one(lengths: Any, max_tokens: int) -> None:
+    """Equally long samples are packed at once; the bins are those of packing them one by one."""
+    sampler = PackSampler(lengths, max_tokens=max_tokens, window=100, shuffle=False)
+    assert best_fit(lengths, max_tokens) == batches_of(sampler.plan(0))
+
+
 @pytest.mark.parametrize("max_tokens", [2048, 8192, 100_000])
 @pytest.mark.parametrize("world_size", [1, 8])
 def test_batches_are_nearly_full(max_tokens: int, world_size: int) -> None:
