@@ -98,6 +98,7 @@ class PlannedSampler(ABC):
             return None
         if not isinstance(consumed, list) or not all(isinstance(entry, Mapping) for entry in consumed):
             raise ValueError(f"consumed={consumed!r}: expected a list of divisions with their steps in the state")
+        self._share.check_ranks(f"this {type(self).__name__}")  # not the state's fault
         try:
             history = checked_history(consumed, self._rule_of)
             self.plan(epoch, history)
