@@ -99,7 +99,8 @@ def test_resumed_three_times_in_a_row(
             if steps == count:
                 repeated += planned.repeated
             states = [loader.state_dict() for loader in loaders]
-            assert all(states[0] == state for state in states)
+            positions = [{name: state[name] for name in state if name != "receipt"} for state in states]
+            assert all(positions[0] == position for position in positions)
             state = json.loads(json.dumps(states[saver % start.world_size]))
 
     assert expected <= came
