@@ -111,8 +111,10 @@ class _PerSecond(type(SIZE)):  # type: ignore[misc]
 @html_option
 def plan(store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, **settings: Any) -> None:
     """
-    Count what the epochs of a training on STORE will read, on any number of nodes, before it runs: reads, bytes,
-    repeated samples, how well classes are mixed, what a cache would hold, and where training would wait for disks.
+    Count what the epochs of a training on STORE will read.
+
+    For any number of nodes, before it runs: reads, bytes, repeated samples, how well classes are mixed, what a cache
+    would hold, and where training would wait for disks.
 
     Counted with the code that loads, for each rank of each epoch. Only the index is read, so it can run anywhere.
 
