@@ -47,7 +47,7 @@ class FastDataModule(LightningDataModule):
       Lightning copies them.
     * Lightning sets the epoch, and saves and loads the position of the training loader with its checkpoints: a
       training that was interrupted within an epoch continues with the next sample, on any number of ranks and in
-      batches of any size (see ``ContinuedEpoch``).
+      batches of any size (see ``BatchCounts``).
     * ``loaders[stage]`` holds the loaders built last, for ``stats`` and ``skipped``. They are closed when the stage
       ends.
 
@@ -104,13 +104,15 @@ class FastDataModule(LightningDataModule):
         for factory in factories if isinstance(factories, Sequence) else [factories]:
             built.append(factory(rank=rank, world_size=world_size, device=device))
             check_ranks(built[-1], rank=rank, world_size=world_size)
+            if stage == "train" and self.trainer is not None:
+                built[-1].set_epoch(self.trainer.current_epoch)  # Lightning asks for its length now
         return built if isinstance(factories, Sequence) else built[0]
 
     def _follow(self, trainer: Trainer) -> None:
         """Add the callback that keeps Lightning's count of batches right, once."""
         callbacks = trainer.callbacks  # type: ignore[attr-defined] # Lightning sets it in a connector
-        if not any(isinstance(callback, ContinuedEpoch) and callback.data is self for callback in callbacks):
-            callbacks.append(ContinuedEpoch(self))
+        if not any(isinstance(callback, BatchCounts) and callback.data is self for callback in callbacks):
+            callbacks.append(BatchCounts(self))
 
     def _ranks(self) -> tuple[int, int]:
         """
@@ -131,17 +133,29 @@ class FastDataModule(LightningDataModule):
         return device if device.type in ("cpu", "cuda") else None
 
 
-class ContinuedEpoch(Callback):
+class BatchCounts(Callback):
     """
-    Lets Lightning count the batches of a continued epoch as the loader does.
+    Lets Lightning count the batches of an epoch as the loader does: it ends an epoch at a number of batches.
 
-    A checkpoint counts the batches of its time; Lightning ends the epoch when their number, and those since, reach the
-    length of an epoch. With another number of ranks or batch size, it would leave out the rest, or wait for batches
-    that do not come. Here, the count becomes that of an epoch in today's batches of which just as many are left.
+    Lightning asks for that number once, but packed epochs differ. And a checkpoint counts the batches of its time,
+    which may have had another size or number of ranks: when its epoch is continued, the count becomes that of an epoch
+    in today's batches of which just as many are left. Otherwise Lightning would leave out the rest, or wait for
+    batches that do not come.
     """
 
     def __init__(self, data: FastDataModule) -> None:
         self.data = data
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Say how many batches the epoch has."""
+        (loader,) = self.data.loaders["train"]
+        limit = trainer.limit_train_batches
+        batches = min(len(loader), limit) if isinstance(limit, int) else int(len(loader) * limit)
+        combined = trainer.fit_loop._combined_loader
+        if batches != trainer.num_training_batches and combined is not None:
+            trainer.fit_loop.max_batches = combined.limits = batches
+            if isinstance(trainer.val_check_interval, float):
+                trainer.val_check_batch = max(1, int(batches * trainer.val_check_interval))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Correct the count that was loaded, after the loader has loaded its position."""

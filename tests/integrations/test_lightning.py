@@ -9,15 +9,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from fastio import FastDataset, FastLoader, LengthBucketSampler
+from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
 from fastio.integrations import lightning
 from fastio.integrations.lightning import FastDataModule
 from fastio.transforms.batch import ToDtype
+from fastio.types.schema import TOKENS, Field
 from tests.conftest import encode, pictures, write_store
 from tests.integrations.conftest import COUNT
 
@@ -319,6 +321,46 @@ def test_a_function_as_recipe_gives_its_sampler_the_ranks(store: Path) -> None:
     assert model.epoch(0) != model.epoch(1)
 
 
+def test_epochs_of_different_numbers_of_batches(tmp_path: Path) -> None:
+    """Packed epochs differ in that; Lightning, which asks once, neither cuts an epoch nor misses its end."""
+    lengths = np.random.default_rng(0).integers(30, 90, 60)
+    texts = [np.full(length, index, "<u2").tobytes() for index, length in enumerate(lengths)]
+    field = Field("tokens", codec=TOKENS, dtype="<u2", shape=(None,))
+    path = write_store(tmp_path / "a.h5", texts, field=field)
+
+    def train(*, rank: int, world_size: int, device: torch.device | None) -> FastLoader:
+        dataset = FastDataset(path)
+        sampler = PackSampler(dataset.lengths, max_tokens=128, window=10, rank=rank, world_size=world_size)
+        return FastLoader(dataset, batch_sampler=sampler, threads=1)
+
+    class Packed(Watched, ValidatedModel):
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            self.seen.append((self.trainer.current_epoch, batch["input_ids"].unique().tolist()))
+            return self.layer(torch.ones(1, 1)).mean()
+
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.validated.append([self.trainer.current_epoch])
+
+    def val(**options: Any) -> FastLoader:
+        return FastLoader(path, len(texts), threads=1, **options)
+
+    checkpoint, first, second = tmp_path / "last.ckpt", Packed(), Packed()
+    with train(rank=0, world_size=1, device=None) as loader:
+        batches = [len(loader) for epoch in range(4) if loader.set_epoch(epoch) is None]
+    assert len(set(batches)) > 1
+    assert max(batches) > batches[0]
+    options = {"max_epochs": 4, "num_sanity_val_steps": 0}
+    stop = StopAfter(batches[0] + 3, checkpoint)
+    with pytest.raises(Interrupted):
+        trainer_of(callbacks=[stop], **options).fit(first, FastDataModule(train, val=val))
+    trainer_of(**options).fit(second, FastDataModule(train, val=val), ckpt_path=checkpoint)
+
+    for epoch in range(4):
+        assert set(range(60)) == set(first.epoch(epoch) + second.epoch(epoch))
+    assert [(count, True) for count in batches] == first.ends + second.ends
+    assert [[0], [1], [2], [3]] == first.validated + second.validated
+
+
 class _Ranked:
     """What FastDataModule asks a Trainer of several processes."""
 
@@ -327,6 +369,7 @@ class _Ranked:
     def __init__(self, rank: int, world_size: int) -> None:
         self.distributed_sampler_kwargs = {"num_replicas": world_size, "rank": rank}
         self.callbacks: list[Any] = []
+        self.current_epoch = 0
         self.strategy = ModuleType("strategy")
         self.strategy.root_device = torch.device("cpu")  # type: ignore[attr-defined]
 
