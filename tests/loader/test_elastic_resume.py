@@ -117,7 +117,7 @@ def test_resumed_three_times_in_a_row(
             stop = None if number == len(history) - 1 else start.steps
             steps += steps_of([iter(loader) for loader in loaders], stop, even=even)
             states = [loader.state_dict() for loader in loaders]
-            assert all(states[0] == state for state in states)
+            assert all({**states[0], "receipt": []} == {**own, "receipt": []} for own in states)
             state = json.loads(json.dumps(states[saver % start.world_size]))
             if state["epoch"] > epoch:  # the epoch has ended, not only its last step
                 following = list(chain(*chain(*steps_of([iter(loader) for loader in loaders], None, even=even))))
