@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ else:
     DataLoaderStateMixin = imported("accelerate.data_loader", extra="accelerate").DataLoaderStateMixin
 
 __all__ = ["PreparedLoader"]
+
+log = logging.getLogger(__name__)
 
 
 class PreparedLoader(DataLoader[Any]):
@@ -56,6 +59,15 @@ class PreparedLoader(DataLoader[Any]):
         self.loader.load_state_dict(state)
         self._numbers.start = self.loader.place
 
+    @property
+    def counted(self) -> int:
+        """The number of batches that a trainer takes of each epoch, if it has counted them; else those of the next."""
+        return len(self) if self._numbers.counted is None else self._numbers.counted
+
+    def count_once(self) -> None:
+        """Expect a trainer that asks for ``len`` now and never again; an epoch that has more batches logs a warning."""
+        self._numbers.counted = len(self)
+
     def expect_skipped(self, batches: int) -> None:
         """Let the next iteration begin with so many batches that are skipped, in front of its position."""
         self._numbers.skipped = batches
@@ -74,6 +86,7 @@ class _BatchNumbers(DataLoaderStateMixin):  # type: ignore[misc] # accelerate is
 
     def __init__(self, loader: FastLoader, batches: _NumberedBatches) -> None:
         self.start: Place = (0, None, 0)  # where the next iteration starts
+        self.counted: int | None = None  # see PreparedLoader.counted
         self.skipped = 0  # how many batches the next iteration yields before that, which are not fetched
         self._loader = loader
         self._batches = batches
@@ -88,6 +101,14 @@ class _BatchNumbers(DataLoaderStateMixin):  # type: ignore[misc] # accelerate is
         self._loader.skip_to(self.start)
         count = first + self._loader.remaining
         skipped, self.skipped = self.skipped, 0
+        if self.counted is not None and skipped + count - first > self.counted:
+            log.warning(
+                "%s: epoch %d has %d batches, but the trainer takes %d of each: the others will not come",
+                self._loader.base.store.path,
+                epoch,
+                skipped + count - first,
+                self.counted,
+            )
         self.start = epoch + 1, None, 0
         self.begin()
         self.remainder = _new_in_last_step(self._loader, consumed)

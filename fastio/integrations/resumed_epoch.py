@@ -58,7 +58,7 @@ class ResumedEpoch(TrainerCallback, ExportableState):  # type: ignore[misc] # se
         accumulated, loader = args.gradient_accumulation_steps, train_dataloader.loader
         saved = _attributes(state) if state.global_step and not args.ignore_data_skip else {}
         if "position" in saved:
-            updates = _updates(len(loader), accumulated)
+            updates = _updates(train_dataloader.counted, accumulated)
             step = _todays_step(train_dataloader, saved["position"], accumulated, step=state.global_step)
             if step != state.global_step:
                 raise ValueError(
@@ -128,7 +128,7 @@ def _todays_step(prepared: PreparedLoader, position: Mapping[str, Any], accumula
     ``step`` is the checkpoint's. Raises ValueError, naming it, for the position of another loader, and if what is left
     of the epoch cannot be accumulated as the Trainer accumulates a whole epoch.
     """
-    whole = len(prepared)
+    whole = prepared.counted
     try:
         prepared.load_state_dict(position)
         epoch, left = prepared.loader.place[0], prepared.loader.remaining

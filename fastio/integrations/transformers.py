@@ -90,6 +90,7 @@ class _Training:
             self.loader.close()
         expected = self._trainer.args.train_batch_size
         self.loader = _prepared(self._trainer, self._factory, self._inputs, name="train_batch_size", expected=expected)
+        self.loader.count_once()
         return self.loader
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
-from fastio import FastDataset, FastLoader, LengthBucketSampler
+from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
 from fastio.integrations.transformers import as_inputs, language_model_inputs, use_loaders
 from fastio.types.schema import RAW, TOKENS, Field
 from tests.conftest import write_store
@@ -329,6 +329,34 @@ def test_a_language_model_from_buckets(tmp_path: Path) -> None:
     epochs = [list(chain(*seen[:BATCHES])), list(chain(*seen[BATCHES:]))]
     assert all(list(range(1, COUNT + 1)) == sorted(epoch) for epoch in epochs)
     assert epochs[0] != epochs[1]
+
+
+def test_longer_epochs_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The Trainer takes as many batches of each epoch as the first has; of packed epochs, some have more."""
+    lengths = np.random.default_rng(0).integers(30, 90, 60)
+    texts = [np.full(length, index, "<u2").tobytes() for index, length in enumerate(lengths)]
+    path = write_store(tmp_path / "a.h5", texts, field=Field("tokens", codec=TOKENS, dtype="<u2", shape=(None,)))
+
+    def train(*, rank: int, world_size: int, device: torch.device | None) -> FastLoader:
+        dataset = FastDataset(path)
+        sampler = PackSampler(dataset.lengths, max_tokens=128, window=10, rank=rank, world_size=world_size)
+        return FastLoader(dataset, batch_sampler=sampler, threads=1)
+
+    def inputs(batch: Any) -> Any:
+        return {"pixel_values": torch.ones(1, 1), "labels": batch["input_ids"][:, 0]}
+
+    with train(rank=0, world_size=1, device=None) as loader:
+        batches = [len(loader) for epoch in range(4) if loader.set_epoch(epoch) is None]
+    longer = [epoch for epoch in range(4) if batches[epoch] > batches[0]]
+    assert longer
+    trainer = Trainer(Model(), arguments(tmp_path / "out", num_train_epochs=4))
+    use_loaders(trainer, train=train, inputs=inputs)
+    trainer.train()
+
+    warned = [record.getMessage() for record in caplog.records if "will not come" in record.getMessage()]
+    assert len(longer) == len(warned)
+    for epoch, message in zip(longer, warned, strict=True):
+        assert f"epoch {epoch} has {batches[epoch]} batches, but the trainer takes {batches[0]}" in message
 
 
 def test_inputs_of_a_batch() -> None:
