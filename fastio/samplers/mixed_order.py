@@ -15,10 +15,11 @@ from fastio.samplers.repeats import split_ids
 from fastio.samplers.stream import MixtureStream, Stretch
 from fastio.samplers.windows import Windows
 
-__all__ = ["Batching", "Blend", "MixedOrder", "MixedParts", "Positions"]
+__all__ = ["FEW_MEMBERS", "Batching", "Blend", "MixedOrder", "MixedParts", "Positions"]
 
 Batching = Literal["random", "stratified", "per_source"]
 
+FEW_MEMBERS = 8  # more are sorted instead of looked for one by one
 _WINDOW = 4096  # samples whose members are shuffled together: part of the order, never change it
 _SHUFFLED_MEMBERS = 0x6D65  # keeps these random numbers apart from those of the members' own orders
 
@@ -68,9 +69,13 @@ class MixedParts:
 
         ``positions`` has for each member those of its samples, in its part.
         """
+        values = [part.ids[positions[member]] + first for member, (first, part) in enumerate(self)]
         ids = np.empty(len(members), np.int64)
-        for member, (first, part) in enumerate(self):
-            ids[members == member] = part.ids[positions[member]] + first
+        if len(values) > FEW_MEMBERS:
+            ids[np.argsort(members, kind="stable")] = np.concatenate(values)
+        else:
+            for member, own in enumerate(values):
+                ids[members == member] = own
         return ids
 
     def samples(self) -> NDArray[np.int64]:

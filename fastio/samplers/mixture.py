@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.samplers.batches import Batches, even_cuts
-from fastio.samplers.mixed_order import MixedOrder, MixedParts, Positions
+from fastio.samplers.mixed_order import FEW_MEMBERS, MixedOrder, MixedParts, Positions
 from fastio.samplers.order import Division, consumed_after
 from fastio.samplers.position import whole_consumed
 from fastio.samplers.repeats import split_ids
@@ -66,7 +66,7 @@ class MixtureSampler:
         division, parts, turns = self._left(consumed), self.order.parts(epoch), self.order.turns(epoch)
         share = self._share(division, parts, turns)
         mine = turns[share]
-        positions = [_positions(turns, share, member) for member in range(len(self.order.members))]
+        positions = _positions(turns, share, len(self.order.members))
         ids = parts.ids(mine, positions)
         windows = parts.windows(mine, positions) if parts.have_lanes else None
         return Batches(
@@ -124,13 +124,21 @@ def sources_of(order: MixedOrder, epoch: int, counts: Sequence[int], *, has_begu
     }
 
 
-def _positions(turns: NDArray[np.uint16], share: Positions, member: int) -> Positions:
-    """Return which of a member's samples in an epoch, counted from 0, those of a share are."""
+def _positions(turns: NDArray[np.uint16], share: Positions, count: int) -> Sequence[Positions]:
+    """Return for each of ``count`` members which of its samples in an epoch, counted from 0, those of a share are."""
     if isinstance(share, slice):
-        before, count = (int(np.count_nonzero(turns[part] == member)) for part in (slice(share.start), share))
-        return slice(before, before + count)
-    positions: NDArray[np.int64] = np.searchsorted(np.flatnonzero(turns == member), share[turns[share] == member])
-    return positions
+        before = np.bincount(turns[: share.start], minlength=count)
+        stops = before + np.bincount(turns[share], minlength=count)
+        return [slice(*bounds) for bounds in zip(before.tolist(), stops.tolist(), strict=True)]
+    owned, mine = _by_member(turns, count), _by_member(turns[share], count)
+    return [np.searchsorted(own, share[some]) for own, some in zip(owned, mine, strict=True)]
+
+
+def _by_member(members: NDArray[np.uint16], count: int) -> list[NDArray[np.int64]]:
+    """Return the places at which each member stands, ascending."""
+    if count <= FEW_MEMBERS:
+        return [np.flatnonzero(members == member) for member in range(count)]
+    return np.split(np.argsort(members, kind="stable"), np.cumsum(np.bincount(members, minlength=count))[:-1])
 
 
 def dealt(groups: NDArray[Any], members: NDArray[np.uint16], *, rank: int, world_size: int) -> NDArray[np.int64]:
@@ -143,7 +151,7 @@ def dealt(groups: NDArray[Any], members: NDArray[np.uint16], *, rank: int, world
     """
     steps, size = groups.shape
     by_group = np.argsort(groups, axis=1, kind="stable")
-    counts = np.stack([(members == member).sum(axis=1) for member in range(int(members.max(initial=0)) + 1)], axis=1)
+    counts = _counts(members, int(members.max(initial=0)) + 1)
     stops = np.cumsum(counts, axis=1)
     starts = stops - counts
     first, last = (
@@ -153,6 +161,14 @@ def dealt(groups: NDArray[Any], members: NDArray[np.uint16], *, rank: int, world
     taken = ranges((first + rows).reshape(-1), (last + rows).reshape(-1))
     mine: NDArray[np.int64] = np.sort(by_group.reshape(-1)[taken].reshape(steps, size // world_size), axis=1) + rows
     return mine.reshape(-1)
+
+
+def _counts(members: NDArray[np.uint16], count: int) -> NDArray[np.int64]:
+    """Return how many samples of each member each row has: ``(rows, count)`` int64."""
+    if count <= FEW_MEMBERS:
+        return np.stack([(members == member).sum(axis=1) for member in range(count)], axis=1)
+    numbered = members + np.arange(len(members), dtype=np.int64)[:, None] * count
+    return np.bincount(numbered.reshape(-1), minlength=len(members) * count).reshape(len(members), count)
 
 
 def _below(rank: int, counts: NDArray[np.int64], world_size: int) -> NDArray[np.int64]:

@@ -31,7 +31,7 @@ def blended(
 ) -> Any:
     """A sampler over members of these sizes; the weights change at the samples ``starts`` (default: the steps)."""
     members = [MemberOrder(ordered(number, size, division, shuffle)) for number, size in enumerate(sizes)]
-    blend = Blend(tuple("abcdefgh"[: len(sizes)]), tuple(schedule), batching)
+    blend = Blend(tuple("abcdefghijkl"[: len(sizes)]), tuple(schedule), batching)
     order = MixedOrder(
         blend,
         members,

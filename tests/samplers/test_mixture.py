@@ -7,9 +7,11 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastio.samplers import mixed_order, mixture
 from fastio.samplers.order import Division
 from fastio.samplers.repeats import split_ids
 from tests.samplers.blends import blended, due, steps_of
@@ -165,6 +167,22 @@ def test_a_rank_keeps_to_its_lanes() -> None:
     alone = len(blended((300, 40), [(0, (9, 1))], division=Division(300, 64)).plan(0).windows.starts)  # type: ignore[union-attr]
 
     assert sum(reads) < 2 * alone
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_many_members_are_planned_as_few(world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve members, looked for one by one or sorted: the same plan."""
+    plans: list[Any] = []
+    for few in (8, 12):
+        for module in (mixture, mixed_order):
+            monkeypatch.setattr(module, "FEW_MEMBERS", few)
+        division = Division(500, 16, world_size)
+        sampler = blended((70, *range(5, 16)), [(0, (5, *range(11)))], division=division, rank=world_size - 1)
+        plans.append(sampler.plan(1, 100))
+
+    assert plans[0].ids.tolist() == plans[1].ids.tolist()
+    assert plans[0].windows.starts.tolist() == plans[1].windows.starts.tolist()
+    assert plans[0].windows.last.tolist() == plans[1].windows.last.tolist()
 
 
 def test_a_small_member_comes_again_and_again() -> None:
