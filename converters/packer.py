@@ -209,10 +209,10 @@ def _changes_sizes(pictures: Transcode | Raw) -> bool:
 
 def _stop(source: Source, problem: Problem, *, of: int) -> SourceError:
     more = f" (the first of {of} problems)" if of > 1 else ""
-    return SourceError(
-        f"{shown(source.path)}/{problem.key}: {problem.problem}{more}; correct it, or skip such samples "
-        "with --on-error skip"
-    )
+    path = shown(source.path)
+    folder, slash, name = path.rpartition("/")
+    where = f"{folder}{slash}{problem.key}" if problem.key.startswith(f"{name}:") else f"{path}/{problem.key}"
+    return SourceError(f"{where}: {problem.problem}{more}; correct it, or skip such samples with --on-error skip")
 
 
 def _miscounted(source: Source, done: _Done) -> SourceError:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec.json_text import parse_json
 from fastio.converters.fields_asked import FieldChoice
+from fastio.converters.json_path import missing_part, value_at
 from fastio.converters.listed import Indices, Read, Values
 from fastio.converters.record_values import encode_values
 from fastio.errors import SourceError
@@ -138,21 +139,19 @@ def _values(of: StoredField, stored: Values, columns: Mapping[str, NDArray[Any]]
         value: Any = view.tobytes()
         if source.traits.is_json and not of.field.traits.is_text:
             try:
-                value = _below(parse_json(value), of.path)
+                document = parse_json(value)
+                value = value_at(document, of.path)
+                missing = "" if of.field.traits.is_json else missing_part(source.name, document, of.path)
+                if missing:
+                    problems.setdefault(i, f"has nothing for the field {of.field.name!r}: {missing}")
             except ValueError as exc:
                 problems.setdefault(i, f"has a field {source.name!r} that is not JSON: {exc}")
+                value = None
+            except KeyError as exc:
+                problems.setdefault(i, f"has no {exc.args[0]!r} in {source.name!r}: there is {document!r:.60}")
                 value = None
         elif source.traits.is_plain and not source.traits.is_text:
             shape = [-1 if size is None else size for size in source.shape]
             value = np.frombuffer(value, source.dtype).reshape(shape)
         values.append(value)
     return values, problems
-
-
-def _below(value: Any, path: Sequence[str]) -> Any:
-    """What a path leads to; of a list, what it leads to in each of its members. None where there is nothing."""
-    if not path:
-        return value
-    if isinstance(value, list):
-        return [_below(each, path) for each in value]
-    return _below(value.get(path[0]), path[1:]) if isinstance(value, dict) else None

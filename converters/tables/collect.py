@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.converters.json_path import PathCheck, value_at
 from fastio.converters.record_values import encode_values
 from fastio.converters.scan import shown
 from fastio.converters.source import Problem
@@ -18,6 +19,7 @@ from fastio.converters.tables.names import safe_name
 from fastio.converters.tables.plan import PlannedColumn, TablePlan
 from fastio.converters.tables.rows import TableFile
 from fastio.converters.tables.spool import SpooledValues, ValueSpool
+from fastio.errors import SourceError
 from fastio.types.field_types import type_of
 from fastio.types.keys import is_plain_path
 from fastio.types.schema import Field
@@ -61,7 +63,10 @@ class _Collector:
     def __init__(self, table: TableFile, plan: TablePlan, root: str, classes: Sequence[str] | None) -> None:
         self._table, self._plan, self._root = table, plan, root
         self._result = Collected(names={each.name: [] for each in plan.files})
-        self._convert = {each.name: _converter(each, table, classes) for each in plan.values}
+        self._paths = {each.name: PathCheck(each.path[0], each.path[1:]) for each in plan.values if len(each.path) > 1}
+        self._convert = {
+            each.name: _converter(each, table, classes, self._paths.get(each.name)) for each in plan.values
+        }
         self._fields = {each.name: _field_of(each) for each in plan.values}
         self._spools = {name: ValueSpool(name) for name, of in self._fields.items() if not of.is_column}
         self._parts: dict[str, list[NDArray[Any]]] = {name: [] for name, of in self._fields.items() if of.is_column}
@@ -88,6 +93,12 @@ class _Collector:
                 if len(result.keys) - self._first >= _ROWS:
                     self._encode()
         self._encode()
+        for name, check in self._paths.items():
+            if check.missing:
+                raise SourceError(
+                    f"{self._table.path}: --field {name}={'.'.join((check.name, *check.path))}: there is "
+                    f"{check.missing}, in any row"
+                )
         for name, parts in self._parts.items():
             shape = tuple(size or 0 for size in self._fields[name].shape)
             result.columns[name] = np.concatenate([np.zeros((0, *shape), self._fields[name].dtype), *parts])
@@ -171,7 +182,9 @@ def _plain_column(of: Field, values: Sequence[Any]) -> NDArray[Any] | None:
 _Convert = Callable[[Mapping[str, Any]], tuple[Any, str]]
 
 
-def _converter(column: PlannedColumn, table: TableFile, classes: Sequence[str] | None) -> _Convert:
+def _converter(
+    column: PlannedColumn, table: TableFile, classes: Sequence[str] | None, check: PathCheck | None
+) -> _Convert:
     """What makes a row the value of a column's field, and a sentence if it cannot."""
     if column.is_label:
         position = {name: i for i, name in enumerate(classes or ())}
@@ -189,8 +202,12 @@ def _converter(column: PlannedColumn, table: TableFile, classes: Sequence[str] |
     def convert(row: Mapping[str, Any]) -> tuple[Any, str]:
         value = row.get(column.path[0])
         try:
-            if len(column.path) > 1:
-                value = column.value({column.path[0]: json.loads(value) if isinstance(value, str) else value})
+            if check is not None:
+                document = json.loads(value) if isinstance(value, str) else value
+                value = value_at(document, check.path)
+                missing = check.look_at(document, value)
+                if missing and not of.traits.is_json:
+                    return None, f"has nothing for the field {column.name!r}: {missing}"
             elif parse is not None and isinstance(value, str):
                 value = parse(value)
         except KeyError:

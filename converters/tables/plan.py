@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastio.converters.fields_asked import FieldChoice
+from fastio.converters.json_path import value_at
 from fastio.converters.kind import SourceOptions
 from fastio.converters.label_columns import ALL_OTHERS, as_text
 from fastio.converters.tables.guess import ColumnGuess
@@ -40,21 +41,7 @@ class PlannedColumn:
 
     def value(self, row: Mapping[str, Any]) -> Any:
         """Return the value in a row, None if it is not there. Raises KeyError for a path through something else."""
-        value: Any = row.get(self.path[0])
-        for name in self.path[1:]:
-            if value is None:
-                return None
-            value = _below(value, name)
-        return value
-
-
-def _below(value: Any, name: str) -> Any:
-    """What is called ``name`` in an object, or in each object of a list."""
-    if isinstance(value, list):
-        return [_below(each, name) for each in value]
-    if not isinstance(value, dict):
-        raise KeyError(name)
-    return value.get(name)
+        return value_at(row.get(self.path[0]), self.path[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,6 +255,16 @@ def test_fields_are_renamed_typed_and_found_in_json(tmp_path: Path) -> None:
     assert [row["objects"] for row in rows_of()] == [row["objects"] for row in again]
 
 
+@pytest.mark.parametrize("type_", ["", ":xywh"])
+@pytest.mark.parametrize("name", ["metadata.jsonl", "metadata.csv"])
+def test_misspelt_names_in_json(tmp_path: Path, name: str, type_: str) -> None:
+    """A name that no row has is an error that lists the names there are; null in all rows would be silent."""
+    root = dataset(tmp_path / "set", jsonl(rows_of()) if name.endswith("l") else as_csv(rows_of()), name)
+    words = "--field boxes=objects.bboxx: there is no 'bboxx' in 'objects', only 'bbox', 'categories', in any row"
+    with pytest.raises(SourceError, match=words):
+        opened(root, f"boxes=objects.bboxx{type_}")
+
+
 def test_fields_in_the_json_of_cells(tmp_path: Path) -> None:
     """A cell of a .csv may hold JSON, into which a field goes."""
     root = dataset(tmp_path / "set", as_csv(rows_of()), "metadata.csv")
@@ -496,6 +506,15 @@ def test_csv_that_cannot_be_read(tmp_path: Path, data: bytes, sentence: str) -> 
     root = dataset(tmp_path / "set", data, "metadata.csv")
     with pytest.raises(SourceError, match=sentence):
         opened(root)
+
+
+def test_a_bad_line_is_named_once(tmp_path: Path) -> None:
+    """The path of a table is that of its lines: it comes once."""
+    path = dataset(tmp_path / "set", jsonl(rows_of()) + b"broken\n") / "metadata.jsonl"
+    with pytest.raises(SourceError) as caught:
+        pack(opened(path, root=path.parent), tmp_path / "out.lmdb")
+
+    assert str(caught.value).startswith(f"{path}:5: is not JSON")
 
 
 def test_csv_rows_of_other_lengths(tmp_path: Path) -> None:

@@ -125,6 +125,9 @@ def test_what_is_not_there(shards: str) -> None:
     assert "there is no field 'text2'; there is image, emb, json" in refused(Path(shards), "a=text2")
     assert "only JSON has values in it" in refused(Path(shards), "a=text.b:int")
     assert "name the type" in refused(Path(shards), "a=json.n")
+    assert "has nothing for the field 'a': no 'objectss' in 'json', only 'n', 'objects'" in refused(
+        Path(shards), "a=json.objectss.bbox:xywh"
+    )
     assert "asked for twice" in refused(Path(shards), "a=json", "a=text")
 
 
