@@ -68,11 +68,11 @@ class PerSourceSampler:
         new = np.bincount(steps.members[:batches], steps.sizes[:batches], minlength=len(given)).astype(np.int64)
         return [had + more for had, more in zip(consumed or [0] * len(given), new.tolist(), strict=True)]
 
-    def checked(self, epoch: int, consumed: Any) -> list[int]:
+    def checked(self, epoch: int, consumed: Any) -> list[int] | None:
         """Return the numbers of samples in a state. Raises ValueError if they are none for this mixture."""
         names, most = self.order.blend.names, self.order.samples_per_epoch
         if consumed is None:
-            return [0] * len(names)
+            return None
         if not isinstance(consumed, Sequence) or len(consumed) != len(names):
             raise ValueError(f"consumed={consumed!r}: expected a number for each of {len(names)} members in the state")
         return [

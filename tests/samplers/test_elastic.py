@@ -76,3 +76,9 @@ def test_a_step_depends_on_its_size_only(name: str) -> None:
     for step, part in enumerate(alone.slices()):
         together = np.concatenate([plan.ids[plan.cuts[step] : plan.cuts[step + 1]] for plan in ranks])
         assert np.sort(alone.ids[part]).tolist() == np.sort(together).tolist()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_consumed_stays_nothing(name: str) -> None:
+    """The state of an epoch that has not begun does not say that it has: ``set_epoch`` would warn of what is lost."""
+    assert not CASES[name].of(Rules(samples=20))(Leg(2, 3), 0).checked(1, None)
