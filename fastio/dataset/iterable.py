@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from fastio.samplers.agreement import Agreement
 from fastio.samplers.pieces import Entry, Runs, checked_history, cut, pieces
 from fastio.samplers.position import check_state, whole
 from fastio.samplers.share import Share
@@ -65,6 +66,7 @@ class SequentialDataset(IterableDataset[Any]):
         self.dataset = dataset
         self._share = share
         self.rank, self.world_size = share.rank, share.world_size
+        self._agreement: Agreement | None = Agreement(share, "this iterable()", self._options)
         self._next = _Position()  # where the next iteration starts
         self._latest = self._next  # where the latest iteration stands, unless a state was loaded since
 
@@ -79,14 +81,29 @@ class SequentialDataset(IterableDataset[Any]):
         # A loaded position belongs to the first iteration that begins, which need not be the first iter().
         position.history, position.samples, position.reader = start.history, start.samples, reader
         self._next = _Position()
+        agreement, begun = self._agreement, position.samples
+        is_compared = agreement is None or not agreement.is_open
         for run in cut(self._piece(position.history, reader), position.samples):
             for first in range(run.start, run.stop, _CHUNK):
+                if not is_compared and position.samples > begun:
+                    is_compared = self._compare(position)
                 for sample in self.dataset.__getitems__(list(range(first, min(first + _CHUNK, run.stop)))):
                     position.samples += 1
                     yield sample
+        if not is_compared:
+            self._compare(position)
         if get_worker_info() is None:
             # A worker stays at its end instead: it must not start over when the other workers' epoch is continued.
             position.history, position.samples, position.reader = [], 0, None
+
+    def _compare(self, position: _Position) -> bool:
+        """Raise ValueError if another rank reads another dataset, or continues another epoch; True otherwise."""
+        assert self._agreement is not None
+        self._agreement.compare({"consumed": position.history or None})
+        return True
+
+    def _options(self) -> dict[str, Any]:
+        return {"world_size": self.world_size, **self._configuration()}
 
     def _piece(self, history: list[Entry], reader: tuple[int, int]) -> Runs:
         """Return the samples of this rank and this reader, without those of the history."""
@@ -139,9 +156,9 @@ class SequentialDataset(IterableDataset[Any]):
         return {"samples": len(self.dataset), "store": self.dataset.store.identity}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return everything, including the rank: a spawned worker could no longer detect it."""
+        """Return everything, including the rank: a spawned worker could no longer detect it, and asks no ranks."""
         self._check_share()
-        return self.__dict__
+        return {**self.__dict__, "_agreement": None}
 
     def _check_share(self) -> None:
         self._share.check_ranks("this iterable()")

@@ -26,8 +26,9 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from types import MethodType
 from typing import Any, Protocol
-from weakref import WeakSet
+from weakref import WeakMethod, WeakSet
 
 from fastio.errors import StoreError
 from fastio.machine import process_group_ranks
@@ -77,7 +78,8 @@ class Agreement:
     """
     Compares what one loader, named ``owner`` in errors, gives with what the other ranks' loaders give.
 
-    ``options`` returns what must be equal on all ranks, as plain values for JSON. The other ranks are all processes of
+    ``options`` returns what must be equal on all ranks, as plain values for JSON; of a method, its object is not kept
+    alive. The other ranks are all processes of
     the process group, or of the mesh that gave ``share``. Where there is no process group, or the ranks passed by hand
     are not its own, there is nobody to ask. ``notes`` and ``ask`` replace this process's own and the store of the
     process group.
@@ -94,7 +96,8 @@ class Agreement:
     ) -> None:
         self._share = share
         self._owner = owner
-        self._options = options
+        # A sampler that holds this object and is dropped must not wait for the garbage collector among the others.
+        self._options = WeakMethod(options) if isinstance(options, MethodType) else lambda: options
         self._group = f"fastio/{'.'.join(map(str, share.members)) or 'world'}"
         self._own_notes = notes
         self._ask = ask
@@ -150,7 +153,7 @@ class Agreement:
 
     def _compare_options(self, store: KeyValueStore) -> str:
         """Return the key of the starts if the first rank has the same options, or another order of loaders."""
-        notes, mine = self._notes, _plain(self._options())
+        notes, mine = self._notes, self._values() or {}
         notes.waiting.discard(self)
         notes.compared += 1
         digest, key = _digest(mine), f"{self._group}/loader/{notes.compared}"
@@ -195,11 +198,16 @@ class Agreement:
         return any(other.digest() == theirs for other in list(self._notes.waiting))
 
     def digest(self) -> str | None:
-        """Return the digest of the options; None if its store was closed."""
+        """Return the digest of the options; None if the loader was dropped or its store closed."""
         try:
-            return _digest(_plain(self._options()))
+            values = self._values()
         except StoreError:
             return None
+        return None if values is None else _digest(values)
+
+    def _values(self) -> dict[str, Any] | None:
+        options = self._options()
+        return None if options is None else _plain(options())
 
     def _difference(self, mine: Mapping[str, Any], first: Mapping[str, Any], advice: str) -> str:
         """Return one line that names what differs from the first rank."""

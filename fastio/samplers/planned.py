@@ -47,7 +47,7 @@ class PlannedSampler(ABC):
         self._lengths = _as_lengths(lengths)
         self._share = ranks.share()
         self.rank, self.world_size = self._share.rank, self._share.world_size
-        self._agreement = Agreement(self._share, f"this {type(self).__name__}", self._options)
+        self._agreement: Agreement | None = Agreement(self._share, f"this {type(self).__name__}", self._options)
         self._checksum = _native.crc32(self._lengths)
         self._next: tuple[int, History | None] = (0, None)  # epoch, and what was consumed of it before
         self._handed_out: tuple[int, History | None, int] | None = None  # the same, and the batches since
@@ -144,7 +144,7 @@ class PlannedSampler(ABC):
 
     def _agree(self, epoch: int, consumed: History | None) -> None:
         """Raise ValueError if another rank's sampler plans other samples, or began elsewhere."""
-        if self._agreement.is_open:
+        if self._agreement is not None and self._agreement.is_open:
             self._agreement.compare({"epoch": epoch if self.shuffle else 0, "consumed": consumed or None})
 
     def _options(self) -> dict[str, Any]:
@@ -209,8 +209,8 @@ class PlannedSampler(ABC):
         return self._rule().to_json()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return everything but the plan, which can be computed again."""
-        return {**self.__dict__, "_planned": None}
+        """Return everything but the plan, which can be computed again; other processes ask no ranks."""
+        return {**self.__dict__, "_planned": None, "_agreement": None}
 
 
 def _as_lengths(lengths: ArrayLike) -> NDArray[np.int32]:

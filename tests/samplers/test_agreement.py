@@ -125,6 +125,24 @@ def test_a_difference_after_equal_loaders_is_found(ranks: list[Rank], turns: tup
         compare_all()
 
 
+def test_a_dropped_loader_is_forgotten(ranks: list[Rank]) -> None:
+    """Nobody comes to it any more, so it is no reason for another order."""
+
+    class Owner:
+        def __init__(self, rank: Rank) -> None:
+            self.agreement = Agreement(rank.share, "a", self.options, notes=rank.notes, ask=lambda: rank.store)  # type: ignore[arg-type,return-value]
+
+        def options(self) -> dict[str, int]:
+            return {"seed": 1}
+
+    first, second, _ = ranks
+    Owner(second)
+    first.build(seed=1).compare({})
+
+    with pytest.raises(ValueError, match="rank 1 has seed=2, but rank 0 has seed=1"):
+        second.build(seed=2).compare({})
+
+
 def test_objects_are_compared_by_kind(ranks: list[Rank]) -> None:
     """Where functions lie in memory is another address in each process."""
     for rank, address in zip(ranks, ("0x7f00", "0x8f00", "0x9f00"), strict=True):
@@ -155,7 +173,7 @@ SCRIPT = """
 import json, sys
 from itertools import islice
 import torch
-from fastio import FastLoader, LengthBucketSampler
+from fastio import FastDataset, FastLoader, LengthBucketSampler
 
 first, second, out, rank = *sys.argv[1:4], int(sys.argv[4])
 torch.set_num_threads(1)
@@ -182,7 +200,7 @@ def build(path=first, size=4, **options):
 
 
 odd = rank == 1
-case("equal", build(), build(second), build(shuffle=False))
+case("equal", build(), build(second), build(shuffle=False), FastDataset(first).iterable(), steps=40)
 case("other seed", build(seed=7 if odd else 5))
 case("other store", build(second if odd else first, seed=8))
 case("other batch size", build(size=5 if odd else 4, seed=9))
@@ -204,6 +222,7 @@ case("an epoch begun alone", train)
 sampler = LengthBucketSampler(range(1, 41), batch_size=4, seed=3 if odd else 2)
 case("other sampler's seed", torch.utils.data.DataLoader(range(40), batch_sampler=sampler))
 case("other bucket", FastLoader(first, batch_sampler=LengthBucketSampler(range(1, 41), batch_size=5 if odd else 4)))
+case("other store in order", FastDataset(second if odd else first).iterable(), steps=40)
 case("ranks by hand", build(rank=0, world_size=2, seed=rank))
 case("alone", build(rank=0, world_size=1, seed=rank))
 with open(out + f"/{rank}.json", "w") as file:
@@ -257,6 +276,7 @@ def test_real_ranks_that_differ_are_found(errors: dict[str, list[str]]) -> None:
         "shorter than two batches": {"seed=3", "seed=4"},
         "other sampler's seed": {"seed=3", "seed=2"},
         "other bucket": {"batch_size=5", "batch_size=4"},
+        "other store in order": {"store="},
         "an epoch begun alone": {"epoch=1", "epoch=0"},
     }
 
