@@ -83,6 +83,8 @@ class FastLoader:
       chosen.
     * Each iteration is one epoch: the counter advances when its first batch is requested; ``set_epoch`` (or
       ``sampler.set_epoch``) sets it. Several iterators may run at once, each in its own epoch.
+    * ``receipt()`` proves that an epoch gave each sample once, with verified bytes: one number, compared with the
+      store's, over all ranks and restarts.
     * ``rank`` and ``world_size`` as in ``rank_and_world``; ``uneven`` as in ``Division``: all ranks get equal batches.
       Ranks that were built with another seed, store or order, or begin elsewhere, are an error (see ``agreement``).
     * ``mesh``: a DeviceMesh that gives both: processes that differ only in dimensions such as "tp" get the same samples

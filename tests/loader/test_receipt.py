@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.utils.data import Subset
 
-from fastio import DevicePrefetcher, FastDataset, FastLoader, LengthBucketSampler, PackSampler
+from fastio import DevicePrefetcher, FastDataset, FastLoader, LengthBucketSampler, Mixture, PackSampler
 from fastio.loader.producer.native import NativeProducer
 from fastio.samplers.batches import Batches, OrderSampler
 from fastio.transforms import Normalize, RandomCrop
@@ -160,6 +160,37 @@ def test_what_is_copied_ahead_does_not_count(photos: Path) -> None:
             assert 4 * step == loader.receipt().samples
         assert not loader.receipt().has_ended
         exhaust(batches)
+        assert loader.receipt().is_exact
+
+
+def test_a_batch_counts_when_it_arrives(numbered: FastDataset) -> None:
+    """Three batches have been sent, and the consumer has had one: states and receipts are of that one."""
+    with loader_of(numbered) as loader:
+        batches, place, arrive = loader.ahead()
+        places = [place() for _ in islice(batches, 3)]
+        assert 0 == loader.receipt().samples
+        arrive(places[0])
+
+        assert 4 == loader.receipt().samples == loader.state_dict()["consumed"]
+        arrive(places[2])
+        assert 12 == loader.receipt().samples == loader.state_dict()["consumed"]
+
+
+@pytest.mark.parametrize("batching", ["random", "stratified"])
+def test_a_mixture_equals_what_the_epoch_should_give(numbered: FastDataset, tmp_path: Path, batching: Any) -> None:
+    """Members count by their shares, over epochs, and over ranks after a restart."""
+    other = write_numbers(tmp_path / "b.h5")
+    mixture = Mixture({"a": numbered, "b": other}, weights={"a": 2, "b": 1}, batching=batching)
+    with FastLoader(mixture, 4, samples_per_epoch=36, shuffle=True, threads=1) as loader:
+        for _ in range(2):
+            exhaust(loader)
+            assert loader.receipt().is_exact
+            assert 36 == loader.receipt().samples
+            assert not loader.receipt().is_whole_store
+        exhaust(islice(loader, 2))
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+        exhaust(loader)
         assert loader.receipt().is_exact
 
 
