@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from fastio.errors import SampleError
 from fastio.loader.producer import FinishedBatch
-from fastio.loader.producer.checked import CheckedSamples, Proof
+from fastio.loader.producer.checked import CheckedSamples
 from fastio.types.receipt import MODULUS, ReceiptPart, sum_indices, sum_samples
 
 __all__ = ["EpochLedger", "RankShare"]
 
-# Batches summed up at once. Until then their indices and checksums are kept, 12 bytes a sample of their chunks.
-_TOGETHER = 64
+# Samples summed up at once. Until then their indices and checksums are kept: 12 bytes a sample of their chunks.
+_TOGETHER = 1 << 14
 
-_Entry = tuple[Proof, Sequence[SampleError]]
+
+@dataclass(slots=True)
+class _Run:
+    """
+    Neighbouring samples of one chunk, from ``start`` on, batch after batch: each ends at one of ``stops``.
+
+    A batch with bad samples is a run of its own. ``checked`` is None for batches that say nothing about their samples.
+    """
+
+    checked: CheckedSamples | None
+    start: int
+    stops: list[int]
+    errors: Sequence[SampleError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,9 @@ class EpochLedger:
         self.share = share
         self.is_known = True  # every batch says which samples it has
         self._arrived = arrived
-        self._entries: deque[tuple[Proof | None, Sequence[SampleError]]] = deque()
+        self._runs: deque[_Run] = deque()
+        self._latest = _NOTHING
+        self._waiting = 0  # samples in runs
         self._folded = 0  # batches
         self._position = 0  # samples of the share in them, bad ones included
         self._number = self._samples = self._repeated = self._skipped = 0
@@ -60,8 +73,15 @@ class EpochLedger:
 
     def add(self, finished: FinishedBatch) -> None:
         """Note a batch that is about to be handed out."""
-        self._entries.append((finished.proof, finished.errors))
-        if len(self._entries) >= _TOGETHER:
+        checked, part = finished.proof or _UNKNOWN
+        latest = self._latest
+        if checked is latest.checked and part.start == latest.stops[-1] and not finished.errors and not latest.errors:
+            latest.stops.append(part.stop)
+        else:
+            self._latest = _Run(checked, part.start, [part.stop], finished.errors)
+            self._runs.append(self._latest)
+        self._waiting += part.stop - part.start
+        if self._waiting >= _TOGETHER:
             self._fold()
 
     @property
@@ -87,17 +107,23 @@ class EpochLedger:
         )
 
     def _fold(self) -> None:
+        """Sum up the batches that have arrived; others wait."""
         arrived = self._arrived()
-        count = len(self._entries) if arrived is None else min(len(self._entries), arrived - self._folded)
-        entries: list[_Entry] = []
-        for proof, errors in (self._entries.popleft() for _ in range(count)):
-            if proof is None:
+        while self._runs and (arrived is None or self._folded < arrived):
+            run = self._runs[0]
+            count = len(run.stops) if arrived is None else min(len(run.stops), arrived - self._folded)
+            stop, self._folded = run.stops[count - 1], self._folded + count
+            self._waiting -= stop - run.start
+            if run.checked is None:
                 self.is_known = False
             else:
-                entries.append((proof, errors))
-        self._folded += count
-        for (checked, part), errors in _runs(entries):
-            self._count(checked, part, errors)
+                self._count(run.checked, slice(run.start, stop), run.errors)
+            if count == len(run.stops):
+                self._runs.popleft()
+            else:
+                run.start, run.stops = stop, run.stops[count:]
+        if not self._runs:
+            self._latest = _NOTHING
 
     def _count(self, checked: CheckedSamples, part: slice, errors: Sequence[SampleError]) -> None:
         """Add a run of neighbouring samples, without those that are padding or bad."""
@@ -124,15 +150,6 @@ class EpochLedger:
         self._number %= MODULUS
 
 
-def _runs(entries: Sequence[_Entry]) -> Iterator[_Entry]:
-    """Join neighbouring batches of one chunk, so that a call sums up all of them; those with bad samples stay alone."""
-    if not entries:
-        return
-    (checked, part), errors = entries[0]
-    for (next_checked, next_part), next_errors in islice(entries, 1, None):
-        if next_checked is checked and next_part.start == part.stop and not errors and not next_errors:
-            part = slice(part.start, next_part.stop)
-            continue
-        yield (checked, part), errors
-        checked, part, errors = next_checked, next_part, next_errors
-    yield (checked, part), errors
+_NOTHING = _Run(None, 0, [-1], ())  # which no batch continues
+# What a batch without a proof brings.
+_UNKNOWN: tuple[None, slice] = None, slice(0, 0)
