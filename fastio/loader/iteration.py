@@ -30,6 +30,8 @@ __all__ = ["BatchIteration"]
 
 log = logging.getLogger(__name__)
 
+_FOLDED_TOGETHER = 64  # batches; the memory of their chunks' checksums is kept until then, 12 bytes a sample
+
 
 class BatchIteration:
     """
@@ -91,8 +93,12 @@ class BatchIteration:
                 if self._tuner is not None:
                     self._tune(self._tuner, first=first)
                 first = False
-                ledger.add(finished)
-                ready = [finished.batch] if finished.samples and not finished.errors else self._checked(finished)
+                ledger.add(finished.proof)
+                if cursor.batch % _FOLDED_TOGETHER == 0:
+                    ledger.fold()
+                ready = (
+                    [finished.batch] if finished.samples and not finished.errors else self._checked(finished, ledger)
+                )
                 if is_numbered:
                     part = next(parts)
                     if ready:
@@ -161,8 +167,9 @@ class BatchIteration:
                 self._path,
             )
 
-    def _checked(self, finished: FinishedBatch) -> list[Any]:
+    def _checked(self, finished: FinishedBatch, ledger: EpochLedger) -> list[Any]:
         """Return the batch, or nothing if all its samples were skipped; record the bad samples."""
+        ledger.note_errors(finished.errors)
         for error in finished.errors:
             if error.index not in self.skipped:
                 self.skipped[error.index] = error

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fastio.errors import SampleError
-from fastio.loader.producer import FinishedBatch
-from fastio.loader.producer.checked import CheckedSamples
+from fastio.loader.producer.checked import CheckedSamples, Proof
 from fastio.types.receipt import MODULUS, ReceiptPart, sum_indices, sum_samples
 
 __all__ = ["EpochLedger", "RankShare"]
 
-# Samples summed up at once. Until then their indices and checksums are kept: 12 bytes a sample of their chunks.
-_TOGETHER = 1 << 14
-
-
-@dataclass(slots=True)
-class _Run:
-    """
-    Neighbouring samples of one chunk, from ``start`` on, batch after batch: each ends at one of ``stops``.
-
-    A batch with bad samples is a run of its own. ``checked`` is None for batches that say nothing about their samples.
-    """
-
-    checked: CheckedSamples | None
-    start: int
-    stops: list[int]
-    errors: Sequence[SampleError]
+_Run = tuple[CheckedSamples | None, slice, Sequence[SampleError]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +36,8 @@ class RankShare:
 
 class EpochLedger:
     """
-    Sums up the samples of the batches that reached their consumer.
+    Sums up the samples of the batches that reached their consumer: ``add`` notes the proof of a batch that is about to
+    be handed out, and ``fold``, now and then, sums up.
 
     ``arrived`` returns how many of the batches added have reached it, or None once it has come to the end of the epoch:
     with copies to a device, the latest ones are still on their way.
@@ -63,26 +47,17 @@ class EpochLedger:
         self.share = share
         self.is_known = True  # every batch says which samples it has
         self._arrived = arrived
-        self._runs: deque[_Run] = deque()
-        self._latest = _NOTHING
-        self._waiting = 0  # samples in runs
+        self._proofs: list[Proof | None] = []  # of the batches that have not been summed up
+        self._errors: dict[int, Sequence[SampleError]] = {}  # by the number of the batch
+        self.add = self._proofs.append  # no function of Python's: between two batches, its code is no longer in cache
         self._folded = 0  # batches
         self._position = 0  # samples of the share in them, bad ones included
         self._number = self._samples = self._repeated = self._skipped = 0
         self._is_verified = True
 
-    def add(self, finished: FinishedBatch) -> None:
-        """Note a batch that is about to be handed out."""
-        checked, part = finished.proof or _UNKNOWN
-        latest = self._latest
-        if checked is latest.checked and part.start == latest.stops[-1] and not finished.errors and not latest.errors:
-            latest.stops.append(part.stop)
-        else:
-            self._latest = _Run(checked, part.start, [part.stop], finished.errors)
-            self._runs.append(self._latest)
-        self._waiting += part.stop - part.start
-        if self._waiting >= _TOGETHER:
-            self._fold()
+    def note_errors(self, errors: Sequence[SampleError]) -> None:
+        """Note the bad samples of the batch added last."""
+        self._errors[self._folded + len(self._proofs) - 1] = errors
 
     @property
     def has_ended(self) -> bool:
@@ -91,7 +66,7 @@ class EpochLedger:
 
     def part(self, stop: Any) -> ReceiptPart:
         """Return the sum over everything that has reached the consumer, which now stands at ``stop``."""
-        self._fold()
+        self.fold()
         share = self.share
         return ReceiptPart(
             share.rank,
@@ -106,24 +81,36 @@ class EpochLedger:
             share.fields,
         )
 
-    def _fold(self) -> None:
-        """Sum up the batches that have arrived; others wait."""
+    def fold(self) -> None:
+        """Sum up the batches that have arrived; their indices and checksums are kept until then."""
         arrived = self._arrived()
-        while self._runs and (arrived is None or self._folded < arrived):
-            run = self._runs[0]
-            count = len(run.stops) if arrived is None else min(len(run.stops), arrived - self._folded)
-            stop, self._folded = run.stops[count - 1], self._folded + count
-            self._waiting -= stop - run.start
-            if run.checked is None:
+        count = len(self._proofs) if arrived is None else min(len(self._proofs), arrived - self._folded)
+        for checked, part, errors in self._runs(count):
+            if checked is None:
                 self.is_known = False
             else:
-                self._count(run.checked, slice(run.start, stop), run.errors)
-            if count == len(run.stops):
-                self._runs.popleft()
+                self._count(checked, part, errors)
+        del self._proofs[:count]
+        self._folded += count
+
+    def _runs(self, count: int) -> Iterator[_Run]:
+        """Join neighbouring batches of one chunk; those with bad samples stay alone."""
+        checked, start, stop = None, 0, 0
+        for number, proof in enumerate(self._proofs[:count], self._folded):
+            own, part = proof or _UNKNOWN
+            errors = self._errors.pop(number, ()) if self._errors else ()
+            if own is checked and part.start == stop and not errors:
+                stop = part.stop
+                continue
+            if stop > start:
+                yield checked, slice(start, stop), ()
+            if own is None or errors:
+                yield own, part, errors
+                checked, start, stop = None, 0, 0
             else:
-                run.start, run.stops = stop, run.stops[count:]
-        if not self._runs:
-            self._latest = _NOTHING
+                checked, start, stop = own, part.start, part.stop
+        if stop > start:
+            yield checked, slice(start, stop), ()
 
     def _count(self, checked: CheckedSamples, part: slice, errors: Sequence[SampleError]) -> None:
         """Add a run of neighbouring samples, without those that are padding or bad."""
@@ -150,6 +137,4 @@ class EpochLedger:
         self._number %= MODULUS
 
 
-_NOTHING = _Run(None, 0, [-1], ())  # which no batch continues
-# What a batch without a proof brings.
-_UNKNOWN: tuple[None, slice] = None, slice(0, 0)
+_UNKNOWN: tuple[None, slice] = None, slice(-1, -1)  # what a batch without a proof brings
