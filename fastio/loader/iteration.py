@@ -96,9 +96,8 @@ class BatchIteration:
                 ledger.add(finished.proof)
                 if cursor.batch % _FOLDED_TOGETHER == 0:
                     ledger.fold()
-                ready = (
-                    [finished.batch] if finished.samples and not finished.errors else self._checked(finished, ledger)
-                )
+                is_good = finished.samples and not finished.errors
+                ready = [finished.batch] if is_good else self._checked(finished, ledger)
                 if is_numbered:
                     part = next(parts)
                     if ready:

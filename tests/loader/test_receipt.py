@@ -176,7 +176,7 @@ def test_a_batch_counts_when_it_arrives(numbered: FastDataset) -> None:
         assert 12 == loader.receipt().samples == loader.state_dict()["consumed"]
 
 
-@pytest.mark.parametrize("batching", ["random", "stratified"])
+@pytest.mark.parametrize("batching", ["random", "stratified", "per_source"])
 def test_a_mixture_equals_what_the_epoch_should_give(numbered: FastDataset, tmp_path: Path, batching: Any) -> None:
     """Members count by their shares, over epochs, and over ranks after a restart."""
     other = write_numbers(tmp_path / "b.h5")
