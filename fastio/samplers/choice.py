@@ -115,12 +115,17 @@ def _block_bytes(lanes: int, memory: int) -> int:
 
 
 def _aligned(wanted: int, division: Division) -> int:
-    """Round to a number of lanes that is equal for all ranks and, if possible, divides a rank's batch."""
+    """
+    Round to a number of lanes that is equal for all ranks and, if possible, divides a rank's batch.
+
+    Then each step takes equally many samples of every lane, and ranks keep to their own.
+    """
     world, batch = division.world_size, division.batch_size
     if world == 1:
         return wanted
     most = max(1, wanted // world)
-    return world * next((count for count in range(most, most // 2, -1) if batch % count == 0), most)
+    counts = (*range(most, most // 2, -1), *range(most + 1, 2 * most))
+    return world * next((count for count in counts if batch % count == 0), most)
 
 
 def _judged(order: LaneOrder, classes: Classes, division: Division) -> tuple[float, float]:

@@ -175,7 +175,9 @@ class LaneOrder:
     def _runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         lengths = np.diff(self.edges)[self.blocks]
         begins = np.cumsum(lengths) - lengths  # the start of each block in ``sequence``
-        breaks = np.union1d(self.cuts[:-1], begins)
+        breaks = np.concatenate((self.cuts[:-1], begins))
+        breaks.sort()
+        breaks = breaks[np.diff(breaks, prepend=-1) > 0]
         block = np.searchsorted(begins, breaks, side="right") - 1
         starts = self.edges[self.blocks[block]] + breaks - begins[block]
         window = np.searchsorted(self.cuts, breaks, side="right") - 1

@@ -79,6 +79,17 @@ def test_batches_of_single_ranks_are_judged_too() -> None:
         assert report.read_ratio < 1.1
 
 
+@pytest.mark.parametrize(("batch_size", "world_size"), [(32, 8), (33, 8), (37, 8), (48, 3), (100, 7), (256, 64)])
+def test_lanes_divide_steps(batch_size: int, world_size: int) -> None:
+    """Whatever the batch, every step takes equally many samples of every lane, so that each block has one reader."""
+    report = sampler(200_000, 105_000, None, memory=8 << 30, batch_size=batch_size, world_size=world_size).report()
+
+    assert report is not None
+    assert report.kind == "lanes"
+    assert batch_size * world_size % report.lanes == 0
+    assert report.read_ratio < 1.1
+
+
 def test_what_no_lanes_mix_is_shuffled_fully() -> None:
     """Where memory has no room for as many lanes as the classes need, reads are random, and that is said."""
     report = sampler(80_000, 2300, np.arange(80_000) // 8, memory=8 * MB, batch_size=512).report()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any, get_args
 
 import numpy as np
@@ -152,15 +153,13 @@ def test_the_order_is_kept_over_versions() -> None:
     assert order.order.tolist() != LaneOrder(Lanes(3, 2, 2), 14, seed=2, epoch=2).order.tolist()
 
 
-def blocks_read(order: LaneOrder, batch_size: int, world_size: int) -> float:
-    """Blocks that ranks take samples from, counted sample by sample, relative to the blocks of the store."""
-    division = divided(order, batch_size, world_size)
-    blocks = len(order.edges) - 1
-    total = 0
-    for rank in range(world_size):
-        samples = order.order[order.share(division, rank)]
-        total += len(np.unique(np.searchsorted(order.edges, samples, side="right")))
-    return total / blocks
+def blocks_read(order: LaneOrder, batch_size: int, world_size: int, start: int = 0) -> float:
+    """Blocks that ranks take samples from in full steps, for each block that any of them takes samples from."""
+    division = Division(order.count, batch_size, world_size, start=start)
+    shares = order.shares(division, range(world_size))[:, : division.full_steps * batch_size]
+    blocks = np.searchsorted(order.edges, order.order[shares], side="right")
+    of_ranks = blocks + len(order.edges) * np.arange(world_size)[:, None]
+    return len(np.unique(of_ranks)) / len(np.unique(blocks))
 
 
 @pytest.mark.parametrize(("world_size", "most"), [(1, 1.0), (8, 1.12), (16, 1.25), (64, 2.0)])
@@ -170,6 +169,30 @@ def test_ranks_keep_to_their_blocks(world_size: int, most: float, lanes: int) ->
     order = LaneOrder(Lanes(lanes, 5120 // lanes), 200_000, seed=0, epoch=0)
 
     assert blocks_read(order, 256 // world_size, world_size) <= most
+
+
+@pytest.mark.parametrize("lanes", [64, 96, 256])
+def test_other_ranks_keep_to_their_blocks(lanes: int) -> None:
+    """
+    Lanes that were chosen for other ranks: 1.3 reads of a block for up to a quarter as many ranks as lanes, 2.1 for up
+    to as many, from any position and in any step that takes equally many samples of every lane.
+    """
+    order = LaneOrder(Lanes(lanes, 2560 // lanes), 100_000, seed=0, epoch=0)
+    for world_size in (2, 3, 7, 8, 12, 16, 24, 31, 48, 63, 64, 96, 200, 255, 256):
+        batch_size = lanes // gcd(lanes, world_size)
+        batch_size *= -(-8 // batch_size)  # at least 8
+        if world_size <= lanes and batch_size * world_size * 3 <= order.count:
+            most = 1.3 if 4 * world_size <= lanes else 2.1
+            assert blocks_read(order, batch_size, world_size, start=7 * lanes) <= most, world_size
+
+
+@pytest.mark.parametrize(("world_size", "most"), [(8, 1.6), (16, 1.6), (64, 1.7), (256, 2.6)])
+@pytest.mark.parametrize(("batch_size", "start"), [(32, 12_345), (33, 0), (47, 777)])
+def test_steps_across_rounds_cost_more_reads(world_size: int, most: float, batch_size: int, start: int) -> None:
+    """256 lanes in steps of which some lanes have a sample more: ranks share the lanes at their borders."""
+    order = LaneOrder(Lanes(256, 10), 100_000, seed=0, epoch=0)
+
+    assert blocks_read(order, batch_size, world_size, start=start) <= most
 
 
 def distinct(labels: NDArray[np.int64], order: LaneOrder, size: int) -> float:
