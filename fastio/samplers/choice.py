@@ -164,10 +164,8 @@ def report(choice: Choice, sizes: NDArray[np.int64], division: Division, *, seed
 
 def _users(order: LaneOrder, division: Division) -> NDArray[np.int64]:
     """Return how many ranks take samples from each window, ``(windows,)``."""
-    windows, world = len(order.cuts) - 1, division.world_size
-    rank = np.zeros(order.count, np.int64)
-    if world > 1 and division.full_steps:
-        full = division.full_steps * division.batch_size
-        rank[order.shares(division, range(world))[:, :full]] = np.arange(world)[:, None]
-    window = order.window_of[order.places].astype(np.int64)
-    return np.bincount(np.unique(window * world + rank) // world, minlength=windows)
+    windows = len(order.cuts) - 1
+    users = np.zeros(windows, np.int64)
+    for share in order.shares(division, range(division.world_size)):
+        users += np.bincount(order.window_of[order.places[share]], minlength=windows) > 0
+    return users

@@ -96,15 +96,24 @@ class LaneOrder:
         """
         Return the positions (in ``places``) of the samples of these neighbouring ranks: ``(ranks, samples)`` int64.
 
-        The samples of a full step are sorted by lane, so that a rank gets neighbouring lanes: its own slice of them, or
-        that in ``slices``. The last step, which may end with repeated samples, always goes by rank.
+        The samples of a step are sorted by lane, so that a rank gets neighbouring lanes: its own slice of them, or
+        that in ``slices``. The last step always goes by rank: what is repeated stays behind all others.
         """
         shares = np.empty((len(ranks), division.samples), np.int64)
         first = (slices or ranks).start
         self._deal(division, shares, start=division.start, steps=division.full_steps, first_rank=first)
-        for row, rank in zip(shares, ranks, strict=True):
-            row[division.full_steps * division.batch_size :] = division.last_step(rank)
+        shares[:, division.full_steps * division.batch_size :] = self._last_step(division)[ranks.start : ranks.stop]
         return shares
+
+    def _last_step(self, division: Division) -> NDArray[np.int64]:
+        """Return the positions (in ``places``) of each rank's samples after the full steps: ``(ranks, n)`` int64."""
+        world, done = division.world_size, division.full_steps * division.batch_size
+        last = division.samples - done
+        slots = division.start + done * world + np.arange(last * world, dtype=np.int64)
+        own = slots[slots < self.count]
+        slots[: len(own)] = own[np.argsort(self._lane(self.places[own]), kind="stable")]
+        # In the order of the epoch, not of the lanes; what is repeated, beyond its end, stays last.
+        return np.sort(slots.reshape(world, last), axis=1) % max(1, self.count)
 
     def dealt(self, steps: NDArray[np.int64], division: Division) -> NDArray[np.int64]:
         """
