@@ -9,7 +9,7 @@ from fastio.errors import SchemaError, SourceError
 from fastio.types.field_types import field_of, type_of
 from fastio.types.schema import Field
 
-__all__ = ["FieldChoice", "parse_choice"]
+__all__ = ["FieldChoice", "field_rank", "parse_choice"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -60,3 +60,10 @@ def parse_choice(words: str) -> FieldChoice:
             if "/" not in type_ and "\\" not in type_:
                 raise
     return FieldChoice(name, where)
+
+
+def field_rank(field: Field) -> int:
+    """Return where a field of a table comes among others: pictures, masks, other values, columns, the label last."""
+    if field.traits.is_picture:
+        return 1 if field.traits.is_mask else 0
+    return 2 if not field.is_column else 3 if field.name != "label" else 4

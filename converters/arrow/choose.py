@@ -11,7 +11,7 @@ from typing import Any
 from fastio.converters.arrow.features import class_names, feature_at, inner_class_names
 from fastio.converters.arrow.types import field_by_type, is_bytes, plain_type
 from fastio.converters.extra import pyarrow
-from fastio.converters.fields_asked import FieldChoice
+from fastio.converters.fields_asked import FieldChoice, field_rank
 from fastio.converters.kind import SourceOptions
 from fastio.converters.label_columns import ALL_OTHERS
 from fastio.errors import SourceError
@@ -97,7 +97,7 @@ def choose_columns(table: TableHead, options: SourceOptions) -> list[Column]:
     if not chosen:
         raise SourceError(f"{table.place}: no column is left to pack, of {_listed(table.schema)}")
     _refuse_twins(table.place, chosen)
-    return sorted(chosen, key=_rank)
+    return sorted(chosen, key=lambda each: field_rank(each.field))
 
 
 def _selecting(table: TableHead, options: SourceOptions) -> list[tuple[str, ...]]:
@@ -261,11 +261,3 @@ def _refuse_twins(place: str, chosen: Sequence[Column]) -> None:
                 f"{place}: columns {other.where!r} and {each.where!r} would both be the field {each.field.name!r}: "
                 f"name the fields, such as --field {each.field.name}_2={each.where}"
             )
-
-
-def _rank(column: Column) -> int:
-    """Pictures first, then masks, other values, columns, and the label last."""
-    traits = column.field.traits
-    if traits.is_picture:
-        return 1 if traits.is_mask else 0
-    return 2 if not traits.is_column else 3 if column.field.name != _LABEL else 4

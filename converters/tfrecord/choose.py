@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fastio._native import image_kind
-from fastio.converters.fields_asked import FieldChoice
+from fastio.converters.fields_asked import FieldChoice, field_rank
 from fastio.converters.kind import SourceOptions
 from fastio.converters.label_columns import ALL_OTHERS
 from fastio.converters.tfrecord.example import BYTES_LIST, FLOAT_LIST, KINDS, Feature
@@ -97,7 +97,7 @@ def choose_features(place: str, seen: Mapping[str, SeenFeature], options: Source
     if not chosen:
         raise SourceError(f"{place}: no feature is left to pack, of {_listed(seen)}")
     _refuse_equal_names(place, chosen)
-    return sorted(chosen, key=_rank)
+    return sorted(chosen, key=lambda each: field_rank(each.field))
 
 
 def feature_named(place: str, seen: Mapping[str, SeenFeature], name: str, words: str) -> str:
@@ -217,11 +217,3 @@ def _refuse_equal_names(place: str, chosen: Sequence[FeatureField]) -> None:
                 f"{place}: features {other.feature!r} and {each.feature!r} would both be the field "
                 f"{each.field.name!r}: name the fields, such as --field {each.field.name}_2={each.feature}"
             )
-
-
-def _rank(chosen: FeatureField) -> int:
-    """Pictures first, then masks, other values, columns, and the label last."""
-    traits = chosen.field.traits
-    if traits.is_picture:
-        return 1 if traits.is_mask else 0
-    return 2 if not traits.is_column else 3 if chosen.field.name != "label" else 4
