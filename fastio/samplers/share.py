@@ -122,10 +122,13 @@ class RankOptions:
         """Raise ValueError if they mean another rank than the user's ``sampler``, which knows its ``own``."""
         if self == RankOptions():
             return
-        share = self.share()
-        if (share.rank, share.world_size) != own:
+        meant: tuple[int | None, int | None] = self.rank, self.world_size
+        if None not in meant or meant == (None, None):
+            share = self.share()
+            meant = share.rank, share.world_size
+        if meant != own:
             raise ValueError(
-                f"rank={share.rank}, world_size={share.world_size}: {sampler} for rank {own[0]} of {own[1]}: {advice}"
+                f"rank={meant[0]}, world_size={meant[1]}: {sampler} for rank {own[0]} of {own[1]}: {advice}"
             )
 
 

@@ -82,6 +82,8 @@ def test_index_beside_the_archive(wds: Path) -> None:
     first = sidecar.stat()
     open_store(wds).close()
     assert first == sidecar.stat()
+    os.link(sidecar, f"{sidecar}.kept")  # its inode is not given to the next file
+    first = sidecar.stat()
     sidecar.write_bytes(sidecar.read_bytes()[:-1] + b"\0")
     open_store(wds).close()
     assert first.st_size == sidecar.stat().st_size
