@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -134,9 +134,10 @@ def plan(store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, *
     options = _options(settings, shuffle="full" if full else shuffle)
     with FastDataset(store, fields=names[0] if names is not None and len(names) == 1 else names) as dataset:
         training = TrainingPlan(dataset, options)
-        with nullcontext() if as_json else steps("planning") as on_step:
+        progress = nullcontext() if as_json else steps("planning")
+        with progress as on_step, closing(training.epochs(epochs)) as coming:
             plans = []
-            for planned in training.epochs(epochs):
+            for planned in coming:
                 plans.append(planned)
                 if on_step is not None:
                     on_step(len(plans), epochs)

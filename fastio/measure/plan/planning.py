@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
+from threading import Event
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,19 +143,25 @@ class TrainingPlan:
         labels = self._labels()
         return None if labels is None else Classes.of(labels)
 
-    def epochs(self, count: int) -> Iterator[EpochPlan]:
-        """Yield the plans of epochs 0 to ``count - 1``; a few are planned ahead, in threads."""
+    def epochs(self, count: int) -> Generator[EpochPlan]:
+        """
+        Yield the plans of epochs 0 to ``count - 1``; a few are planned ahead, in threads.
+
+        Close the iterator to stop the threads: they end after the rank that they are planning.
+        """
         options = self.options
         caches = None
         if options.cache_bytes is not None:
             caches = [_native.RecentlyUsed(self.sizes, options.cache_bytes) for _ in range(options.nodes)]
         self._order.settle()
         _ = self._classes  # computed once, not by each thread
-        for epoch, planned in enumerate(self._ahead(count)):
-            missed = [jobs.nbytes for jobs in planned.nodes]
-            if caches is not None:
-                missed = [_missed(jobs, cache, self.sizes) for jobs, cache in zip(planned.nodes, caches, strict=True)]
-            yield self._epoch_plan(epoch, planned, missed)
+        with closing(self._ahead(count)) as ahead:
+            for epoch, planned in enumerate(ahead):
+                missed = [jobs.nbytes for jobs in planned.nodes]
+                if caches is not None:
+                    pairs = zip(planned.nodes, caches, strict=True)
+                    missed = [_missed(jobs, cache, self.sizes) for jobs, cache in pairs]
+                yield self._epoch_plan(epoch, planned, missed)
 
     def _epoch_plan(self, epoch: int, planned: _PlannedEpoch, missed: list[NDArray[np.int64]]) -> EpochPlan:
         division = planned.division
@@ -186,25 +194,33 @@ class TrainingPlan:
             disk_bytes_per_s=options.disk_bytes_per_s,
         )
 
-    def _ahead(self, count: int) -> Iterator[_PlannedEpoch]:
+    def _ahead(self, count: int) -> Generator[_PlannedEpoch]:
         """Yield what threads plan, as many epochs at a time as CPUs and memory allow."""
         held = int(available_memory() // 2 // (_SAMPLE_BYTES * max(1, self.division.count)))
         workers = max(1, min(available_cpus(), held, count))
-        with ThreadPoolExecutor(workers) as pool:
+        stop = Event()
+        pool = ThreadPoolExecutor(workers)
+        try:
             coming: deque[Future[_PlannedEpoch]] = deque()
             for epoch in range(count):
-                coming.append(pool.submit(self._planned, epoch))
+                coming.append(pool.submit(self._planned, epoch, stop))
                 if len(coming) == workers:
                     yield coming.popleft().result()
             while coming:
                 yield coming.popleft().result()
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)  # waits: the dataset may be closed next
 
-    def _planned(self, epoch: int) -> _PlannedEpoch:
+    def _planned(self, epoch: int, stop: Event) -> _PlannedEpoch:
+        """Plan an epoch of all ranks. Raises CancelledError at the next rank once ``stop`` is set."""
         nodes: list[ReadJobs] = []
         of_node: list[ReadJobs] = []
         shares: list[NDArray[np.int64]] = []
         is_first_held = epoch == 0 and self.is_held and self.options.nodes == 1
         for batches in self._order.plans(epoch, range(self.options.world_size)):
+            if stop.is_set():
+                raise CancelledError
             of_node.append(self._planner.jobs(batches, is_first_held=is_first_held))
             shares.append(batches.indices)
             if len(of_node) == self.options.ranks:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from fastio import FastDataset, FastLoader, _native
 from fastio.measure.plan import EpochPlan, EpochWaits, PlanOptions, TrainingPlan, planning
 from fastio.measure.plan.read_jobs import ReadJobs
 from fastio.measure.plan.waits import simulate_waits
+from fastio.samplers.batches import Batches, OrderSampler
 from fastio.samplers.order import Shuffle, Uneven
 from fastio.types.schema import RAW, Field
 from fastio.types.spans import Spans
@@ -159,6 +163,33 @@ def test_all_counts_are_those_of_any_number_of_threads(tmp_path: Path, monkeypat
 
     assert expected == planned(store, 5)
     assert [0, 1, 2, 3, 4] == [plan.epoch for plan in expected]
+
+
+def test_closing_the_plans_stops_what_is_planned_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An epoch that a thread has begun ends at its next rank, so that Ctrl-C need not wait for all of them."""
+    ranks, is_shut, real = {0: 0, 1: 0}, Event(), OrderSampler.plans
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            is_shut.set()
+            super().shutdown(wait, cancel_futures=cancel_futures)
+
+    def plans(self: OrderSampler, epoch: int, *rest: Any) -> Iterator[Batches]:
+        for batches in real(self, epoch, *rest):
+            ranks[epoch] += 1
+            if epoch == 1:
+                is_shut.wait(60)
+            yield batches
+
+    monkeypatch.setattr(planning, "available_cpus", lambda: 2)
+    monkeypatch.setattr(planning, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(OrderSampler, "plans", plans)
+    epochs = TrainingPlan(numbers(tmp_path), PlanOptions(ranks=8, batch_size=BATCH)).epochs(2)
+
+    assert next(epochs).epoch == 0
+    epochs.close()
+    assert ranks[0] == 8
+    assert ranks[1] <= 1
 
 
 @pytest.mark.parametrize(("uneven", "repeated", "dropped"), [("pad", 0, 0), ("drop", 0, 0), ("repeat", 40, 0)])
