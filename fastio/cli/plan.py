@@ -25,6 +25,9 @@ else:
 
 __all__ = ["plan"]
 
+_MOST_BATCH = 1 << 31  # samples of a rank's batch
+_MOST_EPOCHS = 100_000
+
 
 class _World(_ParamType):
     """Nodes and the ranks of each: 8x8; a number alone is that of the ranks of one node."""
@@ -32,7 +35,7 @@ class _World(_ParamType):
     name = "world"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        match = re.fullmatch(r"(?:([1-9][0-9]*)x)?([1-9][0-9]*)", str(value).strip())
+        match = re.fullmatch(r"(?:([1-9][0-9]{0,17})x)?([1-9][0-9]{0,17})", str(value).strip())
         if match is None:
             self.fail(f"{value!r} is not a world; expected NODESxRANKS, e.g. 8x8, or RANKS", param, ctx)
         return int(match[1] or 1), int(match[2])
@@ -62,14 +65,19 @@ class _PerSecond(type(SIZE)):  # type: ignore[misc]
     "--batch-size",
     "--batch",
     "batch_size",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=_MOST_BATCH),
     metavar="N",
     default=256,
     show_default=True,
     help="Samples per batch of one rank.",
 )
 @click.option(
-    "--epochs", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="How many epochs to plan."
+    "--epochs",
+    type=click.IntRange(min=1, max=_MOST_EPOCHS),
+    metavar="N",
+    default=3,
+    show_default=True,
+    help="How many epochs to plan.",
 )
 @click.option("--shuffle/--no-shuffle", default=True, show_default=True, help="Shuffle, as in training.")
 @click.option("--full", is_flag=True, help='A full shuffle in any case: shuffle="full".')

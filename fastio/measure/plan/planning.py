@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.dataset.fast_dataset import FastDataset
+from fastio.errors import FastioError
 from fastio.loader.options import PREFETCH_BATCHES
 from fastio.loader.selection.chosen import sample_bytes, sample_labels
 from fastio.machine import available_cpus, available_memory
@@ -25,6 +26,7 @@ from fastio.samplers.mixing import Classes, judged_steps
 from fastio.samplers.order import Division, Shuffle, Uneven
 from fastio.samplers.page_cache import PageCache, page_cache
 from fastio.types.metrics import ShuffleReport
+from fastio.types.units import counted, number
 
 __all__ = ["EpochPlan", "NodeReads", "PlanOptions", "TrainingPlan"]
 
@@ -107,13 +109,22 @@ class TrainingPlan:
     Plans epochs of a training on ``dataset``; nothing of it is read but its index.
 
     Everything is counted from the batches that ``OrderSampler`` plans for each rank, and from the jobs that the loader
-    would make of them.
+    would make of them. Raises FastioError if there are more ranks than samples,
+    or more repeated samples than memory holds.
     """
 
     def __init__(self, dataset: FastDataset, options: PlanOptions) -> None:
         self.options = options
         count = len(dataset)
+        if options.world_size > max(1, count):
+            raise FastioError(_too_many_ranks(dataset, options))
         self.division = Division(count, options.batch_size, options.world_size, options.uneven, options.drop_last)
+        if self.division.repeated * _SAMPLE_BYTES > available_memory() // 2:
+            raise FastioError(
+                f"{dataset.store.path}: each epoch repeats {counted(self.division.repeated, 'sample')} "
+                f"(batch_size={options.batch_size}, uneven={options.uneven!r}), more than memory holds: expected a "
+                "smaller batch size or fewer ranks"
+            )
         self.sizes = sample_bytes(dataset, is_cached=False)
         self._labels = partial(sample_labels, dataset)
         memory = page_cache(1) if options.memory_bytes is None else PageCache(options.memory_bytes)
@@ -239,6 +250,15 @@ class TrainingPlan:
         order = np.concatenate((steps.reshape(-1), *(share[end:] for share in shares)))
         drift = classes.drift(order[: division.count])
         return classes.worst_mixing(steps[judged_steps(division.full_steps)]), drift
+
+
+def _too_many_ranks(dataset: FastDataset, options: PlanOptions) -> str:
+    count = len(dataset)
+    return (
+        f"{dataset.store.path}: {number(options.nodes)} x {number(options.ranks)} ranks for "
+        f"{counted(count, 'sample')}: expected at most {counted(max(1, count), 'rank')}, as no step has a sample for "
+        "each of more; plan fewer nodes or ranks"
+    )
 
 
 def _missed(jobs: ReadJobs, cache: _native.RecentlyUsed, sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,0 +1,57 @@
+"""Settings of ``fastio plan`` that make no sense: one line says what is expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from fastio.cli import cli
+from fastio.types.schema import RAW, Field
+from tests.conftest import write_store
+
+COUNT = 41
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """41 samples of 16 bytes."""
+    values = [np.full(4, number, np.int32).tobytes() for number in range(COUNT)]
+    return write_store(tmp_path_factory.mktemp("options") / "n.h5", values, field=Field("x", RAW, "<i4", (4,)))
+
+
+def refusal(store: Path, options: str) -> str:
+    """The one line with which a plan is refused."""
+    result = CliRunner().invoke(cli, ["plan", str(store), *options.split()])
+    assert result.exit_code in (1, 2), result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("world", ["42", "6x7", "99999999999x8", "8x999999999999999999"])
+def test_more_ranks_than_samples_are_refused(store: Path, world: str) -> None:
+    """No step has a sample for each of 42 ranks."""
+    assert "41 samples: expected at most 41 ranks" in refusal(store, f"--world {world} --epochs 1")
+
+
+def test_a_rank_for_each_sample_is_planned(store: Path) -> None:
+    """As many ranks as samples are the most that can be planned."""
+    result = CliRunner().invoke(cli, ["plan", str(store), "--world", "41x1", "--batch-size", "1", "--epochs", "1"])
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ("--batch-size 99999999999999999999", "is not in the range 1<=x<=2147483648"),
+        ("--epochs 99999999999999999999", "is not in the range 1<=x<=100000"),
+        ("--batch-size 2147483648 --world 41 --uneven repeat", "more than memory holds"),
+        (f"--world {'9' * 5000}", "expected NODESxRANKS"),
+    ],
+)
+def test_numbers_without_measure_are_refused(store: Path, options: str, line: str) -> None:
+    """What no training has is refused before anything is computed."""
+    assert line in refusal(store, options)
