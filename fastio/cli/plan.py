@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from fastio.measure.plan import EpochPlan, PlanOptions, TrainingPlan
 
     _ParamType = click.ParamType[tuple[int, int]]
+    _RateType = click.ParamType[float]
 else:
-    _ParamType = click.ParamType  # not generic before click 8.2
+    _ParamType = _RateType = click.ParamType  # not generic before click 8.2
 
 __all__ = ["plan"]
 
@@ -47,7 +49,25 @@ class _PerSecond(type(SIZE)):  # type: ignore[misc]
     name = "size/s"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        rate: int = super().convert(value if isinstance(value, int) else str(value).removesuffix("/s"), param, ctx)
+        rate = 0
+        with suppress(click.BadParameter, OverflowError):  # no size, or too large for a float
+            rate = super().convert(value if isinstance(value, int) else str(value).removesuffix("/s"), param, ctx)
+        if rate <= 0:
+            self.fail(f"{value!r}: expected a finite number of bytes above 0, e.g. 2GB/s", param, ctx)
+        return rate
+
+
+class _Rate(_RateType):
+    """Samples per second."""
+
+    name = "samples/s"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        rate = 0.0
+        with suppress(ValueError):
+            rate = float(str(value))
+        if not 0 < rate < math.inf:
+            self.fail(f"{value!r}: expected a finite number above 0", param, ctx)
         return rate
 
 
@@ -110,7 +130,7 @@ class _PerSecond(type(SIZE)):  # type: ignore[misc]
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_Rate(),
     metavar="SAMPLES/S",
     help="What all ranks together train per second. With --disk: where they would wait.",
 )
