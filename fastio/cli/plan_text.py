@@ -43,13 +43,30 @@ def _head(plan: Mapping[str, Any]) -> list[str]:
     where = f"{counted(plan['nodes'], 'node')} of {counted(plan['ranks'], 'rank')}"
     parts = [f"repeats {number(first['repeated'])}"] if first["repeated"] else []
     parts += [f"leaves out {number(first['dropped'])}"] if first["dropped"] else []
-    what = f"; each epoch {' and '.join(parts)} of them (uneven={plan['uneven']!r})" if parts else ""
-    steps = f"{counted(first['steps'], 'step')} of {number(plan['batch_size'] * world)} samples"
+    what = f"; each epoch {' and '.join(parts)} of them ({_cause(plan)})" if parts else ""
     return [
         f"{printable(plan['store'])}: {counted(plan['samples'], 'sample')}, {size(plan['sample_bytes'])}",
-        f"{where}, batches of {number(plan['batch_size'])}: {steps}{what}",
+        f"{where}, batches of {number(plan['batch_size'])}: {_steps(first, plan['batch_size'] * world)}{what}",
         plan["order_text"],
     ]
+
+
+def _steps(epoch: Mapping[str, Any], full: int) -> str:
+    """Return how many steps an epoch has and of how many samples, of which the last may have fewer than ``full``."""
+    last = epoch["samples"] - (epoch["steps"] - 1) * full
+    if epoch["steps"] == 1:
+        return f"1 step of {counted(last, 'sample')}"
+    rest = f", the last of {number(last)}" if last < full else ""
+    return f"{counted(epoch['steps'], 'step')} of {counted(full, 'sample')}{rest}"
+
+
+def _cause(plan: Mapping[str, Any]) -> str:
+    """Return the options that make an epoch repeat or leave out samples."""
+    first = plan["epochs"][0]
+    is_uneven = first["repeated"] or (plan["uneven"] == "drop" and plan["nodes"] * plan["ranks"] > 1)
+    causes = [f"uneven={plan['uneven']!r}"] if is_uneven else []
+    causes += ["drop_last=True"] if first["dropped"] and plan["drop_last"] else []
+    return ", ".join(causes)
 
 
 def _columns(plan: Mapping[str, Any]) -> list[tuple[str, Any]]:

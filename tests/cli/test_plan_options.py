@@ -1,4 +1,4 @@
-"""Settings of ``fastio plan`` that make no sense: one line says what is expected."""
+"""What ``fastio plan`` says of its settings: those that make no sense are refused in one line."""
 
 from __future__ import annotations
 
@@ -68,3 +68,48 @@ def test_a_disk_reads_something(store: Path, disk: str) -> None:
     """A disk that reads nothing would be waited for for ever."""
     line = refusal(store, f"--rate 10 --disk {disk}")
     assert f"'--disk': '{disk}': expected a finite number of bytes above 0, e.g. 2GB/s" in line
+
+
+@pytest.mark.parametrize("uneven", ["pad", "drop"])
+def test_epochs_without_a_batch_are_refused(store: Path, uneven: str) -> None:
+    """With --drop-last, a step that 41 samples cannot fill is the only one, and it is left out."""
+    line = refusal(store, f"--world 2 --batch-size 32 --drop-last --uneven {uneven}")
+    assert "41 samples for 2 ranks (batch_size=32, drop_last=True): the epoch has no batch at all" in line
+
+
+def test_an_empty_store_has_no_batch(tmp_path: Path) -> None:
+    """Where there is no sample, nothing is to blame but the store."""
+    empty = write_store(tmp_path / "e.h5", [], field=Field("x", RAW, "<i4", (4,)))
+    assert "0 samples for 1 rank: the epoch has no batch at all" in refusal(empty, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ("--batch-size 64", "batches of 64: 1 step of 41 samples"),
+        ("--batch-size 41", "batches of 41: 1 step of 41 samples"),
+        ("--batch-size 10", "batches of 10: 5 steps of 10 samples, the last of 1"),
+        ("--batch-size 10 --drop-last", "4 steps of 10 samples; each epoch leaves out 1 of them (drop_last=True)"),
+        (
+            "--batch-size 10 --world 2",
+            "3 steps of 20 samples, the last of 2; each epoch repeats 1 of them (uneven='pad')",
+        ),
+        (
+            "--batch-size 10 --world 2 --uneven drop",
+            "2 steps of 20 samples; each epoch leaves out 1 of them (uneven='drop')",
+        ),
+        (
+            "--batch-size 7 --world 2 --uneven drop --drop-last",
+            "2 steps of 14 samples; each epoch leaves out 13 of them (uneven='drop', drop_last=True)",
+        ),
+        (
+            "--batch-size 10 --world 2 --uneven repeat --drop-last",
+            "3 steps of 20 samples; each epoch repeats 19 of them (uneven='repeat')",
+        ),
+    ],
+)
+def test_steps_are_those_of_the_store(store: Path, options: str, line: str) -> None:
+    """No step is said to have more samples than it has, and the option is named that repeats or leaves out samples."""
+    result = CliRunner().invoke(cli, ["plan", str(store), *options.split(), "--epochs", "1"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[1].endswith(line)

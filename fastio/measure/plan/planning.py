@@ -109,8 +109,8 @@ class TrainingPlan:
     Plans epochs of a training on ``dataset``; nothing of it is read but its index.
 
     Everything is counted from the batches that ``OrderSampler`` plans for each rank, and from the jobs that the loader
-    would make of them. Raises FastioError if there are more ranks than samples,
-    or more repeated samples than memory holds.
+    would make of them. Raises FastioError if an epoch has no batch, or if there are
+    more ranks than samples, or more repeated samples than memory holds.
     """
 
     def __init__(self, dataset: FastDataset, options: PlanOptions) -> None:
@@ -125,6 +125,8 @@ class TrainingPlan:
                 f"(batch_size={options.batch_size}, uneven={options.uneven!r}), more than memory holds: expected a "
                 "smaller batch size or fewer ranks"
             )
+        if self.division.batches == 0:
+            raise FastioError(_no_batch(dataset, options))
         self.sizes = sample_bytes(dataset, is_cached=False)
         self._labels = partial(sample_labels, dataset)
         memory = page_cache(1) if options.memory_bytes is None else PageCache(options.memory_bytes)
@@ -258,6 +260,17 @@ def _too_many_ranks(dataset: FastDataset, options: PlanOptions) -> str:
         f"{dataset.store.path}: {number(options.nodes)} x {number(options.ranks)} ranks for "
         f"{counted(count, 'sample')}: expected at most {counted(max(1, count), 'rank')}, as no step has a sample for "
         "each of more; plan fewer nodes or ranks"
+    )
+
+
+def _no_batch(dataset: FastDataset, options: PlanOptions) -> str:
+    count = len(dataset)
+    what = f"{dataset.store.path}: {counted(count, 'sample')} for {counted(options.world_size, 'rank')}"
+    if count == 0:
+        return f"{what}: the epoch has no batch at all; expected a store with samples"
+    return (
+        f"{what} (batch_size={options.batch_size}, drop_last=True): the epoch has no batch at all: its only step is "
+        "short, and drop_last leaves it out; plan a smaller batch size or fewer ranks, or keep the short step"
     )
 
 
