@@ -202,7 +202,7 @@ class LoaderPosition:
                     f"{other.get('epoch')}, consumed={other.get('consumed')!r} in number {number}: load states of one "
                     "checkpoint"
                 )
-        parts = unique_parts(ReceiptPart.from_json(part) for one in states for part in one.get("receipt", ()))
+        parts = unique_parts(part for one in states for part in _receipt(one))
         if self._selection.plan.order is not None and order is not None:
             self._selection.plan.order.adopt(order)
         self._ledger, self._earlier, self._others = None, (epoch, parts), ()
@@ -254,3 +254,11 @@ class LoaderPosition:
     def _configuration(self) -> dict[str, Any]:
         """Return what must be equal for a position to mean the same samples."""
         return {"store": self._store, **self._selection.sampler.configuration(), **self._pixels}
+
+
+def _receipt(state: Mapping[str, Any]) -> Sequence[ReceiptPart]:
+    """Return the parts of the receipt in a state. Raises ValueError if they are damaged."""
+    parts = state.get("receipt", [])
+    if not isinstance(parts, (list, tuple)):
+        raise ValueError(f"receipt={parts!r}: expected a list of parts in the state: it is damaged")
+    return [ReceiptPart.from_json(part) for part in parts]

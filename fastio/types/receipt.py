@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ __all__ = ["MODULUS", "Receipt", "ReceiptPart", "as_hex", "sum_indices", "sum_sa
 
 MODULUS: Final = 1 << 64
 _UNVERIFIED: Final = "\0unverified"  # no name of a field
+_HEX: Final = re.compile("[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,23 @@ class ReceiptPart:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ReceiptPart:
-        """Return the part of ``to_json``. Raises ValueError if it is none."""
-        try:
-            return cls(**{**values, "number": int(values["number"], 16), "fields": tuple(values["fields"])})
-        except (KeyError, TypeError, ValueError) as exc:
-            raise ValueError(f"receipt={values!r}: expected the part of a receipt, as a loader's state has it") from exc
+        """Return the part of ``to_json``. Raises ValueError, naming the value that cannot be, if it is none."""
+        names = {field.name for field in fields(cls)}
+        if not isinstance(values, Mapping) or set(values) != names:
+            raise ValueError(f"receipt={values!r}: expected the part of a receipt, as a loader's state has it")
+        for name, least in (("rank", 0), ("world_size", 1), ("samples", 0), ("repeated", 0), ("skipped", 0)):
+            if type(values[name]) is not int or values[name] < least:
+                raise _damaged(name, values[name], f"a whole number from {least}")
+        if values["rank"] >= values["world_size"]:
+            raise _damaged("rank", values["rank"], f"0 to {values['world_size'] - 1}")
+        number, names_of_fields = values["number"], values["fields"]
+        if not isinstance(number, str) or not _HEX.fullmatch(number):
+            raise _damaged("number", number, "16 hexadecimal digits")
+        if not isinstance(values["is_verified"], bool):
+            raise _damaged("is_verified", values["is_verified"], "true or false")
+        if not isinstance(names_of_fields, (list, tuple)) or not all(isinstance(name, str) for name in names_of_fields):
+            raise _damaged("fields", names_of_fields, "a list of names")
+        return cls(**{**values, "number": int(number, 16), "fields": tuple(names_of_fields)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +136,11 @@ class Receipt:
     @property
     def is_exact(self) -> bool:
         """Whether each sample of the epoch was given as often as it should, with verified bytes."""
-        return self.is_complete and self.is_verified and self.number == self.expected
+        return self.is_complete and self.is_verified and self.number == self.expected and self._has_expected_count
+
+    @property
+    def _has_expected_count(self) -> bool:
+        return self.samples == self.expected_samples
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; numbers of 64 bits as text."""
@@ -149,7 +167,7 @@ class Receipt:
     def _gave_each_once(self) -> bool:
         expected = self.expected if self.is_verified else self.expected_indices
         is_uniform = self.is_verified or not any(part.is_verified for part in self.parts)
-        return self.is_complete and is_uniform and self.number == expected
+        return self.is_complete and is_uniform and self.number == expected and self._has_expected_count
 
     def _verdict(self) -> str:
         if self.missing:
@@ -162,6 +180,8 @@ class Receipt:
         whose = "the store's" if self.is_whole_store else "what the epoch should give"
         if self.is_exact:
             return f"{number} equals {whose}"
+        if self.number == self.expected:
+            return f"{number} equals {whose}, but {self.samples:,} samples were counted"
         return f"{number} differs from {whose}, {as_hex(self.expected)}" if self.has_ended else number
 
 
@@ -183,6 +203,10 @@ def as_hex(number: int) -> str:
     '00000000000000ff'
     """
     return f"{number:016x}"
+
+
+def _damaged(name: str, value: object, expected: str) -> ValueError:
+    return ValueError(f"receipt: {name}={value!r}: expected {expected}: the state is damaged")
 
 
 _KEYS: dict[str, int] = {}

@@ -6,8 +6,8 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -205,10 +205,49 @@ def test_ranks_in_different_epochs_are_named(numbered: FastDataset) -> None:
         exchange_of(loaders, HashStore(), calls=[defaultdict(int), defaultdict(int)])
 
 
-def test_a_state_with_a_damaged_receipt_is_refused(tmp_path: Path) -> None:
-    """Its error names the part."""
-    with write_numbers(tmp_path / "a.h5") as dataset, loader_of(dataset) as loader:
-        state = take([loader], 1)[0]
-        state["receipt"][0]["number"] = "?"
-        with pytest.raises(ValueError, match="expected the part of a receipt"):
-            loader.load_state_dict(state)
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"samples": -9}, "samples=-9: expected a whole number from 0"),
+        ({"samples": True}, "samples=True"),
+        ({"samples": "8"}, "samples='8'"),
+        ({"repeated": 0.5}, "repeated=0.5"),
+        ({"skipped": None}, "skipped=None"),
+        ({"rank": 1}, "rank=1: expected 0 to 0"),
+        ({"world_size": 0}, "world_size=0"),
+        ({"number": "-1"}, "number='-1'"),
+        ({"number": 5}, "number=5"),
+        ({"number": "?"}, "number='\\?': expected 16 hexadecimal digits"),
+        ({"is_verified": 1}, "is_verified=1"),
+        ({"fields": "image"}, "fields='image'"),
+        ({"bytes": 4}, "expected the part of a receipt"),
+    ],
+)
+def test_values_that_cannot_be_are_refused(numbered: FastDataset, change: dict[str, Any], named: str) -> None:
+    """No damaged count gets into a receipt: the message names the value."""
+    with loader_of(numbered) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+        with pytest.raises(ValueError, match=named):
+            loader.load_state_dict({**state, "receipt": [{**state["receipt"][0], **change}]})
+
+
+@pytest.mark.parametrize("parts", [None, 3, {}, [None], [3]])
+def test_what_is_no_receipt_is_refused(numbered: FastDataset, parts: Any) -> None:
+    """Another kind of value in the place of a receipt is one line."""
+    with loader_of(numbered) as loader:
+        next(iter(loader))
+        with pytest.raises(ValueError, match="receipt="):
+            loader.load_state_dict({**loader.state_dict(), "receipt": parts})
+
+
+def test_counts_must_agree_too(numbered: FastDataset) -> None:
+    """A sum that is right proves nothing if the number of samples is not."""
+    with loader_of(numbered) as loader:
+        list(loader)
+        receipt = loader.receipt()
+    wrong = replace(receipt, parts=(replace(receipt.parts[0], samples=COUNT - 1),))
+
+    assert (True, False) == (receipt.is_exact, wrong.is_exact)
+    assert f"equals the store's, but {COUNT - 1} samples were counted" in str(wrong)
+    assert "once" not in str(wrong)
