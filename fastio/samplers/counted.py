@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.samplers.batches import Batches, BatchSampler, ElasticSampler
-from fastio.samplers.position import whole
+from fastio.samplers.position import whole_consumed
 from fastio.samplers.whole import WholeEpochs
 
 __all__ = ["CountedSampler", "as_elastic"]
@@ -43,7 +43,7 @@ class CountedSampler:
     def checked(self, epoch: int, consumed: Any) -> int:
         """Return the number of batches of a state. Raises ValueError if the epoch has fewer."""
         count = self.sampler.count(epoch)
-        return whole("consumed", consumed or 0, f"0 to {count} in the state", least=0, below=count + 1)
+        return whole_consumed(consumed, count)
 
     def from_batches(self, state: Mapping[str, Any], epoch: int, batches: int) -> int:
         """Return the number of batches."""

@@ -13,16 +13,20 @@ __all__ = ["GIVEN_UP", "check_state", "plain", "whole", "whole_consumed", "whole
 # Logged if set_epoch sets another epoch than a loaded state: who, the epoch set, the epoch loaded.
 GIVEN_UP = "%s: set_epoch(%d) drops the loaded position within epoch %d: the rest of that epoch will not come"
 
+_MOST = 1 << 63  # what native code counts up to
 
-def whole(name: str, number: int | None, expected: str, *, least: int, below: int = 1 << 63) -> int:
+
+def whole(name: str, number: int | None, expected: str, *, least: int, below: int = _MOST) -> int:
     """
-    Return a Python or NumPy integer as an int. Raises ValueError for any other number, and outside ``least`` to
-    ``below``.
+    Return a Python or NumPy integer as an int. Raises ValueError for any other value, also for a bool, and outside
+    ``least`` to ``below``.
     """
     try:
-        value = least - 1 if number is None else operator.index(number)
+        value = least - 1 if number is None or isinstance(number, bool) else operator.index(number)
     except TypeError:
         value = least - 1
+    if value >= below == _MOST:
+        raise ValueError(f"{name}={number!r}: expected {expected}, and less than 2**63")
     if not least <= value < below:
         raise ValueError(f"{name}={number!r}: expected {expected}")
     return value

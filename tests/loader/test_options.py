@@ -92,6 +92,9 @@ def test_numbers_become_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "message"),
     [
         ({"batch_size": 0}, "batch_size=0: expected a whole number from 1"),
+        ({"batch_size": True}, "batch_size=True: expected a whole number from 1"),
+        ({"batch_size": 10**30}, f"batch_size={10**30}: expected a whole number from 1, and less than 2"),
+        ({"batch_size": 4, "prefetch_batches": 1 << 63}, f"prefetch_batches={1 << 63}: expected 1 or more, and less"),
         ({"batch_size": 4, "shuffle": 1}, "shuffle=1: expected False, True or 'full'"),
         ({"batch_size": 4, "seed": -1}, "seed=-1: expected 0 <= seed < 2"),
         ({"batch_size": 4, "threads": -1}, "threads=-1: expected 0"),
