@@ -21,20 +21,21 @@ class PerProcess(Generic[Value]):
     """
 
     __slots__ = ("_make", "_pid", "_value")
+    _process = staticmethod(os.getpid)  # at interpreter exit, this module may have no ``os`` any more
 
     def __init__(self, make: Callable[[], Value]) -> None:
         self._make = make
-        self._pid = os.getpid()
+        self._pid = self._process()
         self._value = make()
 
     def here(self) -> Value:
         """Return this process's value; a forked child makes its own first."""
-        if self._pid != os.getpid():
+        if self._pid != self._process():
             self._value = self._make()
-            self._pid = os.getpid()
+            self._pid = self._process()
         return self._value
 
     @property
     def own(self) -> Value | None:
         """The value, or None in a forked child without its own: it must neither wait for its parent's nor close it."""
-        return self._value if self._pid == os.getpid() else None
+        return self._value if self._pid == self._process() else None

@@ -16,7 +16,7 @@ class Threads:
 
 def fork(monkeypatch: pytest.MonkeyPatch, pid: int) -> None:
     """Let this process believe that it is another one."""
-    monkeypatch.setattr("fastio.loader.forks.os.getpid", lambda: pid)
+    monkeypatch.setattr(PerProcess, "_process", staticmethod(lambda: pid))
 
 
 def test_one_for_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +49,14 @@ def test_a_childs_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) ->
         held.here()
     assert held.own is None
     assert isinstance(held.here(), Threads)
+
+
+def test_it_is_there_at_interpreter_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is deleted last still asks whose it is, though Python has emptied the module."""
+    held = PerProcess(Threads)
+    monkeypatch.setattr("fastio.loader.forks.os", None)
+
+    assert held.own is held.here()
 
 
 def test_it_dies_with_its_owner() -> None:
