@@ -27,9 +27,11 @@ def mesh_ranks(mesh: DeviceMesh) -> tuple[int, int]:
 
     A mesh of one dimension is one of data unless its name says otherwise; of several, those are that are named like
     "dp", "data", "fsdp", "dp_replicate" and "dp_shard". Processes that differ only along other dimensions, such as
-    tensor-parallel neighbours, get equal ranks. Raises ValueError if no dimension is one of data, or this process is
-    not part of the mesh.
+    tensor-parallel neighbours, get equal ranks. Raises TypeError for what is no mesh, and ValueError if no dimension is
+    one of data, or this process is not part of the mesh.
     """
+    if not hasattr(mesh, "mesh_dim_names") or not hasattr(mesh, "get_coordinate"):
+        raise TypeError(f"mesh={mesh!r}: expected a DeviceMesh, as torch.distributed.init_device_mesh returns it")
     names: tuple[str, ...] | None = mesh.mesh_dim_names
     sizes = tuple(mesh.shape)
     place = mesh.get_coordinate()

@@ -65,6 +65,13 @@ def test_a_mesh_without_data_is_refused(names: tuple[str, ...] | None, message: 
 
 
 @pytest.mark.usefixtures("group")
+@pytest.mark.parametrize("mesh", ["dp", 2, [[0, 1]]])
+def test_what_is_no_mesh_is_refused(mesh: Any) -> None:
+    """The message names what is expected."""
+    with pytest.raises(TypeError, match=r"^mesh=.*: expected a DeviceMesh, as torch.distributed.init_device_mesh"):
+        Share.of(None, None, mesh=mesh)
+
+
 def test_a_mesh_says_all() -> None:
     """Ranks beside it would contradict it sooner or later."""
     for others in ({"rank": 0, "world_size": 1}, {"rank": None, "world_size": None, "replication": 2}):
