@@ -155,7 +155,10 @@ class ProducerOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoaderOptions:
-    """All options of a FastLoader. Raises ValueError for a value that is unknown, or that another option rules out."""
+    """
+    All options of a FastLoader. Raises ValueError for a value that is unknown; those that rule each other out are for
+    ``check_exclusive``, because a Mixture rules out others.
+    """
 
     samples: SampleOptions
     order: OrderOptions
@@ -163,12 +166,11 @@ class LoaderOptions:
     work: WorkOptions
 
     def __post_init__(self) -> None:
-        self._check_exclusive()
         if self.samples.batch_sampler is None:
             size = whole("batch_size", self.order.batch_size, "a whole number from 1", least=1)
             _set(self, order=replace(self.order, batch_size=size))
 
-    def _check_exclusive(self) -> None:
+    def check_exclusive(self) -> None:
         """Raise ValueError for options that exclude each other."""
         samples, order = self.samples, self.order
         shuffle = order.shuffle or None

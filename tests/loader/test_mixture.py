@@ -205,7 +205,7 @@ def test_weights_are_exact(members: dict[str, FastDataset], weights: Any) -> Non
     ("make", "message"),
     [
         (lambda a: Mixture([a], {"web": 1}), "members: expected a mapping of names to datasets or paths, got list"),
-        (lambda a: Mixture({}, {}), "members: expected a mapping"),
+        (lambda a: Mixture({}, {}), "members: expected one dataset or path at least, got an empty mapping"),
         (lambda a: Mixture({"web": a}, [1]), "weights: expected a mapping of names to numbers, got list"),
         (lambda a: Mixture({"web": a}, {"wbe": 1}), "weights: no member 'wbe' among 'web'"),
         (lambda a: Mixture({"web": a, "code": a}, {"web": 1}), "weights: no weight for 'code': give it one, or 0"),
@@ -222,6 +222,9 @@ def test_weights_are_exact(members: dict[str, FastDataset], weights: Any) -> Non
         (lambda a: FastLoader(Mixture({"web": Subset(a, [])}, {"web": 1}), 4), "member 'web' has no samples"),
         (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), 4, indices=[0]), "indices: not for a Mixture"),
         (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), 4, weights=[1]), "weights: not for a Mixture"),
+        (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), 4, weights=[1], shuffle=True), "weights: not for a M"),
+        (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), 4, sampler=[0], weights=[1]), "sampler, weights: not f"),
+        (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), 4, batch_sampler=[[0]]), "batch_sampler: not for a M"),
         (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), batch_sampler=[[0]]), "batch_sampler: not for a Mix"),
         (lambda a: FastLoader(Mixture({"web": a}, {"web": 1}), 4, samples_per_epoch=0), "samples_per_epoch=0: expe"),
         (lambda a: FastLoader(a, 4, samples_per_epoch=9), "samples_per_epoch=9: only for weights= or a Mixture"),

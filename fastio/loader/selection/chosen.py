@@ -134,6 +134,7 @@ def choose(dataset: object, options: LoaderOptions) -> Chosen:
     if isinstance(dataset, Mixture):
         check_mixture(options)
         return _choose_mixture(dataset, options)
+    options.check_exclusive()
     if per_epoch is not None and options.samples.weights is None:
         raise ValueError(f"samples_per_epoch={per_epoch}: only for weights= or a Mixture: drop it")
     members = find_members(dataset, verify=options.work.verify is not False)

@@ -54,8 +54,10 @@ class Mixture(Dataset[Any]):
         *,
         batching: Batching = "random",
     ) -> None:
-        if not isinstance(members, Mapping) or not members:
+        if not isinstance(members, Mapping):
             raise TypeError(f"members: expected a mapping of names to datasets or paths, got {_brief(members)}")
+        if not members:
+            raise ValueError("members: expected one dataset or path at least, got an empty mapping")
         if batching not in get_args(Batching):
             names = ", ".join(map(repr, get_args(Batching)))
             raise ValueError(f"batching={batching!r}: expected one of {names}")
