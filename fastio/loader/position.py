@@ -10,7 +10,7 @@ from typing import Any
 from fastio.loader.proof import Account, EpochLedger, RankShare, joined, unique_parts
 from fastio.loader.selection import Chosen
 from fastio.samplers.batches import Batches, OrderSampler
-from fastio.samplers.position import GIVEN_UP, check_state, whole, whole_epoch
+from fastio.samplers.position import GIVEN_UP, as_state, check_state, value_in, whole, whole_epoch
 from fastio.types.receipt import ReceiptPart
 
 __all__ = ["Cursor", "LoaderPosition", "Place"]
@@ -189,9 +189,11 @@ class LoaderPosition:
     def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """
         Let the next iteration go on there; ValueError, naming what differs, for other samples or another order, or for
-        states of several ranks that were saved at different positions.
+        states of several ranks that were saved at different positions. TypeError for what is neither a state nor a list
+        of them.
         """
-        states = [state] if isinstance(state, Mapping) else list(state)
+        several = state if isinstance(state, Sequence) and not isinstance(state, str) else [state]
+        states = [as_state(one, owner="loader", newest=_STATE_VERSION) for one in several]
         if not states:
             raise ValueError("load_state_dict([]): expected a state, or those of several ranks")
         epoch, consumed, order = self._checked(states[0])
@@ -216,20 +218,20 @@ class LoaderPosition:
         """
         selection, plan = self._selection, self._selection.plan
         expected = {"version": _STATE_VERSION, **self._configuration()}
-        counts_batches = state.get("version") in (1, 2)
+        counts_batches = state["version"] in (1, 2)
         known = {**state, "version": _STATE_VERSION} if counts_batches else state
-        if state.get("version") == 1 and "order" in expected:
+        if state["version"] == 1 and "order" in expected:
             known = {**known, "order": {"kind": "blocks"}}
         order = known.get("order")
         if "order" in expected and plan.order is not None and state.get("shuffle") == expected["shuffle"]:
             expected["order"] = plan.order.checked_order(order)
         check_state(known, expected, owner="loader")
-        epoch = whole_epoch(state.get("epoch", -1))
+        epoch = whole_epoch(value_in(state, "epoch"))
         if counts_batches:
-            batch = whole("batch", state.get("batch", -1), "0 or more in the state", least=0)
+            batch = whole("batch", value_in(state, "batch"), "0 or more in the state", least=0)
             consumed = selection.sampler.from_batches(state, epoch, batch) if batch else None
         else:
-            consumed = selection.sampler.checked(epoch, state.get("consumed", -1))
+            consumed = selection.sampler.checked(epoch, value_in(state, "consumed"))
         selection.check_proof(state)
         return epoch, consumed, order
 

@@ -14,7 +14,7 @@ from fastio import _native
 from fastio.samplers.agreement import SURE_AFTER, Agreement
 from fastio.samplers.batches import Batches
 from fastio.samplers.history import BegunEpoch, Draws, History, StepRule, checked_history, continued
-from fastio.samplers.position import GIVEN_UP, check_state, plain, whole, whole_epoch
+from fastio.samplers.position import GIVEN_UP, as_state, check_state, plain, value_in, whole, whole_epoch
 from fastio.samplers.share import RankOptions, Share, check_resumed_epoch
 
 __all__ = ["PlannedSampler"]
@@ -178,17 +178,18 @@ class PlannedSampler(ABC):
         """
         Continue the next iteration there, with any number of ranks and batches of any size: what is left of the epoch
         is planned anew if they have changed. Raises ValueError, naming the differences, for the state of another
-        sampler.
+        sampler, and TypeError for what is no dict.
         """
-        counts_batches = state.get("version") == 1
+        state = as_state(state, owner="sampler", newest=_STATE_VERSION)
+        counts_batches = state["version"] == 1
         known = {**state, "version": _STATE_VERSION} if counts_batches else state
         check_state(known, {"version": _STATE_VERSION, **self.configuration()}, owner="sampler")
-        epoch = whole_epoch(state.get("epoch", -1))
+        epoch = whole_epoch(value_in(state, "epoch"))
         if counts_batches:
-            batches = whole("batch", state.get("batch", -1), "0 or more in the state", least=0)
+            batches = whole("batch", value_in(state, "batch"), "0 or more in the state", least=0)
             consumed = self.from_batches(state, epoch, batches)
         else:
-            consumed = self.checked(epoch, state.get("consumed", -1))
+            consumed = self.checked(epoch, value_in(state, "consumed"))
         self._next = epoch, consumed
         self._forget()
 

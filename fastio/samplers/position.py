@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["GIVEN_UP", "check_state", "plain", "whole", "whole_consumed", "whole_epoch"]
+__all__ = ["GIVEN_UP", "as_state", "check_state", "plain", "value_in", "whole", "whole_consumed", "whole_epoch"]
 
 # Logged if set_epoch sets another epoch than a loaded state: who, the epoch set, the epoch loaded.
 GIVEN_UP = "%s: set_epoch(%d) drops the loaded position within epoch %d: the rest of that epoch will not come"
@@ -47,6 +47,39 @@ def whole_consumed(consumed: Any, count: int) -> int:
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with NumPy's numbers as Python's, for JSON."""
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+
+
+def as_state(state: Any, *, owner: str, newest: int) -> Mapping[str, Any]:
+    """
+    Return the state if it is one of an ``owner`` ("loader", say), of version 1 to ``newest``. Raises TypeError if it
+    is no mapping, and ValueError for other mappings and versions.
+    """
+    if not isinstance(state, Mapping):
+        remedy = ": pass json.loads(...) of it" if isinstance(state, str) else ""
+        raise TypeError(f"state: expected the dict that state_dict() returned, got {type(state).__name__}{remedy}")
+    is_sampler_here = owner == "loader" and "sampler" in state and "store" not in state
+    if "version" not in state or (owner == "loader" and "store" not in state and not is_sampler_here):
+        keys = ", ".join(map(repr, state)) or "none"
+        raise ValueError(f"this is no state of a {owner}: its keys are {keys}: pass what state_dict() returned")
+    version = state["version"]
+    if type(version) is not int or version < 1:
+        raise ValueError(f"version={version!r}: expected 1 to {newest} in the state: it is damaged")
+    if is_sampler_here or (owner == "sampler" and "store" in state):
+        kind = "loader" if "store" in state else state["sampler"]
+        raise ValueError(f"the state is that of a {kind}, not of a {owner}: load it into the {kind}")
+    if version > newest:
+        raise ValueError(
+            f"the state was written by another version of fastio ({version}; this one knows 1 to {newest}): update "
+            "fastio"
+        )
+    return state
+
+
+def value_in(state: Mapping[str, Any], name: str) -> Any:
+    """Return a value of a state. Raises ValueError if it is missing."""
+    if name not in state:
+        raise ValueError(f"{name} is missing in the state: it is damaged")
+    return state[name]
 
 
 def check_state(state: Mapping[str, Any], expected: Mapping[str, Any], *, owner: str) -> None:

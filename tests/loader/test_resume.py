@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastio import FastDataset, FastLoader, LengthBucketSampler
+from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
 from tests.conftest import write_store
 from tests.numbered import COUNT, loader_of, taken, write_numbers
 
@@ -168,6 +168,56 @@ def test_a_position_that_cannot_be_is_refused(numbered: FastDataset, change: dic
     """A damaged state does not become a silent start from the beginning."""
     with loader_of(numbered) as loader, pytest.raises(ValueError, match=r"consumed|epoch|version"):
         loader.load_state_dict({**loader.state_dict(), **change})
+
+
+@pytest.mark.parametrize("kind", ["loader", "sampler", "bins"])
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda state: None, TypeError, r"state: expected the dict that .* got NoneType$"),
+        (lambda state: 5, TypeError, r"state: expected the dict that .* got int$"),
+        (lambda state: json.dumps(state), TypeError, r"got str: pass json.loads\(...\) of it"),
+        (lambda state: {"loader": state}, ValueError, "this is no state of a (loader|sampler): its keys are 'loader'"),
+        (lambda state: {"version": 1, "epoch": 0, "samples": 8, "loader": state}, ValueError, "samples"),
+        (lambda state: {}, ValueError, "this is no state of a (loader|sampler): its keys are none"),
+        (lambda state: {**state, "version": 99}, ValueError, r"\(99; this one knows 1 to [23]\): update fastio"),
+        (lambda state: {**state, "version": "3"}, ValueError, "version='3': expected 1 to"),
+        (lambda state: without(state, "epoch"), ValueError, "^epoch is missing in the state"),
+        (lambda state: without(state, "consumed"), ValueError, "^consumed is missing in the state"),
+    ],
+)
+def test_what_is_no_state_is_refused(numbered: FastDataset, kind: str, change: Any, error: Any, message: str) -> None:
+    """One line says what it is instead, and what to do."""
+    resumed: Any = {
+        "loader": lambda: loader_of(numbered),
+        "sampler": lambda: LengthBucketSampler(numbered.lengths, batch_size=4),
+        "bins": lambda: PackSampler(numbered.lengths, max_tokens=40),
+    }[kind]()
+    with pytest.raises(error, match=message):
+        resumed.load_state_dict(change(resumed.state_dict()))
+
+
+def test_a_list_of_no_states_is_refused(numbered: FastDataset) -> None:
+    """A loader takes the states of several ranks, a sampler takes one."""
+    sampler = LengthBucketSampler(numbered.lengths, batch_size=4)
+    with loader_of(numbered) as loader, pytest.raises(TypeError, match="got NoneType"):
+        loader.load_state_dict([None])  # type: ignore[list-item] # what is tested
+    with pytest.raises(TypeError, match="got list"):
+        sampler.load_state_dict([sampler.state_dict()])  # type: ignore[arg-type] # what is tested
+
+
+def test_the_state_of_another_kind_is_named(numbered: FastDataset) -> None:
+    """A sampler's state in a loader, and the reverse, is not called damaged."""
+    sampler = LengthBucketSampler(numbered.lengths, batch_size=4)
+    with loader_of(numbered) as loader:
+        with pytest.raises(ValueError, match="that of a LengthBucketSampler, not of a loader"):
+            loader.load_state_dict(sampler.state_dict())
+        with pytest.raises(ValueError, match="that of a loader, not of a sampler"):
+            sampler.load_state_dict(loader.state_dict())
+
+
+def without(state: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in state.items() if key != name}
 
 
 def state_of_version_2(loader: FastLoader, **change: Any) -> dict[str, Any]:
