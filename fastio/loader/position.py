@@ -222,10 +222,13 @@ class LoaderPosition:
         known = {**state, "version": _STATE_VERSION} if counts_batches else state
         if state["version"] == 1 and "order" in expected:
             known = {**known, "order": {"kind": "blocks"}}
-        order = known.get("order")
-        if "order" in expected and plan.order is not None and state.get("shuffle") == expected["shuffle"]:
-            expected["order"] = plan.order.checked_order(order)
-        check_state(known, expected, owner="loader")
+        if "mixture" in state:
+            expected.setdefault("mixture", None)
+        order, own = known.get("order"), expected.pop("order", None)
+        check_state(known, expected, owner="loader")  # first: the order of another loader is not a damaged one
+        if own is not None:
+            adopted = own if plan.order is None else plan.order.checked_order(order)
+            check_state(known, {"order": adopted}, owner="loader")
         epoch = whole_epoch(value_in(state, "epoch"))
         if counts_batches:
             batch = whole("batch", value_in(state, "batch"), "0 or more in the state", least=0)

@@ -191,6 +191,22 @@ def test_another_mixture_is_refused(members: dict[str, FastDataset]) -> None:
         loader.load_state_dict(state)
 
 
+def test_a_state_with_or_without_a_mixture_is_another_loaders(members: dict[str, FastDataset]) -> None:
+    """Between a plain loader and one of a mixture, the difference is named: neither state is damaged."""
+    alone = Mixture({"web": members["web"]}, {"web": 1})
+    for shuffle in (False, True):
+        with (
+            FastLoader(members["web"], 4, shuffle=shuffle) as plain,
+            FastLoader(alone, 4, shuffle=shuffle) as mixed,
+            FastLoader(two(members), 4, shuffle=shuffle) as both,
+        ):
+            loaders = (plain, mixed, both)
+            for here, other in ((here, other) for here in loaders for other in loaders if here is not other):
+                with pytest.raises(ValueError, match=r"belongs to another loader: .*mixture is") as refused:
+                    here.load_state_dict(other.state_dict())
+                assert "damaged" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "weights", [(7, 3), (0.7, 0.3), (70.0, 30), (Fraction(7, 10), Decimal("0.3")), (np.int32(7), 3)]
 )
