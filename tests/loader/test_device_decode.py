@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio import FastDataset, FastLoader, SampleError, SchemaError
+from fastio.loader.forks import PerProcess
 from fastio.transforms import (
     CenterCrop,
     Grayscale,
@@ -299,7 +300,7 @@ def test_a_forked_child(store: Path, gpu: FakeGpu, monkeypatch: pytest.MonkeyPat
         inherited = iter(loader)
         next(inherited)
         with monkeypatch.context() as child:
-            child.setattr("fastio.loader.forks.os.getpid", lambda: -1)
+            child.setattr(PerProcess, "_process", staticmethod(lambda: -1))
             for iterator in (inherited, iter(loader)):
                 with pytest.raises(RuntimeError, match="forked child"):
                     next(iterator)
