@@ -9,13 +9,17 @@ from pathlib import Path
 
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.store.files import ByteSource, Read, check_read, open_file
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.folders import folder_of
 from fastio.store.format import HEAD_BYTES, Format
 from fastio.store.formats import FORMATS, holds_shards, looks_like, shard_suffixes
 from fastio.store.index import SealedStore, check_set
 from fastio.store.sample_store import SampleBatch, SampleStore, SampleWriter
 from fastio.store.sealed import Shard, read_shard
+from fastio.store.set_object import SET_SUFFIX, read_set
+from fastio.store.sets import open_members
 from fastio.store.target import Target, expand, match_format, target_format
-from fastio.store.writer import SealedWriter
+from fastio.store.writer import SealedAlone, SealedWriter
 from fastio.types.schema import Schema
 
 __all__ = [
@@ -25,6 +29,7 @@ __all__ = [
     "SampleStore",
     "SampleWriter",
     "check_target",
+    "create_shard",
     "create_store",
     "format_of",
     "holds_shards",
@@ -40,7 +45,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
     return match_format(os.fspath(path)).name
 
 
-def open_store(path: str | os.PathLike[str], *, read: Read = "auto") -> SealedStore:
+def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: RemoteOptions = DEFAULT) -> SealedStore:
     """
     Open a packed dataset; its suffix names the format in FORMATS.
 
@@ -50,26 +55,49 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto") -> SealedSt
     """
     check_read(read)
     path = os.fspath(path)
+    if path.endswith(SET_SUFFIX):
+        return _open_set(path, read, remote)
     form = match_format(path)
     for _ in range(_ATTEMPTS):
         files = expand(path, form)
         before = _inodes(files)
         try:
-            return _open_files(path, form, files, read)
+            return _open_files(path, form, files, read, remote)
         except StoreError:
             if before == _inodes(expand(path, form)):
                 raise  # the store was not replaced meanwhile
-    return _open_files(path, form, expand(path, form), read)
+    return _open_files(path, form, expand(path, form), read, remote)
 
 
-def _open_files(path: str, form: Format, files: Sequence[str], read: Read) -> SealedStore:
-    shards = [_open_shard(file, form, read) for file in files]
+def _open_set(path: str, read: Read, remote: RemoteOptions) -> SealedStore:
+    folder, name = folder_of(path, remote)
+    found = read_set(folder.open(name))
+    shards = open_members(found, read=read, options=remote)
+    return SealedStore(
+        path, format_name=found.format, shards=shards, opener=partial(open_store, read=read, remote=remote)
+    )
+
+
+def create_shard(
+    path: str | os.PathLike[str], schema: Schema, *, plan: int, number: int, overwrite: bool = False
+) -> SealedWriter:
+    """
+    Return a writer for one shard of a set, a file of its own that is sealed alone; ``sets.seal_set`` makes the set.
+
+    ``plan`` (0 to 2**64 - 1) says which division of which source the shard belongs to, ``number`` its place there.
+    """
+    target = _target(os.fspath(path), overwrite=overwrite, shard_bytes=None)
+    return SealedWriter(target, schema, shard_bytes=None, alone=SealedAlone(plan, number))
+
+
+def _open_files(path: str, form: Format, files: Sequence[str], read: Read, remote: RemoteOptions) -> SealedStore:
+    shards = [_open_shard(file, form, read, remote) for file in files]
     sealed = [shard for shard in shards if shard.seal is not None]
     if sealed and len(sealed) < len(shards):
         other = next(shard.path for shard in shards if shard.seal is None)
         raise StoreError(f"{path}: {sealed[0].path} was packed by fastio, {other} was not; open them one by one")
     check = check_set if sealed or form.foreign is None else form.foreign.check_set
-    opener = partial(open_store, read=read)
+    opener = partial(open_store, read=read, remote=remote)
     return SealedStore(path, format_name=form.name, shards=check(path, shards), opener=opener)
 
 
@@ -116,8 +144,8 @@ def _inodes(files: Sequence[str]) -> list[tuple[str, tuple[int, int] | None]]:
     return found
 
 
-def _open_shard(path: str, form: Format, read: Read) -> Shard:
-    file = open_file(path, read)
+def _open_shard(path: str, form: Format, read: Read, remote: RemoteOptions) -> Shard:
+    file = open_file(path, read, remote)
     try:
         return _read_or_scan(file, form)
     finally:

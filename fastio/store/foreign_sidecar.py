@@ -24,6 +24,7 @@ from fastio.errors import StoreError
 from fastio.store.arrays import IndexHeader, Place
 from fastio.store.atomic import PartialFile
 from fastio.store.files import KINDS, ByteSource
+from fastio.store.files.remote_options import DEFAULT
 from fastio.store.publish import publish_file
 from fastio.store.seal import SEAL_SIZE, Seal, always_at, set_checksum
 from fastio.store.sealed import Shard, read_shard
@@ -46,7 +47,7 @@ def read_sidecar(file: ByteSource) -> Shard | None:
     """Return the index kept beside an archive; None if there is none for this archive, or none that can be used."""
     path = file.path
     try:
-        sidecar = KINDS[file.kind].open(path + SIDECAR_SUFFIX)
+        sidecar = KINDS[file.kind].open(path + SIDECAR_SUFFIX, DEFAULT)
         kept = read_shard(sidecar, format_name=_FORMAT, seal_at=always_at(-SEAL_SIZE), payload=file)
         sidecar.release()
         metadata: dict[str, Any] = dict(json.loads(kept.metadata))

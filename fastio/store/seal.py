@@ -2,7 +2,7 @@
 
     offset  size  field         meaning (integers unsigned, little endian)
          0     8  magic         89 "fastio" 0a
-         8     4  version       1; a reader refuses what is newer
+         8     4  version       1; 2 if sealed alone, for a set object; a reader refuses what is newer
         12     4  format        the format's name, padded with NUL; of a longer name its CRC-32
         16     8  count         samples in this file
         24     8  file_size     bytes of this file
@@ -10,14 +10,15 @@
         40     8  head_size     bytes before the payload (LMDB meta pages, HDF5 superblock and root group; tar: 0)
         48     8  header_start  where the JSON header lies
         56     8  header_size
-        64     8  set_count     samples in all shards of the set
+        64     8  set_count     samples in all shards of the set; version 2: in this file
         72     4  shard         which shard this is, from 0
-        76     4  shards        of how many
+        76     4  shards        of how many; version 2: 0, a set object says so (see ``set_object``)
         80     4  header_crc    CRC-32 of the header
         84     4  head_crc      CRC-32 of the first head_size bytes without the seal
         88     4  file_crc      CRC-32 of the file without the seal: first all from head_size on, then the head
-        92     4  set_crc       CRC-32 over (count, file_size, file_crc) of every shard of the set
-        96    28  zeros
+        92     4  set_crc       CRC-32 over (count, file_size, file_crc) of every shard of the set; version 2: 0
+        96     8  plan          version 2: which division of which source this shard belongs to; 0: none
+       104    20  zeros
        124     4  seal_crc      CRC-32 of the 124 bytes before
 
 The order of file_crc lets a writer compute it while the payload streams by, although the head is known last.
@@ -50,10 +51,10 @@ __all__ = [
 
 MAGIC = b"\x89fastio\n"
 SEAL_SIZE = 128
-VERSION = 1
+VERSION = 2
 MAX_HEAD = 1 << 20
 
-_BODY = struct.Struct("<8sI4sQQQQQQQIIIIII28x")
+_BODY = struct.Struct("<8sI4sQQQQQQQIIIIIIQ20x")
 _CRC = struct.Struct("<I")
 _SHARD = struct.Struct("<QQI")
 
@@ -79,12 +80,18 @@ class Seal:
     head_crc: int
     file_crc: int
     set_crc: int
+    plan: int = 0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the file was sealed without knowing its set: version 2."""
+        return self.shards == 0
 
     def pack(self) -> bytes:
         """Return the 128 bytes."""
         body = _BODY.pack(
             MAGIC,
-            VERSION,
+            2 if self.is_alone else 1,
             format_mark(self.format),
             self.count,
             self.file_size,
@@ -99,6 +106,7 @@ class Seal:
             self.head_crc,
             self.file_crc,
             self.set_crc,
+            self.plan,
         )
         return body + _CRC.pack(crc32(body))
 
@@ -144,7 +152,7 @@ class Seal:
             and self.head_size <= min(file_size, MAX_HEAD)
             and self.header_start <= file_size
             and self.header_size <= file_size - self.header_start
-            and self.shard < self.shards
+            and (self.is_alone or self.shard < self.shards)
             and self.count <= self.set_count
         )
         if not fits:

@@ -17,7 +17,16 @@ from fastio.store.files import ByteSource
 from fastio.store.seal import Seal, SealAt, find_seal, unsealed_regions
 from fastio.types.schema import Schema
 
-__all__ = ["Intervals", "Shard", "read_shard"]
+__all__ = [
+    "Intervals",
+    "Shard",
+    "bytes_from",
+    "check_array",
+    "check_spans",
+    "intervals_of",
+    "read_arrays",
+    "read_shard",
+]
 
 # Index arrays that lie near each other are read together: of those below _TOGETHER_BYTES, with gaps up to _GAP_BYTES. A
 # large one is alone, so that its memory can go if it is only needed for a while.
@@ -61,7 +70,7 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
     Only the seal, the head, the header and the index are read. Raises what ``Seal.unpack`` raises, and StoreCorrupt.
     """
     path = file.path
-    seal = find_seal(path, file.size, partial(_bytes_from, file), seal_at)
+    seal = find_seal(path, file.size, partial(bytes_from, file), seal_at)
     if not seal.is_of(format_name):
         raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected {format_name!r}: give it the right suffix")
     _check_head(file, seal)
@@ -72,11 +81,11 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
         )
     header = IndexHeader.from_bytes(raw.tobytes(), path=path)
     required, optional = expected_arrays(header.schema, seal.count)
-    arrays = _read_arrays(file, header)
+    arrays = read_arrays(file, header.places)
     for name, expected in required.items():
-        _check_array(path, arrays, name, expected)
+        check_array(path, arrays, name, expected)
     for name in optional.keys() & arrays.keys():
-        _check_array(path, arrays, name, optional[name])
+        check_array(path, arrays, name, optional[name])
     keys = arrays.get("keys", np.empty(0, np.uint8))
     if keys.ndim != 1 or (keys.dtype.kind != "S" and keys.dtype != np.uint8):
         raise StoreCorrupt(f"{path}: index array 'keys' is {keys.dtype} {keys.shape}: pack again")
@@ -94,18 +103,18 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
         sizes={name: sizes for name, (_, sizes) in places.items()},
         checksums={name: arrays[f"{name}_checksums"] for name in fields if f"{name}_checksums" in arrays},
         shapes={name: arrays[f"{name}_shapes"] for name in fields if f"{name}_shapes" in arrays},
-        intervals=_intervals(path, arrays, fields),
+        intervals=intervals_of(path, arrays, fields),
         columns={f.name: arrays[f.name] for f in header.schema.columns},
         keys=keys,
         key_starts=split_keys(keys, seal.count, path=path),
         metadata=arrays.get("metadata", np.empty(0, np.uint8)).tobytes() or b"{}",
         seal=seal,
     )
-    _check_spans(shard)
+    check_spans(shard)
     return shard
 
 
-def _bytes_from(file: ByteSource, start: int, size: int) -> bytes:
+def bytes_from(file: ByteSource, start: int, size: int) -> bytes:
     """So many bytes, or as many as the file has."""
     return file.read(min(start, file.size), min(start + size, file.size)).tobytes()
 
@@ -122,20 +131,20 @@ def _check_head(file: ByteSource, seal: Seal) -> None:
         )
 
 
-def _read_arrays(file: ByteSource, header: IndexHeader) -> dict[str, NDArray[Any]]:
+def read_arrays(file: ByteSource, index: Mapping[str, Place]) -> dict[str, NDArray[Any]]:
     """The index arrays by name; those that lie near each other in the file are read at once."""
-    dtypes = {name: _dtype(file.path, name, place) for name, place in header.places.items()}
-    stops = {name: _stop(file, name, place, dtypes[name]) for name, place in header.places.items()}
+    dtypes = {name: _dtype(file.path, name, place) for name, place in index.items()}
+    stops = {name: _stop(file, name, place, dtypes[name]) for name, place in index.items()}
     arrays: dict[str, NDArray[Any]] = {}
-    for names in _neighbours({name: (place.start, stops[name]) for name, place in header.places.items()}):
-        start = header.places[names[0]].start
+    for names in _neighbours({name: (place.start, stops[name]) for name, place in index.items()}):
+        start = index[names[0]].start
         together = file.read(start, max(stops[name] for name in names))
         for name in names:
-            place = header.places[name]
+            place = index[name]
             arrays[name] = _array(
                 file.path, name, place, dtypes[name], together[place.start - start : stops[name] - start]
             )
-    return {name: arrays[name] for name in header.places}
+    return {name: arrays[name] for name in index}
 
 
 def _neighbours(ranges: Mapping[str, tuple[int, int]]) -> Iterator[list[str]]:
@@ -192,7 +201,8 @@ def _array(path: str, name: str, place: Place, dtype: np.dtype[Any], raw: NDArra
     return array
 
 
-def _check_array(path: str, arrays: Mapping[str, NDArray[Any]], name: str, expected: Expected) -> None:
+def check_array(path: str, arrays: Mapping[str, NDArray[Any]], name: str, expected: Expected) -> None:
+    """Raise StoreCorrupt unless there is an array of this name with the dtype and shape expected."""
     dtype, shape = expected
     array = arrays.get(name)
     if array is None or array.dtype.str != dtype or not _has_shape(array, shape):
@@ -229,7 +239,7 @@ def _has_shape(array: NDArray[Any], shape: tuple[int | None, ...]) -> bool:
     return array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
 
 
-def _intervals(path: str, arrays: Mapping[str, NDArray[Any]], fields: Sequence[str]) -> dict[str, Intervals]:
+def intervals_of(path: str, arrays: Mapping[str, NDArray[Any]], fields: Sequence[str]) -> dict[str, Intervals]:
     """Those of the fields that have any; as many places as the counts add up to."""
     found = {}
     for name in fields:
@@ -242,7 +252,7 @@ def _intervals(path: str, arrays: Mapping[str, NDArray[Any]], fields: Sequence[s
     return found
 
 
-def _check_spans(shard: Shard) -> None:
+def check_spans(shard: Shard) -> None:
     """Check that every span lies inside the file: native calls rely on that, and this message has a name."""
     end = shard.data.size
     for field_ in shard.schema.payload:

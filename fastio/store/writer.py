@@ -26,13 +26,21 @@ from fastio.store.target import Target
 from fastio.store.undisturbed import undisturbed
 from fastio.types.schema import Schema
 
-__all__ = ["DuplicateKeyError", "SealedWriter"]
+__all__ = ["DuplicateKeyError", "SealedAlone", "SealedWriter"]
 
 
 class DuplicateKeyError(SchemaError):
     """A key that the store has already; ``position`` is that of its sample in the batch. The writer is unchanged."""
 
     position = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SealedAlone:
+    """One shard of a set that is sealed before the others are known: its plan (0: none), and its number there."""
+
+    plan: int
+    number: int
 
 
 @dataclass(slots=True)
@@ -55,11 +63,14 @@ class SealedWriter:
     everything written.
     """
 
-    def __init__(self, target: Target, schema: Schema, *, shard_bytes: int | None) -> None:
+    def __init__(
+        self, target: Target, schema: Schema, *, shard_bytes: int | None, alone: SealedAlone | None = None
+    ) -> None:
         check_names(schema)
         self.schema = schema
         self._target = target
         self._shard_bytes = shard_bytes
+        self._alone = alone
         required, optional = expected_arrays(schema, 0)
         self._arrays = {
             name: Spool(dtype, tuple(n or 0 for n in shape[1:]), beside=target.path)
@@ -274,7 +285,7 @@ class SealedWriter:
         return ending
 
     def _seal(self, endings: list[Ending]) -> None:
-        counts = [shard.keys.count for shard in self._shards]
+        counts, alone = [shard.keys.count for shard in self._shards], self._alone
         set_crc = set_checksum((n, e.file_size, e.file_crc) for n, e in zip(counts, endings, strict=True))
         for i, (shard, ending) in enumerate(zip(self._shards, endings, strict=True)):
             seal = Seal(
@@ -286,12 +297,13 @@ class SealedWriter:
                 header_start=ending.header_start,
                 header_size=ending.header_size,
                 set_count=sum(counts),
-                shard=i,
-                shards=len(self._shards),
+                shard=i if alone is None else alone.number,
+                shards=len(self._shards) if alone is None else 0,
                 header_crc=ending.header_crc,
                 head_crc=ending.head_crc,
                 file_crc=ending.file_crc,
-                set_crc=set_crc,
+                set_crc=set_crc if alone is None else 0,
+                plan=0 if alone is None else alone.plan,
             )
             shard.file.overwrite(ending.seal_start, seal.pack())
             shard.file.rest()

@@ -439,10 +439,10 @@ class StoreConformance:
         data = bytearray(Path(path).read_bytes())
         at = self.seal_start(bytes(data))
         body = bytearray(data[at : at + SEAL_SIZE - 4])
-        struct.pack_into("<I", body, 8, 2)
+        struct.pack_into("<I", body, 8, 3)
         data[at : at + SEAL_SIZE] = body + struct.pack("<I", zlib.crc32(body))
         Path(path).write_bytes(data)
-        with pytest.raises(StoreError, match=r"version 2.*upgrade fastio") as caught:
+        with pytest.raises(StoreError, match=r"version 3.*upgrade fastio") as caught:
             open_store(path)
         assert not isinstance(caught.value, StoreIncomplete | StoreCorrupt)
 

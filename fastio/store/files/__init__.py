@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastio.errors import StoreError
-from fastio.store.files import mapped, pread
+from fastio.store.files import mapped, pread, remote
 from fastio.store.files.byte_source import ByteSource, Fetched, Kind, Read, StoreFiles
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 
 __all__ = ["KINDS", "ByteSource", "Fetched", "Kind", "Read", "StoreFiles", "check_read", "files_of", "open_file"]
 
 # With read="auto" the first kind that claims a path reads it.
-KINDS: dict[str, Kind] = {each.name: each for each in (pread.KIND, mapped.KIND)}
+KINDS: dict[str, Kind] = {each.name: each for each in (remote.KIND, pread.KIND, mapped.KIND)}
 
 
 def check_read(read: str) -> None:
@@ -21,9 +22,10 @@ def check_read(read: str) -> None:
         raise ValueError(f"read={read!r}: expected one of {known}")
 
 
-def open_file(path: str, read: Read = "auto") -> ByteSource:
+def open_file(path: str, read: Read = "auto", options: RemoteOptions = DEFAULT) -> ByteSource:
     """
-    Open a file for reading, by the kind named, or with "auto" by the first that claims the path.
+    Open a file for reading, by the kind named, or with "auto" by the first that claims the path. ``options`` are for
+    URLs.
 
     Raises StoreNotFound for a missing file, and StoreError for one that cannot be opened.
     """
@@ -35,7 +37,7 @@ def open_file(path: str, read: Read = "auto") -> ByteSource:
         raise StoreError(
             f"{path}: expected a file of this machine; nothing here reads from {path.partition('://')[0]}://"
         )
-    return KINDS[name].open(path)
+    return KINDS[name].open(path, options)
 
 
 def files_of(sources: Sequence[ByteSource]) -> StoreFiles:

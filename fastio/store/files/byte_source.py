@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.store.files.remote_options import RemoteOptions
 from fastio.types.spans import Spans
 
 __all__ = ["ByteSource", "Fetched", "Kind", "Read", "StoreFiles"]
 
-Read = Literal["auto", "map", "pread"]
+Read = Literal["auto", "map", "pread", "remote"]
 
 
 class ByteSource(Protocol):
@@ -138,6 +139,6 @@ class Kind:
 
     name: str
     claims: Callable[[str], bool]
-    open: Callable[[str], ByteSource]
+    open: Callable[[str, RemoteOptions], ByteSource]
     files: Callable[[Sequence[Any]], StoreFiles]
     joins: frozenset[str] = frozenset()

@@ -137,4 +137,4 @@ def _files(sources: Sequence[MappedSource]) -> InPlaceFiles:
     return InPlaceFiles([source.memory for source in sources])
 
 
-KIND = Kind("map", claims=is_local, open=MappedSource, files=_files)
+KIND = Kind("map", claims=is_local, open=lambda path, _options: MappedSource(path), files=_files)

@@ -203,7 +203,7 @@ def _aligned(start: int, size: int) -> NDArray[np.uint8]:
 KIND = Kind(
     "pread",
     claims=lambda path: is_local(path) and network_file_system(path) is not None,
-    open=PreadSource.open,
+    open=lambda path, _options: PreadSource.open(path),
     files=PreadFiles,
     joins=frozenset({"map"}),
 )

@@ -44,7 +44,12 @@ class Bucket:
 
     def kind(self) -> Kind:
         """An entry of KINDS that reads this bucket."""
-        return Kind("toy", lambda path: path.startswith(SCHEME), self._open, lambda sources: ToyFiles(self, sources))
+        return Kind(
+            "toy",
+            lambda path: path.startswith(SCHEME),
+            lambda path, _options: self._open(path),
+            lambda sources: ToyFiles(self, sources),
+        )
 
     def _open(self, path: str) -> ToySource:
         if path not in self.objects:

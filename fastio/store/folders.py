@@ -1,0 +1,155 @@
+"""Folders of files, on this machine or in an object store: where shards and set objects lie."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fastio.errors import StoreError, StoreNotFound
+from fastio.store.atomic import PartialFile, exists, sync_folder, writing
+from fastio.store.files import ByteSource, Read, open_file
+from fastio.store.files.local import is_local
+from fastio.store.files.remote.client import Precondition
+from fastio.store.files.remote.clients import client_of
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.publish import publish_file
+
+__all__ = ["FolderEntry", "LocalFolder", "RemoteFolder", "StoreFolder", "folder_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """One file of a folder."""
+
+    name: str
+    size: int
+
+
+class StoreFolder(Protocol):
+    """Files by name. Names have no slash; what begins with a dot is not listed."""
+
+    @property
+    def path(self) -> str:
+        """As the user named it; "." for none."""
+        ...
+
+    def full(self, name: str) -> str:
+        """Return the path or URL of a file here; an absolute name stays as it is."""
+        ...
+
+    def entries(self) -> Mapping[str, FolderEntry]:
+        """Return the files here by name, sorted. Raises StoreError if that cannot be listed."""
+        ...
+
+    def open(self, name: str, read: Read = "auto") -> ByteSource:
+        """Raises StoreNotFound for a missing file."""
+        ...
+
+    def put(self, name: str, file: Path, *, replace: bool) -> None:
+        """
+        Give a copy of a local file this name, at once: others see all of it or nothing, and it survives a crash.
+
+        Raises StoreError if the name is taken and not to be replaced.
+        """
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        ...
+
+
+def folder_of(path: str, options: RemoteOptions = DEFAULT) -> tuple[StoreFolder, str]:
+    """
+    Return the folder in which a path or URL lies, and its name there.
+
+    >>> folder, name = folder_of("data/in-%06d.tar")
+    >>> folder.path, name
+    ('data', 'in-%06d.tar')
+    """
+    if is_local(path):
+        folder, name = os.path.split(path)
+        return LocalFolder(folder), name
+    folder, _, name = path.rpartition("/")
+    return RemoteFolder(folder, options), name
+
+
+class LocalFolder:
+    """A directory of this machine; see StoreFolder."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path or "."
+        self._prefix = path
+
+    def full(self, name: str) -> str:
+        """See StoreFolder."""
+        return name if not is_local(name) else os.path.join(self._prefix, name)  # noqa: PTH118 - keeps "./"
+
+    def entries(self) -> Mapping[str, FolderEntry]:
+        """See StoreFolder."""
+        try:
+            with os.scandir(self.path) as entries:
+                found = {e.name: FolderEntry(e.name, e.stat().st_size) for e in entries if not e.name.startswith(".")}
+        except FileNotFoundError as exc:
+            raise StoreNotFound(f"{self.path}: no such folder: create it first") from exc
+        except OSError as exc:
+            raise StoreError(f"{self.path}: cannot be listed ({exc.strerror}); check its permissions") from exc
+        return {name: found[name] for name in sorted(found)}
+
+    def open(self, name: str, read: Read = "auto") -> ByteSource:
+        """See StoreFolder."""
+        return open_file(self.full(name), read)
+
+    def put(self, name: str, file: Path, *, replace: bool) -> None:
+        """See StoreFolder. It copies: whoever writes here anyway writes beside the final name."""
+        partial = PartialFile(self.full(name))
+        try:
+            with writing(partial.path), file.open("rb") as source, os.fdopen(os.dup(partial.fd), "wb") as copy:
+                shutil.copyfileobj(source, copy, 1 << 20)
+            publish_file(partial, replace=replace)
+        finally:
+            partial.discard()
+
+    def remove(self, name: str) -> None:
+        """See StoreFolder."""
+        path = self.full(name)
+        with writing(path):
+            Path(path).unlink(missing_ok=True)
+            sync_folder(Path(path).parent)
+
+
+class RemoteFolder:
+    """A prefix of an object store; see StoreFolder."""
+
+    def __init__(self, path: str, options: RemoteOptions = DEFAULT) -> None:
+        self.path = path
+        self.options = options
+
+    def full(self, name: str) -> str:
+        """See StoreFolder."""
+        return name if not is_local(name) or name.startswith("/") else f"{self.path}/{name}"
+
+    def entries(self) -> Mapping[str, FolderEntry]:
+        """See StoreFolder."""
+        client, key = client_of(f"{self.path}/", self.options)
+        return {e.name: FolderEntry(e.name, e.size) for e in client.entries(key) if not e.name.startswith(".")}
+
+    def open(self, name: str, read: Read = "auto") -> ByteSource:
+        """See StoreFolder."""
+        return open_file(self.full(name), read, self.options)
+
+    def put(self, name: str, file: Path, *, replace: bool) -> None:
+        """See StoreFolder."""
+        client, key = client_of(self.full(name), self.options)
+        try:
+            client.put(key, file, if_absent=not replace)
+        except Precondition as exc:
+            raise exists(self.full(name)) from exc
+
+    def remove(self, name: str) -> None:
+        """See StoreFolder."""
+        client, key = client_of(self.full(name), self.options)
+        client.remove(key)

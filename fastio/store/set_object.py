@@ -1,0 +1,303 @@
+"""The set object ``name.fastio-set``: the one file that makes a set of its shards, written last.
+
+Shards are sealed alone (seal version 2): each is whole or not, but none says whether the others are there. A set is
+what its set object lists, in this order, and nothing else. The object also holds the index of all shards, joined, so
+that a thousand of them open with two reads: its end, and its arrays.
+
+    arrays    the index of all shards, one shard after the other, each array at a multiple of 64 bytes
+                  <field>_starts, <field>_sizes (int64, bytes of the sample's own shard), <field>_checksums, ...
+                  the columns; keys, UTF-8, joined by NUL; metadata, JSON
+                  shard_counts (int64), shard_sizes (int64), shard_crcs (uint32, the seal's file_crc),
+                  shard_plans (uint64), shard_names, UTF-8, each ended by NUL
+    header    JSON: {"fastio_set": 1, "format": "tar", "generation": 1, "schema": ..., "arrays": {name: place}}
+    seal      128 bytes, of the format "set"; see ``seal.py``
+
+A name is relative to the folder of the set object, or absolute: a path, or a URL. Names are never reused with other
+content while a set lists them; a set that is replaced becomes another generation, under other names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import crc32
+from fastio.errors import SchemaError, StoreCorrupt, StoreError
+from fastio.store.arrays import Place, byte_view, expected_arrays, split_keys
+from fastio.store.atomic import PartialFile
+from fastio.store.files import ByteSource
+from fastio.store.seal import SEAL_SIZE, Seal, always_at, find_seal, set_checksum
+from fastio.store.sealed import Intervals, Shard, bytes_from, check_array, check_spans, intervals_of, read_arrays
+from fastio.types.schema import Schema
+
+__all__ = ["SET_SUFFIX", "SetMember", "SetObject", "read_set", "write_set"]
+
+SET_SUFFIX = ".fastio-set"
+_FORMAT = "set"
+_VERSION = 1
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SetMember:
+    """One shard as its set lists it. ``file_crc`` and ``plan`` are those of its seal; 0 for a foreign file."""
+
+    name: str
+    count: int  # samples
+    size: int  # bytes
+    file_crc: int
+    plan: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetObject:
+    """A set as its object describes it, and the joined index."""
+
+    path: str
+    format: str
+    generation: int  # counts from 1; each ``--overwrite``, ``--append`` or repair makes the next one
+    schema: Schema
+    members: tuple[SetMember, ...]
+    metadata: bytes
+    identity: int  # CRC-32 over (count, size, file_crc) of the members
+    arrays: Mapping[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return sum(member.count for member in self.members)
+
+    def shards(self, open_member: Callable[[SetMember], ByteSource]) -> list[Shard]:
+        """Return the shards over these files, whose index is views of the joined one. Raises StoreCorrupt."""
+        key_starts = split_keys(self.arrays["keys"], len(self), path=self.path)
+        assert key_starts is not None
+        fields = [field.name for field in self.schema.payload]
+        intervals = intervals_of(self.path, self.arrays, fields)
+        placed = {
+            name: np.concatenate(([0], np.cumsum(each.counts, dtype=np.int64))) for name, each in intervals.items()
+        }
+        shards, first = [], 0
+        for member in self.members:
+            stop = first + member.count
+            data = open_member(member)
+            shard = Shard(
+                path=data.path,
+                data=data,
+                schema=self.schema,
+                count=member.count,
+                starts={name: self.arrays[f"{name}_starts"][first:stop] for name in fields},
+                sizes={name: self.arrays[f"{name}_sizes"][first:stop] for name in fields},
+                checksums=self._parts("checksums", fields, first, stop),
+                shapes=self._parts("shapes", fields, first, stop),
+                intervals={
+                    name: Intervals(each.counts[first:stop], each.places[placed[name][first] : placed[name][stop]])
+                    for name, each in intervals.items()
+                },
+                columns={field.name: self.arrays[field.name][first:stop] for field in self.schema.columns},
+                keys=self.arrays["keys"][key_starts[first] : max(key_starts[first], key_starts[stop] - 1)],
+                key_starts=key_starts[first : stop + 1] - key_starts[first],
+                metadata=self.metadata,
+                seal=None,
+                content_crc=member.file_crc,
+            )
+            check_spans(shard)
+            shards.append(shard)
+            first = stop
+        return shards
+
+    def _parts(self, part: str, fields: Sequence[str], first: int, stop: int) -> dict[str, NDArray[Any]]:
+        found = {name: self.arrays.get(f"{name}_{part}") for name in fields}
+        return {name: array[first:stop] for name, array in found.items() if array is not None}
+
+
+def write_set(
+    file: PartialFile,
+    shards: Sequence[Shard],
+    members: Sequence[SetMember],
+    *,
+    form: str,
+    generation: int,
+    metadata: bytes,
+) -> None:
+    """
+    Write the set object of these shards, in this order, to ``file``; whoever calls publishes it.
+
+    ``shards[i]`` is ``members[i]``, opened. The same shards, metadata and generation give the same bytes. Raises
+    SchemaError if their schemas differ, or only some have checksums.
+    """
+    schema = _common_schema(shards, file.path)
+    places: dict[str, Place] = {}
+    for name, array in _joined(shards, members, schema, metadata):
+        file.write(bytes(-file.size % _ALIGNMENT))
+        raw = byte_view(array)
+        places[name] = Place(file.size, array.dtype.str, array.shape, crc32(raw))
+        file.write(raw)
+        file.flush()
+    header = _header(form, generation, schema, places)
+    header_start = file.size
+    file.write(header)
+    file.flush()
+    seal = Seal(
+        format=_FORMAT,
+        count=sum(member.count for member in members),
+        file_size=file.size + SEAL_SIZE,
+        seal_start=file.size,
+        head_size=0,
+        header_start=header_start,
+        header_size=len(header),
+        set_count=sum(member.count for member in members),
+        shard=0,
+        shards=1,
+        header_crc=crc32(header),
+        head_crc=0,
+        file_crc=file.crc,
+        set_crc=_identity(members),
+    )
+    file.write(seal.pack())
+    file.flush()
+
+
+def read_set(file: ByteSource) -> SetObject:
+    """
+    Read and check a set object; its shards are not looked at.
+
+    Raises StoreIncomplete, StoreCorrupt, and StoreError for a newer version.
+    """
+    path = file.path
+    seal = find_seal(path, file.size, partial(bytes_from, file), always_at(-SEAL_SIZE))
+    if not seal.is_of(_FORMAT):
+        raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected a set object: give it the right suffix")
+    raw = file.read(seal.header_start, seal.header_start + seal.header_size)
+    if crc32(raw) != seal.header_crc:
+        raise StoreCorrupt(
+            f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; copy or pack again"
+        )
+    form, generation, schema, places = _parsed(raw.tobytes(), path=path)
+    arrays = read_arrays(file, places)
+    _check_arrays(path, arrays, schema, seal.count)
+    members = _members(path, arrays)
+    if (_identity(members), sum(member.count for member in members)) != (seal.set_crc, seal.count):
+        raise StoreCorrupt(f"{path}: the list of shards does not match the seal: copy or pack again")
+    return SetObject(
+        path=path,
+        format=form,
+        generation=generation,
+        schema=schema,
+        members=members,
+        metadata=arrays["metadata"].tobytes() or b"{}",
+        identity=seal.set_crc,
+        arrays=arrays,
+    )
+
+
+def _identity(members: Iterable[SetMember]) -> int:
+    return set_checksum((member.count, member.size, member.file_crc) for member in members)
+
+
+def _common_schema(shards: Sequence[Shard], path: str) -> Schema:
+    first = shards[0]
+    for shard in shards[1:]:
+        if shard.schema != first.schema:
+            raise SchemaError(f"{path}: {shard.path} has other fields than {first.path}: one set holds one schema")
+        if shard.checksums.keys() != first.checksums.keys():
+            without = shard if len(shard.checksums) < len(first.checksums) else first
+            raise SchemaError(f"{path}: {without.path} has no checksums, but other shards have: pack it again")
+    return first.schema
+
+
+def _joined(
+    shards: Sequence[Shard], members: Sequence[SetMember], schema: Schema, metadata: bytes
+) -> Iterable[tuple[str, NDArray[Any]]]:
+    """Yield the arrays of the joined index, one at a time: together they may take much memory."""
+    for name in (field.name for field in schema.payload):
+        yield f"{name}_starts", np.concatenate([shard.starts[name] for shard in shards])
+        yield f"{name}_sizes", np.concatenate([shard.sizes[name] for shard in shards])
+        if name in shards[0].checksums:
+            yield f"{name}_checksums", np.concatenate([shard.checksums[name] for shard in shards])
+        if any(name in shard.shapes for shard in shards):
+            unknown = [np.zeros((shard.count, 3), np.int32) for shard in shards]
+            yield (
+                f"{name}_shapes",
+                np.concatenate([s.shapes.get(name, u) for s, u in zip(shards, unknown, strict=True)]),
+            )
+        if any(name in shard.intervals for shard in shards):
+            none = [Intervals(np.zeros(shard.count, np.uint32), np.zeros(0, np.uint32)) for shard in shards]
+            known = [shard.intervals.get(name, each) for shard, each in zip(shards, none, strict=True)]
+            yield f"{name}_interval_counts", np.concatenate([each.counts for each in known])
+            yield f"{name}_intervals", np.concatenate([each.places for each in known])
+    for column in schema.columns:
+        yield column.name, np.concatenate([shard.columns[column.name] for shard in shards])
+    yield "keys", np.concatenate([_ended_keys(shard) for shard in shards])[:-1]
+    yield "metadata", np.frombuffer(metadata, np.uint8)
+    yield "shard_counts", np.array([member.count for member in members], np.int64)
+    yield "shard_sizes", np.array([member.size for member in members], np.int64)
+    yield "shard_crcs", np.array([member.file_crc for member in members], np.uint32)
+    yield "shard_plans", np.array([member.plan for member in members], np.uint64)
+    names = b"".join(member.name.encode("utf-8", "surrogateescape") + b"\0" for member in members)
+    yield "shard_names", np.frombuffer(names, np.uint8)
+
+
+def _ended_keys(shard: Shard) -> NDArray[np.uint8]:
+    """The keys of a shard, each ended by NUL."""
+    if shard.key_starts is None:  # of one width, padded with NUL
+        joined = b"".join(bytes(key) + b"\0" for key in shard.keys)
+        return np.frombuffer(joined, np.uint8)
+    return np.concatenate((shard.keys, np.zeros(1, np.uint8))) if shard.count else np.empty(0, np.uint8)
+
+
+def _header(form: str, generation: int, schema: Schema, places: Mapping[str, Place]) -> bytes:
+    arrays = {
+        name: {"start": p.start, "dtype": p.dtype, "shape": list(p.shape), "crc32": p.crc32}
+        for name, p in places.items()
+    }
+    data = {
+        "fastio_set": _VERSION,
+        "format": form,
+        "generation": generation,
+        "schema": schema.to_json(),
+        "arrays": arrays,
+    }
+    return json.dumps(data, separators=(",", ":")).encode("ascii")
+
+
+def _parsed(raw: bytes, *, path: str) -> tuple[str, int, Schema, dict[str, Place]]:
+    try:
+        parsed = json.loads(raw)
+        if int(parsed["fastio_set"]) > _VERSION:
+            raise StoreError(
+                f"{path}: set version {parsed['fastio_set']}, this fastio reads {_VERSION}: upgrade fastio"
+            )
+        places = {
+            str(name): Place(int(p["start"]), str(p["dtype"]), tuple(map(int, p["shape"])), int(p["crc32"]))
+            for name, p in parsed["arrays"].items()
+        }
+        return str(parsed["format"]), int(parsed["generation"]), Schema.from_json(parsed["schema"]), places
+    except SchemaError as exc:
+        raise StoreError(f"{path}: {exc}") from exc
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as exc:
+        raise StoreCorrupt(f"{path}: the header is not one that fastio writes ({exc!r}): pack again") from exc
+
+
+def _check_arrays(path: str, arrays: Mapping[str, NDArray[Any]], schema: Schema, count: int) -> None:
+    required, optional = expected_arrays(schema, count)
+    for name, expected in required.items():
+        check_array(path, arrays, name, expected)
+    for name in optional.keys() & arrays.keys():
+        check_array(path, arrays, name, optional[name])
+    for name, dtype in (("keys", "|u1"), ("metadata", "|u1"), ("shard_names", "|u1")):
+        check_array(path, arrays, name, (dtype, (None,)))
+    shards = len(arrays.get("shard_counts", ()))
+    for name, dtype in (("shard_counts", "<i8"), ("shard_sizes", "<i8"), ("shard_crcs", "<u4"), ("shard_plans", "<u8")):
+        check_array(path, arrays, name, (dtype, (shards,)))
+
+
+def _members(path: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[SetMember, ...]:
+    names = arrays["shard_names"].tobytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
+    numbers = [arrays[name].tolist() for name in ("shard_counts", "shard_sizes", "shard_crcs", "shard_plans")]
+    if len(names) != len(numbers[0]) or not names:
+        raise StoreCorrupt(f"{path}: lists {len(names)} names of {len(numbers[0])} shards: copy or pack again")
+    return tuple(SetMember(*member) for member in zip(names, *numbers, strict=True))
