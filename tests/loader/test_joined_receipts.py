@@ -191,6 +191,9 @@ def test_ranks_that_do_not_come_are_named(numbered: FastDataset) -> None:
     with pytest.raises(TimeoutError, match=r"a.h5: receipt\(\) of rank 1 has waited 0 s for ranks 0, 2"):
         exchanged(account, options, owner="a.h5", timeout_s=0, store=store, calls=calls)
     take(loaders, None)
+    other = loaders[2]._position.account()
+    with pytest.raises(TimeoutError, match="for ranks 0, 1"):  # and not with an account from before
+        exchanged(other, options, owner="a.h5", timeout_s=0, store=store, calls=defaultdict(int))
     exchanges = exchange_of(loaders, store, calls=[defaultdict(int), calls, defaultdict(int)])
 
     assert [23, 23, 23] == [sum(account.latest.samples for account in each if account.latest) for each in exchanges]

@@ -48,7 +48,12 @@ def exchanged(
     call = calls[digest]
     keys = [_key(digest, call, rank) for rank in range(account.world_size)]
     store.set(keys[account.rank], json.dumps(account.to_json()))
-    _wait(store, keys, account, owner=owner, timeout_s=timeout_s)
+    try:
+        _wait(store, keys, account, owner=owner, timeout_s=timeout_s)
+    except TimeoutError:
+        with suppress(RuntimeError):  # who comes later must not take this account for that of another call
+            store.delete_key(keys[account.rank])
+        raise
     accounts = [Account.from_json(json.loads(store.get(key))) for key in keys]
     calls[digest] = call + 1
     if call:
