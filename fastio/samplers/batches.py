@@ -29,9 +29,9 @@ class Batches:
 
     ``indices`` is int64; ``cuts`` is int64, has one entry more than there are batches, starts with 0 and ascends.
     Over all ranks, ``repeated`` samples come once more than they should and ``dropped`` samples do not come; the last
-    ``padding`` samples of this rank are among the repeated. ``windows`` says
-    what to read ahead if samples come from many positions at once; None: the samples themselves. ``random_ids``, one
-    per index, tell repetitions of the same sample apart (see ``repeats``); None: no sample is repeated.
+    ``padding`` samples of this rank are among the repeated. ``windows`` says what to read ahead if samples come from
+    many positions at once; None: the samples themselves. ``random_ids``, one per index, tell repetitions of the same
+    sample apart (see ``repeats``); None: no sample is repeated.
     """
 
     indices: NDArray[np.int64]

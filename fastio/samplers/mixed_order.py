@@ -199,6 +199,12 @@ class MixedOrder:
                     return known
         raise ValueError(f"order={order!r} in the state: expected a mixture of {count} members: the state is damaged")
 
+    def configuration(self, samples: int, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what identifies the order of a sampler with these options, of so many samples an epoch."""
+        sizes = [member.size for member in self.members]
+        mixture = {**self.blend.to_json(), "sizes": sizes}
+        return {"samples": samples, "mixture": mixture, **options, "order": self.to_json()}
+
     def to_json(self) -> dict[str, Any]:
         """Return what must be equal for the order to be the same, besides the blend: plain values for a state."""
         stretches = [stretch.to_json() for stretch in self.stream.stretches]

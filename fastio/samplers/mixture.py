@@ -102,13 +102,7 @@ class MixtureSampler:
 
     def configuration(self) -> dict[str, Any]:
         """Return what identifies the order."""
-        sizes = [member.size for member in self.order.members]
-        return {
-            "samples": self.division.count,
-            "mixture": {**self.order.blend.to_json(), "sizes": sizes},
-            **self._options,
-            "order": self.order.to_json(),
-        }
+        return self.order.configuration(self.division.count, self._options)
 
     def division_options(self) -> dict[str, Any]:
         """Return how the order is divided among ranks and batches."""
