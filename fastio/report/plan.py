@@ -20,11 +20,12 @@ def plan_page(plan: Mapping[str, Any]) -> Page:
     titles += ["takes", "waits at start", "waits later"] if has_waits else []
     rows = [_row(epoch, has_cache=has_cache) for epoch in plan["epochs"]]
     epochs = Table(tuple(titles), rows, range(1, len(titles)), "All nodes together")
+    node_titles = ("node", "reads", "asked for", *(["from disk"] if has_cache else []))
     nodes = [
-        (str(node), number(part["reads"]), size(part["asked_bytes"]), size(part["read_bytes"]))
+        (str(node), number(part["reads"]), size(part["asked_bytes"]), size(part["read_bytes"]))[: len(node_titles)]
         for node, part in enumerate(plan["epochs"][-1]["nodes"])
     ]
-    by_node = Table(("node", "reads", "asked for", "from disk"), nodes, range(1, 4), "The last epoch")
+    by_node = Table(node_titles, nodes, range(1, len(node_titles)), "The last epoch")
     figures = [
         ("samples", number(plan["samples"])),
         ("bytes", size(plan["sample_bytes"])),
