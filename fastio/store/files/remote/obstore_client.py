@@ -10,6 +10,7 @@ from typing import Any
 
 from fastio.errors import FastioError, StoreError, StoreNotFound
 from fastio.store.files.remote.client import Answer, ObjectEntry, Precondition
+from fastio.store.files.remote.obstore_upload import put_mode, upload
 
 __all__ = ["ObstoreClient"]
 
@@ -25,6 +26,8 @@ class ObstoreClient:
         self._obstore: Any = obstore
         self._bucket = bucket
         client_options = {"allow_http": True, "timeout": timedelta(seconds=timeout)}
+        if bucket.startswith(("s3://", "s3a://")):
+            options = {"copy_if_not_exists": "multipart", **options}
         with self._told(""):
             self._store = self._obstore.store.from_url(bucket, client_options=client_options, **options)
 
@@ -53,11 +56,12 @@ class ObstoreClient:
 
     def put(self, key: str, data: Any, *, if_absent: bool = False, etag: str | None = None) -> None:
         """See Client."""
-        mode: Any = "create" if if_absent else "overwrite" if etag is None else {"e_tag": etag, "version": None}
         with self._told(key):
-            if isinstance(data, Path) and data.stat().st_size == 0:
-                data = b""
-            self._obstore.put(self._store, key, data, mode=mode)
+            mode = put_mode(self._obstore, self._store, key, if_absent=if_absent, etag=etag)
+            if isinstance(data, Path):
+                upload(self._obstore, self._store, key, data, mode)
+            else:
+                self._obstore.put(self._store, key, data, mode=mode)
 
     def remove(self, key: str) -> None:
         """See Client."""
