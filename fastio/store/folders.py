@@ -6,17 +6,21 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from fastio.errors import StoreError, StoreNotFound
-from fastio.store.atomic import PartialFile, exists, sync_folder, writing
+from fastio.store import formats
+from fastio.store.atomic import PartialFile, sync_folder, writing
 from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote.client import Precondition
 from fastio.store.files.remote.clients import client_of
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.publish import publish_file
+from fastio.store.seal import SEAL_SIZE, always_at, find_seal, read_seal
+from fastio.store.sealed import bytes_from
 
 __all__ = ["FolderEntry", "LocalFolder", "RemoteFolder", "StoreFolder", "folder_of"]
 
@@ -49,11 +53,16 @@ class StoreFolder(Protocol):
         """Raises StoreNotFound for a missing file."""
         ...
 
-    def put(self, name: str, file: Path, *, replace: bool) -> None:
-        """
-        Give a copy of a local file this name, at once: others see all of it or nothing, and it survives a crash.
+    def etag(self, name: str) -> str | None:
+        """Return what tells this version of a file from any other, as in HTTP; None for a missing file."""
+        ...
 
-        Raises StoreError if the name is taken and not to be replaced.
+    def put(self, name: str, file: Path, *, replace: bool = False, etag: str | None = None) -> None:
+        """
+        Give a copy of a packed file this name, at once: others see all of it or nothing, and it survives a crash.
+
+        It replaces nothing, with ``replace`` whatever is there, with ``etag`` that version only. If the file there has
+        the same seal, nothing changes. Raises Precondition, a StoreError, for any other file that is in the way.
         """
         ...
 
@@ -103,15 +112,29 @@ class LocalFolder:
         """See StoreFolder."""
         return open_file(self.full(name), read)
 
-    def put(self, name: str, file: Path, *, replace: bool) -> None:
-        """See StoreFolder. It copies: whoever writes here anyway writes beside the final name."""
-        partial = PartialFile(self.full(name))
+    def etag(self, name: str) -> str | None:
+        """See StoreFolder."""
         try:
-            with writing(partial.path), file.open("rb") as source, os.fdopen(os.dup(partial.fd), "wb") as copy:
-                shutil.copyfileobj(source, copy, 1 << 20)
-            publish_file(partial, replace=replace)
+            status = Path(self.full(name)).stat()
+        except OSError:
+            return None
+        return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+
+    def put(self, name: str, file: Path, *, replace: bool = False, etag: str | None = None) -> None:
+        """See StoreFolder. Of two who name an ``etag`` at once, both may succeed: let them take turns by a lock."""
+        if self.etag(name) is not None and _is_same(self, name, file):
+            return
+        if etag is not None and self.etag(name) != etag:
+            raise _other_version(self.full(name))
+        copy = PartialFile(self.full(name))
+        try:
+            with writing(copy.path), file.open("rb") as source, os.fdopen(os.dup(copy.fd), "wb") as out:
+                shutil.copyfileobj(source, out, 1 << 20)
+            if not replace and etag is None and self.etag(name) is not None:
+                raise _taken(self.full(name))
+            publish_file(copy, replace=replace or etag is not None)
         finally:
-            partial.discard()
+            copy.discard()
 
     def remove(self, name: str) -> None:
         """See StoreFolder."""
@@ -141,15 +164,46 @@ class RemoteFolder:
         """See StoreFolder."""
         return open_file(self.full(name), read, self.options)
 
-    def put(self, name: str, file: Path, *, replace: bool) -> None:
+    def etag(self, name: str) -> str | None:
         """See StoreFolder."""
         client, key = client_of(self.full(name), self.options)
         try:
-            client.put(key, file, if_absent=not replace)
+            return client.get_end(key, SEAL_SIZE).etag
+        except StoreNotFound:
+            return None
+
+    def put(self, name: str, file: Path, *, replace: bool = False, etag: str | None = None) -> None:
+        """See StoreFolder."""
+        client, key = client_of(self.full(name), self.options)
+        try:
+            client.put(key, file, if_absent=not replace and etag is None, etag=etag)
         except Precondition as exc:
-            raise exists(self.full(name)) from exc
+            if not _is_same(self, name, file):  # or it is what a lost answer, or a twin of this packer, has put there
+                raise (_taken if etag is None else _other_version)(self.full(name)) from exc
 
     def remove(self, name: str) -> None:
         """See StoreFolder."""
         client, key = client_of(self.full(name), self.options)
         client.remove(key)
+
+
+def _taken(path: str) -> Precondition:
+    return Precondition(f"{path}: exists; choose another name, or --overwrite (in Python overwrite=True)")
+
+
+def _other_version(path: str) -> Precondition:
+    return Precondition(f"{path}: was replaced by another process meanwhile: look what it holds, then run this again")
+
+
+def _is_same(folder: StoreFolder, name: str, file: Path) -> bool:
+    """Whether the file of this name and the local one have the same seal, and so the same bytes."""
+    form = formats.named(name)
+    seal_at = always_at(-SEAL_SIZE) if form is None else form.seal_at
+    expected = read_seal(str(file), seal_at)
+    if expected is None:
+        return False
+    try:
+        other = folder.open(name)
+        return find_seal(other.path, other.size, partial(bytes_from, other), seal_at) == expected
+    except StoreError:
+        return False
