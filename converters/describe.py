@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,7 +89,7 @@ def _shuffling(store: SampleStore) -> dict[str, Any] | None:
 
 def store_bytes(store: SampleStore) -> int:
     """Return the bytes of all files of a store."""
-    return sum(Path(path).stat().st_size for path in store.shard_paths)
+    return store.size_bytes
 
 
 def class_counts(store: SampleStore) -> list[dict[str, Any]] | None:

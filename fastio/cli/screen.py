@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import time
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from fastio.types.units import counted, duration, number, per_second, size
+from fastio.types.units import counted, duration, number, parse_size, per_second, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -38,13 +37,10 @@ __all__ = [
     "table",
 ]
 
-_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\Z", re.IGNORECASE)
 _PLAIN_COLUMNS = 160  # the width of a line if there is no terminal
 _BAR_FROM = 80  # columns; with fewer, the figures beside a bar would be cut off
 _FOLDED = 16  # characters to which a column of text may shrink
 _PLAIN_INTERVAL_S = 5.0  # seconds between lines of progress if there is no terminal
-
 
 Unit = Literal["samples", "bytes"]
 
@@ -57,10 +53,10 @@ class _Size(_ParamType):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        match = _SIZE.match(str(value).strip())
-        if match is None or (match[3] and not match[2]):
-            self.fail(f"{value!r} is not a size; expected e.g. 500MB, 1GB or 1GiB", param, ctx)
-        return int(float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].lower()])
+        try:
+            return parse_size(str(value))
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
 
 
 SIZE = _Size()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -29,6 +30,7 @@ from fastio.errors import SampleError, SchemaError
 from fastio.samplers.share import Share
 from fastio.store import open_store
 from fastio.store.files import Read
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.files.together import fetch_together
 from fastio.store.sample_store import SampleStore
 from fastio.types.field_types import type_of
@@ -67,9 +69,14 @@ class FastDataset(Dataset[Any]):
     ``mode=None`` leaves pictures as stored ("L", "RGB" or "RGBA"); raw pixels always stay so. ``verify`` compares
     every sample with its checksum, that of a lazy picture when its pixels are first used. A bad sample then raises
     SampleError; FastLoader can skip it. ``read`` says how a store that is opened here is read: see ``open_store``.
+
+    ``path`` may be a URL (``s3://``, ``gs://``, ``az://``, ``https://``, ``hf://``): fastio/guide/remote.md.
+    ``storage_options`` go to the client (endpoint, region, keys), a request is tried ``download_retry`` times more and
+    may take ``download_timeout`` seconds, ``cache_dir`` keeps what was read, up to ``cache_limit`` bytes or "200GB",
+    and ``stage`` is a folder that the whole set is copied to first.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one flat call, as torchvision's datasets have it
         self,
         path: str | Path | SampleStore,
         transform: Callable[[Any], Any] | None = None,
@@ -80,10 +87,24 @@ class FastDataset(Dataset[Any]):
         verify: bool = True,
         read: Read = "auto",
         tv_tensors: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+        cache_dir: str | Path | None = None,
+        cache_limit: int | str | None = None,
+        download_retry: int = DEFAULT.download_retry,
+        download_timeout: float = DEFAULT.download_timeout,
+        stage: str | Path | None = None,
     ) -> None:
-        self.store = open_store(path, read=read) if isinstance(path, (str, Path)) else path
-        if self.store is path and read != "auto":
-            raise ValueError(f"{path.path}: read={read!r} is for a path; give it to open_store(path, read={read!r})")
+        remote = RemoteOptions.of(
+            storage_options,
+            cache_dir=cache_dir,
+            cache_limit=cache_limit,
+            stage=stage,
+            download_retry=download_retry,
+            download_timeout=download_timeout,
+        )
+        self.store = open_store(path, read=read, remote=remote) if isinstance(path, (str, Path)) else path
+        if self.store is path:
+            _check_defaults(path, read, remote)
         self.transform = transform
         self.target_transform = target_transform
         self.fields = fields if fields is None or isinstance(fields, str) else tuple(fields)
@@ -434,6 +455,17 @@ def _main_field(schema: Schema, names: Sequence[str]) -> str:
     payload = [schema[name] for name in names] or schema.payload
     pictures = (field for field in payload if field.traits.is_picture and not field.traits.is_mask)
     return next(pictures, payload[0]).name
+
+
+def _check_defaults(store: SampleStore, read: Read, remote: RemoteOptions) -> None:
+    """Raise ValueError for options that only the opening of a path uses."""
+    if read != "auto":
+        raise ValueError(f"{store.path}: read={read!r} is for a path; give it to open_store(path, read={read!r})")
+    for name in (field.name for field in dataclass_fields(remote)):
+        if getattr(remote, name) != getattr(DEFAULT, name):
+            raise ValueError(
+                f"{store.path}: {name}= is for a path; give it to open_store(path, remote=RemoteOptions({name}=...))"
+            )
 
 
 def _reader(store: SampleStore, name: str, mode: str | None) -> RowReader:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from fastio.errors import StoreError, StoreIncomplete
+from fastio.errors import StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files import ByteSource, Read, check_read, open_file
+from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import folder_of
 from fastio.store.format import HEAD_BYTES, Format
@@ -19,6 +22,7 @@ from fastio.store.sealed import Shard, read_shard
 from fastio.store.set_object import SET_SUFFIX, read_set
 from fastio.store.sets import open_members
 from fastio.store.target import Target, expand, match_format, target_format
+from fastio.store.urls import check_named, set_of_url, shards_of_url
 from fastio.store.writer import SealedAlone, SealedWriter
 from fastio.types.schema import Schema
 
@@ -37,6 +41,8 @@ __all__ = [
 ]
 
 _SHARD_BYTES = 1 << 30
+_OPENED_AT_ONCE = 16  # shards behind URLs, each of which takes some requests
+_SHORTENED_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 _ATTEMPTS = 10  # attempts to open a set that others replace meanwhile
 
 
@@ -49,14 +55,19 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
     """
     Open a packed dataset; its suffix names the format in FORMATS.
 
-    Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar`` or their folder. Tar files
-    that others wrote open too: they are scanned once, see ``foreign_tar``. Raises StoreNotFound, StoreIncomplete (no
+    Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar``, their folder or the set
+    object beside them; all of these may be URLs, which ``remote`` says how to read. Tar files that others wrote open
+    too: they are scanned once, see ``foreign_tar``. Raises StoreNotFound, StoreIncomplete (no
     seal) or StoreCorrupt, and StoreError for a newer version.
     """
     check_read(read)
+    if isinstance(path, PurePath) and _SHORTENED_URL.match(str(path)):
+        raise StoreError(f"{path}: pathlib drops a slash of a URL: pass it as a str")
     path = os.fspath(path)
+    if not is_local(path):
+        return _open_url(path, read, remote)
     if path.endswith(SET_SUFFIX):
-        return _open_set(path, read, remote)
+        return _open_set(path, path, read, remote)
     form = match_format(path)
     for _ in range(_ATTEMPTS):
         files = expand(path, form)
@@ -69,9 +80,23 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
     return _open_files(path, form, expand(path, form), read, remote)
 
 
-def _open_set(path: str, read: Read, remote: RemoteOptions) -> SealedStore:
-    folder, name = folder_of(path, remote)
-    found = read_set(folder.open(name))
+def _open_url(url: str, read: Read, remote: RemoteOptions) -> SealedStore:
+    set_object = set_of_url(url, remote)
+    if set_object is not None:
+        try:
+            return _open_set(url, set_object, read, remote)
+        except StoreNotFound:
+            if set_object == url:
+                raise
+    form, files = shards_of_url(url, remote)
+    return _open_files(url, form, files, read, remote)
+
+
+def _open_set(path: str, set_object: str, read: Read, remote: RemoteOptions) -> SealedStore:
+    """Open the set of this object, which the user named by ``path``."""
+    folder, name = folder_of(set_object, remote)
+    found = read_set(folder.open(name, read))
+    check_named(path, found)
     shards = open_members(found, read=read, options=remote)
     return SealedStore(
         path, format_name=found.format, shards=shards, opener=partial(open_store, read=read, remote=remote)
@@ -91,7 +116,7 @@ def create_shard(
 
 
 def _open_files(path: str, form: Format, files: Sequence[str], read: Read, remote: RemoteOptions) -> SealedStore:
-    shards = [_open_shard(file, form, read, remote) for file in files]
+    shards = _open_shards(files, form, read, remote)
     sealed = [shard for shard in shards if shard.seal is not None]
     if sealed and len(sealed) < len(shards):
         other = next(shard.path for shard in shards if shard.seal is None)
@@ -142,6 +167,13 @@ def _inodes(files: Sequence[str]) -> list[tuple[str, tuple[int, int] | None]]:
         except OSError:
             found.append((file, None))
     return found
+
+
+def _open_shards(files: Sequence[str], form: Format, read: Read, remote: RemoteOptions) -> list[Shard]:
+    if len(files) == 1 or is_local(files[0]):
+        return [_open_shard(file, form, read, remote) for file in files]
+    with ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="fastio") as threads:
+        return list(threads.map(lambda file: _open_shard(file, form, read, remote), files))
 
 
 def _open_shard(path: str, form: Format, read: Read, remote: RemoteOptions) -> Shard:

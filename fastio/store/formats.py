@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from fastio.errors import StoreError, StoreNotFound
@@ -9,7 +10,17 @@ from fastio.store import hdf5, lmdb, tar, zip_archive
 from fastio.store.format import HEAD_BYTES, Format
 from fastio.store.listing import shard_names
 
-__all__ = ["FORMATS", "content_of", "holds_shards", "looks_like", "named", "of_folder", "shard_suffixes", "suffixes"]
+__all__ = [
+    "FORMATS",
+    "content_of",
+    "holds_shards",
+    "looks_like",
+    "named",
+    "of_folder",
+    "of_names",
+    "shard_suffixes",
+    "suffixes",
+]
 
 FORMATS: dict[str, Format] = {form.name: form for form in (lmdb.FORMAT, hdf5.FORMAT, tar.FORMAT, zip_archive.FORMAT)}
 
@@ -40,7 +51,12 @@ def of_folder(folder: str | Path) -> Format:
     Return the format of the shards in a folder. Raises StoreNotFound if there are none, StoreError if formats are
     mixed.
     """
-    held = _held(folder)
+    return of_names(str(folder), shard_names(Path(folder), carry_out=False))
+
+
+def of_names(folder: str, names: Iterable[str]) -> Format:
+    """As ``of_folder``, of a folder that holds files of these names."""
+    held = _held(names)
     if not held:
         raise StoreNotFound(
             f"{folder}: a folder without {' or '.join(shard_suffixes())} shards: name a store, or pack it: "
@@ -54,7 +70,7 @@ def of_folder(folder: str | Path) -> Format:
 
 def holds_shards(folder: str | Path) -> bool:
     """Return whether a folder holds shards, which makes it a store."""
-    return bool(_held(folder))
+    return bool(_held(shard_names(Path(folder), carry_out=False)))
 
 
 def suffixes() -> str:
@@ -67,6 +83,6 @@ def shard_suffixes() -> list[str]:
     return [suffix for form in FORMATS.values() if form.has_shards for suffix in form.suffixes]
 
 
-def _held(folder: str | Path) -> list[Format]:
-    names = shard_names(Path(folder), carry_out=False)
+def _held(names: Iterable[str]) -> list[Format]:
+    names = list(names)
     return [form for form in FORMATS.values() if form.has_shards and any(map(form.is_name, names))]

@@ -74,6 +74,11 @@ class SealedStore:
         return MappingProxyType(parsed)
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(shard.data.size for shard in self._opened())
+
+    @property
     def shards(self) -> Sequence[Shard]:
         """The files of the store, for code that checks or prints them."""
         return self._opened()

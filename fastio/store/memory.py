@@ -79,6 +79,11 @@ class MemoryStore:
         return (self._source.path,) * self._count
 
     @property
+    def size_bytes(self) -> int:
+        """Those of the source."""
+        return self._source.size_bytes
+
+    @property
     def identity(self) -> int:
         """That of the source, which has the same samples."""
         return self._source.identity

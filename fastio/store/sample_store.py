@@ -70,6 +70,11 @@ class SampleStore(Protocol):
     def shard_paths(self) -> Sequence[str]: ...
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        ...
+
+    @property
     def identity(self) -> int:
         """
         A number that identifies the content, whatever its path, from each file's count, size and seal (foreign shards

@@ -14,6 +14,7 @@ from fastio._native import crc32
 from fastio.errors import StoreCorrupt
 from fastio.store.arrays import Expected, IndexHeader, Place, expected_arrays, split_keys, unit_bytes
 from fastio.store.files import ByteSource
+from fastio.store.files.local import is_local
 from fastio.store.seal import Seal, SealAt, find_seal, unsealed_regions
 from fastio.types.schema import Schema
 
@@ -132,11 +133,16 @@ def _check_head(file: ByteSource, seal: Seal) -> None:
 
 
 def read_arrays(file: ByteSource, index: Mapping[str, Place]) -> dict[str, NDArray[Any]]:
-    """The index arrays by name; those that lie near each other in the file are read at once."""
+    """
+    Return the index arrays by name; those that lie near each other in the file are read together.
+
+    Behind a URL, where each read is a request, they are whatever their size.
+    """
     dtypes = {name: _dtype(file.path, name, place) for name, place in index.items()}
     stops = {name: _stop(file, name, place, dtypes[name]) for name, place in index.items()}
     arrays: dict[str, NDArray[Any]] = {}
-    for names in _neighbours({name: (place.start, stops[name]) for name, place in index.items()}):
+    most = _TOGETHER_BYTES if is_local(file.path) else file.size
+    for names in _neighbours({name: (place.start, stops[name]) for name, place in index.items()}, most):
         start = index[names[0]].start
         together = file.read(start, max(stops[name] for name in names))
         for name in names:
@@ -147,13 +153,13 @@ def read_arrays(file: ByteSource, index: Mapping[str, Place]) -> dict[str, NDArr
     return {name: arrays[name] for name in index}
 
 
-def _neighbours(ranges: Mapping[str, tuple[int, int]]) -> Iterator[list[str]]:
-    """Names of ranges that have only small gaps between them, in the order of the file."""
+def _neighbours(ranges: Mapping[str, tuple[int, int]], most: int) -> Iterator[list[str]]:
+    """Yield names of ranges with only small gaps between them, ``most`` bytes at a time, in the order of the file."""
     group: list[str] = []
     first = end = 0
     for name in sorted(ranges, key=lambda name: ranges[name]):
         start, stop = ranges[name]
-        if group and (start > end + _GAP_BYTES or stop > first + _TOGETHER_BYTES):
+        if group and (start > end + _GAP_BYTES or stop > first + most):
             yield group
             group = []
         first, end = (first, max(end, stop)) if group else (start, stop)

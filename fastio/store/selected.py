@@ -59,6 +59,11 @@ class SelectedStore:
         return self._source.shard_paths
 
     @property
+    def size_bytes(self) -> int:
+        """Those of the source."""
+        return self._source.size_bytes
+
+    @property
     def identity(self) -> int:
         """
         A number from the source, the choice and the labels: a state saved with other samples belongs to another

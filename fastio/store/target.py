@@ -19,7 +19,7 @@ from fastio.store.listing import located, shard_names
 from fastio.store.seal import read_seal
 from fastio.store.stale import remove_stale
 
-__all__ = ["Target", "expand", "match_format", "target_format"]
+__all__ = ["Target", "expand", "match_format", "number_pattern", "ranged", "target_format"]
 
 _NUMBER = re.compile(r"%(?:0(\d+))?d")  # %06d or %d
 _NEARLY_NUMBER = re.compile(r"%[-+ #.0-9]*[diusx]")
@@ -146,29 +146,44 @@ def expand(path: str, form: Format) -> list[str]:
         return _matching([path], form.is_name, f"{path}: a folder without {form.name} shards: name a store")
     if os.path.lexists(path):
         return located([path], carry_out=True)
-    braces = _RANGE.search(path)
-    if braces is not None:
-        first, last = int(braces[1]), int(braces[2])
-        if not 0 <= last - first < _MAX_RANGE:
-            raise StoreError(f"{path}: expected an ascending range of at most {_MAX_RANGE} shards, got {braces[0]}")
-        width = len(braces[1])
-        shards = [f"{path[: braces.start()]}{i:0{width}d}{path[braces.end() :]}" for i in range(first, last + 1)]
+    shards = ranged(path)
+    if shards is not None:
         return located(shards, carry_out=True)
     folder, name = os.path.split(path)
-    if _NUMBER.search(name):
-        pattern = _pattern(name)
+    pattern = number_pattern(name)
+    if pattern is not None:
         return _matching(
             [folder],
             lambda name: pattern.fullmatch(name) is not None,
             f"{path}: no such shards: check the name, or pack the dataset first",
         )
     if glob.has_magic(path):
-        pattern = re.compile(fnmatch.translate(name))
+        matches = re.compile(fnmatch.translate(name)).match
         folders = glob.glob(folder) if glob.has_magic(folder) else [folder]  # noqa: PTH207 - keeps "./"
-        return _matching(
-            folders, lambda name: pattern.match(name) is not None, f"{path}: matches no file: check the pattern"
-        )
+        return _matching(folders, lambda name: matches(name) is not None, f"{path}: matches no file: check the pattern")
     return located([path], carry_out=True)
+
+
+def ranged(path: str) -> list[str] | None:
+    """
+    Return the paths that a range of numbers in braces stands for; None without one.
+
+    >>> ranged("s3://bucket/in-{08..10}.tar")
+    ['s3://bucket/in-08.tar', 's3://bucket/in-09.tar', 's3://bucket/in-10.tar']
+    """
+    braces = _RANGE.search(path)
+    if braces is None:
+        return None
+    first, last = int(braces[1]), int(braces[2])
+    if not 0 <= last - first < _MAX_RANGE:
+        raise StoreError(f"{path}: expected an ascending range of at most {_MAX_RANGE} shards, got {braces[0]}")
+    width = len(braces[1])
+    return [f"{path[: braces.start()]}{i:0{width}d}{path[braces.end() :]}" for i in range(first, last + 1)]
+
+
+def number_pattern(name: str) -> re.Pattern[str] | None:
+    """Return a regular expression for the names that one with ``%06d`` or ``%d`` stands for; None for another name."""
+    return None if _NUMBER.search(name) is None else _pattern(name)
 
 
 def _matching(folders: Sequence[str], is_meant: Callable[[str], bool], message: str) -> list[str]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["counted", "duration", "gain", "number", "per_second", "quantity", "size"]
+import re
+
+__all__ = ["counted", "duration", "gain", "number", "parse_size", "per_second", "quantity", "size"]
+
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\Z", re.IGNORECASE)
 
 
 def size(count: float) -> str:
@@ -19,6 +24,19 @@ def size(count: float) -> str:
         if count < 999.95 or unit == "PB":
             break
     return f"{count:.1f} {unit}"
+
+
+def parse_size(text: str) -> int:
+    """
+    Return the number of bytes that a text names. Raises ValueError.
+
+    >>> parse_size("1000"), parse_size("1.5 GB"), parse_size("1GiB")
+    (1000, 1500000000, 1073741824)
+    """
+    match = _SIZE.match(text.strip())
+    if match is None or (match[3] and not match[2]):
+        raise ValueError(f"{text!r} is not a size; expected e.g. 500MB, 1GB or 1GiB")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2].lower()])
 
 
 def duration(seconds: float) -> str:

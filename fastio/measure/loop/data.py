@@ -150,9 +150,8 @@ def _store(path: str, options: DataOptions) -> Data:
             layout=options.layout if dataset.reader.is_picture else "contiguous",
         )
         owned.enter_context(loader)
-        size_bytes = sum(Path(shard).stat().st_size for shard in dataset.store.shard_paths)
         kept = owned.pop_all()
-    return Data(path, "store", loader, size_bytes=size_bytes, samples=len(dataset), _owned=kept)
+    return Data(path, "store", loader, size_bytes=dataset.store.size_bytes, samples=len(dataset), _owned=kept)
 
 
 def _folder(path: str, options: DataOptions) -> Data:

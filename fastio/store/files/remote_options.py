@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
+
+from fastio.types.units import parse_size
 
 __all__ = ["DEFAULT", "RemoteOptions"]
 
@@ -25,13 +28,47 @@ class RemoteOptions:
     download_timeout: float = 60.0  # seconds that one request may take
     stage: str | None = None  # a folder of this machine to copy the whole set into
 
+    @classmethod
+    def of(
+        cls,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_limit: int | str | None = None,
+        stage: str | os.PathLike[str] | None = None,
+        **others: Any,
+    ) -> Self:
+        """
+        Return options as users write them: folders with ``~`` and ``$VARIABLES``, a limit as "200GB".
+
+        Raises ValueError for a value that means nothing.
+        """
+        return cls(
+            storage_options={} if storage_options is None else storage_options,
+            cache_dir=_folder("cache_dir", cache_dir),
+            cache_limit=parse_size(cache_limit) if isinstance(cache_limit, str) else cache_limit,
+            stage=_folder("stage", stage),
+            **others,
+        )
+
     def __post_init__(self) -> None:
+        if not isinstance(self.storage_options, Mapping):
+            raise ValueError(f"storage_options={self.storage_options!r}: expected a dict of names and values")
         if self.download_retry < 0:
             raise ValueError(f"download_retry={self.download_retry}: expected 0 or more attempts")
         if not self.download_timeout > 0:
             raise ValueError(f"download_timeout={self.download_timeout}: expected seconds above 0")
         if self.cache_limit is not None and self.cache_limit < 0:
             raise ValueError(f"cache_limit={self.cache_limit}: expected 0 or more bytes")
+
+
+def _folder(name: str, path: str | os.PathLike[str] | None) -> str | None:
+    if path is None:
+        return None
+    expanded = os.path.expanduser(os.path.expandvars(os.fspath(path)))  # noqa: PTH111 - pathlib has no expandvars
+    if not expanded or "$" in expanded:
+        raise ValueError(f"{name}={os.fspath(path)!r}: a variable in it is not set")
+    return expanded
 
 
 DEFAULT = RemoteOptions()
