@@ -33,6 +33,7 @@ demo: $(VENV)/fastio ## Make 10,000 PNGs, pack them into three formats, compare 
 
 test: native-test ## Run the whole test suite
 	tests/install_browser.sh
+	tests/install_servers.sh
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 ROUNDS ?= 10
