@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastio._native import Buffers
 from fastio.codec.json_text import parse_json
 from fastio.codec.pillow import open_picture
 from fastio.dataset.picture import LazyPicture, StoredPicture, small_picture
@@ -133,12 +132,11 @@ class FieldValues:
         """
         Return the location of one value for a StoredPicture: in the mapping, or copied from what was read with it.
         """
-        store = self.reader.store
-        if store.files.in_place:
+        if self.reader.store.files.in_place:
             return spans, position
         one = spans.part(position, position + 1)
-        memory = Buffers([one.view(0).copy()] * len(store.shard_paths))
-        return Spans(memory, one.shard, np.zeros(1, np.int64), one.sizes, one.checksums, one.intervals), 0
+        copy, start = one.view(0).copy(), np.zeros(1, np.int64)
+        return Spans.of(copy, start, one.sizes, checksums=one.checksums, intervals=one.intervals), 0
 
 
 def _row_shape(shape: tuple[int | None, ...]) -> tuple[int, ...]:

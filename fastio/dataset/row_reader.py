@@ -266,9 +266,14 @@ class RowReader:
         return self.error(indices, spans, position, describe_status(int(status[position])))
 
     def error(self, indices: NDArray[np.int64], spans: Spans, position: int, words: str) -> SampleError:
+        """Return the error of one sample; to the words it adds why the value could not be read, if that is known."""
         index = int(indices[position])
         key = self.store.keys([index])[0]
-        path = str(self.store.shard_paths[int(spans.shard[position])])
+        # Fetched spans have other numbers of shards, and nothing else tells where a failed one lies.
+        stored = self.store.spans(self.field.name, np.array([index]), checksums=False)
+        path = str(self.store.shard_paths[int(stored.shard[0])])
+        reason = self.store.files.failure(stored)
+        words = words if reason is None else f"{words}: {reason}"
         return SampleError(
             f"{path}[{index}] ({key!r}), field {self.field.name!r}: {words}",
             path=path,

@@ -141,6 +141,7 @@ class SealedStore:
         """Let the files go; twice does no harm. Arrays handed out stay valid, and spans of mapped files."""
         self._closed = True
         self._shards = ()
+        self._files.close()
         self._files = files_of([])
         self._starts, self._sizes, self._checksums, self._columns, self._intervals = {}, {}, {}, {}, {}
 

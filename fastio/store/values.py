@@ -29,8 +29,11 @@ def all_fetched(store: SampleStore, field: str, indices: NDArray[np.int64], fetc
     if status is None:
         return spans
     position = int(status.astype(bool).argmax())
-    path, index = store.shard_paths[int(spans.shard[position])], int(indices[position])
+    index = int(indices[position])
+    stored = store.spans(field, np.array([index]))
+    path, reason = store.shard_paths[int(stored.shard[0])], store.files.failure(stored)
     problem = "the file ends before it" if status[position] == TRUNCATED else "the disk or a server reports an error"
+    remedy = "copy the file again" if reason is None else "try again"
     raise StoreError(
-        f"{path}[{index}] ({store.keys([index])[0]!r}), field {field!r}: cannot be read: {problem}; copy the file again"
+        f"{path}[{index}] ({store.keys([index])[0]!r}), field {field!r}: cannot be read: {reason or problem}; {remedy}"
     )

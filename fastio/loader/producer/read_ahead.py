@@ -16,6 +16,7 @@ from fastio.loader.producer.producer import PendingBatch
 from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
 from fastio.samplers.windows import Windows, ranges
+from fastio.store.files import Nearing
 from fastio.store.files.together import joined_spans
 from fastio.types.spans import Spans
 
@@ -71,7 +72,7 @@ class WindowReader:
 
     def _run(self, batches: Batches, windows: Windows, submitted: Iterator[PendingBatch]) -> Iterator[PendingBatch]:
         pool = _native.ThreadPool(1)
-        jobs: deque[_native.Job] = deque()
+        jobs: deque[Nearing] = deque()
         mean = self.mean_bytes(batches)
         asked, cuts = self.asked_before(batches, windows, mean)
         coming = dict(zip(asked.tolist(), pairwise(cuts.tolist()), strict=True))
@@ -105,7 +106,7 @@ class WindowReader:
                 bounds.append(stop + ahead)
         return np.array(asked, np.int64), np.searchsorted(windows.needed, bounds)
 
-    def _ask(self, windows: Windows, mean: int, pool: _native.ThreadPool) -> Iterator[_native.Job]:
+    def _ask(self, windows: Windows, mean: int, pool: _native.ThreadPool) -> Iterator[Nearing]:
         """Yield jobs that let the kernel read these runs, in this order."""
         if len(windows.starts) == 0:
             return

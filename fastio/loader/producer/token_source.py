@@ -12,7 +12,7 @@ from fastio import _native
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
-from fastio.store.files import Fetched
+from fastio.store.files import Fetched, Nearing
 from fastio.types.spans import Spans
 
 __all__ = ["Located", "PendingRead", "TokenSource"]
@@ -57,7 +57,7 @@ class TokenSource:
         self._field = dataset.reader.field.name
         self._pool = _native.ThreadPool(self._store.files.threads)
         self._staging = _native.BufferRing(3)  # being read, being widened, with the loop (if samples are bad)
-        self._jobs: list[_native.Job] = []
+        self._jobs: list[Nearing] = []
         self._is_whole = self._store.files.in_place and self._read_whole()
 
     def _read_whole(self) -> bool:

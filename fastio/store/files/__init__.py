@@ -6,10 +6,21 @@ from collections.abc import Sequence
 
 from fastio.errors import StoreError
 from fastio.store.files import mapped, pread, remote
-from fastio.store.files.byte_source import ByteSource, Fetched, Kind, Read, StoreFiles
+from fastio.store.files.byte_source import ByteSource, Fetched, Kind, Nearing, Read, StoreFiles
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 
-__all__ = ["KINDS", "ByteSource", "Fetched", "Kind", "Read", "StoreFiles", "check_read", "files_of", "open_file"]
+__all__ = [
+    "KINDS",
+    "ByteSource",
+    "Fetched",
+    "Kind",
+    "Nearing",
+    "Read",
+    "StoreFiles",
+    "check_read",
+    "files_of",
+    "open_file",
+]
 
 # With read="auto" the first kind that claims a path reads it.
 KINDS: dict[str, Kind] = {each.name: each for each in (remote.KIND, pread.KIND, mapped.KIND)}

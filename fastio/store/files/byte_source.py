@@ -13,7 +13,7 @@ from fastio import _native
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.types.spans import Spans
 
-__all__ = ["ByteSource", "Fetched", "Kind", "Read", "StoreFiles"]
+__all__ = ["ByteSource", "Fetched", "Kind", "Nearing", "Read", "StoreFiles"]
 
 Read = Literal["auto", "map", "pread", "remote"]
 
@@ -80,6 +80,23 @@ class Fetched(Protocol):
         ...
 
 
+class Nearing(Protocol):
+    """Spans that come nearer, as ``read_ahead`` returns them; ``_native.Job`` is one."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do."""
+        ...
+
+    def wait(self, timeout_s: float = -1.0) -> bool:
+        """Wait, without a bound below 0; False when not done in time."""
+        ...
+
+    def cancel(self) -> None:
+        """Let go of it: what has not begun is not done. Spans fetched already stay as they are."""
+        ...
+
+
 class StoreFiles(Protocol):
     """
     All files of an open store, which brings its spans into memory.
@@ -103,6 +120,25 @@ class StoreFiles(Protocol):
         """How many threads a pool for ``fetch`` or ``read_ahead`` should have."""
         ...
 
+    @property
+    def holds(self) -> bool:
+        """
+        Whether what ``read_ahead`` brought is there only while its result lives; otherwise the page cache has it.
+
+        Where it is, keep the result until the last sample of its spans was fetched.
+        """
+        ...
+
+    @property
+    def ahead_bytes(self) -> int:
+        """How many bytes of samples a loader should ask for by ``read_ahead`` before the batch that it begins."""
+        ...
+
+    @property
+    def chunk_bytes(self) -> int:
+        """How many bytes of samples a loader should ask for by one ``fetch``."""
+        ...
+
     def fetch(
         self,
         spans: Spans,
@@ -114,17 +150,26 @@ class StoreFiles(Protocol):
         """
         Begin to bring spans of this store into memory: of ``ring``, or new memory without one.
 
-        Without a pool they are read before this returns. ``is_near`` says that somebody has them read ahead already.
-        Raises StoreError if a file was replaced.
+        ``shard`` of the spans that come back numbers buffers in memory, not files. Without a pool they may be read
+        before this returns. ``is_near`` says that somebody has them read ahead already. Raises IndexError for spans
+        outside their file, and StoreError if a file was replaced.
         """
         ...
 
-    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> _native.Job:
+    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> Nearing:
         """
         Begin to bring spans nearer, without a promise: those fetched afterwards come sooner.
 
-        The job may block while the disk's queue is full, and dropping it cancels it.
+        It may block while the disk's queue is full, and dropping the result cancels it; see ``holds``.
         """
+        ...
+
+    def failure(self, spans: Spans) -> str | None:
+        """Return why one of these spans of the store could not be read, as words that end a message; None: unknown."""
+        ...
+
+    def close(self) -> None:
+        """Let threads and connections go; twice does no harm. Spans in memory stay."""
         ...
 
 

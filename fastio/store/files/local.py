@@ -9,10 +9,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastio.errors import FastioError, StoreCorrupt, StoreError, StoreNotFound
 
 __all__ = [
+    "AHEAD_BYTES",
+    "CHUNK_BYTES",
     "FLAGS",
+    "aligned",
     "check_identity",
     "check_range",
     "identity_of",
@@ -25,6 +31,13 @@ __all__ = [
 # O_NONBLOCK: a FIFO under this name must not hang us before fstat can say what it is.
 FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
+# Read before the batch that is begun: two chunks of samples that are looked up, and one more.
+AHEAD_BYTES = 48 << 20
+# Samples looked up at a time. In the page cache this takes the current chunk and the next one: of whole blocks at most
+# 8 times their bytes (see readahead.h), 2 windows = 64 MiB when shuffled.
+CHUNK_BYTES = 16 << 20
+
+_ALIGNMENT = 64  # of copies, relative to the file: arrays that are aligned there are aligned here
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -98,3 +111,10 @@ def check_range(path: str, start: int, stop: int, size: int) -> None:
     """Raise ValueError unless the range lies in a file of ``size`` bytes."""
     if not 0 <= start <= stop <= size:
         raise ValueError(f"{path}: bytes {start} to {stop} of {size}")
+
+
+def aligned(start: int, size: int) -> NDArray[np.uint8]:
+    """Return memory for ``size`` bytes that begin at ``start`` of a file: arrays aligned there are aligned in it."""
+    memory = np.empty(size + 2 * _ALIGNMENT, np.uint8)
+    first = (start - memory.ctypes.data) % _ALIGNMENT
+    return memory[first : first + size]

@@ -16,6 +16,8 @@ from fastio import _native
 from fastio.errors import StoreError
 from fastio.store.files.byte_source import Kind
 from fastio.store.files.local import (
+    AHEAD_BYTES,
+    CHUNK_BYTES,
     check_identity,
     check_range,
     identity_of,
@@ -79,6 +81,9 @@ class InPlaceFiles:
 
     in_place = True
     threads = 1  # which waits where the disk does
+    holds = False
+    ahead_bytes = AHEAD_BYTES
+    chunk_bytes = CHUNK_BYTES
 
     def __init__(self, memory: Sequence[NDArray[np.uint8]]) -> None:
         self.buffers = _native.Buffers(memory)
@@ -98,6 +103,12 @@ class InPlaceFiles:
     def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> _native.Job:
         """Have the kernel read what is not in memory yet."""
         return _native.read_ahead(spans, pool)
+
+    def failure(self, spans: Spans) -> None:
+        """Always None: what cannot be read ends the process."""
+
+    def close(self) -> None:
+        """Nothing is held but mappings, which end with the last array over them."""
 
 
 class _InPlace:

@@ -20,7 +20,10 @@ from fastio import _native
 from fastio.errors import StoreCorrupt, StoreError
 from fastio.store.files.byte_source import ByteSource, Kind
 from fastio.store.files.local import (
+    AHEAD_BYTES,
+    CHUNK_BYTES,
     FLAGS,
+    aligned,
     check_identity,
     check_range,
     identity_of,
@@ -35,7 +38,6 @@ from fastio.types.spans import Spans
 __all__ = ["KIND", "PreadFiles", "PreadSource"]
 
 _KEPT_OPEN = 64  # descriptors kept open between look-ups; one look-up may need more
-_ALIGNMENT = 64  # of copies, relative to the file: arrays that are aligned there are aligned here
 
 
 class PreadSource:
@@ -60,7 +62,7 @@ class PreadSource:
     def read(self, start: int, stop: int) -> NDArray[np.uint8]:
         """A copy."""
         check_range(self.path, start, stop, self.size)
-        file, copy, done = self.opened(), _aligned(start, stop - start), 0
+        file, copy, done = self.opened(), aligned(start, stop - start), 0
         with readable(self.path):
             while done < len(copy):
                 got = os.preadv(file.number, [copy[done:].data], start + done)
@@ -101,6 +103,9 @@ class PreadFiles:
 
     in_place = False
     threads = 4  # a server answers several questions at once
+    holds = False
+    ahead_bytes = AHEAD_BYTES
+    chunk_bytes = CHUNK_BYTES
 
     def __init__(self, sources: Sequence[ByteSource]) -> None:
         self._sources = [PreadSource(source.path, source.identity) for source in sources]
@@ -130,6 +135,14 @@ class PreadFiles:
         """Have the kernel read the spans, whether they are in memory or not: nobody can look."""
         descriptors, files = self._descriptors(spans)
         return _native.read_files_ahead(spans, descriptors, files, pool)
+
+    def failure(self, spans: Spans) -> None:
+        """Always None: the status says all that is known."""
+
+    def close(self) -> None:
+        """Close the files that nobody reads."""
+        while self._open:
+            self._sources[self._open.popitem()[0]].release()
 
     def _descriptors(self, spans: Spans) -> tuple[NDArray[np.int32], list[_Descriptor]]:
         """A descriptor for each file of the store, -1 for those without a span, and what keeps them open."""
@@ -191,13 +204,6 @@ class _Fetched:
         sizes = np.where(self.error == 0, spans.sizes, 0)  # what could not be read is not decoded
         kept = Spans(spans.buffers, spans.shard, spans.starts, sizes, spans.checksums, spans.intervals)
         return kept, status.astype(np.int32)
-
-
-def _aligned(start: int, size: int) -> NDArray[np.uint8]:
-    """Memory for bytes that begin at ``start`` of a file."""
-    memory = np.empty(size + 2 * _ALIGNMENT, np.uint8)
-    first = (start - memory.ctypes.data) % _ALIGNMENT
-    return memory[first : first + size]
 
 
 KIND = Kind(

@@ -64,9 +64,11 @@ def joined_spans(every: Sequence[Spans]) -> Spans:
     """Return the spans of several fields of one store, one field after the other; of one field as they are."""
     if len(every) == 1:
         return every[0]
+    checksums = [spans.checksums for spans in every if spans.checksums is not None]
     return Spans(
         every[0].buffers,
         np.concatenate([spans.shard for spans in every]),
         np.concatenate([spans.starts for spans in every]),
         np.concatenate([spans.sizes for spans in every]),
+        np.concatenate(checksums) if len(checksums) == len(every) else None,
     )

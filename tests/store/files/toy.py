@@ -89,6 +89,9 @@ class ToyFiles:
 
     in_place = False
     threads = 2
+    holds = False
+    ahead_bytes = 48 << 20
+    chunk_bytes = 16 << 20
 
     def __init__(self, bucket: Bucket, sources: Sequence[ByteSource]) -> None:
         self._bucket = bucket
@@ -119,6 +122,12 @@ class ToyFiles:
         """Nothing comes nearer: a job of no work."""
         none = np.empty(0, np.int64)
         return _native.read_ahead(Spans.of(np.empty(0, np.uint8), none, none))
+
+    def failure(self, spans: Spans) -> None:
+        """Nothing fails."""
+
+    def close(self) -> None:
+        """Nothing is kept."""
 
 
 @dataclass(frozen=True)

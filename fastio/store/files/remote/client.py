@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Literal, Protocol
 
 from fastio.errors import StoreError
 
-__all__ = ["Answer", "Client", "ObjectEntry", "Precondition", "split_url"]
+__all__ = ["Answer", "Client", "ObjectEntry", "Precondition", "RequestFailed", "split_url"]
+
+Cause = Literal["", "busy", "range"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,8 @@ class Answer:
     data: Any  # a buffer
     start: int  # of ``data`` in the object
     size: int  # of the whole object
-    etag: str
+    etag: str  # or the time of its last change, of servers without ETags
+    latency_s: float = 0.0  # until the first byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +37,41 @@ class Precondition(StoreError):  # noqa: N818 - reads as a statement, like Store
     """The object is there already, or is another version than the one named."""
 
 
+class RequestFailed(StoreError):  # noqa: N818 - reads as a statement
+    """
+    A request failed for a reason that may pass: a connection that was cut, a server that is busy.
+
+    ``reason`` says why, without the URL. ``retry_after_s``: when the server wants to be asked again. ``cause`` is
+    "busy" if it has too many requests, "range" if it has no such range or knows no ranges.
+    """
+
+    def __init__(self, url: str, reason: str, *, retry_after_s: float | None = None, cause: Cause = "") -> None:
+        super().__init__(f"{url}: cannot be read or written: {reason}; check the address and the network")
+        self.url = url
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        self.cause = cause
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep the attributes when pickled."""
+        return partial(RequestFailed, retry_after_s=self.retry_after_s, cause=self.cause), (self.url, self.reason)
+
+
 class Client(Protocol):
     """
     Requests to one bucket or server; safe to use from several threads, not after a fork.
 
-    ``key`` is a path in the bucket without a slash before it. Methods raise StoreNotFound for a missing object,
-    Precondition where a condition fails, and StoreError that names the URL for everything else.
+    ``key`` is a path in the bucket without a slash before it. Each method sends one request, or a few for large
+    objects, and none a second time. It raises StoreNotFound for a missing object, Precondition where a condition
+    fails, RequestFailed where another attempt may help, and StoreError that names the URL for everything else.
     """
 
     def get(self, key: str, start: int, stop: int, *, etag: str | None = None) -> Answer:
         """Return the bytes from ``start`` up to ``stop``, of the version ``etag`` if it is given."""
+        ...
+
+    async def fetch(self, key: str, start: int, stop: int, *, etag: str | None = None) -> Answer:
+        """Do the same as ``get``; cancelling it ends the request."""
         ...
 
     def get_end(self, key: str, size: int) -> Answer:

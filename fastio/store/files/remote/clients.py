@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from fastio.store.files.remote.client import Client, split_url
+from fastio.store.files.remote.forked import claim_process
 from fastio.store.files.remote.obstore_client import ObstoreClient
 from fastio.store.files.remote_options import RemoteOptions
 
@@ -15,13 +15,18 @@ __all__ = ["client_of"]
 
 
 def client_of(url: str, options: RemoteOptions) -> tuple[Client, str]:
-    """Return the client for a URL, shared by all who ask for the same bucket with the same options, and the key."""
+    """
+    Return the client for a URL, shared by all who ask for the same bucket with the same options, and the key.
+
+    Raises StoreError in a process that was forked from one that had a client.
+    """
+    claim_process()
     bucket, key = split_url(url)
-    return _client(bucket, _frozen(options.storage_options), options.download_timeout, os.getpid()), key
+    return _client(bucket, _frozen(options.storage_options), options.download_timeout), key
 
 
 @cache
-def _client(bucket: str, storage: tuple[tuple[str, Any], ...], timeout: float, _pid: int) -> Client:
+def _client(bucket: str, storage: tuple[tuple[str, Any], ...], timeout: float) -> Client:
     return ObstoreClient(bucket, dict(storage), timeout=timeout)
 
 

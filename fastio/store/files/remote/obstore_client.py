@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastio.errors import FastioError, StoreError, StoreNotFound
-from fastio.store.files.remote.client import Answer, ObjectEntry, Precondition
+from fastio.errors import FastioError, StoreError
+from fastio.store.files.remote.client import Answer, ObjectEntry, RequestFailed
+from fastio.store.files.remote.obstore_errors import translated
 from fastio.store.files.remote.obstore_upload import put_mode, upload
 
 __all__ = ["ObstoreClient"]
 
+# Instead of an ETag, which a server need not send: no quoted ETag begins so.
+_MODIFIED = "modified "
+
 
 class ObstoreClient:
-    """See Client."""
+    """
+    See Client.
+
+    obstore itself sends no request for reading a second time: ``download_retry`` would not be what it says. Parts of
+    uploads it does.
+    """
 
     def __init__(self, bucket: str, options: Mapping[str, Any], *, timeout: float) -> None:
         try:
@@ -25,65 +37,92 @@ class ObstoreClient:
             raise StoreError(f"{bucket}: object stores need obstore: pip install 'fastio[remote]'") from exc
         self._obstore: Any = obstore
         self._bucket = bucket
+        self._timeout = timeout
         client_options = {"allow_http": True, "timeout": timedelta(seconds=timeout)}
         if bucket.startswith(("s3://", "s3a://")):
             options = {"copy_if_not_exists": "multipart", **options}
-        with self._told(""):
-            self._store = self._obstore.store.from_url(bucket, client_options=client_options, **options)
+        opened = partial(obstore.store.from_url, bucket, client_options=client_options, **options)
+        with self._translating(""):
+            self._store: Any = opened(retry_config={"max_retries": 0})
+            self._writer: Any = opened()
 
     def get(self, key: str, start: int, stop: int, *, etag: str | None = None) -> Answer:
         """See Client."""
-        options: dict[str, Any] = {"range": (start, stop)}
-        if etag is not None:
-            options["if_match"] = etag
-        return self._answer(key, options)
+        return self._answer(key, _options(start, stop, etag))
+
+    async def fetch(self, key: str, start: int, stop: int, *, etag: str | None = None) -> Answer:
+        """See Client."""
+        with self._translating(key):
+            began = time.monotonic()
+            result = await self._obstore.get_async(self._store, key, options=_options(start, stop, etag))
+            latency_s = time.monotonic() - began
+            return _answered(result, await result.bytes_async(), latency_s)
 
     def get_end(self, key: str, size: int) -> Answer:
-        """See Client."""
-        return self._answer(key, {"range": {"suffix": size}})
+        """See Client. An empty object has no range: some servers answer with an error, some with the whole object."""
+        try:
+            return self._answer(key, {"range": {"suffix": size}})
+        except RequestFailed as exc:
+            if exc.cause != "range":
+                raise
+            with self._translating(key):
+                meta = self._obstore.head(self._store, key)
+            if meta["size"] != 0:
+                raise
+            return Answer(b"", 0, 0, _version(meta))
 
     def _answer(self, key: str, options: Mapping[str, Any]) -> Answer:
-        with self._told(key):
+        with self._translating(key):
             result = self._obstore.get(self._store, key, options=options)
-            return Answer(result.bytes(), result.range[0], result.meta["size"], result.meta["e_tag"] or "")
+            return _answered(result, result.bytes())
 
     def entries(self, prefix: str) -> list[ObjectEntry]:
         """See Client."""
-        with self._told(prefix):
+        with self._translating(prefix):
             listed = self._obstore.list_with_delimiter(self._store, prefix)["objects"]
-            found = [ObjectEntry(each["path"][len(prefix) :], each["size"], each["e_tag"] or "") for each in listed]
-        return sorted(found, key=lambda entry: entry.name)
+            entries = [ObjectEntry(meta["path"][len(prefix) :], meta["size"], meta["e_tag"] or "") for meta in listed]
+        return sorted(entries, key=lambda entry: entry.name)
 
     def put(self, key: str, data: Any, *, if_absent: bool = False, etag: str | None = None) -> None:
         """See Client."""
-        with self._told(key):
-            mode = put_mode(self._obstore, self._store, key, if_absent=if_absent, etag=etag)
+        with self._translating(key):
+            mode = put_mode(self._obstore, self._writer, key, if_absent=if_absent, etag=etag)
             if isinstance(data, Path):
-                upload(self._obstore, self._store, key, data, mode)
+                upload(self._obstore, self._writer, key, data, mode)
             else:
-                self._obstore.put(self._store, key, data, mode=mode)
+                self._obstore.put(self._writer, key, data, mode=mode)
 
     def remove(self, key: str) -> None:
         """See Client."""
-        with self._told(key):
+        with self._translating(key):
             try:
-                self._obstore.delete(self._store, key)
+                self._obstore.delete(self._writer, key)
             except FileNotFoundError:
                 return
 
     @contextmanager
-    def _told(self, key: str) -> Iterator[None]:
+    def _translating(self, key: str) -> Iterator[None]:
         """Turn obstore's errors into ours, which name the URL."""
-        url = f"{self._bucket}/{key}" if key else self._bucket
-        errors = self._obstore.exceptions
         try:
             yield
-        except FastioError:
+        except (FastioError, asyncio.CancelledError):
             raise
-        except FileNotFoundError as exc:
-            raise StoreNotFound(f"{url}: no such object; check the name, or pack the dataset first") from exc
-        except (errors.PreconditionError, errors.AlreadyExistsError) as exc:
-            raise Precondition(f"{url}: is another version than expected: open the store again") from exc
-        except (errors.BaseError, OSError, ValueError) as exc:
-            first = (str(exc).splitlines() or [type(exc).__name__])[0]
-            raise StoreError(f"{url}: cannot be read or written ({first}): check address and credentials") from exc
+        except (self._obstore.exceptions.BaseError, OSError, ValueError) as exc:
+            url = f"{self._bucket}/{key}" if key else self._bucket
+            raise translated(exc, url, self._obstore.exceptions, self._timeout) from None
+
+
+def _options(start: int, stop: int, etag: str | None) -> dict[str, Any]:
+    """Return the options of a GET. A weak ETag or a time is no condition that servers compare: the reader does."""
+    options: dict[str, Any] = {"range": (start, stop)}
+    if etag and not etag.startswith((_MODIFIED, "W/")):
+        options["if_match"] = etag
+    return options
+
+
+def _answered(result: Any, data: Any, latency_s: float = 0.0) -> Answer:
+    return Answer(data, result.range[0], result.meta["size"], _version(result.meta), latency_s)
+
+
+def _version(meta: Mapping[str, Any]) -> str:
+    return str(meta["e_tag"] or f"{_MODIFIED}{meta['last_modified'].isoformat()}")

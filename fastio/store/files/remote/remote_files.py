@@ -1,35 +1,50 @@
-"""RemoteFiles: the objects of a store, fetched by ranges into memory."""
+"""RemoteFiles: the objects of a store, whose ranges are fetched into memory and held there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio.errors import StoreError
-from fastio.store.files.remote.clients import client_of
+from fastio.store.files.remote.client import RequestFailed
+from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread
+from fastio.store.files.remote.held_ranges import HeldRanges
+from fastio.store.files.remote.range_loader import RangeLoader
 from fastio.store.files.remote.remote_source import RemoteSource
+from fastio.store.files.remote.request_plan import joined_ranges
 from fastio.types.spans import Spans
 
-__all__ = ["RemoteFiles"]
+__all__ = ["HeldWindows", "RemoteFiles"]
 
-_IN_FLIGHT = 16
+_MOST_FAILURES = 10_000  # samples that could not be read, whose reasons are remembered
 
 
 class RemoteFiles:
-    """The objects of a store; see StoreFiles."""
+    """
+    The objects of a store; see StoreFiles.
+
+    ``read_ahead`` begins a request for each span, or one for several that lie side by side, and what it returns holds
+    the bytes in memory. ``fetch`` finds spans there, without a copy, and sends requests of its own for the others.
+    """
 
     in_place = False
-    threads = 1
+    threads = 1  # that compare checksums
+    holds = True
+    ahead_bytes = 128 << 20
+    chunk_bytes = 8 << 20
 
     def __init__(self, sources: Sequence[RemoteSource]) -> None:
-        self._sources = sources
-        self._requests: ThreadPoolExecutor | None = None
+        self._sizes = np.array([source.size for source in sources], np.int64)
+        self._loader = RangeLoader(sources)
+        self._thread = DownloadThread(self._loader.load)
+        self._held = HeldRanges()
+        self._failures: dict[tuple[int, int], str] = {}
         self.buffers = _native.Buffers([source.size for source in sources])
+        self._close = weakref.finalize(self, self._thread.close)
 
     def fetch(
         self,
@@ -39,60 +54,151 @@ class RemoteFiles:
         ring: _native.BufferRing | None = None,
         is_near: bool = False,
     ) -> _Arriving:
-        """Begin to fetch the spans; those that lie side by side by one request."""
-        total = max(1, int(spans.sizes.sum()))
-        out = np.empty(total, np.uint8) if ring is None else ring.acquire(total)
-        if self._requests is None:
-            self._requests = ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="fastio-remote")
-        runs, at, waits = spans.runs(), 0, []
-        for shard, start, size in zip(runs.shard.tolist(), runs.starts.tolist(), runs.sizes.tolist(), strict=True):
-            waits.append(self._requests.submit(self._copy, shard, start, out[at : at + size]))
-            at += size
-        memory = _native.Buffers([out] * len(self._sources))
-        starts = np.cumsum(spans.sizes) - spans.sizes
-        arrived = Spans(memory, spans.shard, starts, spans.sizes, spans.checksums, spans.intervals)
-        return _Arriving(arrived, waits, np.repeat(np.arange(len(runs)), _lengths(spans, runs)))
+        """
+        Find the spans in what is held, and begin to fetch the others. Neither pool nor ring is needed.
 
-    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> _native.Job:
-        """Nothing comes nearer yet: a job of no work."""
-        none = np.empty(0, np.int64)
-        return _native.read_ahead(Spans.of(np.empty(0, np.uint8), none, none))
+        A span whose range cannot be had gets IO_ERROR; ``failure`` tells why.
+        """
+        self._check(spans)
+        downloads, block = self._held.find(spans)
+        missing = np.flatnonzero((block < 0) & (spans.sizes > 0))
+        if len(missing):
+            begun, number = self.begin_again(spans.at(missing))
+            block[missing] = number + len(downloads)
+            downloads += begun
+        return _Arriving(self, spans, downloads, block)
 
-    def _copy(self, shard: int, start: int, out: NDArray[np.uint8]) -> None:
-        if len(out) == 0:
+    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> HeldWindows:
+        """Begin to fetch the spans; what is returned holds them until it is dropped."""
+        self._check(spans)
+        ranges, _ = joined_ranges(spans.at(np.flatnonzero(spans.sizes)), most_bytes=self._loader.request_bytes)
+        return HeldWindows([self._begin(wanted, is_urgent=False) for wanted in ranges])
+
+    def failure(self, spans: Spans) -> str | None:
+        """See StoreFiles."""
+        for place in zip(spans.shard.tolist(), spans.starts.tolist(), strict=True):
+            if place in self._failures:
+                return self._failures[place]
+        return None
+
+    def close(self) -> None:
+        """End the thread. What is under way fails; spans in memory stay."""
+        self._close()
+
+    def note_failures(self, spans: Spans, reasons: Mapping[int, str]) -> None:
+        """Remember why the spans at these positions could not be read, and forget it of those that now could."""
+        if not reasons and not self._failures:
             return
-        source = self._sources[shard]
-        client, key = client_of(source.path, source.options)
-        out[:] = np.frombuffer(source.fetched(client, key, start, start + len(out)).data, np.uint8)
+        for position, place in enumerate(zip(spans.shard.tolist(), spans.starts.tolist(), strict=True)):
+            if position not in reasons:
+                self._failures.pop(place, None)
+            elif len(self._failures) < _MOST_FAILURES:
+                self._failures[place] = reasons[position]
+
+    def begin_again(self, spans: Spans) -> tuple[list[Download], NDArray[np.int64]]:
+        """Begin to fetch these spans, whatever is held of them; returns the download of each, too."""
+        ranges, number = joined_ranges(spans)
+        return [self._begin(wanted, is_urgent=True) for wanted in ranges], number
+
+    def _begin(self, wanted: ByteRange, *, is_urgent: bool) -> Download:
+        download = self._thread.begin(wanted, is_urgent=is_urgent)
+        self._held.add(download)
+        return download
+
+    def _check(self, spans: Spans) -> None:
+        """Raise IndexError for a span that leaves its object."""
+        inside = (spans.shard >= 0) & (spans.shard < len(self._sizes)) & (spans.starts >= 0) & (spans.sizes >= 0)
+        if inside.all():
+            if len(spans) == 0 or (spans.starts + spans.sizes <= self._sizes[spans.shard]).all():
+                return
+            inside = spans.starts + spans.sizes <= self._sizes[spans.shard]
+        at = int(np.flatnonzero(~inside)[0])
+        raise IndexError(f"{spans.sizes[at]} bytes from {spans.starts[at]} of file {spans.shard[at]}")
 
 
-def _lengths(spans: Spans, runs: Spans) -> NDArray[np.int64]:
-    """How many spans each run has."""
-    ends = np.cumsum(spans.sizes)
-    firsts = np.searchsorted(ends - spans.sizes, np.cumsum(runs.sizes) - runs.sizes, side="left")
-    return np.diff(np.append(firsts, len(spans)))
+class HeldWindows:
+    """Ranges on their way into memory, which stay there while this lives; see Nearing."""
+
+    def __init__(self, downloads: list[Download]) -> None:
+        self._downloads = downloads
+
+    @property
+    def done(self) -> bool:
+        """Whether all ranges are there, or will never be."""
+        return all(download.done for download in self._downloads)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are held, or will be."""
+        return sum(download.range.size for download in self._downloads)
+
+    def wait(self, timeout_s: float = -1.0) -> bool:
+        """Wait for all ranges. Whether they could be had is seen when they are fetched."""
+        return all(download.wait(None if timeout_s < 0 else timeout_s) for download in self._downloads)
+
+    def cancel(self) -> None:
+        """Let go of the ranges."""
+        self._downloads = []
 
 
 @dataclass(frozen=True, slots=True)
 class _Arriving:
-    """Spans on their way; see Fetched."""
+    """Spans on their way; see Fetched. ``block`` is the download of each span, -1 for an empty one."""
 
+    files: RemoteFiles
     spans: Spans
-    waits: Sequence[Future[None]]
-    run: NDArray[np.int64]  # the request of each span
+    downloads: list[Download]
+    block: NDArray[np.int64]
 
     def wait(self) -> tuple[Spans, NDArray[np.int32] | None]:
-        """See Fetched."""
-        bad = []
-        for number, wait in enumerate(self.waits):
-            try:
-                wait.result()
-            except StoreError:
-                bad.append(number)
-        if not bad:
-            return self.spans, None
-        is_bad = np.isin(self.run, bad)
-        spans = self.spans
-        sizes = np.where(is_bad, 0, spans.sizes)
-        status = np.where(is_bad, _native.IO_ERROR, _native.OK).astype(np.int32)
-        return Spans(spans.buffers, spans.shard, spans.starts, sizes, spans.checksums, spans.intervals), status
+        """
+        Wait for the spans, over the memory in which they arrived.
+
+        Spans that do not match their checksum are fetched once more; what comes then is final. Raises StoreError if an
+        object was replaced, or may not be read.
+        """
+        arrived, reasons = _placed(self.spans, self.downloads, self.block)
+        damaged = _damaged(arrived)
+        if len(damaged):
+            fresh, number = self.files.begin_again(self.spans.at(damaged))
+            block = self.block.copy()
+            block[damaged] = number + len(self.downloads)
+            arrived, reasons = _placed(self.spans, [*self.downloads, *fresh], block)
+        self.files.note_failures(self.spans, reasons)
+        if not reasons:
+            return arrived, None
+        status = np.full(len(arrived), _native.OK, np.int32)
+        status[list(reasons)] = _native.IO_ERROR
+        return arrived, status
+
+
+def _placed(spans: Spans, downloads: list[Download], block: NDArray[np.int64]) -> tuple[Spans, dict[int, str]]:
+    """Wait, and return the spans over memory; and why some have none, whose sizes then are 0, by position."""
+    memory: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)]
+    firsts, reasons = [0], dict[int, str]()
+    for number, download in enumerate(downloads):
+        try:
+            memory.append(download.bytes())
+        except RequestFailed as exc:
+            memory.append(memory[0])
+            reasons[number] = exc.reason
+        firsts.append(download.range.start)
+    is_bad = (block < 0) | np.isin(block, list(reasons))
+    placed = replace(
+        spans,
+        buffers=_native.Buffers(memory),
+        shard=(block + 1).astype(np.int32),
+        starts=np.where(is_bad, 0, spans.starts - np.array(firsts, np.int64)[block + 1]),
+        sizes=np.where(is_bad, 0, spans.sizes),
+    )
+    bad = np.flatnonzero(is_bad & (block >= 0)).tolist() if reasons else []
+    return placed, {position: reasons[int(block[position])] for position in bad}
+
+
+def _damaged(spans: Spans) -> NDArray[np.int64]:
+    """Return the positions of the values that are there and do not match their checksum."""
+    if spans.checksums is None:
+        return np.empty(0, np.int64)
+    sums = np.empty(len(spans), np.uint32)
+    _native.checksum(spans, sums).wait()
+    return np.flatnonzero((sums != spans.checksums) & (spans.sizes > 0))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.errors import StoreCorrupt, StoreError
-from fastio.store.files.local import check_range
-from fastio.store.files.remote.client import Answer, Client, Precondition
+from fastio.errors import StoreError, StoreNotFound
+from fastio.store.files.local import aligned, check_range
+from fastio.store.files.remote.client import Answer, Precondition, RequestFailed
 from fastio.store.files.remote.clients import client_of
+from fastio.store.files.remote.retry import pause_s
 from fastio.store.files.remote_options import RemoteOptions
 
-__all__ = ["RemoteSource"]
+__all__ = ["RemoteSource", "after_attempts"]
+
+Result = TypeVar("Result")
 
 _TAIL_BYTES = 64 << 10  # the seal, the header and often the whole index
 
@@ -29,61 +34,120 @@ class RemoteSource:
     kind = "remote"
     memory = None
 
-    def __init__(self, path: str, options: RemoteOptions, *, size: int, etag: str | None, end: Answer | None) -> None:
+    def __init__(
+        self, path: str, options: RemoteOptions, *, size: int, etag: str | None, end: Answer | None, content: str = ""
+    ) -> None:
         self.path = path
         self.size = size
         self.options = options
         self._etag = etag
         self._end = end
+        self._content = content
+        self._choosing = threading.Lock()
 
     @classmethod
     def open(cls, path: str, options: RemoteOptions) -> Self:
         """Raises StoreNotFound for a missing object, StoreError for one that cannot be read."""
         client, key = client_of(path, options)
-        end = client.get_end(key, _TAIL_BYTES)
+        end = _repeated(path, options, lambda: client.get_end(key, _TAIL_BYTES))
         return cls(path, options, size=end.size, etag=end.etag, end=end)
 
     @classmethod
-    def known(cls, path: str, options: RemoteOptions, *, size: int) -> Self:
-        """Return an object of which a set object has told the size; the first answer tells its version."""
-        return cls(path, options, size=size, etag=None, end=None)
+    def known(cls, path: str, options: RemoteOptions, *, size: int, content: str = "") -> Self:
+        """
+        Return an object of which a set object has told the size; the first answer tells its version.
+
+        ``content`` names its content, if that is known, such as a checksum of all of it.
+        """
+        return cls(path, options, size=size, etag=None, end=None, content=content)
 
     @property
     def identity(self) -> Mapping[str, int | str]:
         """Size and ETag."""
         return {"size": self.size, "etag": self._etag or ""}
 
-    def read(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """A copy, or a view of the end that was read at opening."""
-        check_range(self.path, start, stop, self.size)
-        if start == stop:
-            return np.empty(0, np.uint8)
-        end = self._end
-        if end is not None and start >= end.start:
-            return np.frombuffer(end.data, np.uint8)[start - end.start : stop - end.start]
-        client, key = client_of(self.path, self.options)
-        return np.frombuffer(self.fetched(client, key, start, stop).data, np.uint8)
+    @property
+    def etag(self) -> str | None:
+        """Which version every answer must be of; None before the first one."""
+        return self._etag
 
-    def fetched(self, client: Client, key: str, start: int, stop: int) -> Answer:
-        """Return a range of this version. Raises StoreError if another one is there, StoreCorrupt for fewer bytes."""
-        try:
-            answer = client.get(key, start, stop, etag=self._etag)
-        except Precondition as exc:
-            raise StoreError(f"{self.path}: was replaced or changed since it was opened: open the store again") from exc
-        if answer.size != self.size or (answer.start, len(answer.data)) != (start, stop - start):
-            raise StoreCorrupt(
-                f"{self.path}: expected bytes {start} to {stop} of {self.size}, got {len(answer.data)} from "
-                f"{answer.start} of {answer.size}: copy or pack again"
+    @property
+    def cache_id(self) -> str:
+        """What the name of this version's cached ranges depends on; empty if nothing is known of it yet."""
+        return self._content or self._etag or ""
+
+    def read(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """A copy."""
+        check_range(self.path, start, stop, self.size)
+        copy, end = aligned(start, stop - start), self._end
+        if end is not None and start >= end.start:
+            copy[:] = np.frombuffer(end.data, np.uint8)[start - end.start : stop - end.start]
+        elif start < stop:
+            copy[:] = self._fetched(start, stop)
+        copy.setflags(write=False)
+        return copy
+
+    def accepted(self, answer: Answer, start: int, stop: int) -> NDArray[np.uint8]:
+        """
+        Return the bytes of an answer to a request for this range.
+
+        Raises StoreError if it is of another version, and RequestFailed if it is not what was asked for.
+        """
+        with self._choosing:  # of several first answers, one tells the version
+            if self._etag is None and answer.size == self.size:
+                self._etag = answer.etag
+        if self._etag is not None and answer.etag != self._etag:
+            raise self.replaced()
+        if answer.size != self.size:
+            raise RequestFailed(self.path, f"expected an object of {self.size} bytes, got one of {answer.size}")
+        if (answer.start, len(answer.data)) != (start, stop - start):
+            raise RequestFailed(
+                self.path,
+                f"asked for bytes {start} to {stop}, got {len(answer.data)} bytes from {answer.start}",
             )
-        self._etag = self._etag or answer.etag
-        return answer
+        return np.frombuffer(answer.data, np.uint8)
+
+    def replaced(self) -> StoreError:
+        """Return the error for an object that is another version by now."""
+        return StoreError(f"{self.path}: was replaced or changed since it was opened: open the store again")
+
+    def _fetched(self, start: int, stop: int) -> NDArray[np.uint8]:
+        client, key = client_of(self.path, self.options)
+
+        def attempt() -> NDArray[np.uint8]:
+            try:
+                return self.accepted(client.get(key, start, stop, etag=self._etag), start, stop)
+            except Precondition:
+                raise self.replaced() from None
+
+        return _repeated(self.path, self.options, attempt)
 
     def check(self) -> None:
         """See ByteSource."""
-        client, key = client_of(self.path, self.options)
         if self.size:
-            self.fetched(client, key, 0, 1)
+            try:
+                self._fetched(0, 1)
+            except StoreNotFound as exc:
+                raise StoreError(f"{self.path}: can no longer be read (no such object): open the store again") from exc
 
     def release(self) -> None:
         """Let go of the end."""
         self._end = None
+
+
+def _repeated(path: str, options: RemoteOptions, attempt: Callable[[], Result]) -> Result:
+    """Return what ``attempt`` returns, asked again after a pause while it fails for a reason that may pass."""
+    for number in range(options.download_retry + 1):
+        try:
+            return attempt()
+        except RequestFailed as exc:
+            if number == options.download_retry:
+                raise after_attempts(path, exc, number + 1) from None
+            time.sleep(pause_s(number, exc.retry_after_s))
+    raise AssertionError
+
+
+def after_attempts(path: str, failure: RequestFailed, attempts: int) -> RequestFailed:
+    """Return the error that ends the attempts."""
+    tried = "" if attempts == 1 else f", at the last of {attempts} attempts"
+    return RequestFailed(path, f"{failure.reason}{tried}")

@@ -1,0 +1,184 @@
+"""DownloadThread: ranges of objects on their way into memory, in one thread with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio.errors import StoreError
+from fastio.store.files.remote.forked import claim_process
+from fastio.store.files.remote.in_flight import InFlight
+
+__all__ = ["ByteRange", "Download", "DownloadThread"]
+
+Data = NDArray[np.uint8]
+
+_CLOSED = "the store was closed while its samples were fetched: open it again"
+_JOIN_S = 5.0  # for a thread that is told to end; it waits for nothing then
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """The bytes from ``start`` up to ``stop`` of one object of a store."""
+
+    shard: int
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+class Download:
+    """
+    A range on its way. Its bytes live as long as it does, or an array over them; dropping it cancels the request.
+
+    Safe to share between threads.
+    """
+
+    __slots__ = ("__weakref__", "_abandon", "_data", "_process", "range")
+    _getpid = staticmethod(os.getpid)  # at interpreter exit, this module may have no ``os`` any more
+
+    def __init__(self, wanted: ByteRange, data: Future[Data], abandon: Callable[[], None]) -> None:
+        self.range = wanted
+        self._data = data
+        self._abandon = abandon
+        self._process = self._getpid()
+
+    @property
+    def done(self) -> bool:
+        """Whether the bytes are there, or will never be."""
+        return self._data.done()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait; False when not done in time. The bytes may be there or not."""
+        try:
+            self._data.exception(timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def bytes(self) -> Data:
+        """Wait for the bytes, read-only. Raises StoreError if they cannot be had."""
+        return self._data.result()
+
+    def __del__(self) -> None:
+        if self._process == self._getpid() and not self._data.done():
+            self._abandon()
+
+
+class DownloadThread:
+    """
+    Has ``load`` bring ranges, as many at once as ``InFlight`` allows, those that somebody waits for first.
+
+    The thread starts with the first range and ends with ``close``. A process that was forked must not use it.
+    """
+
+    def __init__(self, load: Callable[[ByteRange], Awaitable[Data]]) -> None:
+        self.in_flight = InFlight()
+        self._load = load
+        self._process = os.getpid()
+        self._numbers = itertools.count()
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        # Of the loop's thread alone: what waits for its turn, by order, and what is under way.
+        self._order: list[tuple[bool, int]] = []
+        self._waiting: dict[int, tuple[ByteRange, Future[Data]]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def begin(self, wanted: ByteRange, *, is_urgent: bool) -> Download:
+        """Begin to fetch a range; one that ``is_urgent`` overtakes those that are not. Raises StoreError."""
+        loop, number, data = self._started(), next(self._numbers), Future[Data]()
+        self._call(loop, self._accept, number, wanted, data, is_urgent)
+        return Download(wanted, data, partial(self._call, loop, self._drop, number))
+
+    def close(self) -> None:
+        """Cancel what is under way, and join the thread; twice does no harm."""
+        if self._process != os.getpid():
+            return
+        with self._starting:
+            self._is_closed = True
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            self._call(loop, loop.stop)
+            thread.join(_JOIN_S)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        claim_process()
+        with self._starting:
+            if self._is_closed:
+                raise StoreError("the store was closed: open it again")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._run, args=(self._loop,), name="fastio-remote", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    @staticmethod
+    def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is under way any more
+            loop.call_soon_threadsafe(function, *args)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            left = list(self._tasks.values())
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            for _, data in self._waiting.values():
+                data.set_exception(StoreError(_CLOSED))
+            self._waiting.clear()
+            loop.close()
+
+    def _accept(self, number: int, wanted: ByteRange, data: Future[Data], is_urgent: bool) -> None:
+        self._waiting[number] = wanted, data
+        heapq.heappush(self._order, (not is_urgent, number))
+        self._send()
+
+    def _drop(self, number: int) -> None:
+        self._waiting.pop(number, None)
+        task = self._tasks.get(number)
+        if task is not None:
+            task.cancel()
+
+    def _send(self) -> None:
+        while self._order and len(self._tasks) < self.in_flight.limit and not self._is_closed:
+            _, number = heapq.heappop(self._order)
+            if number in self._waiting:
+                wanted, data = self._waiting.pop(number)
+                task = asyncio.get_running_loop().create_task(self._bring(wanted, data))
+                task.add_done_callback(partial(self._finish, number, data))
+                self._tasks[number] = task
+
+    async def _bring(self, wanted: ByteRange, data: Future[Data]) -> None:
+        try:
+            data.set_result(await self._load(wanted))
+        except Exception as exc:  # whoever waits for the bytes gets it
+            data.set_exception(exc)
+        else:
+            self.in_flight.arrived(wanted.size, time.monotonic(), is_full=bool(self._waiting))
+
+    def _finish(self, number: int, data: Future[Data], task: asyncio.Task[None]) -> None:
+        del self._tasks[number]
+        if task.cancelled():
+            data.set_exception(StoreError(_CLOSED))
+        self._send()

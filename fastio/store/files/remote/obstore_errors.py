@@ -1,0 +1,81 @@
+"""What obstore's errors mean. Their text has many lines, most of them for debugging."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fastio.errors import StoreError, StoreNotFound
+from fastio.store.files.remote.client import Cause, Precondition, RequestFailed
+
+__all__ = ["translated"]
+
+_STATUS = re.compile(r"status code: (\d{3})([^:\n]*)")
+_CODE = re.compile(r"<Code>([^<]*)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_OS_MESSAGE = re.compile(r'message: "([^"]*)"')
+_RANGE = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
+_NO_RANGE = 416
+_PASSING = frozenset({408, 409, _NO_RANGE, 425, 429})  # and all from 500
+_BUSY = frozenset({429, 503, 509})
+_EXPIRED = re.compile("expired|InvalidToken|TokenRefreshRequired", re.IGNORECASE)
+_NO_CREDENTIALS = re.compile(r"169\.254\.1(69\.254|70\.2)|metadata\.google|InstanceCredential|MissingCredentials")
+
+
+def translated(exc: Exception, url: str, errors: Any, timeout_s: float) -> StoreError:
+    """
+    Return the error that fastio raises for one of obstore's, whose classes ``errors`` holds.
+
+    It names the URL and says in one line what happened and what to do.
+    """
+    text = str(exc)
+    if isinstance(exc, (errors.PreconditionError, errors.AlreadyExistsError)):
+        return Precondition(f"{url}: is there already, or is another version than expected: open the store again")
+    if isinstance(exc, FileNotFoundError):
+        return StoreNotFound(f"{url}: no such object; check the name, or pack the dataset first")
+    status, code, reason = _answer(text)
+    if _EXPIRED.search(code) or (status in (400, 401, 403) and _EXPIRED.search(reason)):
+        return StoreError(f"{url}: the credentials have expired ({reason}): log in again, or pass new ones")
+    if _NO_CREDENTIALS.search(text):
+        return StoreError(
+            f"{url}: found no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE (s3), "
+            "GOOGLE_APPLICATION_CREDENTIALS (gs), AZURE_STORAGE_ACCOUNT_NAME and _KEY (az), or pass "
+            'storage_options={"anon": True} for public data'
+        )
+    if status in (401, 403) or isinstance(exc, (errors.PermissionDeniedError, errors.UnauthenticatedError)):
+        return StoreError(f"{url}: access denied ({reason}): check the credentials and what they allow")
+    if status is None or status in _PASSING or status >= 500:
+        has_no_range = status == _NO_RANGE or "RangeNotSupported" in text
+        cause: Cause = "busy" if status in _BUSY else "range" if has_no_range else ""
+        return RequestFailed(url, reason or _failure(text, timeout_s), cause=cause)
+    return StoreError(f"{url}: cannot be read or written ({reason}): check the address and the options")
+
+
+def _answer(text: str) -> tuple[int | None, str, str]:
+    """Return the HTTP status in an error's text, the server's code, and both with its message; None without one."""
+    match = _STATUS.search(text)
+    if match is None:
+        return None, "", ""
+    code, message = _CODE.search(text), _MESSAGE.search(text)
+    words = f"the server answers {match[1]}{match[2].rstrip()}"
+    details = ": ".join(part[1].strip() for part in (code, message) if part is not None)
+    return int(match[1]), code[1] if code else "", f"{words}, {details}" if details else words
+
+
+def _failure(text: str, timeout_s: float) -> str:
+    """Return what went wrong with a request that has no whole answer."""
+    wrong = _RANGE.search(text)
+    if wrong is not None:
+        return f"asked for bytes {wrong[1]} to {wrong[2]}, the server sent {wrong[3]} to {wrong[4]}"
+    if "RangeNotSupported" in text:
+        return "asked for a range, the server sent the whole object"
+    if "kind: Timeout" in text or "TimedOut" in text:
+        return f"no whole answer within {timeout_s:g} s"
+    if "dns error" in text:
+        return "the name of the server is unknown"
+    if "kind: Connect" in text:
+        message = _OS_MESSAGE.search(text)
+        return f"no connection ({message[1]})" if message else "no connection"
+    if "IncompleteBody" in text or "kind: Body" in text or "Interrupted" in text:
+        return "the connection was cut before the last byte"
+    return (text.splitlines() or ["unknown error"])[0]
