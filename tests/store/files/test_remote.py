@@ -177,6 +177,7 @@ def test_overlapping_ranges(files: RemoteFiles, server: RangeServer) -> None:
     windows = [files.read_ahead(spans_of(files, place)) for place in ((0, 900 * KB), (100 * KB, KB), (200 * KB, KB))]
     found, _ = files.fetch(spans_of(files, (200 * KB, 300 * KB), (100 * KB, 500))).wait()
     data = server.objects["large"]
+    assert all(window.wait() for window in windows)
     assert [data[200 * KB : 500 * KB], data[100 * KB : 100 * KB + 500]] == [v.tobytes() for v in found.views()]
     assert len(server.requests) == len(windows)
 
