@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import copy
-import json
 import os
 import threading
 import time
@@ -32,6 +31,7 @@ from fastio.converters.write.piece_writer import Ledger, PieceWriter, Refused
 from fastio.converters.write.report import WriteReport
 from fastio.converters.write.sample_encoder import PIECE_BYTES, PIECE_SAMPLES, Misfit, Piece, SampleEncoder, check_key
 from fastio.converters.write.sample_form import KeyRule, SampleForm
+from fastio.converters.write.store_metadata import checked_metadata, classes_of
 from fastio.converters.write.workers import PartWork, encoded_parts
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store import check_target, create_store, open_store
@@ -41,7 +41,6 @@ __all__ = ["Writer", "default_key"]
 
 _FIRST_SAMPLES, _FIRST_BYTES = 64, 4 << 20  # held back until the schema is inferred from them
 _MEASURED = 16  # samples packed in this process, before workers get parts of a size that follows from theirs
-_OWN = ("skipped", "source", "tokenizer")  # entries of the metadata that the writer makes
 
 
 def default_key(number: int) -> str:
@@ -101,7 +100,7 @@ class Writer:
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
         self.path = os.fspath(path)
-        self._metadata = _checked_metadata(metadata)
+        self._metadata = checked_metadata(metadata)
         self._source: dict[str, Any] = source_record("python", os.path.basename(self.path))  # noqa: PTH119
         self._options = (tokenizer, progress)
         self._ledger = Ledger(self.path, on_error)
@@ -368,7 +367,7 @@ class Writer:
         tokenizer, progress = self._options
         if tokenizer is not None and not any(each.traits.is_tokens for each in schema.fields):
             raise SchemaError(f"{self.path}: the tokenizer has no use, for no field is of the type 'tokens'")
-        self._encoder = SampleEncoder(schema, tokenizer=tokenizer, classes=_classes(self._metadata, schema))
+        self._encoder = SampleEncoder(schema, tokenizer=tokenizer, classes=classes_of(self._metadata, schema))
         store = self._create(schema)
         self._pieces = PieceWriter(schema, store, self._ledger, tokenizer, progress)
 
@@ -443,33 +442,6 @@ def _drop_unclosed() -> None:
     """Give up the writers that a program left open: a ``__del__`` after this may find modules emptied."""
     for writer in list(_unclosed):
         writer._drop()
-
-
-def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy. Raises SchemaError if it is not JSON, or has entries that the writer makes."""
-    try:
-        copied: dict[str, Any] = json.loads(json.dumps(dict(metadata or {}), allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as exc:
-        raise SchemaError(f"metadata cannot be kept as JSON ({exc})") from exc
-    taken = [name for name in _OWN if name in copied]
-    if taken:
-        raise SchemaError(f"metadata: the entry {taken[0]!r} is made by the writer: rename it")
-    return copied
-
-
-def _classes(metadata: Mapping[str, Any], schema: Schema) -> dict[str, list[str]]:
-    """The names of classes by field. Raises SchemaError if they are not names, or of a field that is not there."""
-    by_field = dict(metadata.get("field_classes") or {})
-    if metadata.get("classes") is not None:
-        by_field["label"] = metadata["classes"]
-    for name, classes in by_field.items():
-        if name not in schema:
-            raise SchemaError(f"metadata: there are classes of {name!r}, but no such field: drop them, or add it")
-        if not isinstance(classes, list) or not all(isinstance(each, str) for each in classes):
-            raise SchemaError(f"metadata: the classes of {name!r} must be a list of names")
-        if len(set(classes)) != len(classes):
-            raise SchemaError(f"metadata: a class of {name!r} comes twice")
-    return by_field
 
 
 def _kept(value: Any) -> Any:
