@@ -16,7 +16,7 @@ LAYERS = (
     {"__main__"},
     {"cli"},
     {"doctor", "report"},
-    {"trainer"},
+    {"ray", "trainer"},
     {"converters", "integrations", "measure"},
     {"loader"},
     {"transforms"},

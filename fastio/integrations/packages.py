@@ -9,12 +9,17 @@ from types import ModuleType
 __all__ = ["imported"]
 
 
-def imported(name: str, *, extra: str) -> ModuleType:
-    """Return the module. Raises ModuleNotFoundError that names the extra of fastio which installs its package."""
+def imported(name: str, *, extra: str, needed_by: str = "") -> ModuleType:
+    """
+    Return the module. Raises ModuleNotFoundError that names the extra of fastio which installs its package.
+
+    ``needed_by`` is the module of ours that needs it (default: that of ``fastio.integrations`` called as the extra).
+    """
     package = name.partition(".")[0]
     if find_spec(package) is None:
         raise ModuleNotFoundError(
-            f"fastio.integrations.{extra} needs {package}, which is not installed: pip install 'fastio[{extra}]'",
+            f"{needed_by or f'fastio.integrations.{extra}'} needs {package}, which is not installed: "
+            f"pip install 'fastio[{extra}]'",
             name=package,
         )
     return import_module(name)

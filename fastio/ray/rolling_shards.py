@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from fastio.store import SampleBatch, SampleWriter
 
@@ -62,6 +63,17 @@ class RollingShards:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort()
 
     def _end(self, metadata: Mapping[str, Any] | None = None) -> None:
         writer, self._writer = self._writer, None

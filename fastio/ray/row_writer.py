@@ -118,15 +118,11 @@ class RowWriter:
             lossy_masks={} if pieces is None else pieces.lossy_masks.metadata.get("lossy_masks", {}),
         )
 
-    def abort(self) -> None:
-        """Give up the shard that is not finished."""
+    def give_up(self, remove: Callable[[Sequence[WrittenShard]], object]) -> None:
+        """Abandon the shard that is not finished, and have the others removed."""
         if self._shards is not None:
             self._shards.abort()
-
-    @property
-    def written(self) -> list[WrittenShard]:
-        """The finished shards."""
-        return [] if self._shards is None else self._shards.written
+            remove(self._shards.written)
 
     def _hold(self, key: str, sample: Mapping[str, Any]) -> None:
         self._first.append((key, sample))

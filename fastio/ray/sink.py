@@ -15,14 +15,14 @@ from fastio.converters.write.fields import Fields, FieldsAsked
 from fastio.converters.write.report import WriteReport
 from fastio.converters.write.sample_form import KeyRule
 from fastio.converters.write.store_metadata import checked_metadata
-from fastio.errors import SchemaError, StoreError
+from fastio.errors import FastioError, SchemaError, StoreError
 from fastio.integrations.packages import imported
 from fastio.ray.row_writer import RowRules, RowWriter, TaskResult, set_metadata
 from fastio.ray.sink_target import SinkTarget
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.types.schema import Schema
 
-_data = imported("ray.data", extra="ray")
+_data = imported("ray.data", extra="ray", needed_by="fastio.ray")
 
 __all__ = ["Sink"]
 
@@ -111,17 +111,22 @@ class Sink(_data.Datasink):  # type: ignore[misc,name-defined]
         """Write the rows of one task; called by Ray in a worker."""
         from ray.data.block import BlockAccessor
 
-        with self._target.opened() as shards:
+        with self._target.opened(shard_bytes=self._rules.shard_bytes) as shards:
             rows = RowWriter(self._rules, ctx.task_idx, partial(shards.begin, ctx.task_idx))
             try:
                 for block in blocks:
-                    for row in BlockAccessor.for_block(block).iter_rows(public_row_format=True):
+                    dicts: Iterable[Mapping[str, Any]] = BlockAccessor.for_block(block).iter_rows(
+                        public_row_format=True
+                    )
+                    for row in dicts:
                         rows.write(row)
                 result = rows.finish()
                 shards.wait()
+            except FastioError as exc:
+                rows.give_up(shards.remove)
+                raise exc.with_traceback(None) from None  # Ray shows the user every frame of every cause
             except BaseException:
-                rows.abort()
-                shards.remove(rows.written)
+                rows.give_up(shards.remove)
                 raise
         return result
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from fastio.errors import StoreError, StoreNotFound
 from fastio.ray.rolling_shards import WrittenShard
-from fastio.store import FORMATS, SampleWriter, create_shard
+from fastio.store import FORMATS, SampleWriter
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.folders import StoreFolder, folder_of
 from fastio.store.format import Format
@@ -20,6 +20,7 @@ from fastio.store.seal import Seal, find_seal
 from fastio.store.sealed import bytes_from
 from fastio.store.set_object import SetMember, SetObject, read_set
 from fastio.store.sets import seal_set, set_path
+from fastio.store.shard_destination import ShardDestination
 from fastio.store.target import Target, target_format
 from fastio.types.schema import Schema
 
@@ -53,7 +54,7 @@ class SinkTarget:
         if not target._names.is_set:
             raise StoreError(f"{path}: Ray writes shards: name them like train-%06d{form.suffixes[0]}")
         current = target.check()
-        numbers = [target._number_of(name) for name in target._taken()]
+        numbers = [number for name in target._taken() if (number := target._number_of(name)) is not None]
         return replace(
             target,
             first=max(numbers, default=-1) + 1,
@@ -82,10 +83,11 @@ class SinkTarget:
         return current
 
     @contextmanager
-    def opened(self) -> Iterator[TaskFolder]:
+    def opened(self, *, shard_bytes: int) -> Iterator[TaskFolder]:
         """Give a task what it writes shards with."""
         folder, _ = self._folder()
-        yield TaskFolder(self, folder)
+        with ShardDestination(folder, shard_bytes=shard_bytes) as destination:
+            yield TaskFolder(self, folder, destination)
 
     def name(self, number: int) -> str:
         """Return the name of a shard in its folder."""
@@ -169,33 +171,31 @@ class SinkTarget:
 class TaskFolder:
     """Writes the shards of one task into the folder of the set."""
 
-    def __init__(self, target: SinkTarget, folder: StoreFolder) -> None:
+    def __init__(self, target: SinkTarget, folder: StoreFolder, destination: ShardDestination) -> None:
         self._target = target
         self._folder = folder
+        self._destination = destination
         self._slot = 0  # the next number of this task that may be free
 
     def begin(self, task: int, schema: Schema, piece: int) -> tuple[str, SampleWriter]:
         """Return the name and the writer of a shard; names that an earlier attempt of the task has left stay."""
-        while True:
-            name = self._target.name(self._target.first + task + self._slot * _TASKS)
-            self._slot += 1
-            if not _is_there(self._folder, name):
-                break
+        name = self._free_name(task)
         number = task + piece * _TASKS
-        return name, create_shard(self._folder.full(name), schema, plan=self._target.run, number=number)
+        return name, self._destination.writer(name, schema, plan=self._target.run, number=number)
 
     def wait(self) -> None:
-        """Return when all finished shards are in the folder."""
+        """Return when all finished shards are in the folder. Raises StoreError for one that could not be uploaded."""
+        self._destination.wait()
 
     def remove(self, shards: Sequence[WrittenShard]) -> None:
         """Remove finished shards of this task."""
+        self._destination.close()
         for shard in shards:
             self._folder.remove(shard.name)
 
-
-def _is_there(folder: StoreFolder, name: str) -> bool:
-    try:
-        folder.open(name).release()
-    except StoreNotFound:
-        return False
-    return True
+    def _free_name(self, task: int) -> str:
+        while True:
+            name = self._target.name(self._target.first + task + self._slot * _TASKS)
+            self._slot += 1
+            if self._folder.etag(name) is None:
+                return name
