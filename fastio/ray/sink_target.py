@@ -13,6 +13,7 @@ from typing import Self
 from fastio.errors import StoreError, StoreNotFound
 from fastio.ray.rolling_shards import WrittenShard
 from fastio.store import FORMATS, SampleWriter
+from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.folders import StoreFolder, folder_of
 from fastio.store.format import Format
@@ -50,7 +51,8 @@ class SinkTarget:
     def of(cls, path: str, *, overwrite: bool, options: RemoteOptions, run: int) -> Self:
         """Return the target of a new run. Raises StoreError if nothing can be written there."""
         form = target_format(path)
-        target = cls(path, form.name, overwrite, options, run)
+        everywhere = os.path.abspath(path) if is_local(path) else path  # noqa: PTH100 - workers have other folders
+        target = cls(everywhere, form.name, overwrite, options, run)
         if not target._names.is_set:
             raise StoreError(f"{path}: Ray writes shards: name them like train-%06d{form.suffixes[0]}")
         current = target.check()

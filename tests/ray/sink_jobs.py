@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Mapping
@@ -35,6 +36,12 @@ def write(
     dataset.write_datasink(sink)
     report = sink.report
     return {"packed": report.packed, "skipped": report.skipped, "shards": report.shards, "text": str(report)}
+
+
+def write_in_folder(folder: str, path: str, count: int, blocks: int) -> None:
+    """Write rows to a path that is relative to a folder."""
+    with contextlib.chdir(folder):
+        write(path, count, blocks)
 
 
 def without_number(row: dict[str, Any], bad: list[int]) -> dict[str, Any]:

@@ -59,6 +59,13 @@ def test_the_set_reads_as_what_was_written(cluster: Cluster, tmp_path: Path) -> 
     assert report["text"].startswith(f"{tmp_path}/out-%06d.tar: 7 samples of text, n, scores")
 
 
+def test_a_relative_path_is_that_of_the_driver(cluster: Cluster, tmp_path: Path) -> None:
+    """Workers have other current folders; the shards lie beside the set."""
+    cluster.run(sink_jobs.write_in_folder, str(tmp_path), "out-%06d.tar", 4, 2)
+
+    assert ["out-000000.tar", "out-000001.tar", "out.fastio-set"] == names_in(tmp_path)
+
+
 def test_a_large_block_becomes_several_shards(cluster: Cluster, tmp_path: Path) -> None:
     """``shard_bytes`` ends a shard; its file is called by task and number, and the set keeps the order."""
     report = cluster.run(sink_jobs.write, f"{tmp_path}/out-%06d.tar", 1200, 2, shard_bytes=1)
