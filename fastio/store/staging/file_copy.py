@@ -1,0 +1,213 @@
+"""FileCopy: one file on its way into a folder, block by block, under a hidden name until every byte was checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from fastio._native import ThreadPool, checksum, crc32
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
+from fastio.store.atomic import pwrite_all, sync_folder, writing
+from fastio.store.files import ByteSource, files_of, open_file
+from fastio.store.files.pieces import fetch_pieces
+from fastio.store.formats import FORMATS
+from fastio.store.seal import find_seal, unsealed_regions
+from fastio.store.sealed import bytes_from, read_shard
+from fastio.store.staging.block_record import BlockRecord
+from fastio.store.staging.stage_plan import SampleSpans, StagedFile
+from fastio.types.spans import Spans
+
+__all__ = ["BLOCK_BYTES", "FileCopy", "hidden_files", "is_copy"]
+
+BLOCK_BYTES = 16 << 20
+
+
+def _nothing() -> None:
+    pass
+
+
+class FileCopy:
+    """
+    The copy of one file: ``.NAME.partial`` and its record ``.NAME.blocks``, until ``publish`` gives it its name.
+
+    ``copy`` may be called by several threads, for different blocks. Errors of the folder's disk are StoreErrors that
+    name the copy; what is there stays for the next attempt.
+    """
+
+    def __init__(self, file: StagedFile, folder: Path) -> None:
+        self.file = file
+        self.path = folder / file.name
+        self.partial, record = hidden_files(self.path)
+        self.fetched_bytes = 0
+        with writing(str(self.path)):
+            self._record = BlockRecord(
+                record,
+                size=file.source.size,
+                block_bytes=BLOCK_BYTES,
+                content=file.file_crc,
+            )
+            try:
+                self._fd = os.open(self.partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                os.ftruncate(self._fd, file.source.size)
+            except BaseException:
+                self._record.close()
+                raise
+
+    @property
+    def blocks(self) -> Sequence[tuple[int, int]]:
+        """Start and stop of each block."""
+        return self._record.blocks
+
+    def copy(self, block: int) -> int:
+        """
+        Bring a block, unless it is there with its CRC-32. Returns its number of bytes.
+
+        Raises StoreError if the source cannot be read or was replaced, or the folder's disk is full.
+        """
+        start, stop = self.blocks[block]
+        known = self._record.checksum(block)
+        if known is None or crc32(self._read(start, stop)) != known:
+            data = self.file.source.read(start, stop)
+            with writing(str(self.path)):
+                pwrite_all(self._fd, data, start)
+                self._record.note(block, crc32(data))
+            self.fetched_bytes += stop - start
+        return stop - start
+
+    def check(self, pool: ThreadPool | None = None, progressed: Callable[[], None] = _nothing) -> None:
+        """
+        Compare every sample and the whole file with their CRC-32. What differs is brought once more.
+
+        ``progressed`` is called after each piece. Raises StoreCorrupt if it differs again, and StoreError if the source
+        was replaced.
+        """
+        self.file.source.check()
+        problem, spans = self._damage(pool, progressed)
+        if problem is None:
+            return
+        damaged = [
+            i
+            for i, (start, stop) in enumerate(self.blocks)
+            if not spans or any(first < stop and last > start for first, last in spans)
+        ]
+        for block in damaged:
+            with writing(str(self.path)):
+                self._record.forget(block)
+            self.copy(block)
+        problem, _ = self._damage(pool, progressed)
+        if problem is not None:
+            raise StoreCorrupt(
+                f"{self.file.source.path}: arrived twice with other bytes than were packed ({problem}): the source is "
+                "damaged: check it by fastio verify, or pack again"
+            )
+
+    def publish(self) -> None:
+        """Sync the copy and give it its name, for good; what has the name is replaced."""
+        with writing(str(self.path)):
+            os.fsync(self._fd)
+            self.partial.rename(self.path)
+            sync_folder(self.path.parent)
+            self._record.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the files; twice does no harm."""
+        self._record.close()
+        self.file.source.release()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _read(self, start: int, stop: int) -> bytes:
+        with writing(str(self.path)):
+            return os.pread(self._fd, stop - start, start)
+
+    def _damage(
+        self, pool: ThreadPool | None, progressed: Callable[[], None]
+    ) -> tuple[str | None, list[tuple[int, int]]]:
+        """Return what is wrong with the copy, or None; and the bytes that are, if it is samples."""
+        copy = open_file(str(self.partial), "pread")
+        try:
+            return _damage(copy, self.file, pool, progressed)
+        finally:
+            copy.release()
+
+
+def hidden_files(path: Path) -> tuple[Path, Path]:
+    """Return where the copy of ``path`` lies until it has its name, and the record of its blocks."""
+    return path.with_name(f".{path.name}.partial"), path.with_name(f".{path.name}.blocks")
+
+
+def is_copy(path: Path, file: StagedFile) -> bool:
+    """Whether a file is there that was sealed with the same content; only its size and seal are read."""
+    try:
+        found = open_file(str(path), "pread")
+    except StoreError:
+        return False
+    try:
+        if found.size != file.source.size or file.seal_at is None:
+            return False
+        return find_seal(found.path, found.size, partial(bytes_from, found), file.seal_at).file_crc == file.file_crc
+    except StoreError:
+        return False
+    finally:
+        found.release()
+
+
+def _damage(
+    copy: ByteSource, file: StagedFile, pool: ThreadPool | None, progressed: Callable[[], None]
+) -> tuple[str | None, list[tuple[int, int]]]:
+    try:
+        by_field = _own_spans(copy, file) if file.spans is None else file.spans
+        bad = [span for spans in by_field for span in _bad_spans(copy, spans, pool, progressed)]
+        if bad:
+            return f"{len(bad)} samples, e.g. at bytes {bad[0][0]} to {bad[0][1]}", bad
+        crc = file.file_crc if file.seal_at is None else _whole_crc(copy, file, progressed)
+    except (StoreCorrupt, StoreIncomplete) as exc:  # the seal, the index, or a span outside
+        return str(exc).removeprefix(f"{copy.path}: "), []
+    if crc != file.file_crc:
+        return f"expected CRC-32 {file.file_crc:08x} of the file, got {crc:08x}", []
+    return None, []
+
+
+def _own_spans(copy: ByteSource, file: StagedFile) -> list[SampleSpans]:
+    """By the index in the file itself."""
+    shard = read_shard(copy, format_name=file.format, seal_at=FORMATS[file.format].seal_at)
+    return [
+        SampleSpans(shard.starts[name].copy(), shard.sizes[name].copy(), checksums)
+        for name, checksums in shard.checksums.items()
+    ]
+
+
+def _bad_spans(
+    copy: ByteSource, spans: SampleSpans, pool: ThreadPool | None, progressed: Callable[[], None]
+) -> Iterator[tuple[int, int]]:
+    files, count = files_of([copy]), len(spans.starts)
+    starts, sizes = np.ascontiguousarray(spans.starts), np.ascontiguousarray(spans.sizes)
+    asked = Spans(files.buffers, np.zeros(count, np.int32), starts, sizes)
+    for part, values, unread in fetch_pieces(files, asked):
+        sums = np.empty(len(values), np.uint32)
+        checksum(values, sums, pool).wait()
+        progressed()
+        bad = sums != spans.checksums[part]
+        if unread is not None:
+            bad |= unread != 0
+        for i in np.flatnonzero(bad).tolist():
+            start = int(starts[part][i])
+            yield start, start + int(sizes[part][i])
+
+
+def _whole_crc(copy: ByteSource, file: StagedFile, progressed: Callable[[], None]) -> int:
+    """The CRC-32 of all but the seal; that of the seal itself is checked on reading it."""
+    assert file.seal_at is not None
+    seal = find_seal(copy.path, copy.size, partial(bytes_from, copy), file.seal_at)
+    crc = 0
+    regions = unsealed_regions(file_size=seal.file_size, seal_start=seal.seal_start, head_size=seal.head_size)
+    for start, stop in regions:
+        for at in range(start, stop, BLOCK_BYTES):
+            crc = crc32(copy.read(at, min(at + BLOCK_BYTES, stop)), crc)
+            progressed()
+    return crc if seal.file_crc == file.file_crc else seal.file_crc

@@ -1,0 +1,302 @@
+"""Copies a store, whole and checked, into a folder of this machine: once, however many processes ask for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastio._native import ThreadPool
+from fastio.errors import StoreError
+from fastio.store.atomic import PartialFile, sync_folder, writing
+from fastio.store.files import open_file
+from fastio.store.files.local import is_local
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.index import check_set
+from fastio.store.sealed import Shard, read_shard
+from fastio.store.set_object import SetMember, read_set, write_set
+from fastio.store.sets import open_members
+from fastio.store.staging.file_copy import FileCopy, hidden_files, is_copy
+from fastio.store.staging.stage_lock import stage_lock
+from fastio.store.staging.stage_plan import StagedFile, StagePlan, member_files, plan_stage
+from fastio.store.staging.stage_record import StageRecord, stamps
+from fastio.types.units import size as shown_size
+
+__all__ = ["StageReport", "stage"]
+
+_LOG = logging.getLogger(__name__)
+
+_JOBS_LOCAL, _JOBS_REMOTE = 4, 16  # blocks under way; each takes 16 MiB of memory
+_WAIT_S = 600.0
+_CHECK_THREADS = 4
+
+Progress = Callable[[int, int], None]
+Meter = Callable[[int], AbstractContextManager[Progress]]
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """What ``stage`` did."""
+
+    source: str
+    path: str  # opens the copy
+    files: int
+    size_bytes: int  # of all files
+    fetched_bytes: int  # the rest was there already
+    seconds: float
+
+
+@contextmanager
+def _unmeasured(_total: int) -> Iterator[Progress]:
+    yield lambda _samples, _size_bytes: None
+
+
+def stage(
+    path: str,
+    folder: str,
+    *,
+    options: RemoteOptions = DEFAULT,
+    jobs: int | None = None,
+    meter: Meter = _unmeasured,
+    on_wait: Callable[[str], None] = _LOG.warning,
+    wait_s: float = _WAIT_S,
+) -> StageReport:
+    """
+    Copy the store at ``path`` (a file, a set, or a URL) into ``folder``, and compare every byte with its checksums.
+
+    ``jobs`` blocks of 16 MiB are under way at once. Processes that stage into the same folder take turns; ``on_wait``
+    is told whom this one waits for, and after ``wait_s`` seconds without progress there it raises. A copy that was
+    interrupted goes on where it stopped; a whole one is left as it is; one of an older version is replaced. ``meter``
+    gets the number of bytes to copy and gives what is called with (0, bytes) for each block.
+
+    Raises StoreError: the source cannot be read, was replaced or is damaged, the folder lacks space, or holds other
+    files under these names.
+    """
+    begun = time.monotonic()
+    plan = plan_stage(path, options)
+    target = Path(folder)
+    with writing(folder):
+        target.mkdir(parents=True, exist_ok=True)
+    _refuse_own_folder(plan, target)
+    record = StageRecord.read(target, plan.result)
+    if record is None or record.content != plan.content or not record.holds(target):
+        with stage_lock(target, f"copying {path}", wait_s=wait_s, on_wait=on_wait) as progressed:
+            record = StageRecord.read(target, plan.result)
+            if record is None or record.content != plan.content or not record.holds(target):
+                default = _JOBS_LOCAL if is_local(path) else _JOBS_REMOTE
+                run = _Run(plan, target, options, jobs or default, meter, progressed)
+                return run.report(begun)
+    size_bytes = sum(size for _, size, _ in record.files)
+    result = str(target / plan.result)
+    return StageReport(path, result, len(record.files), size_bytes, 0, time.monotonic() - begun)
+
+
+def _refuse_own_folder(plan: StagePlan, target: Path) -> None:
+    file = plan.set_object or plan.files[0]
+    if is_local(file.source.path) and Path(file.source.path).parent.resolve() == target.resolve():
+        raise StoreError(f"{plan.path}: lies in {target} already: choose another folder")
+
+
+class _Run:
+    """One attempt to copy what a plan says, under the lock of the folder."""
+
+    def __init__(
+        self,
+        plan: StagePlan,
+        folder: Path,
+        options: RemoteOptions,
+        jobs: int,
+        meter: Meter,
+        progressed: Callable[[], None],
+    ) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._options = options
+        self._jobs = jobs
+        self._meter = meter
+        self._progressed = progressed
+        self._pool = ThreadPool(_CHECK_THREADS)
+        self._fetched_bytes = 0
+        before = StageRecord.read(folder, plan.result)
+        self._ours = frozenset() if before is None else before.names
+
+    def report(self, begun: float) -> StageReport:
+        """Copy, and say what was done."""
+        names = self._copy_set() if self._plan.set_object is not None else self._copy_files()
+        record = StageRecord(self._plan.path, self._plan.content, True, stamps(self._folder, names))
+        record.write(self._folder, self._plan.result)
+        self._remove_former(self._ours - record.names)
+        return StageReport(
+            self._plan.path,
+            str(self._folder / self._plan.result),
+            len(names),
+            sum(size for _, size, _ in record.files),
+            self._fetched_bytes,
+            time.monotonic() - begun,
+        )
+
+    def _copy_set(self) -> list[str]:
+        """Copy the set object under a hidden name, then its shards, and give it its name last."""
+        file = self._plan.set_object
+        assert file is not None
+        self._check_free([file])
+        with closing(FileCopy(file, self._folder)) as copy:
+            self._transfer([copy], lambda copy: copy.check(self._pool, self._progressed), _unmeasured(0))
+            self._fetched_bytes += copy.fetched_bytes
+            found = read_set(open_file(str(copy.partial), "pread"))
+            members = member_files(found, file.source.path, self._options)
+            names = [*(member.name for member in members), self._plan.result]
+            self._bring(members, names, kept=[file])
+            if all(m.name == f.name for m, f in zip(found.members, members, strict=True)):
+                copy.publish()
+                return names
+            renamed = [
+                dataclasses.replace(member, name=local.name)
+                for member, local in zip(found.members, members, strict=True)
+            ]
+            at_home = dataclasses.replace(found, path=str(self._folder / self._plan.result), members=tuple(renamed))
+            shards = open_members(at_home, read="pread")
+            self._write_set(shards, renamed, found.format, found.generation, found.metadata)
+            self._remove_hidden(copy.path)
+            return names
+
+    def _copy_files(self) -> list[str]:
+        """Copy sealed files; several get a set object, which makes them a set at one instant."""
+        files = list(self._plan.files)
+        names = [file.name for file in files]
+        if self._plan.result in names:
+            self._bring(files, names)
+            return names
+        self._bring(files, [*names, self._plan.result])
+        form = self._plan.format
+        assert form is not None
+        sources = [open_file(str(self._folder / name), "pread") for name in names]
+        opened = [read_shard(source, format_name=form.name, seal_at=form.seal_at) for source in sources]
+        shards = check_set(self._plan.path, opened)
+        members = [
+            SetMember(Path(shard.path).name, shard.count, shard.data.size, shard.seal.file_crc)
+            for shard in shards
+            if shard.seal is not None
+        ]
+        self._write_set(shards, members, form.name, 1, shards[0].metadata)
+        return [*names, self._plan.result]
+
+    def _bring(self, files: Sequence[StagedFile], names: Sequence[str], kept: Sequence[StagedFile] = ()) -> None:
+        """Copy the files that are not there, and give each its name once it was checked."""
+        there = {file.name for file in (*files, *kept) if is_copy(self._folder / file.name, file)}
+        missing = [file for file in files if file.name not in there]
+        for name in there - {file.name for file in kept}:
+            self._remove_hidden(self._folder / name)
+        self._check_names(set(names) - there)
+        self._check_free([*missing, *kept])
+        marked = [(name, 0, 0) for name in sorted({*names, *self._ours})]
+        StageRecord(self._plan.path, self._plan.content, False, marked).write(self._folder, self._plan.result)
+        copies = (FileCopy(file, self._folder) for file in missing)
+        self._transfer(copies, self._publish, self._meter(sum(file.source.size for file in missing)))
+
+    def _publish(self, copy: FileCopy) -> None:
+        copy.check(self._pool, self._progressed)
+        copy.publish()
+        copy.close()
+        self._fetched_bytes += copy.fetched_bytes
+
+    def _transfer(
+        self,
+        copies: Iterable[FileCopy],
+        finish: Callable[[FileCopy], None],
+        meter: AbstractContextManager[Progress],
+    ) -> None:
+        """Copy all blocks of all files, in order, and ``finish`` each file once its last block is there."""
+        left: dict[FileCopy, int] = {}
+        under_way: dict[Future[int], FileCopy] = {}
+        tasks = _tasks(copies, left)
+        with meter as progress, ThreadPoolExecutor(self._jobs, thread_name_prefix="fastio-stage") as pool:
+            try:
+                while True:
+                    while len(under_way) < 2 * self._jobs and (task := next(tasks, None)) is not None:
+                        under_way[pool.submit(task[0].copy, task[1])] = task[0]
+                    if not under_way:
+                        break
+                    for done in wait(under_way, return_when=FIRST_COMPLETED).done:
+                        copy = under_way.pop(done)
+                        progress(0, done.result())
+                        self._progressed()
+                        left[copy] -= 1
+                        if left[copy] == 0:
+                            finish(copy)
+                            del left[copy]
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                for copy in left:
+                    copy.close()
+                raise
+
+    def _write_set(
+        self, shards: Sequence[Shard], members: Sequence[SetMember], form: str, generation: int, metadata: bytes
+    ) -> None:
+        """Write a set object of our own, for shards that lie elsewhere than the set says, or were one by version 1."""
+        path = self._folder / self._plan.result
+        file = PartialFile(str(path))
+        try:
+            write_set(file, shards, members, form=form, generation=generation, metadata=metadata)
+            file.sync()
+            with writing(str(path)):
+                Path(file.partial).rename(path)
+                file.published()
+                sync_folder(self._folder)
+        finally:
+            file.discard()
+
+    def _check_names(self, names: set[str]) -> None:
+        """Raise StoreError if the user has other files under these names."""
+        for name in sorted(names - self._ours):
+            if os.path.lexists(self._folder / name):
+                raise StoreError(
+                    f"{self._folder / name}: exists, and is not a copy that fastio made of {self._plan.path}: choose "
+                    "another folder, or remove it"
+                )
+
+    def _check_free(self, files: Sequence[StagedFile]) -> None:
+        needed = sum(max(0, file.source.size - _allocated(hidden_files(self._folder / file.name)[0])) for file in files)
+        with writing(str(self._folder)):
+            free = shutil.disk_usage(self._folder).free
+        if needed > free:
+            raise StoreError(
+                f"{self._folder}: {self._plan.path} needs {shown_size(needed)} more, {shown_size(free)} are free: free "
+                "space, or choose another folder"
+            )
+
+    def _remove_former(self, names: frozenset[str]) -> None:
+        """Remove what belonged to a version that this one replaced."""
+        for name in names:
+            with writing(str(self._folder / name)):
+                (self._folder / name).unlink(missing_ok=True)
+            self._remove_hidden(self._folder / name)
+
+    def _remove_hidden(self, path: Path) -> None:
+        """Remove what an attempt left that was killed just before or after it gave the copy its name."""
+        for hidden in hidden_files(path):
+            with writing(str(path)):
+                hidden.unlink(missing_ok=True)
+
+
+def _tasks(copies: Iterable[FileCopy], left: dict[FileCopy, int]) -> Iterator[tuple[FileCopy, int]]:
+    """Every block of every file. ``left`` counts the blocks of a file from when it is opened."""
+    for copy in copies:
+        blocks = range(len(copy.blocks))
+        left[copy] = len(blocks)
+        yield from ((copy, block) for block in blocks)
+
+
+def _allocated(path: Path) -> int:
+    try:
+        return path.stat().st_blocks * 512
+    except OSError:
+        return 0
