@@ -25,6 +25,7 @@ from fastio.cli.pack import pack
 from fastio.cli.plan import plan
 from fastio.cli.profile import profile
 from fastio.cli.show import show
+from fastio.cli.stage import stage
 from fastio.cli.tune import tune
 from fastio.cli.unpack import unpack
 from fastio.cli.verify import verify
@@ -39,6 +40,7 @@ _LEFT = {
     "pack": "; the new store was not written, and an existing one under this name is unchanged",
     "unpack": "; if the folder existed before, some files may already be in it; otherwise nothing was written",
     "show": "; nothing was written",
+    "stage": "; what was copied is kept: the same command goes on from there",
 }
 
 
@@ -100,7 +102,7 @@ def cli() -> None:
     """
 
 
-for _command in (pack, info, ls, show, unpack, verify, doctor, plan, bench, bandwidth, tune, profile, monitor):
+for _command in (pack, info, ls, show, unpack, verify, stage, doctor, plan, bench, bandwidth, tune, profile, monitor):
     cli.add_command(_command)
 
 

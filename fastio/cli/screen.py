@@ -146,7 +146,9 @@ class Meter:
         done = self._samples if self._unit == "samples" else self._bytes
         now = time.perf_counter()
         passed = max(now - self._begun, 1e-6)
-        rates = f"{per_second(self._samples / passed)} samples/s, {size(self._bytes / passed)}/s"
+        rates = f"{size(self._bytes / passed)}/s"
+        if self._samples:
+            rates = f"{per_second(self._samples / passed)} samples/s, {rates}"
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, rates=rates)
         elif now - self._printed >= _PLAIN_INTERVAL_S:

@@ -33,6 +33,7 @@ from fastio.store.files import Read
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.files.together import fetch_together
 from fastio.store.sample_store import SampleStore
+from fastio.store.staging import staged_path
 from fastio.types.field_types import type_of
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
@@ -102,8 +103,10 @@ class FastDataset(Dataset[Any]):
             download_retry=download_retry,
             download_timeout=download_timeout,
         )
-        self.store = open_store(path, read=read, remote=remote) if isinstance(path, (str, Path)) else path
-        if self.store is path:
+        if isinstance(path, (str, Path)):
+            self.store: SampleStore = open_store(staged_path(path, remote), read=read, remote=remote)
+        else:
+            self.store = path
             _check_defaults(path, read, remote)
         self.transform = transform
         self.target_transform = target_transform

@@ -31,6 +31,7 @@ COMMANDS = {
     "fastio.bench.disk/1": ("bench", "disk", "--size", "4MiB", "--files", "16"),
     "fastio.bench.bus/1": ("bench", "bus"),
     "fastio.bandwidth/1": ("bandwidth", "1PB"),
+    "fastio.stage/1": ("stage", "DATA", "copy"),
     "fastio.tune/1": ("tune", "DATA", *SHORT),
     "fastio.plan/1": ("plan", "DATA", "--world", "2x2", "--batch-size", "4", "--rate", "10", "--disk", "1MB/s"),
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.staging.stage import stage
@@ -19,21 +19,22 @@ _INTERVAL_S = 30.0  # between lines of progress
 _SHORT_S = 5.0  # copies that take less say nothing
 
 
-def staged_path(path: str | os.PathLike[str], options: RemoteOptions) -> str:
+def staged_path(path: str | Path, options: RemoteOptions) -> str | Path:
     """
     Return the path of the copy in ``options.stage``, made first if it is not there; ``path`` itself without a stage.
 
     Every process of a node calls it: the first copies, the others wait as long as that makes progress. Progress is
     logged. Raises what ``stage`` raises.
     """
-    path = os.fspath(path)
-    if options.stage is None:
+    folder = options.stage
+    if folder is None:
         return path
-    return stage(path, options.stage, options=options, meter=lambda total: _logged(path, options.stage, total)).path
+    name = str(path)
+    return stage(name, folder, options=options, meter=lambda total: _logged(name, folder, total)).path
 
 
 @contextmanager
-def _logged(path: str, folder: str | None, total: int) -> Iterator[Callable[[int, int], None]]:
+def _logged(path: str, folder: str, total: int) -> Iterator[Callable[[int, int], None]]:
     begun = time.monotonic()
     next_line = begun + _SHORT_S
     done = 0

@@ -1,0 +1,43 @@
+"""``fastio stage``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fastio.cli import cli
+from fastio.store import open_store
+from tests.store.build import make_samples, write
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """A store."""
+    return write(tmp_path / "train.tar", make_samples(20))
+
+
+def test_stage(source: str, tmp_path: Path) -> None:
+    """A line says what was copied; the second time, that nothing was."""
+    first, second = (CliRunner().invoke(cli, ["stage", source, str(tmp_path / "copy")]) for _ in range(2))
+    copy = tmp_path / "copy" / "train.tar"
+
+    assert (0, 0) == (first.exit_code, second.exit_code)
+    assert f"{copy}: 1 file, " in first.output
+    assert "every checksum compared" in first.output
+    assert "was there already, unchanged" in second.output
+    with open_store(copy) as store:
+        assert 20 == len(store)
+
+
+def test_errors_are_one_line(source: str, tmp_path: Path) -> None:
+    """A file in the way of the copy is named."""
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "train.tar").write_text("mine")
+    result = CliRunner().invoke(cli, ["stage", source, str(tmp_path / "copy")])
+
+    assert 1 == result.exit_code
+    assert [f"error: {tmp_path}/copy/train.tar: exists, and is not a copy that fastio made of {source}"] == [
+        line.partition(": choose")[0] for line in result.output.splitlines()
+    ]
