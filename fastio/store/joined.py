@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from fastio.errors import SchemaError
 from fastio.store.index import SealedStore
+from fastio.store.joined_metadata import common_metadata
 from fastio.types.schema import COLUMN, Field, Schema
 
 __all__ = ["join_stores"]
@@ -30,7 +30,7 @@ def join_stores(stores: Sequence[SealedStore], fields: Sequence[str], *, has_cla
     schema = _common_schema(stores, fields)
     for field in fields:
         _check_checksums(stores, field)
-    metadata = json.dumps(_common_metadata(stores, has_classes=has_classes)).encode()
+    metadata = json.dumps(common_metadata(stores, has_classes=has_classes)).encode()
     shards = [replace(shard, schema=schema, metadata=metadata) for store in stores for shard in store.shards]
     path = " + ".join(store.path for store in stores)
     opener = _Opener(tuple(stores), tuple(fields), has_classes)
@@ -96,52 +96,3 @@ def _check_checksums(stores: Sequence[SealedStore], field: str) -> None:
             f"{without}: has no checksums, but {with_} has, so damage would be noticed in only one of them: "
             f"pack it again (fastio pack {without} NAME.lmdb)"
         )
-
-
-def _common_metadata(stores: Sequence[SealedStore], *, has_classes: bool) -> dict[str, Any]:
-    """Return what the loader needs: class names and the tokenizer."""
-    common: dict[str, Any] = {}
-    own = _common_classes(stores) if has_classes else None
-    if own is not None:
-        common["classes"] = own
-    names = [store.metadata.get("field_classes") for store in stores]
-    for store, classes in zip(stores, names, strict=True):
-        if classes != names[0]:
-            raise SchemaError(
-                f"{store.path}: field_classes={classes!r}, but {stores[0].path} has {names[0]!r}, so numbers of "
-                "classes mean other names: pack it with the same ones"
-            )
-    if names[0] is not None:
-        common["field_classes"] = names[0]
-    tokenizers = [store.metadata.get("tokenizer") for store in stores]
-    for store, tokenizer in zip(stores, tokenizers, strict=True):
-        if tokenizer != tokenizers[0]:
-            raise SchemaError(
-                f"{store.path}: was packed with another tokenizer than {stores[0].path}, so its ids mean other "
-                "words: pack it with the same one"
-            )
-    if tokenizers[0] is not None:
-        common["tokenizer"] = tokenizers[0]
-    return common
-
-
-def _common_classes(stores: Sequence[SealedStore]) -> list[str] | None:
-    """Return the longest list of names; every other list must be its beginning."""
-    known: list[tuple[SealedStore, list[str]]] = [
-        (store, [str(name) for name in store.metadata["classes"]]) for store in stores if _has_classes(store.metadata)
-    ]
-    if not known:
-        return None
-    longest, names = max(known, key=lambda each: len(each[1]))
-    for store, own in known:
-        at = next((place for place, name in enumerate(own) if name != names[place]), None)
-        if at is not None:
-            raise SchemaError(
-                f"label {at} is {names[at]!r} in {longest.path} but {own[at]!r} in {store.path}: give each "
-                "FastDataset a target_transform that makes them agree, or pack both with the same classes"
-            )
-    return names
-
-
-def _has_classes(metadata: Mapping[str, Any]) -> bool:
-    return metadata.get("classes") is not None

@@ -75,7 +75,7 @@ PIXELS = Field("image", RAW, "|u1", (8, 8, 3))
         (
             {"labels": np.arange(2), "metadata": {"classes": ["cat", "dog"]}},
             {"labels": np.arange(2), "metadata": {"classes": ["cat", "eel", "dog"]}},
-            r"label 1 is 'eel' in .*b.h5 but 'dog' in .*a.h5: give each FastDataset a target_transform",
+            r"label 1 is 'eel' in .*b.h5 but 'dog' in .*a.h5: pack both with the same classes, or",
         ),
     ],
 )
@@ -98,6 +98,18 @@ def test_classes_are_the_longest_list(tmp_path: Path) -> None:
     ]
     assert join_stores(stores, ["image"]).metadata["classes"] == ["cat", "dog"]
     assert "classes" not in join_stores(stores, ["image"], has_classes=False).metadata
+
+
+def test_tokenizers_that_did_more_or_less(tmp_path: Path) -> None:
+    """What a tokenizer has counted does not make it another one, and is added."""
+    field = Field("tokens", TOKENS, "<u2", (None,))
+    options = [{"bos": True, "documents": n, "cut": {"documents": 1, "tokens": n}} for n in (3, 4)]
+    metadata = [{"tokenizer": {"name": "bpe", "options": each}} for each in options]
+    stores = [
+        open_store(write_store(tmp_path / f"{n}.h5", [b"aabb"], field=field, metadata=metadata[n])) for n in range(2)
+    ]
+    options = join_stores(stores, ["tokens"]).metadata["tokenizer"]["options"]
+    assert options == {"bos": True, "documents": 7, "cut": {"documents": 2, "tokens": 7}}
 
 
 def test_ids_of_other_tokenizers_are_refused(tmp_path: Path) -> None:
