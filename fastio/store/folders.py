@@ -17,6 +17,7 @@ from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote.client import Precondition
 from fastio.store.files.remote.clients import client_of
+from fastio.store.files.remote.retry import repeated
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.publish import publish_file
 from fastio.store.seal import SEAL_SIZE, always_at, find_seal, read_seal
@@ -61,8 +62,8 @@ class StoreFolder(Protocol):
         """
         Give a copy of a packed file this name, at once: others see all of it or nothing, and it survives a crash.
 
-        It replaces nothing, with ``replace`` whatever is there, with ``etag`` that version only. If the file there has
-        the same seal, nothing changes. Raises Precondition, a StoreError, for any other file that is in the way.
+        It replaces nothing, with ``replace`` whatever is there, with ``etag`` that version only. If a file
+        is in the way, but has the same seal, nothing changes; for any other, Precondition (a StoreError) is raised.
         """
         ...
 
@@ -122,17 +123,18 @@ class LocalFolder:
 
     def put(self, name: str, file: Path, *, replace: bool = False, etag: str | None = None) -> None:
         """See StoreFolder. Of two who name an ``etag`` at once, both may succeed: let them take turns by a lock."""
-        if self.etag(name) is not None and _is_same(self, name, file):
-            return
-        if etag is not None and self.etag(name) != etag:
-            raise _other_version(self.full(name))
+        if not replace and self.etag(name) != etag:
+            if _is_same(self, name, file):
+                return
+            raise (_taken if etag is None else _other_version)(self.full(name))
         copy = PartialFile(self.full(name))
         try:
             with writing(copy.path), file.open("rb") as source, os.fdopen(os.dup(copy.fd), "wb") as out:
                 shutil.copyfileobj(source, out, 1 << 20)
-            if not replace and etag is None and self.etag(name) is not None:
-                raise _taken(self.full(name))
             publish_file(copy, replace=replace or etag is not None)
+        except StoreError:
+            if copy.is_published or not _is_same(self, name, file):  # a twin of this packer may have been faster
+                raise
         finally:
             copy.discard()
 
@@ -157,8 +159,10 @@ class RemoteFolder:
 
     def entries(self) -> Mapping[str, FolderEntry]:
         """See StoreFolder."""
-        client, key = client_of(f"{self.path}/", self.options)
-        return {e.name: FolderEntry(e.name, e.size) for e in client.entries(key) if not e.name.startswith(".")}
+        url = f"{self.path}/"
+        client, key = client_of(url, self.options)
+        listed = repeated(url, self.options, lambda: client.entries(key))
+        return {e.name: FolderEntry(e.name, e.size) for e in listed if not e.name.startswith(".")}
 
     def open(self, name: str, read: Read = "auto") -> ByteSource:
         """See StoreFolder."""
@@ -166,25 +170,29 @@ class RemoteFolder:
 
     def etag(self, name: str) -> str | None:
         """See StoreFolder."""
-        client, key = client_of(self.full(name), self.options)
+        url = self.full(name)
+        client, key = client_of(url, self.options)
         try:
-            return client.get_end(key, SEAL_SIZE).etag
+            return repeated(url, self.options, lambda: client.get_end(key, SEAL_SIZE)).etag
         except StoreNotFound:
             return None
 
     def put(self, name: str, file: Path, *, replace: bool = False, etag: str | None = None) -> None:
         """See StoreFolder."""
-        client, key = client_of(self.full(name), self.options)
+        url = self.full(name)
+        client, key = client_of(url, self.options)
+        is_new = not replace and etag is None
         try:
-            client.put(key, file, if_absent=not replace and etag is None, etag=etag)
+            repeated(url, self.options, lambda: client.put(key, file, if_absent=is_new, etag=etag))
         except Precondition as exc:
             if not _is_same(self, name, file):  # or it is what a lost answer, or a twin of this packer, has put there
                 raise (_taken if etag is None else _other_version)(self.full(name)) from exc
 
     def remove(self, name: str) -> None:
         """See StoreFolder."""
-        client, key = client_of(self.full(name), self.options)
-        client.remove(key)
+        url = self.full(name)
+        client, key = client_of(url, self.options)
+        repeated(url, self.options, lambda: client.remove(key))
 
 
 def _taken(path: str) -> Precondition:

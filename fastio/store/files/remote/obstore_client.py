@@ -27,7 +27,7 @@ class ObstoreClient:
     See Client.
 
     obstore itself sends no request for reading a second time: ``download_retry`` would not be what it says. Parts of
-    uploads it does.
+    uploads it does, so that one that fails does not cost the others.
     """
 
     def __init__(self, bucket: str, options: Mapping[str, Any], *, timeout: float) -> None:
@@ -44,7 +44,7 @@ class ObstoreClient:
         opened = partial(obstore.store.from_url, bucket, client_options=client_options, **options)
         with self._translating(""):
             self._store: Any = opened(retry_config={"max_retries": 0})
-            self._writer: Any = opened()
+            self._writer: Any = opened(retry_config={"max_retries": 2})
 
     def get(self, key: str, start: int, stop: int, *, etag: str | None = None) -> Answer:
         """See Client."""

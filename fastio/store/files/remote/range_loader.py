@@ -14,9 +14,9 @@ from fastio.store.files.remote.client import Answer, Precondition, RequestFailed
 from fastio.store.files.remote.clients import client_of
 from fastio.store.files.remote.download_thread import ByteRange
 from fastio.store.files.remote.hedging import Hedging
-from fastio.store.files.remote.remote_source import RemoteSource, after_attempts
+from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote.request_plan import MOST_BYTES
-from fastio.store.files.remote.retry import pause_s
+from fastio.store.files.remote.retry import after_attempts, pause_s
 
 __all__ = ["RangeLoader"]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Mapping
-from typing import Self, TypeVar
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +13,10 @@ from fastio.errors import StoreError, StoreNotFound
 from fastio.store.files.local import aligned, check_range
 from fastio.store.files.remote.client import Answer, Precondition, RequestFailed
 from fastio.store.files.remote.clients import client_of
-from fastio.store.files.remote.retry import pause_s
+from fastio.store.files.remote.retry import repeated
 from fastio.store.files.remote_options import RemoteOptions
 
-__all__ = ["RemoteSource", "after_attempts"]
-
-Result = TypeVar("Result")
+__all__ = ["RemoteSource"]
 
 _TAIL_BYTES = 64 << 10  # the seal, the header and often the whole index
 
@@ -49,7 +46,7 @@ class RemoteSource:
     def open(cls, path: str, options: RemoteOptions) -> Self:
         """Raises StoreNotFound for a missing object, StoreError for one that cannot be read."""
         client, key = client_of(path, options)
-        end = _repeated(path, options, lambda: client.get_end(key, _TAIL_BYTES))
+        end = repeated(path, options, lambda: client.get_end(key, _TAIL_BYTES))
         return cls(path, options, size=end.size, etag=end.etag, end=end)
 
     @classmethod
@@ -120,7 +117,7 @@ class RemoteSource:
             except Precondition:
                 raise self.replaced() from None
 
-        return _repeated(self.path, self.options, attempt)
+        return repeated(self.path, self.options, attempt)
 
     def check(self) -> None:
         """See ByteSource."""
@@ -133,21 +130,3 @@ class RemoteSource:
     def release(self) -> None:
         """Let go of the end."""
         self._end = None
-
-
-def _repeated(path: str, options: RemoteOptions, attempt: Callable[[], Result]) -> Result:
-    """Return what ``attempt`` returns, asked again after a pause while it fails for a reason that may pass."""
-    for number in range(options.download_retry + 1):
-        try:
-            return attempt()
-        except RequestFailed as exc:
-            if number == options.download_retry:
-                raise after_attempts(path, exc, number + 1) from None
-            time.sleep(pause_s(number, exc.retry_after_s))
-    raise AssertionError
-
-
-def after_attempts(path: str, failure: RequestFailed, attempts: int) -> RequestFailed:
-    """Return the error that ends the attempts."""
-    tried = "" if attempts == 1 else f", at the last of {attempts} attempts"
-    return RequestFailed(path, f"{failure.reason}{tried}")
