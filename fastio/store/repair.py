@@ -1,0 +1,147 @@
+"""Mends a set: shards that are missing or damaged are written again, to the same bytes as before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.folders import folder_of
+from fastio.store.formats import FORMATS
+from fastio.store.scratch import ScratchFolder
+from fastio.store.set_object import SetMember, SetObject
+from fastio.store.whole import check_whole, damage_of, open_damaged
+
+__all__ = ["Maker", "Offer", "RepairReport", "ShardRepair", "damaged_members", "repair_set"]
+
+_THREADS = 4  # shards checked at once
+_ADVICE = "set TMPDIR to a folder on a larger disk"
+
+Progress = Callable[[int, int], object]  # called with samples and bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A shard as someone has it: where it is from, and what writes it to a new file."""
+
+    source: str
+    write: Callable[[Path], None]
+
+
+class Maker(Protocol):
+    """Where good shards come from: another copy of the set, or its source."""
+
+    def offers(self, number: int, member: SetMember) -> Iterable[Offer]:
+        """Return where shard ``number`` of a set, as ``member`` lists it, can be had; what is written is checked."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRepair:
+    """A shard that was missing or damaged."""
+
+    path: str
+    problem: str
+    source: str | None  # where the bytes came from that it has now; None: it is as it was
+    reason: str | None = None  # why it is as it was
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What a repair has found and done. All other shards of the set are whole, every byte of them."""
+
+    path: str
+    shards: int
+    repaired: tuple[ShardRepair, ...]
+    left: tuple[ShardRepair, ...]
+
+
+def damaged_members(
+    found: SetObject, *, remote: RemoteOptions = DEFAULT, progress: Progress | None = None
+) -> dict[int, str]:
+    """
+    Read all shards of a set. Returns the numbers of those that are missing or damaged, and what is wrong with each.
+
+    Raises StoreError if a shard cannot be read for another reason, such as a refused request.
+    """
+    folder, _ = folder_of(found.path, remote)
+    seal_at = FORMATS[found.format].seal_at
+
+    def problem(member: SetMember) -> str | None:
+        path = folder.full(member.name)
+        try:
+            check_whole(open_damaged(path, remote), member, seal_at)
+        except StoreError as exc:
+            damage = damage_of(exc)
+            if damage is None:
+                raise
+            return damage.removeprefix(f"{path}: ")
+        return None
+
+    damaged: dict[int, str] = {}
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="fastio-repair") as threads:
+        for number, (member, damage) in enumerate(zip(found.members, threads.map(problem, found.members), strict=True)):
+            if damage is not None:
+                damaged[number] = damage
+            if progress is not None:
+                progress(member.count, member.size)
+    return damaged
+
+
+def repair_set(
+    found: SetObject,
+    makers: Sequence[Maker],
+    *,
+    remote: RemoteOptions = DEFAULT,
+    progress: Progress | None = None,
+) -> RepairReport:
+    """
+    Check every byte of a set, and write each missing or damaged shard again as the first maker that has it makes it.
+
+    A shard is replaced only by bytes that have the size and CRC-32 that the set lists, in one step; others stay as
+    they are, and are ``left`` in the report. Raises StoreError if a shard cannot be read or written.
+    """
+    damaged = damaged_members(found, remote=remote, progress=progress)
+    repaired: list[ShardRepair] = []
+    left: list[ShardRepair] = []
+    with ExitStack() as opened:
+        scratch = opened.enter_context(ScratchFolder()) if damaged else None
+        for number, problem in damaged.items():
+            assert scratch is not None
+            result = _repaired(found, number, problem, makers, scratch, remote)
+            (left if result.source is None else repaired).append(result)
+    return RepairReport(found.path, len(found.members), tuple(repaired), tuple(left))
+
+
+def _repaired(
+    found: SetObject,
+    number: int,
+    problem: str,
+    makers: Sequence[Maker],
+    scratch: ScratchFolder,
+    remote: RemoteOptions,
+) -> ShardRepair:
+    member = found.members[number]
+    path = folder_of(found.path, remote)[0].full(member.name)
+    folder, name = folder_of(path, remote)
+    etag = folder.etag(name)
+    reasons: list[str] = []
+    for offer in (offer for maker in makers for offer in maker.offers(number, member)):
+        scratch.require(member.size, advice=_ADVICE)
+        file = scratch.file(name)
+        try:
+            offer.write(file)
+            check_whole(open_damaged(str(file)), member, FORMATS[found.format].seal_at)
+            folder.put(name, file, etag=etag)
+        except (StoreCorrupt, StoreIncomplete, StoreNotFound) as exc:
+            reasons.append(f"{offer.source}: {str(exc).removeprefix(f'{file}: ').removeprefix(f'{offer.source}: ')}")
+        else:
+            return ShardRepair(path, problem, offer.source)
+        finally:
+            file.unlink(missing_ok=True)
+    return ShardRepair(path, problem, None, "; ".join(reasons) or "no copy of it is there")
