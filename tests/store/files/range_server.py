@@ -90,6 +90,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_HEAD(self) -> None:
         served: RangeServer = self.server.served  # type: ignore[attr-defined]

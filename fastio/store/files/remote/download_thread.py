@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.errors import StoreError
+from fastio.store.files.remote.client import RequestFailed
 from fastio.store.files.remote.forked import claim_process
 from fastio.store.files.remote.in_flight import InFlight
+from fastio.store.files.remote.interpreter_exit import close_at_exit
 
 __all__ = ["ByteRange", "Download", "DownloadThread"]
 
@@ -71,9 +73,19 @@ class Download:
             return False
         return True
 
-    def bytes(self) -> Data:
-        """Wait for the bytes, read-only. Raises StoreError if they cannot be had."""
-        return self._data.result()
+    def result(self) -> Data | RequestFailed:
+        """
+        Wait, and return the bytes, read-only, or the failure of the last attempt.
+
+        Raises StoreError for what no attempt can change.
+        """
+        error = self._data.exception()
+        if error is None:
+            return self._data.result()
+        if isinstance(error, RequestFailed):
+            return error
+        # Another one: its traceback would hold the caller's frame, and with it the memory of other downloads.
+        raise StoreError(str(error)) if isinstance(error, StoreError) else error
 
     def __del__(self) -> None:
         if self._process == self._getpid() and not self._data.done():
@@ -82,13 +94,13 @@ class Download:
 
 class DownloadThread:
     """
-    Has ``load`` bring ranges, as many at once as ``InFlight`` allows, those that somebody waits for first.
+    Has ``load`` bring ranges, as many at once as ``in_flight`` allows, those that somebody waits for first.
 
     The thread starts with the first range and ends with ``close``. A process that was forked must not use it.
     """
 
-    def __init__(self, load: Callable[[ByteRange], Awaitable[Data]]) -> None:
-        self.in_flight = InFlight()
+    def __init__(self, load: Callable[[ByteRange], Awaitable[Data]], in_flight: InFlight) -> None:
+        self._in_flight = in_flight
         self._load = load
         self._process = os.getpid()
         self._numbers = itertools.count()
@@ -128,6 +140,7 @@ class DownloadThread:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._run, args=(self._loop,), name="fastio-remote", daemon=True)
                 self._thread.start()
+                close_at_exit(self)
             return self._loop
 
     @staticmethod
@@ -161,7 +174,7 @@ class DownloadThread:
             task.cancel()
 
     def _send(self) -> None:
-        while self._order and len(self._tasks) < self.in_flight.limit and not self._is_closed:
+        while self._order and len(self._tasks) < self._in_flight.limit and not self._is_closed:
             _, number = heapq.heappop(self._order)
             if number in self._waiting:
                 wanted, data = self._waiting.pop(number)
@@ -175,7 +188,7 @@ class DownloadThread:
         except Exception as exc:  # whoever waits for the bytes gets it
             data.set_exception(exc)
         else:
-            self.in_flight.arrived(wanted.size, time.monotonic(), is_full=bool(self._waiting))
+            self._in_flight.arrived(wanted.size, time.monotonic(), is_full=bool(self._waiting))
 
     def _finish(self, number: int, data: Future[Data], task: asyncio.Task[None]) -> None:
         del self._tasks[number]

@@ -14,6 +14,7 @@ _STATUS = re.compile(r"status code: (\d{3})([^:\n]*)")
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _OS_MESSAGE = re.compile(r'message: "([^"]*)"')
+_PREFIX = re.compile(r"Generic \w+ error: ")
 _RANGE = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
 _NO_RANGE = 416
 _PASSING = frozenset({408, 409, _NO_RANGE, 425, 429})  # and all from 500
@@ -78,4 +79,4 @@ def _failure(text: str, timeout_s: float) -> str:
         return f"no connection ({message[1]})" if message else "no connection"
     if "IncompleteBody" in text or "kind: Body" in text or "Interrupted" in text:
         return "the connection was cut before the last byte"
-    return (text.splitlines() or ["unknown error"])[0]
+    return _PREFIX.sub("", (text.splitlines() or ["unknown error"])[0])

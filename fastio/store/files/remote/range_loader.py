@@ -14,6 +14,7 @@ from fastio.store.files.remote.client import Answer, Precondition, RequestFailed
 from fastio.store.files.remote.clients import client_of
 from fastio.store.files.remote.download_thread import ByteRange
 from fastio.store.files.remote.hedging import Hedging
+from fastio.store.files.remote.in_flight import InFlight
 from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote.request_plan import MOST_BYTES
 from fastio.store.files.remote.retry import after_attempts, pause_s
@@ -35,8 +36,9 @@ class RangeLoader:
     times as long as 95 % of the others is sent once more, and the first answer counts. Used by one thread.
     """
 
-    def __init__(self, sources: Sequence[RemoteSource]) -> None:
+    def __init__(self, sources: Sequence[RemoteSource], in_flight: InFlight) -> None:
         self._sources = sources
+        self._in_flight = in_flight
         self.hedging = Hedging()
         self.requests = 0
         self._latency_s = 0.0
@@ -61,6 +63,8 @@ class RangeLoader:
             except RequestFailed as exc:
                 if number == source.options.download_retry:
                     raise after_attempts(source.path, exc, number + 1) from None
+                if exc.cause == "busy":
+                    self._in_flight.throttled()
                 await asyncio.sleep(pause_s(number, exc.retry_after_s))
         raise AssertionError
 

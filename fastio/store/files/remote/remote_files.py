@@ -13,6 +13,7 @@ from fastio import _native
 from fastio.store.files.remote.client import RequestFailed
 from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread
 from fastio.store.files.remote.held_ranges import HeldRanges
+from fastio.store.files.remote.in_flight import InFlight
 from fastio.store.files.remote.range_loader import RangeLoader
 from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote.request_plan import joined_ranges
@@ -39,12 +40,14 @@ class RemoteFiles:
 
     def __init__(self, sources: Sequence[RemoteSource]) -> None:
         self._sizes = np.array([source.size for source in sources], np.int64)
-        self._loader = RangeLoader(sources)
-        self._thread = DownloadThread(self._loader.load)
+        self._in_flight = InFlight()
+        self._loader = RangeLoader(sources, self._in_flight)
+        self._thread = DownloadThread(self._loader.load, self._in_flight)
         self._held = HeldRanges()
         self._failures: dict[tuple[int, int], str] = {}
         self.buffers = _native.Buffers([source.size for source in sources])
         self._close = weakref.finalize(self, self._thread.close)
+        self._close.atexit = False  # the thread itself sees to that
 
     def fetch(
         self,
@@ -177,11 +180,10 @@ def _placed(spans: Spans, downloads: list[Download], block: NDArray[np.int64]) -
     memory: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)]
     firsts, reasons = [0], dict[int, str]()
     for number, download in enumerate(downloads):
-        try:
-            memory.append(download.bytes())
-        except RequestFailed as exc:
-            memory.append(memory[0])
-            reasons[number] = exc.reason
+        result = download.result()
+        if isinstance(result, RequestFailed):
+            reasons[number], result = result.reason, memory[0]
+        memory.append(result)
         firsts.append(download.range.start)
     is_bad = (block < 0) | np.isin(block, list(reasons))
     placed = replace(
