@@ -103,7 +103,7 @@ def verify(
             path=os.fspath(path),
             samples=len(store),
             size_bytes=store_bytes(store),
-            checksums=all(shard.seal is not None for shard in store.shards),
+            checksums=all(shard.is_sealed for shard in store.shards),
             decoded=decoded,
             parsed=parsed,
             compared=result.samples,

@@ -57,7 +57,7 @@ def open_stored(place: SourcePath, options: SourceOptions) -> ListedSource:
         if form is None or form.foreign is not None or not others:  # files of others open: this one is ours, and cut
             raise
         raise SourceError(f"{path}: expected {KIND.what}, found {others}") from exc
-    is_sealed = all(shard.seal is not None for shard in store.shards)
+    is_sealed = all(shard.is_sealed for shard in store.shards)
     problems: dict[int, Problem] = {} if is_sealed else _repeated(store)
     not_samples = () if is_sealed else store.metadata["skipped"]
     extensions = {} if is_sealed else store.metadata["extensions"]

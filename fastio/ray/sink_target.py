@@ -22,7 +22,8 @@ from fastio.store.sealed import bytes_from
 from fastio.store.set_object import SetMember, SetObject, read_set
 from fastio.store.sets import seal_set, set_path
 from fastio.store.shard_destination import ShardDestination
-from fastio.store.target import Target, target_format
+from fastio.store.target import target_format
+from fastio.store.write_target import Target
 from fastio.types.schema import Schema
 
 __all__ = ["SinkTarget", "TaskFolder"]

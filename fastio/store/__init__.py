@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path, PurePath
 
 from fastio.errors import StoreError, StoreIncomplete, StoreNotFound
+from fastio.store.file_writer import SealedAlone
 from fastio.store.files import ByteSource, Read, check_read, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
@@ -19,12 +20,17 @@ from fastio.store.formats import FORMATS, holds_shards, looks_like, shard_suffix
 from fastio.store.index import SealedStore, check_set
 from fastio.store.sample_store import SampleBatch, SampleStore, SampleWriter
 from fastio.store.sealed import Shard, read_shard
+from fastio.store.set_lookup import set_of_path
 from fastio.store.set_object import SET_SUFFIX, read_set
+from fastio.store.set_output import SetOutput
 from fastio.store.sets import open_members
-from fastio.store.target import Target, expand, match_format, target_format
+from fastio.store.single_output import SingleOutput
+from fastio.store.target import expand, match_format, target_format
 from fastio.store.urls import check_named, set_of_url, shards_of_url
-from fastio.store.writer import SealedAlone, SealedWriter
+from fastio.store.write_target import Target
+from fastio.store.writer import SealedWriter
 from fastio.types.schema import Schema
+from fastio.types.units import counted
 
 __all__ = [
     "FORMATS",
@@ -66,18 +72,31 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
     path = os.fspath(path)
     if not is_local(path):
         return _open_url(path, read, remote)
-    if path.endswith(SET_SUFFIX):
-        return _open_set(path, path, read, remote)
-    form = match_format(path)
     for _ in range(_ATTEMPTS):
-        files = expand(path, form)
-        before = _inodes(files)
+        before = _version(path)
         try:
-            return _open_files(path, form, files, read, remote)
+            return _open_path(path, read, remote)
         except StoreError:
-            if before == _inodes(expand(path, form)):
+            if before == _version(path):
                 raise  # the store was not replaced meanwhile
+    return _open_path(path, read, remote)
+
+
+def _open_path(path: str, read: Read, remote: RemoteOptions) -> SealedStore:
+    set_object = set_of_path(path)
+    if set_object is not None:
+        return _open_set(path, set_object, read, remote)
+    form = match_format(path)
     return _open_files(path, form, expand(path, form), read, remote)
+
+
+def _version(path: str) -> list[tuple[str, tuple[int, int] | None]]:
+    """Return which files a path stands for at the moment, with their inodes; nothing for an impossible path."""
+    try:
+        set_object = set_of_path(path)
+        return _inodes([set_object] if set_object is not None else expand(path, match_format(path)))
+    except StoreError:
+        return []
 
 
 def _open_url(url: str, read: Read, remote: RemoteOptions) -> SealedStore:
@@ -98,8 +117,9 @@ def _open_set(path: str, set_object: str, read: Read, remote: RemoteOptions) -> 
     found = read_set(folder.open(name, read))
     check_named(path, found)
     shards = open_members(found, read=read, options=remote)
+    opener = partial(open_store, read=read, remote=remote)
     return SealedStore(
-        path, format_name=found.format, shards=shards, opener=partial(open_store, read=read, remote=remote)
+        path, format_name=found.format, shards=shards, opener=opener, index=shards.joined, set_object=found
     )
 
 
@@ -112,7 +132,9 @@ def create_shard(
     ``plan`` (0 to 2**64 - 1) says which division of which source the shard belongs to, ``number`` its place there.
     """
     target = _target(os.fspath(path), overwrite=overwrite, shard_bytes=None)
-    return SealedWriter(target, schema, shard_bytes=None, alone=SealedAlone(plan, number))
+    if not overwrite:
+        target.check_free()
+    return SealedWriter(target.path, target.format, schema, SingleOutput(target, alone=SealedAlone(plan, number)))
 
 
 def _open_files(path: str, form: Format, files: Sequence[str], read: Read, remote: RemoteOptions) -> SealedStore:
@@ -121,9 +143,26 @@ def _open_files(path: str, form: Format, files: Sequence[str], read: Read, remot
     if sealed and len(sealed) < len(shards):
         other = next(shard.path for shard in shards if shard.seal is None)
         raise StoreError(f"{path}: {sealed[0].path} was packed by fastio, {other} was not; open them one by one")
+    # Shards that no set object lists are of a pack that has not finished, beside the set that it may replace.
+    shards = [shard for shard in shards if shard.seal is None or not shard.seal.is_alone]
+    if not shards:
+        raise _unfinished(path, form, sealed)
     check = check_set if sealed or form.foreign is None else form.foreign.check_set
     opener = partial(open_store, read=read, remote=remote)
     return SealedStore(path, format_name=form.name, shards=check(path, shards), opener=opener)
+
+
+def _unfinished(path: str, form: Format, shards: Sequence[Shard]) -> StoreIncomplete:
+    """Return the error for shards that were sealed alone, where nothing says which of them are a set."""
+    if [path] == [shard.path for shard in shards]:
+        return StoreIncomplete(
+            f"{path}: is one shard of a set: open the set by its set object (name{SET_SUFFIX}) or its pattern "
+            f"(name-%06d{form.suffixes[0]})"
+        )
+    return StoreIncomplete(
+        f"{path}: {counted(len(shards), 'shard')}, no set object: packing has not finished, or it was not copied with "
+        "them: go on with --resume, or seal them (fastio seal)"
+    )
 
 
 def create_store(
@@ -137,7 +176,8 @@ def create_store(
     complete.
     """
     target = _target(os.fspath(path), overwrite=overwrite, shard_bytes=shard_bytes)
-    return SealedWriter(target, schema, shard_bytes=(shard_bytes or _SHARD_BYTES) if target.is_set else None)
+    output = SetOutput(target, shard_bytes=shard_bytes or _SHARD_BYTES) if target.is_set else SingleOutput(target)
+    return SealedWriter(target.path, target.format, schema, output)
 
 
 def check_target(path: str | os.PathLike[str], *, overwrite: bool = False, shard_bytes: int | None = None) -> None:

@@ -20,7 +20,6 @@ __all__ = [
     "move_to_free",
     "pwrite_all",
     "sync_folder",
-    "token",
     "write_all",
     "writing",
 ]
@@ -39,29 +38,21 @@ class PartialFile:
 
     ``crc`` is the CRC-32 of everything that went through ``write``, in order; ``skip`` and ``overwrite`` do not
     change it. The descriptor holds a lock while the writer lives, by which ``remove_stale`` tells dead writers from
-    living ones, on every host that shares the folder. A file of a set is created beside the ``first`` one, whose lock
-    stands for all: the others may ``rest`` without a descriptor. All failures are StoreErrors that name ``path``.
+    living ones, on every host that shares the folder. All failures are StoreErrors that name ``path``.
     """
 
-    def __init__(self, path: str, *, first: PartialFile | None = None) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
         self.crc = 0
         self._size = 0
         self._pending: list[Any] = []
         self._pending_bytes = 0
-        self._first = first
         self._is_published = self._is_discarded = False
-        self.partial: str
-        self._fd: int
-        self.partial, self._fd = _create(path) if first is None else _create_beside(path, token(first.partial))
+        self.partial, self._fd = _create(path)
 
     @property
     def fd(self) -> int:
-        """The descriptor, at the end of the file; reopened after a ``rest``."""
-        if self._fd < 0:
-            with writing(self.path):
-                self._fd = os.open(self.partial, os.O_RDWR | os.O_CLOEXEC)
-                os.lseek(self._fd, 0, os.SEEK_END)
+        """The descriptor, at the end of the file; -1 once it is closed."""
         return self._fd
 
     @property
@@ -119,13 +110,6 @@ class PartialFile:
         with writing(self.path):
             os.fsync(self.fd)
 
-    def rest(self) -> None:
-        """Close the descriptor until it is needed again: a set may have more files than a process may open."""
-        self.flush()
-        if self._first is not None:
-            with writing(self.path):
-                self._close()
-
     @property
     def is_published(self) -> bool:
         """Whether the file has its final name, or will certainly get it."""
@@ -141,23 +125,22 @@ class PartialFile:
         harmless.
         """
         self._pending = []
-        if self._is_published:
-            with contextlib.suppress(OSError):  # its bytes were synced before, so an error cannot concern them
-                self._close()
-        elif not self._is_discarded:
-            self._is_discarded = True
-            try:
+        try:
+            if not self._is_published and not self._is_discarded:
+                self._is_discarded = True
                 Path(self.partial).unlink(missing_ok=True)
-                self._close()
-            except OSError as exc:
-                raise StoreError(
-                    f"{self.partial}: could not be removed ({exc.strerror}); the next pack to the same name removes it"
-                ) from exc
+        except OSError as exc:
+            raise StoreError(
+                f"{self.partial}: could not be removed ({exc.strerror}); the next pack to the same name removes it"
+            ) from exc
+        finally:
+            self._close()
 
     def _close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            with contextlib.suppress(OSError):  # the bytes were synced before, or are not wanted
+                os.close(fd)
 
 
 def exists(path: str) -> StoreError:
@@ -217,21 +200,9 @@ def _flock(fd: int) -> bool:
     return True
 
 
-def _create_beside(path: str, token: str) -> tuple[str, int]:
-    """Create a new hidden file beside ``path``, of the set whose first file is locked under this token."""
-    with writing(path):
-        partial = _hidden(path, token)
-        return partial, os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-
-
 def _hidden(path: str, token: str) -> str:
     target = Path(path)
     return str(target.parent / f".{target.name}{MARK}{token}")
-
-
-def token(partial: str) -> str:
-    """Return what all files of one writer's set have in their hidden names."""
-    return partial.rpartition(MARK)[2]
 
 
 def move_to_free(partial: str, path: str) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from fastio.errors import StoreError, StoreNotFound
 from fastio.store import hdf5, lmdb, tar, zip_archive
 from fastio.store.format import HEAD_BYTES, Format
-from fastio.store.listing import shard_names
+from fastio.store.listing import visible_names
+from fastio.store.set_object import SET_SUFFIX
 
 __all__ = [
     "FORMATS",
@@ -51,7 +52,7 @@ def of_folder(folder: str | Path) -> Format:
     Return the format of the shards in a folder. Raises StoreNotFound if there are none, StoreError if formats are
     mixed.
     """
-    return of_names(str(folder), shard_names(Path(folder), carry_out=False))
+    return of_names(str(folder), visible_names(folder))
 
 
 def of_names(folder: str, names: Iterable[str]) -> Format:
@@ -69,8 +70,9 @@ def of_names(folder: str, names: Iterable[str]) -> Format:
 
 
 def holds_shards(folder: str | Path) -> bool:
-    """Return whether a folder holds shards, which makes it a store."""
-    return bool(_held(shard_names(Path(folder), carry_out=False)))
+    """Return whether a folder holds shards, or a set object that lists some, which makes it a store."""
+    names = visible_names(folder)
+    return bool(_held(names)) or any(name.endswith(SET_SUFFIX) for name in names)
 
 
 def suffixes() -> str:

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from fastio._native import Buffers, pick_spans
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.store.files import StoreFiles, files_of
+from fastio.store.joined_index import JoinedIndex
 from fastio.store.receipt import number_of_all
 from fastio.store.seal import set_checksum
 from fastio.store.sealed import Intervals, Shard
+from fastio.store.set_object import SetObject
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
 
@@ -39,24 +41,33 @@ class SealedStore:
     """
 
     def __init__(
-        self, path: str, *, format_name: str, shards: Sequence[Shard], opener: Callable[[str], SealedStore]
+        self,
+        path: str,
+        *,
+        format_name: str,
+        shards: Sequence[Shard],
+        opener: Callable[[str], SealedStore],
+        index: JoinedIndex | None = None,
+        set_object: SetObject | None = None,
     ) -> None:
+        """``index`` is that of ``shards`` if it is known joined already, as that of a set with its object is."""
+        index = index or JoinedIndex.of(shards)
         self.path = path
         self._opener = opener
         self.format = format_name
-        self.schema: Schema = shards[0].schema
-        self.shard_paths: Sequence[str] = tuple(shard.path for shard in shards)
+        self.set_object = set_object  # None: one file, shards that know their set, or several stores
+        self.schema: Schema = shards[0].schema if set_object is None else set_object.schema
+        self.shard_paths: Sequence[str] = tuple(index.paths)
         self._closed = False
-        self._ends = np.cumsum([shard.count for shard in shards], dtype=np.int64)
+        self._ends = np.cumsum(index.counts, dtype=np.int64)
+        self._begins = self._ends - index.counts
         self._count = int(self._ends[-1])
-        self._files = files_of([shard.data for shard in shards])
-        self._shards: Sequence[Shard] = tuple(shards)
-        names = [f.name for f in self.schema.payload]
-        self._starts = {name: _join([s.starts[name] for s in shards]) for name in names}
-        self._sizes = {name: _join([s.sizes[name] for s in shards]) for name in names}
-        self._checksums = {name: _join([s.checksums[name] for s in shards]) for name in names if _all(shards, name)}
-        self._intervals = {name: _join_intervals(shards, name) for name in names if _any_intervals(shards, name)}
-        self._columns = {f.name: _join([s.columns[f.name] for s in shards]) for f in self.schema.columns}
+        self._sources = index.sources
+        self._files = files_of(index.sources)
+        self._shards = shards
+        self._starts, self._sizes, self._checksums = index.starts, index.sizes, index.checksums
+        self._shapes, self._columns = index.shapes, index.columns
+        self._intervals = {name: _placed(part, len(index.counts)) for name, part in index.intervals.items()}
 
     def __len__(self) -> int:
         return self._count
@@ -64,7 +75,8 @@ class SealedStore:
     @cached_property
     def metadata(self) -> Mapping[str, Any]:
         """What the packer stored besides the samples; parsed on first use."""
-        raw = self._opened()[0].metadata
+        self._opened()
+        raw = self._shards[0].metadata if self.set_object is None else self.set_object.metadata
         try:
             parsed = json.loads(raw)
         except (ValueError, RecursionError) as exc:
@@ -76,7 +88,9 @@ class SealedStore:
     @property
     def size_bytes(self) -> int:
         """Bytes of all files."""
-        return sum(shard.data.size for shard in self._opened())
+        self._opened()
+        own = 0 if self.set_object is None else self.set_object.file.size
+        return own + sum(source.size for source in self._sources)
 
     @property
     def shards(self) -> Sequence[Shard]:
@@ -94,8 +108,7 @@ class SealedStore:
         shards = self._opened()
         chosen = self._checked(np.asarray(indices, np.int64).reshape(-1))
         which = np.searchsorted(self._ends, chosen, side="right")
-        begin = self._ends - np.array([shard.count for shard in shards])
-        local = chosen - begin[which]
+        local = chosen - self._begins[which]
         return [_key(shards[s], i) for s, i in zip(which.tolist(), local.tolist(), strict=True)]
 
     def spans(self, field: str, indices: NDArray[np.int64], *, checksums: bool = True) -> Spans:
@@ -128,10 +141,11 @@ class SealedStore:
 
     def shapes(self, field: str) -> NDArray[np.int32]:
         """Return ``(len, 3)``: height, width, channels of an image field as stored; zeros if unknown. Read-only."""
-        shards = self._opened()
+        self._opened()
         if field not in self._starts:
             raise SchemaError(f"{self.path}: no payload field {field!r}, expected one of {sorted(self._starts)}")
-        return _join([shard.shapes.get(field, _unknown(shard.count)) for shard in shards])
+        known = self._shapes.get(field)
+        return _unknown(self._count) if known is None else known
 
     def receipt(self, fields: Sequence[str] | None = None) -> int | None:
         """Return the number that an epoch of all samples should give: see SampleStore."""
@@ -140,10 +154,11 @@ class SealedStore:
     def close(self) -> None:
         """Let the files go; twice does no harm. Arrays handed out stay valid, and spans of mapped files."""
         self._closed = True
-        self._shards = ()
+        self._shards, self._sources = (), ()
         self._files.close()
         self._files = files_of([])
-        self._starts, self._sizes, self._checksums, self._columns, self._intervals = {}, {}, {}, {}, {}
+        self._starts, self._sizes, self._checksums = {}, {}, {}
+        self._shapes, self._columns, self._intervals = {}, {}, {}
 
     def __enter__(self) -> Self:
         return self
@@ -163,7 +178,8 @@ class SealedStore:
     @property
     def identity(self) -> int:
         """A number that identifies the content: see SampleStore."""
-        return set_checksum(_identity(shard) for shard in self._opened())
+        shards = self._opened()
+        return set_checksum(map(_identity, shards)) if self.set_object is None else self.set_object.identity
 
     def _opened(self) -> Sequence[Shard]:
         if self._closed:
@@ -224,32 +240,10 @@ def _reopen(opener: Callable[[str], SealedStore], path: str, identity: int) -> S
     return store
 
 
-def _join(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    if len(parts) == 1:
-        return parts[0]
-    joined = np.concatenate(parts)
-    joined.setflags(write=False)
-    return joined
-
-
-def _any_intervals(shards: Sequence[Shard], name: str) -> bool:
-    return any(name in shard.intervals for shard in shards)
-
-
-def _join_intervals(shards: Sequence[Shard], name: str) -> tuple[Buffers, NDArray[np.int64], NDArray[np.int64]]:
-    """Return the intervals of every shard as a buffer, and start and size in bytes of each sample's."""
-    parts = [shard.intervals.get(name, _no_intervals(shard.count)) for shard in shards]
-    sizes = [4 * part.counts.astype(np.int64) for part in parts]
-    starts = [np.cumsum(each) - each for each in sizes]
-    return Buffers([part.places.view(np.uint8) for part in parts]), _join(starts), _join(sizes)
-
-
-def _no_intervals(count: int) -> Intervals:
-    return Intervals(np.zeros(count, np.uint32), np.zeros(0, np.uint32))
-
-
-def _all(shards: Sequence[Shard], name: str) -> bool:
-    return all(name in shard.checksums for shard in shards)
+def _placed(intervals: Intervals, shards: int) -> tuple[Buffers, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the intervals of all shards as a buffer each, and start and size in bytes of each sample's."""
+    sizes = 4 * intervals.counts.astype(np.int64)
+    return Buffers([intervals.places.view(np.uint8)] * shards), np.cumsum(sizes) - sizes, sizes
 
 
 def _unknown(count: int) -> NDArray[np.int32]:

@@ -1,58 +1,70 @@
-"""What lies under the names of shards at the moment, even while a set is being replaced (see ``journal``)."""
+"""The visible files of a folder, and what an older fastio may have left between them."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+import re
 from pathlib import Path
 
+from fastio._native import crc32
 from fastio.errors import StoreError
-from fastio.store.journal import SUFFIX, Record, follow, journal_path, peek
+from fastio.store.atomic import MARK
 
-__all__ = ["located", "shard_names"]
+__all__ = ["check_no_journal", "visible_names"]
+
+_NUMBERS = re.compile(r"(?:%0?[0-9]*d|[0-9])+")
+_JOURNAL = ".publishing"
 
 
-def shard_names(folder: Path, *, carry_out: bool) -> dict[str, str]:
+def visible_names(folder: str | Path) -> list[str]:
+    """Return the sorted names of a folder's visible files; none for what is no folder. Raises StoreError."""
+    return sorted(name for name in _listed(folder) if not name.startswith("."))
+
+
+def check_no_journal(path: str) -> None:
     """
-    Return the names of a folder's visible files, each with the name under which its content lies.
+    Raise StoreError if a fastio before version 2 of the seal was killed while it gave these shards their names.
 
-    The two differ for shards of a complete set that are not named yet. With ``carry_out``, they are named if
-    possible. Raises StoreError if the folder cannot be listed.
+    It kept a journal beside them: their names with ``#`` for the number, and ``.publishing``. Until it is carried
+    out, the folder holds shards of two sets. ``path`` is the pattern of the shards, or one of them.
     """
-    names = _listed(folder)
-    journals = [str(folder / name) for name in names if name.startswith(".") and name.endswith(SUFFIX)]
-    records = [_record(each, carry_out=carry_out) for each in journals]
-    if journals:
-        names = _listed(folder)
-    found = {name: name for name in names if not name.startswith(".")}
-    for record in filter(None, records):
-        for name in record.remove:
-            found.pop(name, None)
-        found.update({name: record.hidden(name) for name in record.shards if record.hidden(name) in names})
-    return found
+    journal = Path(path).parent / f".{_NUMBERS.sub('#', Path(path).name)}{_JOURNAL}"
+    if not os.path.lexists(journal):
+        return
+    begun = f"{journal}: an older fastio was interrupted while it named the shards of a set"
+    hidden = _still_hidden(journal)
+    if not hidden:
+        raise StoreError(f"{begun}, before any had its name or after all had: remove this file")
+    renames = ", ".join(hidden[:3]) + (", ..." if len(hidden) > 3 else "")
+    raise StoreError(
+        f"{begun}: that set is complete, but {len(hidden)} of its shards are still hidden ({renames}). Give them their "
+        'names (without the dot and all from ".partial-"), remove the shards listed in this file under "remove", then '
+        "this file"
+    )
 
 
-def located(paths: Sequence[str], *, carry_out: bool) -> list[str]:
-    """
-    Return where the content of these shards of one set, or of this one file, lies. Raises StoreError as
-    ``journal.follow``.
-    """
-    record = _record(journal_path(paths[0]), carry_out=carry_out) if paths else None
-    if record is None:
-        return list(paths)
-    hidden = [str(Path(path).with_name(record.hidden(Path(path).name))) for path in paths]
-    return [there if os.path.lexists(there) else path for there, path in zip(hidden, paths, strict=True)]
+def _still_hidden(journal: Path) -> list[str]:
+    """Return the hidden shards of a committed journal, in the order of their names; none if nothing is left to do."""
+    try:
+        line, feed, crc = journal.read_bytes().partition(b"\n")
+        if crc != b"%08x\n" % crc32(line + feed):
+            return []  # was never committed
+        record = json.loads(line)
+        names = [f".{name}{MARK}{record['token']}" for name in record["shards"]]
+    except OSError as exc:
+        raise StoreError(f"{journal}: cannot be read ({exc.strerror}): check its permissions") from exc
+    except (ValueError, KeyError, TypeError) as exc:
+        raise StoreError(f"{journal}: is not a journal that fastio writes ({exc!r}): remove it") from exc
+    last_is_hidden = bool(names) and os.path.lexists(journal.parent / names[-1])
+    return sorted(name for name in names if os.path.lexists(journal.parent / name)) if last_is_hidden else []
 
 
-def _record(journal: str, *, carry_out: bool) -> Record | None:
-    return follow(journal) if carry_out else peek(journal)
-
-
-def _listed(folder: Path) -> set[str]:
+def _listed(folder: str | Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            return {entry.name for entry in entries}
+            return [entry.name for entry in entries]
     except (FileNotFoundError, NotADirectoryError):
-        return set()
+        return []
     except OSError as exc:
         raise StoreError(f"{folder}: cannot be listed ({exc.strerror}); check its permissions") from exc

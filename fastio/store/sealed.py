@@ -61,7 +61,13 @@ class Shard:
     key_starts: NDArray[np.int64] | None  # None: keys of fixed width
     metadata: bytes
     seal: Seal | None = field(default=None)  # None: a foreign file
-    content_crc: int = 0  # what identifies the content of a foreign file
+    content_crc: int = 0  # what identifies the content of a foreign file; of a member the file_crc that its set lists
+    is_member: bool = False  # whether a set object lists it by its seal, which is not read for remote files
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether fastio packed the file, so that all its bytes can be compared with checksums."""
+        return self.seal is not None or self.is_member
 
 
 def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: ByteSource | None = None) -> Shard:

@@ -19,7 +19,7 @@ content while a set lists them; a set that is replaced becomes another generatio
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,11 +29,12 @@ from numpy.typing import NDArray
 
 from fastio._native import crc32
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
-from fastio.store.arrays import Place, byte_view, expected_arrays, split_keys
+from fastio.store.arrays import Place, byte_view, expected_arrays
 from fastio.store.atomic import PartialFile
 from fastio.store.files import ByteSource
 from fastio.store.seal import SEAL_SIZE, Seal, always_at, find_seal, set_checksum
-from fastio.store.sealed import Intervals, Shard, bytes_from, check_array, check_spans, intervals_of, read_arrays
+from fastio.store.sealed import Intervals, Shard, bytes_from, check_array, read_arrays
+from fastio.store.unique_keys import ended_keys
 from fastio.types.schema import Schema
 
 __all__ = ["SET_SUFFIX", "SetMember", "SetObject", "read_set", "write_set"]
@@ -42,6 +43,7 @@ SET_SUFFIX = ".fastio-set"
 _FORMAT = "set"
 _VERSION = 1
 _ALIGNMENT = 64
+_LISTING = ("metadata", "shard_counts", "shard_sizes", "shard_crcs", "shard_plans", "shard_names")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class SetObject:
     """A set as its object describes it, and the joined index."""
 
     path: str
+    file: ByteSource
     format: str
     generation: int  # counts from 1; each ``--overwrite``, ``--append`` or repair makes the next one
     schema: Schema
@@ -70,48 +73,6 @@ class SetObject:
 
     def __len__(self) -> int:
         return sum(member.count for member in self.members)
-
-    def shards(self, open_member: Callable[[SetMember], ByteSource]) -> list[Shard]:
-        """Return the shards over these files, whose index is views of the joined one. Raises StoreCorrupt."""
-        key_starts = split_keys(self.arrays["keys"], len(self), path=self.path)
-        assert key_starts is not None
-        fields = [field.name for field in self.schema.payload]
-        intervals = intervals_of(self.path, self.arrays, fields)
-        placed = {
-            name: np.concatenate(([0], np.cumsum(each.counts, dtype=np.int64))) for name, each in intervals.items()
-        }
-        shards, first = [], 0
-        for member in self.members:
-            stop = first + member.count
-            data = open_member(member)
-            shard = Shard(
-                path=data.path,
-                data=data,
-                schema=self.schema,
-                count=member.count,
-                starts={name: self.arrays[f"{name}_starts"][first:stop] for name in fields},
-                sizes={name: self.arrays[f"{name}_sizes"][first:stop] for name in fields},
-                checksums=self._parts("checksums", fields, first, stop),
-                shapes=self._parts("shapes", fields, first, stop),
-                intervals={
-                    name: Intervals(each.counts[first:stop], each.places[placed[name][first] : placed[name][stop]])
-                    for name, each in intervals.items()
-                },
-                columns={field.name: self.arrays[field.name][first:stop] for field in self.schema.columns},
-                keys=self.arrays["keys"][key_starts[first] : max(key_starts[first], key_starts[stop] - 1)],
-                key_starts=key_starts[first : stop + 1] - key_starts[first],
-                metadata=self.metadata,
-                seal=None,
-                content_crc=member.file_crc,
-            )
-            check_spans(shard)
-            shards.append(shard)
-            first = stop
-        return shards
-
-    def _parts(self, part: str, fields: Sequence[str], first: int, stop: int) -> dict[str, NDArray[Any]]:
-        found = {name: self.arrays.get(f"{name}_{part}") for name in fields}
-        return {name: array[first:stop] for name, array in found.items() if array is not None}
 
 
 def write_set(
@@ -161,9 +122,9 @@ def write_set(
     file.flush()
 
 
-def read_set(file: ByteSource) -> SetObject:
+def read_set(file: ByteSource, *, with_index: bool = True) -> SetObject:
     """
-    Read and check a set object; its shards are not looked at.
+    Read and check a set object; its shards are not looked at. Without the index it has only the list of shards.
 
     Raises StoreIncomplete, StoreCorrupt, and StoreError for a newer version.
     """
@@ -177,13 +138,16 @@ def read_set(file: ByteSource) -> SetObject:
             f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; copy or pack again"
         )
     form, generation, schema, places = _parsed(raw.tobytes(), path=path)
-    arrays = read_arrays(file, places)
-    _check_arrays(path, arrays, schema, seal.count)
+    arrays = read_arrays(file, places if with_index else {name: places[name] for name in _LISTING if name in places})
+    _check_listing(path, arrays)
+    if with_index:
+        _check_index(path, arrays, schema, seal.count)
     members = _members(path, arrays)
     if (_identity(members), sum(member.count for member in members)) != (seal.set_crc, seal.count):
         raise StoreCorrupt(f"{path}: the list of shards does not match the seal: copy or pack again")
     return SetObject(
         path=path,
+        file=file,
         format=form,
         generation=generation,
         schema=schema,
@@ -231,7 +195,7 @@ def _joined(
             yield f"{name}_intervals", np.concatenate([each.places for each in known])
     for column in schema.columns:
         yield column.name, np.concatenate([shard.columns[column.name] for shard in shards])
-    yield "keys", np.concatenate([_ended_keys(shard) for shard in shards])[:-1]
+    yield "keys", np.concatenate([ended_keys(shard) for shard in shards])[:-1]
     yield "metadata", np.frombuffer(metadata, np.uint8)
     yield "shard_counts", np.array([member.count for member in members], np.int64)
     yield "shard_sizes", np.array([member.size for member in members], np.int64)
@@ -239,14 +203,6 @@ def _joined(
     yield "shard_plans", np.array([member.plan for member in members], np.uint64)
     names = b"".join(member.name.encode("utf-8", "surrogateescape") + b"\0" for member in members)
     yield "shard_names", np.frombuffer(names, np.uint8)
-
-
-def _ended_keys(shard: Shard) -> NDArray[np.uint8]:
-    """The keys of a shard, each ended by NUL."""
-    if shard.key_starts is None:  # of one width, padded with NUL
-        joined = b"".join(bytes(key) + b"\0" for key in shard.keys)
-        return np.frombuffer(joined, np.uint8)
-    return np.concatenate((shard.keys, np.zeros(1, np.uint8))) if shard.count else np.empty(0, np.uint8)
 
 
 def _header(form: str, generation: int, schema: Schema, places: Mapping[str, Place]) -> bytes:
@@ -282,17 +238,21 @@ def _parsed(raw: bytes, *, path: str) -> tuple[str, int, Schema, dict[str, Place
         raise StoreCorrupt(f"{path}: the header is not one that fastio writes ({exc!r}): pack again") from exc
 
 
-def _check_arrays(path: str, arrays: Mapping[str, NDArray[Any]], schema: Schema, count: int) -> None:
+def _check_listing(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    for name in ("metadata", "shard_names"):
+        check_array(path, arrays, name, ("|u1", (None,)))
+    shards = len(arrays.get("shard_counts", ()))
+    for name, dtype in (("shard_counts", "<i8"), ("shard_sizes", "<i8"), ("shard_crcs", "<u4"), ("shard_plans", "<u8")):
+        check_array(path, arrays, name, (dtype, (shards,)))
+
+
+def _check_index(path: str, arrays: Mapping[str, NDArray[Any]], schema: Schema, count: int) -> None:
     required, optional = expected_arrays(schema, count)
     for name, expected in required.items():
         check_array(path, arrays, name, expected)
     for name in optional.keys() & arrays.keys():
         check_array(path, arrays, name, optional[name])
-    for name, dtype in (("keys", "|u1"), ("metadata", "|u1"), ("shard_names", "|u1")):
-        check_array(path, arrays, name, (dtype, (None,)))
-    shards = len(arrays.get("shard_counts", ()))
-    for name, dtype in (("shard_counts", "<i8"), ("shard_sizes", "<i8"), ("shard_crcs", "<u4"), ("shard_plans", "<u8")):
-        check_array(path, arrays, name, (dtype, (shards,)))
+    check_array(path, arrays, "keys", ("|u1", (None,)))
 
 
 def _members(path: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[SetMember, ...]:

@@ -9,12 +9,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from fastio.errors import StoreError
+from fastio.store.file_writer import SealedAlone
 from fastio.store.files.local import is_local
 from fastio.store.folders import StoreFolder
 from fastio.store.sample_store import SampleBatch, SampleWriter
 from fastio.store.scratch import ScratchFolder
-from fastio.store.target import Target, target_format
-from fastio.store.writer import SealedAlone, SealedWriter
+from fastio.store.single_output import SingleOutput
+from fastio.store.target import target_format
+from fastio.store.write_target import Target
+from fastio.store.writer import SealedWriter
 from fastio.types.schema import Schema
 
 __all__ = ["ShardDestination"]
@@ -48,10 +51,10 @@ class ShardDestination:
         alone = SealedAlone(plan, number)
         if self._scratch is None:
             target = Target(self._folder.full(name), target_format(name), overwrite)
-            return SealedWriter(target, schema, shard_bytes=None, alone=alone)
+            return SealedWriter(target.path, target.format, schema, SingleOutput(target, alone=alone))
         self._scratch.require(self._shard_bytes, advice=_ADVICE)
         target = Target(str(self._scratch.file(name)), target_format(name), overwrite=False)
-        inner = SealedWriter(target, schema, shard_bytes=None, alone=alone)
+        inner = SealedWriter(target.path, target.format, schema, SingleOutput(target, alone=alone))
         return _UploadingWriter(inner, self._folder.full(name), lambda: self._begin_upload(name, overwrite=overwrite))
 
     def wait(self) -> None:

@@ -24,8 +24,7 @@ class Spool:
     An array that grows at its end, ``(n, *row)``.
 
     Up to ``SPOOL_BYTES`` of it are in memory; more goes to a temporary file beside the store, where room is needed
-    anyway. That file has no name, so nobody sees it, and it is gone with the process. Nothing can be appended once
-    rows were requested. Every method may raise OSError.
+    anyway. That file has no name, so nobody sees it, and it is gone with the process. Every method may raise OSError.
     """
 
     def __init__(self, dtype: DTypeLike, row: tuple[int, ...] = (), *, beside: str) -> None:
@@ -35,14 +34,12 @@ class Spool:
         self._pending_bytes = 0
         self._count = 0
         self._file: IO[bytes] | None = None
-        self._whole: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return self._count
 
     def append(self, rows: NDArray[Any]) -> None:
         """Copy rows of this dtype and shape to the end."""
-        assert self._whole is None
         assert rows.dtype == self._dtype, (rows.dtype, self._dtype)
         assert rows.shape[1:] == self._row, (rows.shape, self._row)
         self._parts.append(np.array(rows))
@@ -54,16 +51,19 @@ class Spool:
             self._spill()
 
     def rows(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """Return these rows, read-only; many of them as a mapping of the file."""
-        if self._whole is None:
-            self._whole = self._gathered()
-            self._whole.flags.writeable = False
-        return self._whole[start:stop]
+        """Return these rows, read-only; many of them as a mapping of the file. More may be appended later."""
+        if self._file is not None:
+            self._spill()
+            rows = self._mapped()
+        else:
+            if len(self._parts) != 1:
+                self._parts = [np.concatenate(self._parts) if self._parts else np.empty((0, *self._row), self._dtype)]
+            rows = self._parts[0][:]
+        rows.flags.writeable = False
+        return rows[start:stop]
 
     def pieces(self) -> list[NDArray[Any]]:
         """Return all rows so far in pieces; more may be appended later."""
-        if self._whole is not None:
-            return [self._whole]
         parts: list[NDArray[Any]] = [] if self._file is None else [self._mapped()]
         return parts + self._parts
 
@@ -71,7 +71,7 @@ class Spool:
         """Release file and memory; arrays handed out stay valid."""
         if self._file is not None:
             self._file.close()
-        self._parts, self._whole, self._file = [], None, None
+        self._parts, self._file = [], None
 
     def _spill(self) -> None:
         if self._file is None:
@@ -79,15 +79,6 @@ class Spool:
         for part in self._parts:
             write_all(self._file.fileno(), byte_view(part))
         self._parts, self._pending_bytes = [], 0
-
-    def _gathered(self) -> NDArray[Any]:
-        if self._file is not None:
-            self._spill()
-            return self._mapped()
-        parts, self._parts = self._parts, []
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate(parts) if parts else np.empty((0, *self._row), self._dtype)
 
     def _mapped(self) -> NDArray[Any]:
         assert self._file is not None

@@ -1,4 +1,4 @@
-"""Removes what dead packers have left: hidden files whose lock nobody holds."""
+"""Hidden files of packers: those of living ones are locked, and those of dead ones are removed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import os
 import re
 from pathlib import Path
 
-from fastio.store.atomic import MARK, token
+from fastio.store.atomic import MARK
 from fastio.types.units import counted, size
 
-__all__ = ["remove_stale"]
+__all__ = ["held_partials", "remove_stale"]
 
 _NAMED = 3  # most files named in a message
 _LOG = logging.getLogger(__name__)
@@ -21,24 +21,35 @@ def remove_stale(folder: Path, pattern: re.Pattern[str]) -> None:
     """
     Remove partial files of dead writers, and log a warning with their names and size.
 
-    ``pattern`` matches the final names they were meant for. Shards of a complete set that wait for their names are
-    partial files too: call ``journal.recover`` first. Raises OSError if the folder cannot be listed; files that
+    ``pattern`` matches the final names they were meant for. Raises OSError if the folder cannot be listed; files that
     cannot be removed stay.
     """
-    with os.scandir(folder) as entries:
-        found = [entry for entry in entries if entry.name.startswith(".") and MARK in entry.name]
-    names = sorted(entry.name for entry in found if not entry.is_dir(follow_symlinks=False))
-    ours = [name for name in names if pattern.fullmatch(name[1:].rpartition(MARK)[0])]
-    tokens = {token(name) for name in ours}
-    held = {token(name) for name in names if token(name) in tokens and _is_held(folder / name)}
     removed: list[tuple[str, int]] = []
-    for name in reversed(ours):  # the first file of a set last: nobody reuses its token while others are left
-        if token(name) in tokens - held:
-            size_bytes = _remove(folder / name)
-            if size_bytes:  # an empty one may be a living writer's, which then takes another name
-                removed.append((name, size_bytes))
+    for name in _partials(folder, pattern):
+        size_bytes = _remove(folder / name)
+        if size_bytes:  # an empty one may be a living writer's, which then takes another name
+            removed.append((name, size_bytes))
     if removed:
-        _LOG.warning("%s", _report(folder, removed[::-1]))
+        _LOG.warning("%s", _report(folder, removed))
+
+
+def held_partials(folder: Path, pattern: re.Pattern[str]) -> list[str]:
+    """
+    Return the names of partial files for these final names that a living writer holds, as far as can be told.
+
+    Raises OSError if the folder cannot be listed.
+    """
+    return [name for name in _partials(folder, pattern) if _is_held(folder / name)]
+
+
+def _partials(folder: Path, pattern: re.Pattern[str]) -> list[str]:
+    with os.scandir(folder) as entries:
+        names = sorted(
+            entry.name
+            for entry in entries
+            if entry.name.startswith(".") and MARK in entry.name and not entry.is_dir(follow_symlinks=False)
+        )
+    return [name for name in names if pattern.fullmatch(name[1:].rpartition(MARK)[0])]
 
 
 def _remove(partial: Path) -> int:
@@ -52,7 +63,7 @@ def _remove(partial: Path) -> int:
         size_bytes = os.fstat(fd).st_size
         partial.unlink()
     except OSError:
-        return 0  # its writer has just started, or it is not ours to remove
+        return 0  # its writer lives, or the file system has no locks, or it is not ours to remove
     finally:
         os.close(fd)
     return size_bytes
@@ -68,7 +79,6 @@ def _report(folder: Path, removed: list[tuple[str, int]]) -> str:
 
 
 def _is_held(partial: Path) -> bool:
-    """Return whether a living writer holds the file, as far as can be told."""
     try:
         fd = os.open(partial, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:

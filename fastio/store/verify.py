@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,10 @@ from fastio._native import OK, TRUNCATED, ThreadPool, checksum, crc32
 from fastio.errors import StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of
 from fastio.store.files.pieces import fetch_pieces
+from fastio.store.formats import FORMATS
 from fastio.store.index import SealedStore
-from fastio.store.seal import Seal, unsealed_regions
-from fastio.store.sealed import Shard
+from fastio.store.seal import SEAL_SIZE, Seal, SealAt, always_at, find_seal, unsealed_regions
+from fastio.store.sealed import Shard, bytes_from
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
@@ -42,9 +44,10 @@ class Damage:
 
 def verify_store(store: SealedStore, *, pool: ThreadPool | None = None) -> list[Damage]:
     """
-    Return all damages of a store, shard by shard; an empty list means that every byte is as it was packed.
+    Return all damages of a store, shard by shard, then of its set object; an empty list means that every byte is as it
+    was packed.
 
-    Opening has already checked seal, header and index arrays. Tar shards that others wrote have no checksums, so
+    Opening has already checked seals, headers and index arrays. Tar shards that others wrote have no checksums, so
     nothing can be compared or reported there.
     """
     damages: list[Damage] = []
@@ -52,6 +55,8 @@ def verify_store(store: SealedStore, *, pool: ThreadPool | None = None) -> list[
     for shard in store.shards:
         damages += _verify_shard(store, shard, first, pool)
         first += shard.count
+    if store.set_object is not None:
+        damages += _verify_set_object(store.set_object.file)
     return damages
 
 
@@ -60,16 +65,45 @@ def _verify_shard(store: SealedStore, shard: Shard, first: int, pool: ThreadPool
     try:
         file.check()  # reading on in a mapping that was cut off would end in SIGBUS
         found = [damage for field in shard.schema.payload for damage in _bad_samples(store, shard, field, first, pool)]
-        crc = None if shard.seal is None else _file_crc(file, shard.seal)
+        if shard.is_sealed and not found:
+            seal = shard.seal or _find_seal(file, FORMATS[store.format].seal_at)
+            found += _bad_file(file, seal, listed=shard.content_crc if shard.is_member else seal.file_crc)
     except StoreError as exc:
-        return [Damage(shard.path, None, None, 0, file.size, str(exc).removeprefix(f"{shard.path}: "))]
+        return [_of_file(file, str(exc).removeprefix(f"{shard.path}: "))]
     finally:
         file.release()
-    expected = None if shard.seal is None else shard.seal.file_crc
-    if crc != expected and not found:
-        problem = f"padding or structure, not a sample: expected CRC-32 {expected:08x} of the file, got {crc:08x}"
-        found.append(Damage(shard.path, None, None, 0, file.size, problem))
     return found
+
+
+def _verify_set_object(file: ByteSource) -> list[Damage]:
+    try:
+        file.check()
+        seal = _find_seal(file, always_at(-SEAL_SIZE))
+        return _bad_file(file, seal, listed=seal.file_crc)
+    except StoreError as exc:
+        return [_of_file(file, str(exc).removeprefix(f"{file.path}: "))]
+    finally:
+        file.release()
+
+
+def _find_seal(file: ByteSource, seal_at: SealAt) -> Seal:
+    return find_seal(file.path, file.size, partial(bytes_from, file), seal_at)
+
+
+def _bad_file(file: ByteSource, seal: Seal, *, listed: int) -> list[Damage]:
+    """Return the damage of a file whose samples are right, if its bytes are not those of its seal and its set."""
+    if seal.file_crc != listed:
+        problem = f"another shard: its set lists the CRC-32 {listed:08x}, its seal has {seal.file_crc:08x}"
+        return [_of_file(file, problem)]
+    crc = _file_crc(file, seal)
+    if crc == seal.file_crc:
+        return []
+    problem = f"padding or structure, not a sample: expected CRC-32 {seal.file_crc:08x} of the file, got {crc:08x}"
+    return [_of_file(file, problem)]
+
+
+def _of_file(file: ByteSource, problem: str) -> Damage:
+    return Damage(file.path, None, None, 0, file.size, problem)
 
 
 def _file_crc(file: ByteSource, seal: Seal) -> int:

@@ -1,32 +1,26 @@
-"""SealedWriter, the writer of all formats: gathers the index, cuts shards, seals the files and publishes them."""
+"""SealedWriter, the writer of all formats: checks batches and keys, cuts shards, and says what holds if it fails."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Protocol, Self
 
 from fastio.errors import SchemaError, StoreError
-from fastio.store.arrays import IndexHeader, Place, check_names, expected_arrays, unit_bytes
+from fastio.store.arrays import check_names
 from fastio.store.atomic import PartialFile, writing
 from fastio.store.batch import CheckedBatch, check_batch
-from fastio.store.format import Ending, ShardWriter
-from fastio.store.key_ledger import KeyLedger, KeyRange
-from fastio.store.publish import COMPLETE, publish_file, publish_set
+from fastio.store.file_writer import FileWriter
+from fastio.store.format import Format
+from fastio.store.key_ledger import KeyLedger
+from fastio.store.publish import COMPLETE
 from fastio.store.sample_store import SampleBatch
-from fastio.store.seal import Seal, set_checksum
-from fastio.store.spool import Spool
-from fastio.store.target import Target
 from fastio.store.undisturbed import undisturbed
 from fastio.types.schema import Schema
 
-__all__ = ["DuplicateKeyError", "SealedAlone", "SealedWriter"]
+__all__ = ["DuplicateKeyError", "Output", "SealedWriter", "encode_metadata"]
 
 
 class DuplicateKeyError(SchemaError):
@@ -35,23 +29,37 @@ class DuplicateKeyError(SchemaError):
     position = -1
 
 
-@dataclass(frozen=True, slots=True)
-class SealedAlone:
-    """One shard of a set that is sealed before the others are known: its plan (0: none), and its number there."""
+class Output(Protocol):
+    """The files of a store in progress: a single one, or the shards of a set."""
 
-    plan: int
-    number: int
+    @property
+    def shard_bytes(self) -> int | None:
+        """How many bytes of samples make a shard full; None: all samples go into one file."""
+        ...
 
+    def next_file(self) -> PartialFile:
+        """Begin a file. Raises StoreError."""
+        ...
 
-@dataclass(slots=True)
-class _Shard:
-    """One file in progress, with its part of the index."""
+    def end_file(self, file: FileWriter) -> None:
+        """Finish a file that is full. Raises StoreError or OSError."""
+        ...
 
-    file: PartialFile
-    writer: ShardWriter
-    first: dict[str, int]  # row of each index array
-    keys: KeyRange
-    size_bytes: int = 0  # by Format.sample_bytes
+    def commit(self, file: FileWriter, metadata: bytes) -> None:
+        """Finish the last file, and give the store its name. Raises StoreError or OSError."""
+        ...
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the store has its name, or will certainly get it."""
+        ...
+
+    def discard(self) -> None:
+        """
+        Remove everything written, unless it was published. Raises StoreError if that fails; calling it twice is
+        harmless.
+        """
+        ...
 
 
 class SealedWriter:
@@ -63,37 +71,29 @@ class SealedWriter:
     everything written.
     """
 
-    def __init__(
-        self, target: Target, schema: Schema, *, shard_bytes: int | None, alone: SealedAlone | None = None
-    ) -> None:
-        check_names(schema)
+    def __init__(self, path: str, form: Format, schema: Schema, output: Output) -> None:
         self.schema = schema
-        self._target = target
-        self._shard_bytes = shard_bytes
-        self._alone = alone
-        required, optional = expected_arrays(schema, 0)
-        self._arrays = {
-            name: Spool(dtype, tuple(n or 0 for n in shape[1:]), beside=target.path)
-            for name, (dtype, shape) in {**required, **optional}.items()
-        }
-        self._required = frozenset(required)
-        self._units = unit_bytes(schema)
-        self._starts: list[str] = []  # arrays that come first in a file, in the order of the format's writer
-        self._keys = KeyLedger(beside=target.path)
-        self._shards: list[_Shard] = []
+        self._path = path
+        self._format = form
+        self._output = output
+        self._keys = KeyLedger(beside=path)
         self._open = True
         self._failure: BaseException | None = None
-        target.prepare()
-        self._add_shard()
+        try:
+            check_names(schema)
+            self._file = self._next_file(0)
+        except BaseException:
+            output.discard()
+            raise
 
     def append(self, batch: SampleBatch) -> None:
         """Add samples in order. Raises SchemaError if the batch does not fit the schema."""
         self._require_open()
-        checked = check_batch(self.schema, batch, path=self._target.path)
+        checked = check_batch(self.schema, batch, path=self._path)
         if not checked.keys:
             return
         try:
-            with writing(self._target.path):
+            with writing(self._path):
                 twice = self._keys.add(checked.joined_keys)
         except BaseException as exc:
             self._leave(exc)
@@ -103,10 +103,10 @@ class SealedWriter:
             error.position = twice
             raise error
         try:
-            with writing(self._target.path):
+            with writing(self._path):
                 for start, stop in self._cut(checked):
-                    self._write(checked, start, stop)
-                self._shards[-1].file.flush()  # from here on, the views belong to the caller
+                    self._file.append(checked, start, stop)
+                self._file.file.flush()  # from here on, the views belong to the caller
         except BaseException as exc:
             self._leave(exc)
             raise
@@ -120,34 +120,15 @@ class SealedWriter:
         if not self._open:
             return
         try:
-            encoded = _encode_metadata(metadata)
-            with writing(self._target.path):
-                self._end_shard()
-                stops = [shard.first for shard in self._shards[1:]] + [self._rows()]
-                endings = [
-                    self._finish(shard, stop, encoded if i == 0 else b"{}")
-                    for i, (shard, stop) in enumerate(zip(self._shards, stops, strict=True))
-                ]
-                self._seal(endings)
-            self._publish()
+            encoded = encode_metadata(metadata)
+            with writing(self._path):
+                self._output.commit(self._file, encoded)
             self._open = False
+            self._output.discard()  # what is left of it besides the store
             self._release()
         except BaseException as exc:
             self._leave(exc)
             raise
-
-    def _publish(self) -> None:
-        files = [shard.file for shard in self._shards]
-        self._target.check_free()
-        if not self._target.is_set:
-            publish_file(files[0], replace=self._target.overwrite)
-            return
-        publish_set(
-            files,
-            check=self._target.check_free,
-            leftovers=lambda: self._target.leftovers(len(files)),
-            replace=self._target.overwrite,
-        )
 
     def abort(self) -> None:
         """
@@ -157,41 +138,27 @@ class SealedWriter:
         if not self._open:
             return
         self._open = False
-        problems: list[StoreError] = []
         with undisturbed():
-            for shard in self._shards:
-                try:
-                    shard.file.discard()
-                except StoreError as exc:
-                    problems.append(exc)
-            self._release()
-        if problems:
-            raise problems[0]
+            try:
+                self._output.discard()
+            finally:
+                self._release()
 
     def _leave(self, error: BaseException) -> None:
         """End the writer because of an error, which gets a note of what now holds and its message does not say."""
-        is_told = self._open and isinstance(error, StoreError)  # by ``publish``
+        is_told = self._open and isinstance(error, StoreError)  # by whoever published
         try:
             self.abort()
         except StoreError as exc:
             error.add_note(str(exc))
-        if self._is_published and not is_told:
-            error.add_note(f"{self._target.path}: {COMPLETE}")
+        if self._output.is_published and not is_told:
+            error.add_note(f"{self._path}: {COMPLETE}")
         self._failure = error
 
-    @property
-    def _is_published(self) -> bool:
-        return bool(self._shards) and self._shards[0].file.is_published
-
     def _release(self) -> None:
-        for shard in self._shards:
-            shard.file.discard()
-        # Temporary files without a name, whose content is in the store or no longer needed.
-        with contextlib.suppress(OSError):
+        self._file.release()
+        with contextlib.suppress(OSError):  # a temporary file without a name
             self._keys.close()
-        for spool in self._arrays.values():
-            with contextlib.suppress(OSError):
-                spool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -206,110 +173,34 @@ class SealedWriter:
 
     def _require_open(self) -> None:
         if not self._open:
-            raise StoreError(f"{self._target.path}: the writer is closed or aborted: create another store")
+            raise StoreError(f"{self._path}: the writer is closed or aborted: create another store")
+
+    def _next_file(self, first_key: int) -> FileWriter:
+        file = self._output.next_file()
+        return FileWriter(file, self._format, self.schema, self._keys, first_key=first_key)
 
     def _cut(self, batch: CheckedBatch) -> Iterator[tuple[int, int]]:
         """Split a batch where a shard is full, and start the next shard there; a sample is never split."""
-        count, sample_bytes = len(batch.keys), self._target.format.sample_bytes
-        if self._shard_bytes is None or sample_bytes is None:
+        count, sample_bytes, limit = len(batch.keys), self._format.sample_bytes, self._output.shard_bytes
+        if limit is None or sample_bytes is None:
             yield 0, count
             return
         sizes = {f.name: batch.arrays[f"{f.name}_sizes"] for f in self.schema.payload}
         start = 0
         for i, cost in enumerate(sample_bytes(self.schema, sizes, count).tolist()):
-            filled = self._shards[-1].size_bytes
-            if filled and filled + cost > self._shard_bytes:
+            filled = self._file.size_bytes
+            if filled and filled + cost > limit:
                 yield start, i
                 start = i
-                self._end_shard()
-                self._shards[-1].file.rest()
-                self._add_shard()
-            self._shards[-1].size_bytes += cost
+                self._output.end_file(self._file)
+                self._file.release()
+                self._file = self._next_file(self._file.keys.stop)
+            self._file.size_bytes += cost
         yield start, count
 
-    def _write(self, batch: CheckedBatch, start: int, stop: int) -> None:
-        shard = self._shards[-1]
-        columns = {f.name: batch.arrays[f.name][start:stop] for f in self.schema.columns}
-        values = {name: spans.part(start, stop) for name, spans in batch.values.items()}
-        shard.writer.append(batch.keys[start:stop], values, columns)
-        shard.keys.count += stop - start
-        shard.keys.stop += int(batch.key_sizes[start:stop].sum()) + stop - start
-        shard.keys.longest = max(shard.keys.longest, int(batch.key_sizes[start:stop].max(initial=0)))
-        for name, array in batch.arrays.items():
-            unit = self._units.get(name.removesuffix("_sizes"), 1) if name.endswith("_sizes") else 1
-            self._arrays[name].append(array[start:stop] // unit if unit > 1 else array[start:stop])
-        for name, spans in values.items():
-            if spans.intervals is not None:
-                for view in spans.intervals.views():
-                    self._arrays[f"{name}_intervals"].append(view.view("<u4"))
-        self._take_starts(shard)
 
-    def _take_starts(self, shard: _Shard) -> None:
-        taken = shard.writer.take_starts()
-        self._starts = [f"{name}_starts" for name in taken]
-        for name, starts in taken.items():
-            self._arrays[f"{name}_starts"].append(starts // self._units[name] if self._units[name] > 1 else starts)
-
-    def _add_shard(self) -> None:
-        first = self._shards[0].file if self._shards else None
-        file = PartialFile(self._target.shard(len(self._shards)), first=first)
-        try:
-            writer = self._target.format.writer(file, self.schema)
-        except BaseException:
-            file.discard()
-            raise
-        keys = self._shards[-1].keys.stop if self._shards else 0
-        self._shards.append(_Shard(file, writer, self._rows(), KeyRange(keys, keys)))
-
-    def _end_shard(self) -> None:
-        self._shards[-1].writer.end_payload()
-        self._take_starts(self._shards[-1])
-
-    def _rows(self) -> dict[str, int]:
-        return {name: len(spool) for name, spool in self._arrays.items()}
-
-    def _finish(self, shard: _Shard, stop: Mapping[str, int], metadata: bytes) -> Ending:
-        arrays: dict[str, NDArray[Any]] = {}
-        for name in [*self._starts, *(other for other in self._arrays if other not in self._starts)]:
-            array = self._arrays[name].rows(shard.first[name], stop[name])
-            if name in self._required or name.endswith("_checksums") or array.any():  # zeros: unknown, not worth bytes
-                arrays[name] = array
-        arrays["keys"] = self._keys.array(shard.keys, fixed=self._target.format.fixed_keys)
-        arrays["metadata"] = np.frombuffer(metadata, np.uint8)
-
-        def header(places: Mapping[str, Place]) -> bytes:
-            return IndexHeader(schema=self.schema, base=shard.writer.base, places=places).to_bytes()
-
-        ending = shard.writer.finish(arrays, header)
-        shard.file.rest()
-        return ending
-
-    def _seal(self, endings: list[Ending]) -> None:
-        counts, alone = [shard.keys.count for shard in self._shards], self._alone
-        set_crc = set_checksum((n, e.file_size, e.file_crc) for n, e in zip(counts, endings, strict=True))
-        for i, (shard, ending) in enumerate(zip(self._shards, endings, strict=True)):
-            seal = Seal(
-                format=self._target.format.name,
-                count=counts[i],
-                file_size=ending.file_size,
-                seal_start=ending.seal_start,
-                head_size=ending.head_size,
-                header_start=ending.header_start,
-                header_size=ending.header_size,
-                set_count=sum(counts),
-                shard=i if alone is None else alone.number,
-                shards=len(self._shards) if alone is None else 0,
-                header_crc=ending.header_crc,
-                head_crc=ending.head_crc,
-                file_crc=ending.file_crc,
-                set_crc=set_crc if alone is None else 0,
-                plan=0 if alone is None else alone.plan,
-            )
-            shard.file.overwrite(ending.seal_start, seal.pack())
-            shard.file.rest()
-
-
-def _encode_metadata(metadata: Mapping[str, Any] | None) -> bytes:
+def encode_metadata(metadata: Mapping[str, Any] | None) -> bytes:
+    """Return metadata as JSON. Raises SchemaError for what cannot be kept so."""
     try:
         return json.dumps(dict(metadata or {}), separators=(",", ":")).encode("ascii")
     except (TypeError, ValueError) as exc:

@@ -70,8 +70,11 @@ def test_the_same_bytes_every_time(tmp_path, out, small_chunks):
     class_folders(tmp_path / "c", 7)
     written = []
     for jobs in (1, 4, 4):
-        pack(open_source(tmp_path / "c"), out, jobs=jobs, overwrite=True)
-        written.append([p.read_bytes() for p in sorted(tmp_path.glob("out*"))])
+        pack(open_source(tmp_path / "c"), out, jobs=jobs)
+        paths = sorted(tmp_path.glob("out*"))
+        written.append([path.read_bytes() for path in paths])
+        for path in paths:
+            path.unlink()
 
     assert written[0] == written[1] == written[2]
 

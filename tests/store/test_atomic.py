@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from fastio.errors import StoreError
-from fastio.store import atomic, create_store, open_store
+from fastio.store import atomic, create_store, generations, open_store
 from fastio.store.atomic import PartialFile
 from fastio.store.publish import publish_file
 from fastio.store.stale import remove_stale
-from fastio.store.target import Target
 from fastio.store.verify import verify_store
+from fastio.store.write_target import Target
 from tests.conftest import SUFFIXES
 from tests.store.build import LABELLED, hidden, in_fork, make_batch, make_samples, names, read_all, visible, write
 from tests.store.faults import fault, kill
@@ -136,39 +136,43 @@ def test_a_disk_that_takes_a_little_at_a_time(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("name", [*FILES, "out-%06d.tar"])
+@pytest.mark.parametrize("name", FILES)
 def test_synced_then_renamed_then_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, overwrite: bool
 ) -> None:
-    """Every file is on the disk after its last byte and before any has its name; the folder comes last."""
+    """A file is on the disk after its last byte and before it has its name; the folder comes last."""
     calls = _recorded(monkeypatch)
-    write(tmp_path / name, SAMPLES, overwrite=overwrite, shard_bytes=25_000 if "%" in name else None)
+    write(tmp_path / name, SAMPLES, overwrite=overwrite)
 
-    count = len(visible(tmp_path))
-    assert count == (4 if "%" in name else 1)
-    move, folder = "rename" if overwrite else "link", str(tmp_path)
-    moved = [i for i, (call, _) in enumerate(calls) if call == move]
-    partials = {path for _, path in calls if ".partial-" in path}
-    assert count == len(moved) == len(partials)
-    for partial in partials:
-        mine = [(i, call) for i, (call, path) in enumerate(calls) if path == partial]
-        synced = max(i for i, call in mine if call == "fsync")
-        assert max(i for i, call in mine if call in ("write", "pwrite")) < synced < min(moved)
-    if name != "out-%06d.tar":
-        assert [*(calls[i] for i in moved), ("fsync", folder)] == calls[moved[0] :]
-        return
-    # The folder's list of shards, then the record, are on the disk before the first name; all names but the last
-    # before the last; all of them before the record is taken back.
-    journal = str(tmp_path / ".out-#.tar.publishing")
-    assert [("fsync", folder), ("write", journal), ("fsync", journal)] == calls[moved[0] - 3 : moved[0]]
-    assert [
-        *(calls[i] for i in moved[:-1]),
-        ("fsync", folder),
-        calls[moved[-1]],
-        ("fsync", folder),
-        ("ftruncate", journal),
-        ("fsync", journal),
-    ] == calls[moved[0] :]
+    moved = [i for i, (call, _) in enumerate(calls) if call in ("rename", "link")]
+    assert [("rename" if overwrite else "link")] == [calls[i][0] for i in moved]
+    written = [(i, call) for i, (call, path) in enumerate(calls) if ".partial-" in path and i not in moved]
+    assert max(i for i, call in written if call in ("write", "pwrite")) < written[-1][0] < moved[0]
+    assert "fsync" == written[-1][1]
+    assert [calls[moved[0]], ("fsync", str(tmp_path))] == calls[moved[0] :]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_shards_are_on_the_disk_before_they_are_a_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
+) -> None:
+    """Each shard is synced, then named; the folder is synced, then the set object written, synced and named."""
+    if overwrite:
+        write(tmp_path / "out-%06d.tar", make_samples(5, seed=9))
+    calls = _recorded(monkeypatch)
+    write(tmp_path / "out-%06d.tar", SAMPLES, overwrite=overwrite, shard_bytes=25_000)
+
+    moved = [i for i, (call, _) in enumerate(calls) if call in ("rename", "link")]
+    assert [*["link"] * 4, "rename" if overwrite else "link"] == [calls[i][0] for i in moved]
+    for i in moved:
+        partial = calls[i][1]
+        mine = [call for call, path in calls[:i] if path == partial]
+        assert "fsync" == mine[-1]
+        assert "write" in mine
+        assert all(path != partial for _, path in calls[i + 1 :])
+    first_of_object = next(i for i, (_, path) in enumerate(calls) if path == calls[moved[-1]][1])
+    assert ("fsync", str(tmp_path)) in calls[moved[-2] : first_of_object]
+    assert ("fsync", str(tmp_path)) == calls[-1]
 
 
 def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
@@ -205,17 +209,19 @@ def test_more_shards_than_descriptors(tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
-@pytest.mark.parametrize("other", ["out-%06d.tar", "out-000001.tar"])
-def test_resting_shards_are_not_stale(tmp_path: Path, other: str) -> None:
-    """A packer of the same names leaves the finished shards of a living one alone, though nobody has them open."""
+def test_one_packer_of_a_set_at_a_time(tmp_path: Path) -> None:
+    """While a set is being packed another packer of it is refused by name, overwriting or not; then it may."""
     with create_store(tmp_path / "out-%06d.tar", LABELLED, shard_bytes=1) as writer:
         writer.append(make_batch(["a", "b", "c"], [b"1", b"2", b"3"]))
-        before = hidden(tmp_path)
-        assert len(before) == 3
-        create_store(tmp_path / other, LABELLED).abort()
-        assert before == hidden(tmp_path)
+        before = names(tmp_path)
+        with pytest.raises(StoreError, match=r"another process is packing this set \(it holds .*\.out-000002\.tar\.p"):
+            create_store(tmp_path / "out-%06d.tar", LABELLED, overwrite=True)
+        with pytest.raises(StoreError, match=r"2 shards of a pack that was interrupted .*--resume.*--overwrite"):
+            create_store(tmp_path / "out-%06d.tar", LABELLED)
+        assert before == names(tmp_path)
     with open_store(tmp_path / "out-%06d.tar") as store:
         assert read_all(store) == {"a": b"1", "b": b"2", "c": b"3"}
+    write(tmp_path / "out-%06d.tar", SAMPLES, overwrite=True)
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -233,14 +239,14 @@ def test_a_name_taken_at_the_last_moment(
     if not links:
         monkeypatch.setattr(os, "link", no_links)
     monkeypatch.setattr(Target, "check_free", lambda self: None)
+    monkeypatch.setattr(generations, "held_partials", lambda *_: [])
     size = 1 if "%" in name else None
     first, second = (create_store(tmp_path / name, LABELLED, shard_bytes=size) for _ in range(2))
     first.append(make_batch([f"fast{i}" for i in range(fast)], [b"1"] * fast))
-    second.append(make_batch([f"slow{i}" for i in range(slow)], [b"2"] * slow))
     first.close()
     left = {each: (tmp_path / each).read_bytes() for each in visible(tmp_path)}
-    with pytest.raises(StoreError, match=r"out.*: exists; choose"):
-        second.close()
+    with pytest.raises(StoreError, match=r"out.*: exists; choose"), second:
+        second.append(make_batch([f"slow{i}" for i in range(slow)], [b"2"] * slow))
     assert left == {each: (tmp_path / each).read_bytes() for each in visible(tmp_path)}
     assert hidden(tmp_path) == []
 

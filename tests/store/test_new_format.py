@@ -21,6 +21,7 @@ from tests.converters.trees import class_folders, files_below, flat, pickled
 from tests.store import toy
 from tests.store.build import make_samples, read_all, write
 from tests.store.conformance import StoreConformance
+from tests.store.version_1 import make_version_1
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -116,8 +117,9 @@ def test_shards(tmp_path: Path, form: str) -> None:
 
 def test_a_folder_of_several_formats_is_refused(tmp_path: Path) -> None:
     """Which shards are meant is asked."""
-    write(tmp_path / "s-%d.toybox", {"a": b"1"})
-    write(tmp_path / "s-%d.tar", {"a": b"1"})
+    for suffix in ("toybox", "tar"):
+        write(tmp_path / f"s-%d.{suffix}", {"a": b"1"})
+        make_version_1(tmp_path / f"s-%d.{suffix}")
     with pytest.raises(StoreError, match=r"holds \.tar and \.toybox files: name the shards, e\.g\. name-\*\.tar"):
         open_store(tmp_path)
 

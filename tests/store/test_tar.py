@@ -40,6 +40,7 @@ from tests.store.build import (
     write,
 )
 from tests.store.conformance import StoreConformance
+from tests.store.version_1 import make_version_1
 
 _KEYS = st.text("ab01./%_é\n\x7fPNG", min_size=1, max_size=14) | st.sampled_from(
     [
@@ -276,8 +277,9 @@ def shards(tmp_path: Path) -> Path:
 
 def test_shards_are_cut(shards: Path) -> None:
     """Shards hold all samples in order; none is larger than asked, by its samples."""
-    names = visible(shards)
+    *names, set_object = visible(shards)
     assert [f"s-{i:06d}.tar" for i in range(len(names))] == names
+    assert set_object == "s.fastio-set"
     assert len(names) > 3
     with open_store(shards / "s-%06d.tar") as store:
         assert make_samples(60) == read_all(store)
@@ -290,23 +292,33 @@ def test_shards_are_cut(shards: Path) -> None:
             assert shard.count == 1 or sum((shard.sizes["image"] + 511) // 512 * 512 + 1536) <= 20_000
 
 
-@pytest.mark.parametrize("name", ["s-*.tar", "s-%06d.tar", "s-{000000..%s}.tar", ""])
-def test_shards_by_any_name(shards: Path, name: str) -> None:
-    """A glob, a number, a brace range and the folder name the same set."""
-    last = visible(shards)[-1].removeprefix("s-").removesuffix(".tar")
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("name", ["s-*.tar", "s-%06d.tar", "s-{000000..%s}.tar", "", "*.tar", "s.fastio-set"])
+def test_shards_by_any_name(shards: Path, name: str, version: int) -> None:
+    """A glob, a number, a brace range, the folder and the set object name the same set."""
+    last = _last(shards)
+    if version == 1:
+        make_version_1(shards / "s-%06d.tar")
+        if name.endswith("set"):
+            pytest.skip("there were none")
     with open_store(str(shards / name.replace("%s", last))) as store:
         assert make_samples(60) == read_all(store)
 
 
+def _last(shards: Path) -> str:
+    return max(shards.glob("s-*.tar")).name.removeprefix("s-").removesuffix(".tar")
+
+
 def test_webdataset_reads_shards(shards: Path) -> None:
     """webdataset reads a whole set by its brace range."""
-    last = visible(shards)[-1].removeprefix("s-").removesuffix(".tar")
+    last = _last(shards)
     samples = webdataset_samples(str(shards / f"s-{{000000..{last}}}.tar"))
     assert list(make_samples(60).values()) == [sample["png"] for sample in samples]
 
 
 def test_incomplete_sets_are_refused(shards: Path) -> None:
-    """A set that lacks a shard is refused, and so is one shard alone."""
+    """A set of version 1 that lacks a shard is refused, and so is one shard alone."""
+    make_version_1(shards / "s-%06d.tar")
     with pytest.raises(StoreCorrupt, match=r"missing \(counted from 0\): 0, 2, .*, 10: .*by s-\*\.tar"):
         open_store(shards / "s-000001.tar")
     (shards / "s-000001.tar").rename(shards / "alone.tar")
@@ -319,10 +331,12 @@ def test_incomplete_sets_are_refused(shards: Path) -> None:
 
 
 def test_mixed_sets_are_refused(shards: Path, tmp_path: Path) -> None:
-    """Shards of two sets are refused by name, and so is one shard twice."""
+    """Shards of two sets of version 1 are refused by name, and so is one shard twice."""
     other = tmp_path / "other"
     other.mkdir()
     write(other / "s-%06d.tar", make_samples(60, seed=1), shard_bytes=20_000)
+    for folder in (shards, other):
+        make_version_1(folder / "s-%06d.tar")
     shutil.copy(shards / "s-000000.tar", other / "s-000000.tar")
     with pytest.raises(StoreCorrupt, match="different sets"):
         open_store(other)
@@ -332,19 +346,19 @@ def test_mixed_sets_are_refused(shards: Path, tmp_path: Path) -> None:
 
 
 def test_overwriting_a_longer_set(shards: Path) -> None:
-    """What an older set had more of is removed."""
+    """The shards of the set that is replaced are removed, and nothing else."""
     with pytest.raises(StoreError, match="exists"):
         write(shards / "s-%06d.tar", make_samples(3))
     (shards / "s-other.tar").write_bytes(b"not a shard")
     write(shards / "s-%06d.tar", make_samples(3), overwrite=True)
-    assert visible(shards) == ["s-000000.tar", "s-other.tar"]
+    assert visible(shards) == ["s-000011.tar", "s-other.tar", "s.fastio-set"]
     assert hidden(shards) == []
 
 
 def test_one_sample_larger_than_a_shard(tmp_path: Path) -> None:
     """A sample above the size of a shard has one of its own."""
     write(tmp_path / "s-%02d.tar", {"a": b"1", "b": bytes(5000), "c": b"3"}, shard_bytes=2000)
-    assert visible(tmp_path) == ["s-00.tar", "s-01.tar", "s-02.tar"]
+    assert visible(tmp_path) == ["s-00.tar", "s-01.tar", "s-02.tar", "s.fastio-set"]
 
 
 @pytest.mark.parametrize(
@@ -379,7 +393,7 @@ def test_writer_alone_gives_no_warning(tmp_path: Path) -> None:
         writer = create_store(tmp_path / "s-%06d.tar", LABELLED, shard_bytes=2000)
         for i in range(5):
             writer.append(make_batch([f"{i}"], [bytes(3000)]))
-        assert len(hidden(tmp_path)) == 5
+        assert (len(visible(tmp_path)), len(hidden(tmp_path))) == (4, 2)
         writer.abort()
     assert names(tmp_path) == []
 

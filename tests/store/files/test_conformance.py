@@ -201,10 +201,14 @@ class TestToy(FilesConformance):
                 assert torch.equal(labels, local_labels)
             assert len(bucket.reads) == 50
 
-    def test_shards(self, put: Put, tmp_path: Path) -> None:
+    def test_shards(self, put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A set of shards is one store, also with a shard of another kind of files beside it in a pickle."""
         write(tmp_path / "x-%d.tar", make_samples(60), shard_bytes=40_000)
         names = sorted(each.name for each in tmp_path.glob("x-*.tar"))
+        put("x.fastio-set", (tmp_path / "x.fastio-set").read_bytes())
+        monkeypatch.setattr(
+            "fastio.store.sets.RemoteSource.known", lambda path, options, *, size: KINDS["toy"].open(path, options)
+        )
         for name in names:
             path = put(name, (tmp_path / name).read_bytes())
         pattern = f"{SCHEME}x-{{0..{len(names) - 1}}}.tar"
