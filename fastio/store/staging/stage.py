@@ -80,6 +80,7 @@ def stage(
     files under these names.
     """
     begun = time.monotonic()
+    options = dataclasses.replace(options, cache_dir=None)  # nothing is read twice
     plan = plan_stage(path, options)
     target = Path(folder)
     with writing(folder):

@@ -30,13 +30,13 @@ from fastio.store.files.remote.range_cache_folder import LOCK, RangeFolder
 from fastio.store.files.remote.range_cache_limit import CacheLimit, existing_folder
 from fastio.store.files.remote_options import RemoteOptions
 
-__all__ = ["RangeCache", "object_id"]
+__all__ = ["Piece", "RangeCache", "object_id"]
 
 _LOG = logging.getLogger(__name__)
 
 _POLL_S = 0.02
 
-Piece = tuple[int, int, NDArray[np.uint8] | None]
+Piece = tuple[int, int, NDArray[np.uint8] | None]  # start, stop, and the bytes if they are kept
 
 
 def object_id(url: str, options: RemoteOptions, *, size: int, version: str) -> str | None:

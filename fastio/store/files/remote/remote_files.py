@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.store.files.remote.cached_loader import CachedLoader
 from fastio.store.files.remote.client import RequestFailed
 from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread
 from fastio.store.files.remote.held_ranges import HeldRanges
@@ -42,7 +43,8 @@ class RemoteFiles:
         self._sizes = np.array([source.size for source in sources], np.int64)
         self._in_flight = InFlight()
         self._loader = RangeLoader(sources, self._in_flight)
-        self._thread = DownloadThread(self._loader.load, self._in_flight)
+        self._cached = CachedLoader(sources, self._loader.load)
+        self._thread = DownloadThread(self._cached.load, self._in_flight)
         self._held = HeldRanges()
         self._failures: dict[tuple[int, int], str] = {}
         self.buffers = _native.Buffers([source.size for source in sources])
@@ -98,8 +100,14 @@ class RemoteFiles:
             elif len(self._failures) < _MOST_FAILURES:
                 self._failures[place] = reasons[position]
 
-    def begin_again(self, spans: Spans) -> tuple[list[Download], NDArray[np.int64]]:
-        """Begin to fetch these spans, whatever is held of them; returns the download of each, too."""
+    def begin_again(self, spans: Spans, *, are_damaged: bool = False) -> tuple[list[Download], NDArray[np.int64]]:
+        """
+        Begin to fetch these spans, whatever is held of them; returns the download of each, too.
+
+        What is cached of spans that ``are_damaged`` goes first.
+        """
+        if are_damaged:
+            self._cached.drop(spans)
         ranges, number = joined_ranges(spans)
         return [self._begin(wanted, is_urgent=True) for wanted in ranges], number
 
@@ -163,7 +171,7 @@ class _Arriving:
         arrived, reasons = _placed(self.spans, self.downloads, self.block)
         damaged = _damaged(arrived)
         if len(damaged):
-            fresh, number = self.files.begin_again(self.spans.at(damaged))
+            fresh, number = self.files.begin_again(self.spans.at(damaged), are_damaged=True)
             block = self.block.copy()
             block[damaged] = number + len(self.downloads)
             arrived, reasons = _placed(self.spans, [*self.downloads, *fresh], block)

@@ -13,6 +13,7 @@ from fastio.errors import StoreError, StoreNotFound
 from fastio.store.files.local import aligned, check_range
 from fastio.store.files.remote.client import Answer, Precondition, RequestFailed
 from fastio.store.files.remote.clients import client_of
+from fastio.store.files.remote.range_cache import RangeCache, object_id
 from fastio.store.files.remote.retry import repeated
 from fastio.store.files.remote_options import RemoteOptions
 
@@ -69,14 +70,24 @@ class RemoteSource:
         return self._etag
 
     @property
-    def cache_id(self) -> str:
-        """What the name of this version's cached ranges depends on; empty if nothing is known of it yet."""
-        return self._content or self._etag or ""
+    def cache_name(self) -> str | None:
+        """The name under which ranges of this version are cached; None while nothing tells the version."""
+        return object_id(self.path, self.options, size=self.size, version=self._content or self._etag or "")
 
     def read(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """A copy."""
+        """
+        A copy; or a view of a file in the cache directory, for what is read between ``open`` and ``release``.
+
+        That is an index, which every process of a node needs: one of them fetches it.
+        """
         check_range(self.path, start, stop, self.size)
-        copy, end = aligned(start, stop - start), self._end
+        end = self._end
+        if end is not None and start < min(end.start, stop):
+            cache, name = RangeCache.of(self.options), self.cache_name
+            if cache is not None and name is not None:
+                wait_s = self.options.download_timeout
+                return cache.once(name, start, stop, lambda: self._fetched(start, stop), wait_s=wait_s)
+        copy = aligned(start, stop - start)
         if end is not None and start >= end.start:
             copy[:] = np.frombuffer(end.data, np.uint8)[start - end.start : stop - end.start]
         elif start < stop:

@@ -1,0 +1,140 @@
+"""Stores behind URLs with a cache directory: what was read once comes from the disk, and is as right as before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastio.store import FORMATS, create_shard, open_store
+from fastio.store.files.remote.range_cache import RangeCache
+from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.index import SealedStore
+from fastio.store.sets import seal_set, set_path
+from tests.servers.fault_server import Fault
+from tests.servers.fixtures import Served
+from tests.store.build import LABELLED, make_batch, write
+
+COUNT = 40
+VALUES = [np.random.default_rng(i).bytes(5000 + i) for i in range(COUNT)]
+
+
+@pytest.fixture
+def store(served: Served) -> str:
+    """The URL of a store of VALUES in one file."""
+    write(served.root / "in.tar", {f"{i}.png": value for i, value in enumerate(VALUES)})
+    return f"{served.url}/in.tar"
+
+
+def options(folder: Path, limit: int | None = None) -> RemoteOptions:
+    """A cache there."""
+    return RemoteOptions(cache_dir=str(folder / "cache"), cache_limit=limit, download_retry=0)
+
+
+def read(store: SealedStore, order: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None) -> None:
+    """Read all samples, five at a time, and compare them."""
+    order = np.arange(len(store)) if order is None else order
+    for part in np.split(order, len(order) // 5):
+        spans, status = store.files.fetch(store.spans("image", part)).wait()
+        assert status is None
+        assert [VALUES[i % COUNT] for i in part.tolist()] == [view.tobytes() for view in spans.views()]
+
+
+def reopened(url: str, remote: RemoteOptions) -> SealedStore:
+    """A store as another process opens it: its cache knows nothing yet."""
+    from fastio.store.files.remote import range_cache
+
+    range_cache._shared.cache_clear()
+    return open_store(url, remote=remote)
+
+
+def test_the_second_epoch_comes_from_the_disk(store: str, served: Served, tmp_path: Path) -> None:
+    """Of this process, and of another one, which asks for the end of the object only."""
+    with open_store(store, remote=options(tmp_path)) as opened:
+        read(opened)
+        before = served.server.gets(".tar")
+        read(opened)
+        assert before == served.server.gets(".tar")
+    with reopened(store, options(tmp_path)) as other:
+        read(other)
+
+    assert before + 1 == served.server.gets(".tar")
+
+
+def test_half_kept_is_half_fetched(store: str, served: Served, tmp_path: Path) -> None:
+    """With a limit, each further epoch fetches what is not kept and not a byte more, in any order."""
+    with open_store(store, remote=options(tmp_path, 100_000)) as opened:
+        cache = RangeCache.of(options(tmp_path, 100_000))
+        assert cache is not None
+        read(opened)
+        for seed in range(3):
+            before = served.server.body_bytes()
+            read(opened, np.random.default_rng(seed).permutation(COUNT))
+            assert sum(map(len, VALUES)) - cache.kept_bytes == pytest.approx(
+                served.server.body_bytes() - before, abs=6000
+            )
+
+
+def test_bytes_flipped_in_transit_do_not_stay(store: str, served: Served, tmp_path: Path) -> None:
+    """A sample that arrives damaged is fetched once more, and what was cached of it goes."""
+    with open_store(store, remote=options(tmp_path)) as opened:
+        served.server.set_faults(Fault(kind="flip", at=100, path=".tar", count=1))
+        read(opened)
+    with reopened(store, options(tmp_path)) as other:
+        read(other)
+
+
+def test_cached_bytes_that_flip_are_fetched(store: str, served: Served, tmp_path: Path) -> None:
+    """On the disk between two processes, too."""
+    with open_store(store, remote=options(tmp_path)) as opened:
+        read(opened)
+    for file in (tmp_path / "cache").glob("*/[0-9]*"):
+        raw = bytearray(file.read_bytes())
+        raw[len(raw) // 2] ^= 8
+        file.write_bytes(raw)
+    with reopened(store, options(tmp_path)) as other:
+        read(other)
+
+
+def test_shards_of_a_set_need_no_request(served: Served, tmp_path: Path) -> None:
+    """A set object tells the content of its shards, so a second process asks for none of them."""
+    names = [f"in-{number:06d}.tar" for number in range(2)]
+    for number, name in enumerate(names):
+        with create_shard(served.root / name, LABELLED, plan=7, number=number) as writer:
+            writer.append(make_batch([f"{number}/{i}.png" for i in range(COUNT)], VALUES))
+    path = set_path(str(served.root / "in-%06d.tar"))
+    seal_set(path, names, FORMATS["tar"], metadata=b"{}")
+    url = f"{served.url}/in.fastio-set"
+    with open_store(url, remote=options(tmp_path)) as opened:
+        read(opened)
+    before = served.server.gets(".tar")
+    with reopened(url, options(tmp_path)) as other:
+        read(other)
+
+    assert before == served.server.gets(".tar")
+
+
+def test_another_version_is_not_taken_from_the_cache(store: str, served: Served, tmp_path: Path) -> None:
+    """An object that was replaced has another ETag, and so other names."""
+    with open_store(store, remote=options(tmp_path)) as opened:
+        read(opened)
+    values = [value[::-1] for value in VALUES]
+    write(served.root / "in.tar", {f"{i}.png": value for i, value in enumerate(values)}, overwrite=True)
+    with reopened(store, options(tmp_path)) as other:
+        spans, _ = other.files.fetch(other.spans("image", np.arange(COUNT))).wait()
+
+        assert values == [view.tobytes() for view in spans.views()]
+
+
+def test_one_process_fetches_the_index(served: Served, tmp_path: Path) -> None:
+    """A large index is fetched once; who opens the store after that reads the end of the object only."""
+    write(served.root / "in.tar", {f"{'x' * 80}{i}.png": b"%d" % i for i in range(2000)}, batch_size=2000)
+    counts = []
+    for _ in range(2):
+        before = served.server.gets(".tar")
+        with reopened(f"{served.url}/in.tar", options(tmp_path)) as opened:
+            assert f"{'x' * 80}1999.png" == opened.keys([1999])[0]
+        counts.append(served.server.gets(".tar") - before)
+
+    assert [2, 1] == counts
