@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path, PurePath
 
-from fastio.errors import StoreError, StoreIncomplete, StoreNotFound
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.file_writer import SealedAlone
 from fastio.store.files import ByteSource, Read, check_read, open_file
 from fastio.store.files.local import is_local
+from fastio.store.files.remote.range_cache import RangeCache
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import folder_of
 from fastio.store.format import HEAD_BYTES, Format
@@ -100,6 +101,16 @@ def _version(path: str) -> list[tuple[str, tuple[int, int] | None]]:
 
 
 def _open_url(url: str, read: Read, remote: RemoteOptions) -> SealedStore:
+    try:
+        return _open_url_once(url, read, remote)
+    except StoreCorrupt:  # bytes of the index may have changed on their way, and lie so in the cache directory
+        cache = RangeCache.of(remote)
+        if cache is not None:
+            cache.forget_indexes()
+        return _open_url_once(url, read, remote)
+
+
+def _open_url_once(url: str, read: Read, remote: RemoteOptions) -> SealedStore:
     set_object = set_of_url(url, remote)
     if set_object is not None:
         try:

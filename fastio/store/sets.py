@@ -120,7 +120,8 @@ def open_members(set_object: SetObject, *, read: Read = "auto", options: RemoteO
             seals.append(_checked_seal(file, set_object, member, form))
             file.release()
         else:
-            file = RemoteSource.known(path, options, size=member.size)
+            content = f"crc:{member.file_crc:08x}" if member.file_crc else ""
+            file = RemoteSource.known(path, options, size=member.size, content=content)
             seals.append(None)
         sources.append(file)
     return MemberShards(set_object, sources, seals)

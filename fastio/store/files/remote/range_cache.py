@@ -70,6 +70,7 @@ class RangeCache:
         self.hit_bytes = self.kept_bytes = 0
         self._limit = CacheLimit(self.folder, limit)
         self._folders: dict[str, RangeFolder] = {}
+        self._indexes: set[tuple[str, int, int]] = set()  # what ``once`` gave
         self._lock = threading.Lock()
         self._is_writing = True
         self._is_mapped = network_file_system(existing_folder(self.folder)) is None
@@ -122,6 +123,8 @@ class RangeCache:
         A process that dies while it fetches lets the next one go on. After ``wait_s`` seconds this one fetches itself.
         What ``fetch`` raises is raised. The limit does not count for these ranges.
         """
+        with self._lock:
+            self._indexes.add((name, start, stop))
         kept = self.find(name, start, stop)
         if kept is not None:
             return kept
@@ -135,6 +138,13 @@ class RangeCache:
             self._keep(name, start, stop, data, is_limited=False)
         kept = self.find(name, start, stop)  # mapped: the memory is shared with the other processes
         return np.frombuffer(data, np.uint8) if kept is None else kept
+
+    def forget_indexes(self) -> None:
+        """Remove what ``once`` has given to this process: something of it is not what was packed."""
+        with self._lock:
+            indexes, self._indexes = self._indexes, set()
+        for name, start, stop in indexes:
+            self.drop(name, start, stop)
 
     def _folder(self, name: str) -> RangeFolder:
         with self._lock:
