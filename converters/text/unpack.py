@@ -24,14 +24,15 @@ def text_files(stored: StoredText, progress: _Progress = None) -> Parts:
     Yield the files of a store of text, piece by piece: all pieces of one come before the next.
 
     Packed from a folder, every document comes under its key. Packed from one .txt, that file comes. Packed from a
-    table, its documents come as .jsonl, with key, text (or tokens, if nobody knows their text) and label.
+    table, or merged from several .txt, its documents come as .jsonl, with key, text (or tokens, if nobody knows their
+    text) and label.
     """
     origin = origin_of(stored.store.metadata)
     documents = _counted(stored, progress)
     unpacks_to = _unpacks_to(origin)
     if unpacks_to == "files":
         yield from ((each.key, _bytes(each)) for each in documents)
-    elif unpacks_to == "file" and stored.store.metadata.get("shuffle") is None:
+    elif unpacks_to == "file" and not {"shuffle", "merged"} & stored.store.metadata.keys():
         yield from _one_file(stored, origin, documents)
     else:
         yield from _table(stored, str(origin.get("name") or "samples"), documents)
@@ -57,6 +58,8 @@ def text_notes(stored: StoredText) -> list[str]:
         notes.append("what was between documents is not known everywhere, so the usual separator was written")
     if _unpacks_to(origin) == "table":
         notes.append("texts and labels of a table, not the table itself")
+    elif _unpacks_to(origin) == "file" and metadata.get("merged"):
+        notes.append("a row for each text, not the files that were packed: the sets of several were merged")
     return notes
 
 

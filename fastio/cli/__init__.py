@@ -20,6 +20,7 @@ from fastio.cli.failures import Interrupted, failed, notes, usage
 from fastio.cli.group import Group
 from fastio.cli.info import info
 from fastio.cli.ls import ls
+from fastio.cli.merge import merge
 from fastio.cli.monitor import monitor
 from fastio.cli.pack import pack
 from fastio.cli.plan import plan
@@ -102,7 +103,10 @@ def cli() -> None:
     """
 
 
-for _command in (pack, info, ls, show, unpack, verify, stage, doctor, plan, bench, bandwidth, tune, profile, monitor):
+for _command in (
+    *(pack, info, ls, show, unpack, verify, merge, stage),
+    *(doctor, plan, bench, bandwidth, tune, profile, monitor),
+):
     cli.add_command(_command)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from fastio.errors import SchemaError
-from fastio.store.sample_store import SampleStore
 
-__all__ = ["common_metadata", "merged_metadata"]
+__all__ = ["Described", "Part", "common_metadata", "merged_metadata"]
 
 _COUNTS = (
     "documents",
@@ -22,7 +22,31 @@ _LEDGERS = ("skipped", "skipped_before", "left_out", "left_aside", "misnamed")  
 _OF_ONE = frozenset(("shuffle", "text_source", "packing", "packing_before", "merged", "plan"))
 
 
-def common_metadata(stores: Sequence[SampleStore], *, has_classes: bool = True) -> dict[str, Any]:
+class Described(Protocol):
+    """What is to be joined: a store, or a part of one."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Samples that are to become a part of a store; see Described."""
+
+    path: str
+    metadata: Mapping[str, Any]
+    samples: int
+
+    def __len__(self) -> int:
+        return self.samples
+
+
+def common_metadata(stores: Sequence[Described], *, has_classes: bool = True) -> dict[str, Any]:
     """
     Return what reading needs: class names and the tokenizer, whose counts are added.
 
@@ -54,7 +78,7 @@ def common_metadata(stores: Sequence[SampleStore], *, has_classes: bool = True) 
     return common
 
 
-def merged_metadata(stores: Sequence[SampleStore]) -> dict[str, Any]:
+def merged_metadata(stores: Sequence[Described]) -> dict[str, Any]:
     """
     Return the metadata of one set that has the samples of these stores, in this order.
 
@@ -79,7 +103,7 @@ def merged_metadata(stores: Sequence[SampleStore]) -> dict[str, Any]:
     return result
 
 
-def _history(store: SampleStore, result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _history(store: Described, result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what a store alone says; of one that was merged itself, what its parts say."""
     earlier: list[dict[str, Any]] | None = store.metadata.get("merged")
     if earlier is not None:
@@ -136,9 +160,9 @@ def _sum(counts: Sequence[Any]) -> Any:
     return sum(counts)
 
 
-def _common_classes(stores: Sequence[SampleStore]) -> list[str] | None:
+def _common_classes(stores: Sequence[Described]) -> list[str] | None:
     """Return the longest list of names; every other list must be its beginning."""
-    known: list[tuple[SampleStore, list[str]]] = [
+    known: list[tuple[Described, list[str]]] = [
         (store, [str(name) for name in store.metadata["classes"]]) for store in stores if _has_classes(store.metadata)
     ]
     if not known:

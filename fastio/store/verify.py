@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import OK, TRUNCATED, ThreadPool, checksum, crc32
+from fastio._native import OK, TRUNCATED, ThreadPool, checksum
 from fastio.errors import StoreError
 from fastio.store.files import ByteSource, StoreFiles, files_of
 from fastio.store.files.pieces import fetch_pieces
 from fastio.store.formats import FORMATS
 from fastio.store.index import SealedStore
-from fastio.store.seal import SEAL_SIZE, Seal, SealAt, always_at, find_seal, unsealed_regions
-from fastio.store.sealed import Shard, bytes_from
+from fastio.store.seal import SEAL_SIZE, Seal, always_at
+from fastio.store.sealed import Shard
+from fastio.store.whole import file_crc, seal_of
 from fastio.types.schema import Field
 from fastio.types.spans import Spans
 
 __all__ = ["Damage", "verify_store"]
 
 _CHUNK_SAMPLES = 1 << 16
-_CHUNK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def _verify_shard(store: SealedStore, shard: Shard, first: int, pool: ThreadPool
         file.check()  # reading on in a mapping that was cut off would end in SIGBUS
         found = [damage for field in shard.schema.payload for damage in _bad_samples(store, shard, field, first, pool)]
         if shard.is_sealed and not found:
-            seal = shard.seal or _find_seal(file, FORMATS[store.format].seal_at)
+            seal = shard.seal or seal_of(file, FORMATS[store.format].seal_at)
             found += _bad_file(file, seal, listed=shard.content_crc if shard.is_member else seal.file_crc)
     except StoreError as exc:
         return [_of_file(file, str(exc).removeprefix(f"{shard.path}: "))]
@@ -78,7 +77,7 @@ def _verify_shard(store: SealedStore, shard: Shard, first: int, pool: ThreadPool
 def _verify_set_object(file: ByteSource) -> list[Damage]:
     try:
         file.check()
-        seal = _find_seal(file, always_at(-SEAL_SIZE))
+        seal = seal_of(file, always_at(-SEAL_SIZE))
         return _bad_file(file, seal, listed=seal.file_crc)
     except StoreError as exc:
         return [_of_file(file, str(exc).removeprefix(f"{file.path}: "))]
@@ -86,16 +85,12 @@ def _verify_set_object(file: ByteSource) -> list[Damage]:
         file.release()
 
 
-def _find_seal(file: ByteSource, seal_at: SealAt) -> Seal:
-    return find_seal(file.path, file.size, partial(bytes_from, file), seal_at)
-
-
 def _bad_file(file: ByteSource, seal: Seal, *, listed: int) -> list[Damage]:
     """Return the damage of a file whose samples are right, if its bytes are not those of its seal and its set."""
     if seal.file_crc != listed:
         problem = f"another shard: its set lists the CRC-32 {listed:08x}, its seal has {seal.file_crc:08x}"
         return [_of_file(file, problem)]
-    crc = _file_crc(file, seal)
+    crc = file_crc(file, seal)
     if crc == seal.file_crc:
         return []
     problem = f"padding or structure, not a sample: expected CRC-32 {seal.file_crc:08x} of the file, got {crc:08x}"
@@ -104,16 +99,6 @@ def _bad_file(file: ByteSource, seal: Seal, *, listed: int) -> list[Damage]:
 
 def _of_file(file: ByteSource, problem: str) -> Damage:
     return Damage(file.path, None, None, 0, file.size, problem)
-
-
-def _file_crc(file: ByteSource, seal: Seal) -> int:
-    """What the seal's ``file_crc`` ought to be."""
-    crc = 0
-    regions = unsealed_regions(file_size=seal.file_size, seal_start=seal.seal_start, head_size=seal.head_size)
-    for start, stop in regions:
-        for at in range(start, stop, _CHUNK_BYTES):
-            crc = crc32(file.read(at, min(at + _CHUNK_BYTES, stop)), crc)
-    return crc
 
 
 def _bad_samples(

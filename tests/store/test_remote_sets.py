@@ -1,4 +1,4 @@
-"""Shards and sets in an object store: uploads, also refused and interrupted ones, mending."""
+"""Shards and sets in an object store: uploads, also refused and interrupted ones, merging and mending."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fastio.store.files.remote import obstore_upload
 from fastio.store.files.remote.client import Precondition
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.folders import StoreFolder, folder_of
+from fastio.store.merge import merge_stores
 from fastio.store.repair import repair_set
 from fastio.store.set_object import read_set
 from fastio.store.sets import read_member, seal_set
@@ -146,6 +147,25 @@ def test_passing_faults(bucket: Bucket, faults: FaultServer, kind: Any, content:
     names = _upload(folder, [content])
     assert _all_names(bucket) == names
     assert read_member(folder, names[0], FORMATS["tar"])[1].size > len(content)
+
+
+def test_merge(bucket: Bucket, tmp_path: Path) -> None:
+    """Sets in an object store become one there, and one on this machine lists them by their URLs."""
+    remote = RemoteOptions(bucket.options)
+    for name in "ab":
+        write_set(tmp_path / name, [f"{name}0", f"{name}1"])
+        for file in (tmp_path / name).iterdir():
+            _folder(f"{bucket.url}/{name}", bucket.options).put(file.name, file)
+    paths = [f"{bucket.url}/a/x-%06d.tar", f"{bucket.url}/b"]
+    for out in (f"{bucket.url}/all.fastio-set", f"{bucket.url}/a/all.fastio-set", str(tmp_path / "all.fastio-set")):
+        merge_stores(paths if "/a/" not in out else [f"{bucket.url}/a/x.fastio-set", paths[1]], out, remote=remote)
+        with open_store(out, remote=remote) as store:
+            assert store.keys(range(4)) == ["a0", "a1", "b0", "b1"]
+            spans, status = store.files.fetch(store.spans("image", np.arange(4))).wait()
+            assert status is None
+            assert [view.tobytes() for view in spans.views()] == [b"a0", b"a1", b"b0", b"b1"]
+    with pytest.raises(StoreError, match="exists"):
+        merge_stores(paths, f"{bucket.url}/all.fastio-set", remote=remote)
 
 
 def test_repair(bucket: Bucket, tmp_path: Path) -> None:

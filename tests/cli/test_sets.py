@@ -1,0 +1,43 @@
+"""The commands that make and mend sets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from fastio.cli import cli
+from tests.cli.test_json_form import check
+from tests.store.small_set import write_set
+
+
+def test_merge(tmp_path: Path) -> None:
+    """`merge` says what was merged, and that nothing was copied."""
+    first, second = write_set(tmp_path / "a", ["a", "b"]), write_set(tmp_path / "b", ["c"])
+    out = tmp_path / "all.fastio-set"
+    result = CliRunner().invoke(cli, ["merge", first, second, "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        f"{first}: 2 samples in 2 shards, 25.6 kB",
+        f"{second}: 1 sample in 1 shard, 12.8 kB",
+        f"{out}: 3 samples in 3 shards, 38.4 kB; nothing was copied",
+    ]
+
+
+def test_merge_json(tmp_path: Path) -> None:
+    """The keys of the JSON are in the guide."""
+    paths = [write_set(tmp_path / name, [name]) for name in "ab"]
+    result = CliRunner().invoke(cli, ["merge", *paths, "--out", str(tmp_path / "all.fastio-set"), "--json"])
+    report = json.loads(result.stdout)
+    assert report["samples"] == 2
+    check("fastio.merge/1", report)
+
+
+def test_merge_of_equal_keys(tmp_path: Path) -> None:
+    """An error is one line."""
+    first, second = write_set(tmp_path / "a", ["a"]), write_set(tmp_path / "b", ["a"])
+    result = CliRunner().invoke(cli, ["merge", first, second, "--out", str(tmp_path / "all.fastio-set")])
+    assert result.exit_code == 1
+    assert "key 'a' is in " in result.stderr
+    assert len(result.stderr.splitlines()) == 1
