@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from fastio.store.files.byte_source import Kind
 from fastio.store.files.local import is_local
+from fastio.store.files.remote.clients import OBSTORE_SCHEMES
 from fastio.store.files.remote.remote_files import RemoteFiles
 from fastio.store.files.remote.remote_source import RemoteSource
 
 __all__ = ["KIND"]
 
-_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https"})
-
 
 def _claims(path: str) -> bool:
-    return not is_local(path) and path.partition("://")[0] in _SCHEMES
+    """Whether a path is a URL of a scheme that obstore or fsspec knows; fsspec is asked for the others alone."""
+    if is_local(path):
+        return False
+    scheme = path.partition("://")[0].lower()
+    if scheme in OBSTORE_SCHEMES or scheme == "hf":
+        return True
+    if find_spec("fsspec") is None:
+        return False
+    from fsspec.registry import known_implementations, registry
+
+    return scheme in known_implementations or scheme in registry
 
 
 KIND = Kind("remote", claims=_claims, open=RemoteSource.open, files=RemoteFiles)

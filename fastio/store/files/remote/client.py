@@ -10,7 +10,7 @@ from fastio.errors import StoreError
 
 __all__ = ["Answer", "Client", "ObjectEntry", "Precondition", "RequestFailed", "split_url"]
 
-Cause = Literal["", "busy", "range"]
+Cause = Literal["", "busy", "range", "expired"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class RequestFailed(StoreError):  # noqa: N818 - reads as a statement
     A request failed for a reason that may pass: a connection that was cut, a server that is busy.
 
     ``reason`` says why, without the URL. ``retry_after_s``: when the server wants to be asked again. ``cause`` is
-    "busy" if it has too many requests, "range" if it has no such range or knows no ranges.
+    "busy" if it has too many requests, "range" if it has no such range or knows no ranges,
+    "expired" if it takes the credentials no more.
     """
 
     def __init__(self, url: str, reason: str, *, retry_after_s: float | None = None, cause: Cause = "") -> None:

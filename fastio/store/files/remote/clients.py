@@ -1,17 +1,24 @@
-"""The client for a URL: one for each bucket and each process."""
+"""The client for a URL: one for each bucket of a process."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from fastio.store.files.remote.client import Client, split_url
 from fastio.store.files.remote.forked import claim_process
+from fastio.store.files.remote.fsspec_client import FsspecClient
+from fastio.store.files.remote.hugging_face import hub_url, with_token
 from fastio.store.files.remote.obstore_client import ObstoreClient
 from fastio.store.files.remote_options import RemoteOptions
 
-__all__ = ["client_of"]
+__all__ = ["OBSTORE_SCHEMES", "client_of"]
+
+OBSTORE_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https"})
+
+_clients: dict[tuple[str, str, float], Client] = {}
+_opening = threading.Lock()
 
 
 def client_of(url: str, options: RemoteOptions) -> tuple[Client, str]:
@@ -21,14 +28,19 @@ def client_of(url: str, options: RemoteOptions) -> tuple[Client, str]:
     Raises StoreError in a process that was forked from one that had a client.
     """
     claim_process()
+    storage = options.storage_options
+    if url.startswith("hf://"):
+        url, storage = hub_url(url), with_token(storage)
     bucket, key = split_url(url)
-    return _client(bucket, _frozen(options.storage_options), options.download_timeout), key
+    wanted = bucket, repr(sorted(storage.items())), options.download_timeout
+    client = _clients.get(wanted)
+    if client is None:
+        with _opening:
+            client = _clients[wanted] = _clients.get(wanted) or _opened(bucket, storage, options.download_timeout)
+    return client, key
 
 
-@cache
-def _client(bucket: str, storage: tuple[tuple[str, Any], ...], timeout: float) -> Client:
-    return ObstoreClient(bucket, dict(storage), timeout=timeout)
-
-
-def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(options.items()))
+def _opened(bucket: str, storage: Mapping[str, Any], timeout: float) -> Client:
+    if bucket.partition("://")[0] in OBSTORE_SCHEMES:
+        return ObstoreClient(bucket, storage, timeout=timeout)
+    return FsspecClient(bucket, storage, timeout=timeout)

@@ -15,11 +15,13 @@ from fastio.errors import FastioError, StoreError
 from fastio.store.files.remote.client import Answer, ObjectEntry, RequestFailed
 from fastio.store.files.remote.obstore_errors import translated
 from fastio.store.files.remote.obstore_upload import put_mode, upload
+from fastio.store.files.remote.storage_options import client_config
 
 __all__ = ["ObstoreClient"]
 
 # Instead of an ETag, which a server need not send: no quoted ETag begins so.
 _MODIFIED = "modified "
+_RENEWED_S = 5.0  # so long after credentials were looked for, others are not expected
 
 
 class ObstoreClient:
@@ -38,11 +40,18 @@ class ObstoreClient:
         self._obstore: Any = obstore
         self._bucket = bucket
         self._timeout = timeout
-        client_options = {"allow_http": True, "timeout": timedelta(seconds=timeout)}
-        if bucket.startswith(("s3://", "s3a://")):
-            options = {"copy_if_not_exists": "multipart", **options}
-        opened = partial(obstore.store.from_url, bucket, client_options=client_options, **options)
+        self._options = options
+        self._opened_at = 0.0
+        self._open()
+
+    def _open(self) -> None:
+        """Open the bucket, with the credentials that are there now."""
+        self._opened_at = time.monotonic()
         with self._translating(""):
+            config = client_config(self._bucket, self._options)
+            common = {"allow_http": True, "timeout": timedelta(seconds=self._timeout)}
+            config["client_options"] = {**common, **config.get("client_options", {})}
+            opened = partial(self._obstore.store.from_url, self._bucket, **config)
             self._store: Any = opened(retry_config={"max_retries": 0})
             self._writer: Any = opened(retry_config={"max_retries": 2})
 
@@ -109,7 +118,16 @@ class ObstoreClient:
             raise
         except (self._obstore.exceptions.BaseError, OSError, ValueError) as exc:
             url = f"{self._bucket}/{key}" if key else self._bucket
-            raise translated(exc, url, self._obstore.exceptions, self._timeout) from None
+            error = translated(exc, url, self._obstore.exceptions, self._timeout)
+            if isinstance(error, RequestFailed) and error.cause == "expired":
+                self._renew(error)
+            raise error from None
+
+    def _renew(self, error: RequestFailed) -> None:
+        """Look for credentials again, for the next attempt. Raises StoreError if that was done just now."""
+        if time.monotonic() < self._opened_at + _RENEWED_S:
+            raise StoreError(f"{error.url}: {error.reason}") from None
+        self._open()
 
 
 def _options(start: int, stop: int, etag: str | None) -> dict[str, Any]:

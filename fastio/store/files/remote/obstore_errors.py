@@ -20,7 +20,9 @@ _NO_RANGE = 416
 _PASSING = frozenset({408, 409, _NO_RANGE, 425, 429})  # and all from 500
 _BUSY = frozenset({429, 503, 509})
 _EXPIRED = re.compile("expired|InvalidToken|TokenRefreshRequired", re.IGNORECASE)
-_NO_CREDENTIALS = re.compile(r"169\.254\.1(69\.254|70\.2)|metadata\.google|InstanceCredential|MissingCredentials")
+_METADATA = re.compile(r"169\.254\.1(69\.254|70\.2)|metadata\.google")
+_PROVIDER = re.compile(r"credential provider: (?:[\w.]+: )?([^\n]*)")
+_SERVER_ERROR = 500
 
 
 def translated(exc: Exception, url: str, errors: Any, timeout_s: float) -> StoreError:
@@ -34,10 +36,15 @@ def translated(exc: Exception, url: str, errors: Any, timeout_s: float) -> Store
         return Precondition(f"{url}: is there already, or is another version than expected: open the store again")
     if isinstance(exc, FileNotFoundError):
         return StoreNotFound(f"{url}: no such object; check the name, or pack the dataset first")
+    provider = _PROVIDER.search(text)
+    if provider is not None:
+        return StoreError(provider[1] if provider[1].startswith(url.partition("//")[0]) else f"{url}: {provider[1]}")
     status, code, reason = _answer(text)
     if _EXPIRED.search(code) or (status in (400, 401, 403) and _EXPIRED.search(reason)):
-        return StoreError(f"{url}: the credentials have expired ({reason}): log in again, or pass new ones")
-    if _NO_CREDENTIALS.search(text):
+        return RequestFailed(
+            url, f"the credentials have expired ({reason}): log in again, or pass new ones", cause="expired"
+        )
+    if _METADATA.search(text) and (status is None or status < _SERVER_ERROR):
         return StoreError(
             f"{url}: found no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE (s3), "
             "GOOGLE_APPLICATION_CREDENTIALS (gs), AZURE_STORAGE_ACCOUNT_NAME and _KEY (az), or pass "
@@ -45,7 +52,7 @@ def translated(exc: Exception, url: str, errors: Any, timeout_s: float) -> Store
         )
     if status in (401, 403) or isinstance(exc, (errors.PermissionDeniedError, errors.UnauthenticatedError)):
         return StoreError(f"{url}: access denied ({reason}): check the credentials and what they allow")
-    if status is None or status in _PASSING or status >= 500:
+    if status is None or status in _PASSING or status >= _SERVER_ERROR:
         has_no_range = status == _NO_RANGE or "RangeNotSupported" in text
         cause: Cause = "busy" if status in _BUSY else "range" if has_no_range else ""
         return RequestFailed(url, reason or _failure(text, timeout_s), cause=cause)
