@@ -14,11 +14,13 @@ import pytest
 from fastio import FastDataset, FastLoader, _native
 from fastio.errors import SampleError, StoreError
 from fastio.store.files import files_of, open_file
-from fastio.store.files.remote import retry
+from fastio.store.files.remote import range_loader, retry
 from fastio.store.files.remote.client import RequestFailed
+from fastio.store.files.remote.clients import client_of
 from fastio.store.files.remote.hedging import Hedging
 from fastio.store.files.remote.in_flight import FEWEST, MOST, InFlight
 from fastio.store.files.remote.remote_files import RemoteFiles
+from fastio.store.files.remote.retry_after import seconds_of
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.types.spans import Spans
 from tests.store.files.conformance import DATA
@@ -137,7 +139,9 @@ def test_a_fault_that_stays(server: RangeServer, files: RemoteFiles, name: str) 
     assert unread is not None
     assert [_native.IO_ERROR, _native.OK, _native.OK] == unread.tolist()
     assert [b"", DATA[100_000:100_020], b""] == [view.tobytes() for view in found.views()]
-    assert files.failure(asked) == f"{reason}, at the last of 3 attempts"
+    message = files.failure(asked)
+    assert message is not None
+    assert message.startswith(f"{reason}, at the last of 3 attempts: ")
     windows.cancel()
     assert files.fetch(asked).wait()[1] is None
     assert files.failure(asked) is None
@@ -176,7 +180,9 @@ def test_a_server_that_hangs(server: RangeServer) -> None:
     _, unread = hasty.fetch(asked).wait()
     release.set()
     assert unread is not None
-    assert hasty.failure(asked) == "no whole answer within 0.05 s, at the last of 2 attempts"
+    assert hasty.failure(asked) == (
+        "no whole answer within 0.05 s, at the last of 2 attempts: check the server, or raise download_timeout"
+    )
     hasty.close()
 
 
@@ -251,6 +257,33 @@ def test_pauses() -> None:
         assert most / 2 <= retry.pause_s(attempt) <= most
     assert retry.pause_s(0, 7) == 7
     assert retry.pause_s(0, 999) == 60
+
+
+def test_a_busy_server_names_a_time(server: RangeServer, files: RemoteFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for it once, with a request for one byte, and nothing is sent before."""
+    client: Any = client_of(server.url, OPTIONS)[0]
+    client._retry_after._asked_at = float("-inf")  # other tests asked just now
+    pauses: list[float | None] = []
+    monkeypatch.setattr(range_loader, "pause_s", lambda number, wanted_s: pauses.append(wanted_s) or 0.0)
+    server.faults.extend([status(503, "SlowDown"), status(503, **{"Retry-After": "7"})])
+    found, unread = files.fetch(span(files, 300, 200)).wait()
+    assert unread is None
+    assert DATA[300:500] == found.view(0).tobytes()
+    assert [("one", 300, 500), ("one", 0, 1), ("one", 300, 500)] == server.requests
+    assert pauses == [pytest.approx(7, abs=1)]
+    assert (seconds_of("7"), seconds_of("soon"), seconds_of(None)) == (7, None, None)
+
+
+def test_the_end_of_an_object_is_checked(server: RangeServer) -> None:
+    """An answer that is too short is asked for again, and then named."""
+    url = server.put("one", DATA)
+    server.faults.append(short)
+    assert DATA[-9:] == open_file(url, options=OPTIONS).read(len(DATA) - 9, len(DATA)).tobytes()
+    server.always = short
+    with pytest.raises(
+        StoreError, match=r"/one: cannot be read or written: asked for bytes .* sent .*: check the server"
+    ):
+        open_file(url, options=OPTIONS)
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
 from fastio.errors import StoreError
 
-__all__ = ["Answer", "Client", "ObjectEntry", "Precondition", "RequestFailed", "split_url"]
+__all__ = ["WRONG_ANSWER", "Answer", "Client", "ObjectEntry", "Precondition", "RequestFailed", "split_url"]
+
+WRONG_ANSWER = "check the server, and proxies on the way"  # what to do about an answer to another question
 
 Cause = Literal["", "busy", "range", "expired"]
 
@@ -41,21 +44,30 @@ class RequestFailed(StoreError):  # noqa: N818 - reads as a statement
     """
     A request failed for a reason that may pass: a connection that was cut, a server that is busy.
 
-    ``reason`` says why, without the URL. ``retry_after_s``: when the server wants to be asked again. ``cause`` is
-    "busy" if it has too many requests, "range" if it has no such range or knows no ranges,
-    "expired" if it takes the credentials no more.
+    ``reason`` says why and ``advice`` what to do, without the URL. ``cause`` is "busy" if the server has too many
+    requests, "range" if it has no such range or knows no ranges, "expired" if it takes the credentials no more.
+    ``retry_after_s`` tells when a busy server wants to be asked again; it may ask the server for that.
     """
 
-    def __init__(self, url: str, reason: str, *, retry_after_s: float | None = None, cause: Cause = "") -> None:
-        super().__init__(f"{url}: cannot be read or written: {reason}; check the address and the network")
+    def __init__(
+        self,
+        url: str,
+        reason: str,
+        advice: str = "check the address and the network",
+        *,
+        cause: Cause = "",
+        retry_after_s: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        super().__init__(f"{url}: cannot be read or written: {reason}: {advice}")
         self.url = url
         self.reason = reason
-        self.retry_after_s = retry_after_s
+        self.advice = advice
         self.cause = cause
+        self.retry_after_s = retry_after_s
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Keep the attributes when pickled."""
-        return partial(RequestFailed, retry_after_s=self.retry_after_s, cause=self.cause), (self.url, self.reason)
+        """Keep the attributes when pickled, but for the way to ask the server."""
+        return partial(RequestFailed, cause=self.cause), (self.url, self.reason, self.advice)
 
 
 class Client(Protocol):

@@ -59,7 +59,8 @@ class FsspecClient:
         try:
             return await asyncio.wait_for(asyncio.to_thread(self.get, key, start, stop, etag=etag), self._timeout)
         except TimeoutError:
-            raise RequestFailed(self._url(key), f"no whole answer within {self._timeout:g} s") from None
+            reason = f"no whole answer within {self._timeout:g} s"
+            raise RequestFailed(self._url(key), reason, "check the server, or raise download_timeout") from None
 
     def get_end(self, key: str, size: int) -> Answer:
         """See Client."""

@@ -10,11 +10,13 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastio.errors import FastioError, StoreError
 from fastio.store.files.remote.client import Answer, ObjectEntry, RequestFailed
 from fastio.store.files.remote.obstore_errors import translated
 from fastio.store.files.remote.obstore_upload import put_mode, upload
+from fastio.store.files.remote.retry_after import RetryAfter
 from fastio.store.files.remote.storage_options import client_config
 
 __all__ = ["ObstoreClient"]
@@ -52,6 +54,8 @@ class ObstoreClient:
             common = {"allow_http": True, "timeout": timedelta(seconds=self._timeout)}
             config["client_options"] = {**common, **config.get("client_options", {})}
             opened = partial(self._obstore.store.from_url, self._bucket, **config)
+            headers = config["client_options"].get("default_headers", {})
+            self._retry_after = RetryAfter(self._signed, headers)
             self._store: Any = opened(retry_config={"max_retries": 0})
             self._writer: Any = opened(retry_config={"max_retries": 2})
 
@@ -121,12 +125,23 @@ class ObstoreClient:
             error = translated(exc, url, self._obstore.exceptions, self._timeout)
             if isinstance(error, RequestFailed) and error.cause == "expired":
                 self._renew(error)
+            elif isinstance(error, RequestFailed) and error.cause == "busy":
+                error.retry_after_s = partial(self._retry_after.seconds, key)
             raise error from None
+
+    def _signed(self, key: str) -> str | None:
+        """Return an address of an object that any client may read; None if there is none."""
+        if self._bucket.startswith(("http://", "https://")):
+            return f"{self._bucket}/{quote(key)}"
+        try:
+            return str(self._obstore.sign(self._store, "GET", key, timedelta(minutes=1)))
+        except (self._obstore.exceptions.BaseError, OSError, ValueError):
+            return None
 
     def _renew(self, error: RequestFailed) -> None:
         """Look for credentials again, for the next attempt. Raises StoreError if that was done just now."""
         if time.monotonic() < self._opened_at + _RENEWED_S:
-            raise StoreError(f"{error.url}: {error.reason}") from None
+            raise StoreError(f"{error.url}: {error.reason}: {error.advice}") from None
         self._open()
 
 

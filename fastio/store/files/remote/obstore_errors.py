@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from fastio.errors import StoreError, StoreNotFound
-from fastio.store.files.remote.client import Cause, Precondition, RequestFailed
+from fastio.store.files.remote.client import WRONG_ANSWER, Cause, Precondition, RequestFailed
 
 __all__ = ["translated"]
 
@@ -20,6 +20,7 @@ _NO_RANGE = 416
 _PASSING = frozenset({408, 409, _NO_RANGE, 425, 429})  # and all from 500
 _BUSY = frozenset({429, 503, 509})
 _EXPIRED = re.compile("expired|InvalidToken|TokenRefreshRequired", re.IGNORECASE)
+_LOG_IN = "log in again, or pass new ones"
 _METADATA = re.compile(r"169\.254\.1(69\.254|70\.2)|metadata\.google")
 _PROVIDER = re.compile(r"credential provider: (?:[\w.]+: )?([^\n]*)")
 _SERVER_ERROR = 500
@@ -41,9 +42,7 @@ def translated(exc: Exception, url: str, errors: Any, timeout_s: float) -> Store
         return StoreError(provider[1] if provider[1].startswith(url.partition("//")[0]) else f"{url}: {provider[1]}")
     status, code, reason = _answer(text)
     if _EXPIRED.search(code) or (status in (400, 401, 403) and _EXPIRED.search(reason)):
-        return RequestFailed(
-            url, f"the credentials have expired ({reason}): log in again, or pass new ones", cause="expired"
-        )
+        return RequestFailed(url, f"the credentials have expired ({reason})", _LOG_IN, cause="expired")
     if _METADATA.search(text) and (status is None or status < _SERVER_ERROR):
         return StoreError(
             f"{url}: found no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE (s3), "
@@ -55,7 +54,8 @@ def translated(exc: Exception, url: str, errors: Any, timeout_s: float) -> Store
     if status is None or status in _PASSING or status >= _SERVER_ERROR:
         has_no_range = status == _NO_RANGE or "RangeNotSupported" in text
         cause: Cause = "busy" if status in _BUSY else "range" if has_no_range else ""
-        return RequestFailed(url, reason or _failure(text, timeout_s), cause=cause)
+        words = (reason, "check the server, or raise download_retry") if reason else _failure(text, timeout_s)
+        return RequestFailed(url, *words, cause=cause)
     return StoreError(f"{url}: cannot be read or written ({reason}): check the address and the options")
 
 
@@ -70,20 +70,21 @@ def _answer(text: str) -> tuple[int | None, str, str]:
     return int(match[1]), code[1] if code else "", f"{words}, {details}" if details else words
 
 
-def _failure(text: str, timeout_s: float) -> str:
-    """Return what went wrong with a request that has no whole answer."""
-    wrong = _RANGE.search(text)
+def _failure(text: str, timeout_s: float) -> tuple[str, str]:
+    """Return what went wrong with a request that has no whole answer, and what to do about it."""
+    wrong, network = _RANGE.search(text), "check the address and the network"
     if wrong is not None:
-        return f"asked for bytes {wrong[1]} to {wrong[2]}, the server sent {wrong[3]} to {wrong[4]}"
+        reason = f"asked for bytes {wrong[1]} to {wrong[2]}, the server sent {wrong[3]} to {wrong[4]}"
+        return reason, WRONG_ANSWER
     if "RangeNotSupported" in text:
-        return "asked for a range, the server sent the whole object"
+        return "asked for a range, the server sent the whole object", "use a server that knows ranges, or a copy"
     if "kind: Timeout" in text or "TimedOut" in text:
-        return f"no whole answer within {timeout_s:g} s"
+        return f"no whole answer within {timeout_s:g} s", "check the server, or raise download_timeout"
     if "dns error" in text:
-        return "the name of the server is unknown"
+        return "the name of the server is unknown", network
     if "kind: Connect" in text:
         message = _OS_MESSAGE.search(text)
-        return f"no connection ({message[1]})" if message else "no connection"
+        return f"no connection ({message[1]})" if message else "no connection", network
     if "IncompleteBody" in text or "kind: Body" in text or "Interrupted" in text:
-        return "the connection was cut before the last byte"
-    return _PREFIX.sub("", (text.splitlines() or ["unknown error"])[0])
+        return "the connection was cut before the last byte", "check the network, or raise download_retry"
+    return _PREFIX.sub("", (text.splitlines() or ["unknown error"])[0]), network

@@ -22,6 +22,7 @@ from fastio.types.spans import Spans
 
 __all__ = ["HeldWindows", "RemoteFiles"]
 
+_DAMAGED = "it came so twice: put the shard there again (fastio repair)"
 _MOST_FAILURES = 10_000  # samples that could not be read, whose reasons are remembered
 
 
@@ -175,7 +176,8 @@ class _Arriving:
             block = self.block.copy()
             block[damaged] = number + len(self.downloads)
             arrived, reasons = _placed(self.spans, [*self.downloads, *fresh], block)
-        self.files.note_failures(self.spans, reasons)
+            damaged = _damaged(arrived)
+        self.files.note_failures(self.spans, {**dict.fromkeys(damaged.tolist(), _DAMAGED), **reasons})
         if not reasons:
             return arrived, None
         status = np.full(len(arrived), _native.OK, np.int32)
@@ -190,7 +192,7 @@ def _placed(spans: Spans, downloads: list[Download], block: NDArray[np.int64]) -
     for number, download in enumerate(downloads):
         result = download.result()
         if isinstance(result, RequestFailed):
-            reasons[number], result = result.reason, memory[0]
+            reasons[number], result = f"{result.reason}: {result.advice}", memory[0]
         memory.append(result)
         firsts.append(download.range.start)
     is_bad = (block < 0) | np.isin(block, list(reasons))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastio.errors import StoreError, StoreNotFound
 from fastio.store.files.local import aligned, check_range
-from fastio.store.files.remote.client import Answer, Precondition, RequestFailed
+from fastio.store.files.remote.client import WRONG_ANSWER, Answer, Precondition, RequestFailed
 from fastio.store.files.remote.clients import client_of
 from fastio.store.files.remote.range_cache import RangeCache, object_id
 from fastio.store.files.remote.retry import repeated
@@ -47,7 +47,7 @@ class RemoteSource:
     def open(cls, path: str, options: RemoteOptions) -> Self:
         """Raises StoreNotFound for a missing object, StoreError for one that cannot be read."""
         client, key = client_of(path, options)
-        end = repeated(path, options, lambda: client.get_end(key, _TAIL_BYTES))
+        end = repeated(path, options, lambda: _checked_end(path, client.get_end(key, _TAIL_BYTES)))
         return cls(path, options, size=end.size, etag=end.etag, end=end)
 
     @classmethod
@@ -107,12 +107,11 @@ class RemoteSource:
         if self._etag is not None and answer.etag != self._etag:
             raise self.replaced()
         if answer.size != self.size:
-            raise RequestFailed(self.path, f"expected an object of {self.size} bytes, got one of {answer.size}")
+            reason = f"expected an object of {self.size} bytes, got one of {answer.size}"
+            raise RequestFailed(self.path, reason, "check the server, or open the store again")
         if (answer.start, len(answer.data)) != (start, stop - start):
-            raise RequestFailed(
-                self.path,
-                f"asked for bytes {start} to {stop}, got {len(answer.data)} bytes from {answer.start}",
-            )
+            reason = f"asked for bytes {start} to {stop}, got {len(answer.data)} bytes from {answer.start}"
+            raise RequestFailed(self.path, reason, WRONG_ANSWER)
         return np.frombuffer(answer.data, np.uint8)
 
     def replaced(self) -> StoreError:
@@ -141,3 +140,12 @@ class RemoteSource:
     def release(self) -> None:
         """Let go of the end."""
         self._end = None
+
+
+def _checked_end(path: str, end: Answer) -> Answer:
+    """Return the answer to a request for the end of an object. Raises RequestFailed if it is not that end."""
+    start = max(0, end.size - _TAIL_BYTES)
+    if (end.start, len(end.data)) != (start, end.size - start):
+        reason = f"asked for bytes {start} to {end.size}, got {len(end.data)} bytes from {end.start}"
+        raise RequestFailed(path, reason, WRONG_ANSWER)
+    return end

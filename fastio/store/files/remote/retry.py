@@ -38,11 +38,11 @@ def repeated(path: str, options: RemoteOptions, attempt: Callable[[], Result]) -
         except RequestFailed as exc:
             if number == options.download_retry:
                 raise after_attempts(path, exc, number + 1) from None
-            time.sleep(pause_s(number, exc.retry_after_s))
+            time.sleep(pause_s(number, exc.retry_after_s()))
     raise AssertionError
 
 
 def after_attempts(path: str, failure: RequestFailed, attempts: int) -> RequestFailed:
     """Return the error that ends the attempts."""
     tried = "" if attempts == 1 else f", at the last of {attempts} attempts"
-    return RequestFailed(path, f"{failure.reason}{tried}")
+    return RequestFailed(path, f"{failure.reason}{tried}", failure.advice)
