@@ -103,7 +103,7 @@ def _version(path: str) -> list[tuple[str, tuple[int, int] | None]]:
 def _open_url(url: str, read: Read, remote: RemoteOptions) -> SealedStore:
     try:
         return _open_url_once(url, read, remote)
-    except StoreCorrupt:  # bytes of the index may have changed on their way, and lie so in the cache directory
+    except (StoreCorrupt, StoreIncomplete):  # bytes may have changed on their way, and lie so in the cache directory
         cache = RangeCache.of(remote)
         if cache is not None:
             cache.forget_indexes()
