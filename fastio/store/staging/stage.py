@@ -225,7 +225,8 @@ class _Run:
                         under_way[pool.submit(task[0].copy, task[1])] = task[0]
                     if not under_way:
                         break
-                    for done in wait(under_way, return_when=FIRST_COMPLETED).done:
+                    finished = wait(under_way, return_when=FIRST_COMPLETED).done
+                    for done in sorted(finished, key=lambda block: block.exception() is not None):  # errors last
                         copy = under_way.pop(done)
                         progress(0, done.result())
                         self._progressed()
