@@ -21,6 +21,7 @@ from fastio.store.format import Format
 from fastio.store.formats import FORMATS
 from fastio.store.seal import SEAL_SIZE, Seal, SealAt, always_at, find_seal
 from fastio.store.sealed import bytes_from
+from fastio.store.set_lookup import set_of_path
 from fastio.store.set_object import SetMember, SetObject
 from fastio.store.sets import set_path
 from fastio.store.target import expand, match_format
@@ -122,7 +123,7 @@ def member_files(set_object: SetObject, path: str, options: RemoteOptions) -> li
 
 
 def _set_object(path: str, options: RemoteOptions) -> StagedFile | None:
-    url = set_of_url(path, options)
+    url = set_of_path(path) if is_local(path) else set_of_url(path, options)
     if url is None:
         return None
     try:

@@ -26,6 +26,7 @@ from fastio.store.staging import file_copy, stage, stage_plan, staged_path
 from fastio.store.staging.stage_lock import stage_lock
 from tests.store.build import LABELLED, make_batch
 from tests.store.faults import CALLS, fault, kill
+from tests.store.version_1 import make_version_1
 
 BLOCK = 4096
 
@@ -367,6 +368,23 @@ def test_a_dead_process_lets_the_next_one_go_on(tmp_path: Path) -> None:
     os.waitpid(child, 0)
 
     assert contents(tmp_path / "source") == contents(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("name", ["in-%06d.tar", "in-{000000..000002}.tar", ""])
+def test_a_set_of_version_1_gets_a_set_object(name: str, tmp_path: Path) -> None:
+    """The same shards, and the object that makes them a set at one instant; the same content as before."""
+    make_set(tmp_path / "source")
+    make_version_1(tmp_path / "source" / "in-%06d.tar")
+    source = str(tmp_path / "source" / name)
+    report, again = (stage(source, str(tmp_path / "copy")) for _ in range(2))
+    copied = contents(tmp_path / "copy")
+    copied.pop("in.fastio-set")
+
+    assert contents(tmp_path / "source") == copied
+    assert 0 == again.fetched_bytes
+    with open_store(source) as before, open_store(report.path) as after:
+        assert before.identity == after.identity
+        assert before.keys(range(15)) == after.keys(range(15))
 
 
 def test_unfinished_and_foreign_sources_are_refused(tmp_path: Path) -> None:
