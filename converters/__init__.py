@@ -15,7 +15,9 @@ from fastio.converters.labels import LabelFile, LabelOptions
 from fastio.converters.listed import ListedSource
 from fastio.converters.other_containers import folder_kind, kind_of
 from fastio.converters.other_libraries import library_of
-from fastio.converters.packer import PackReport, pack
+from fastio.converters.pack_report import PackReport
+from fastio.converters.packer import pack
+from fastio.converters.planned import Part, seal
 from fastio.converters.raw import Raw
 from fastio.converters.source import Chunk, Problem, Source
 from fastio.converters.sources import (
@@ -46,6 +48,7 @@ __all__ = [
     "LabelOptions",
     "ListedSource",
     "PackReport",
+    "Part",
     "Problem",
     "Raw",
     "Source",
@@ -54,6 +57,7 @@ __all__ = [
     "Transcode",
     "open_source",
     "pack",
+    "seal",
 ]
 
 # A new kind of source is one file and its name here. The command line, its help and its errors learn of it from here.

@@ -2,21 +2,57 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TypeVar
 
 from fastio._native import ThreadPool
 from fastio.converters.source import Chunk, Source, Stage
+from fastio.machine import available_cpus
 
-__all__ = ["begun_ahead", "chunks_through", "in_order", "read_ahead"]
+__all__ = [
+    "ShardChunk",
+    "begun_ahead",
+    "chunks_through",
+    "in_order",
+    "pieces_of",
+    "read_ahead",
+    "shard_chunks",
+    "threads",
+]
 
+# A piece of work: large enough that Python costs nothing beside it, small enough that memory stays small:
+# a handful of pieces is held, see ``read_ahead``, plus what a single larger file needs.
+CHUNK_BYTES = 8 << 20
+CHUNK_SAMPLES = 512
 DEPTH = 3  # pieces that native threads work on while one is being used
+MAX_JOBS = 16  # more readers than this only fight for the one writer
 
 _Piece = TypeVar("_Piece")
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardChunk:
+    """A chunk of a shard, the stage that it went through, and whether it is the shard's last one."""
+
+    chunk: Chunk
+    stage: Stage | None
+    is_last: bool
+
+
+def threads(jobs: int | None) -> int:
+    """Return how many threads pack: as many as asked for, else the CPUs this process may use, at most 16."""
+    return jobs or min(available_cpus(), MAX_JOBS)
+
+
+def pieces_of(source: Source) -> Sequence[range]:
+    """Return the samples of a source in pieces of work."""
+    return source.chunks(CHUNK_BYTES, CHUNK_SAMPLES)
 
 
 def read_ahead(source: Source, pieces: Iterable[range], pool: ThreadPool) -> Generator[Chunk, None, None]:
@@ -35,6 +71,57 @@ def chunks_through(
         parts = (part for chunk in chunks for part in stage.parts(chunk, source.schema))
         with closing(begun_ahead(stage.begin(part, source.schema, pool) for part in parts)) as changed:
             yield from changed
+
+
+def shard_chunks(
+    source: Source, shards: Iterable[range], stages: Callable[[], Stage] | None, pool: ThreadPool
+) -> Generator[ShardChunk, None, None]:
+    """
+    Yield the chunks of some ranges of a source in order, the samples of each range through a stage of its own.
+
+    Threads work ahead across the ends of ranges, so that small shards are packed as fast as large ones.
+    """
+    pieces = pieces_of(source)
+    stops = [piece.stop for piece in pieces]
+
+    def read(piece: range, stage: Stage | None, *, is_last: bool) -> Callable[[], ShardChunk]:
+        finish = source.begin(piece, pool)
+        return lambda: ShardChunk(finish(), stage, is_last)
+
+    def reads() -> Iterator[Callable[[], ShardChunk]]:
+        for samples in shards:
+            stage = None if stages is None else stages()
+            for piece in _pieces_within(pieces, stops, samples):
+                yield read(piece, stage, is_last=piece.stop == samples.stop)
+
+    with closing(begun_ahead(reads())) as chunks:
+        if stages is None:
+            yield from chunks
+            return
+        with closing(begun_ahead(_changes(source, chunks, pool))) as changed:
+            yield from changed
+
+
+def _changes(source: Source, chunks: Iterable[ShardChunk], pool: ThreadPool) -> Iterator[Callable[[], ShardChunk]]:
+    """Begin to change the pictures of chunks, each by its stage."""
+
+    def change(part: Chunk, stage: Stage, *, is_last: bool) -> Callable[[], ShardChunk]:
+        finish = stage.begin(part, source.schema, pool)
+        return lambda: ShardChunk(finish(), stage, is_last)
+
+    for each in chunks:
+        assert each.stage is not None
+        parts = each.stage.parts(each.chunk, source.schema)
+        for number, part in enumerate(parts, 1):
+            yield change(part, each.stage, is_last=each.is_last and number == len(parts))
+
+
+def _pieces_within(pieces: Sequence[range], stops: Sequence[int], samples: range) -> Iterator[range]:
+    """The pieces of a source that lie in a range of its samples, those at its ends cut."""
+    for piece in pieces[bisect_right(stops, samples.start) :]:
+        if piece.start >= samples.stop:
+            return
+        yield range(max(piece.start, samples.start), min(piece.stop, samples.stop))
 
 
 def begun_ahead(works: Iterable[Callable[[], _Result]]) -> Generator[_Result, None, None]:

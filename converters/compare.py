@@ -15,6 +15,7 @@ from fastio.converters.ahead import chunks_through
 from fastio.converters.packing import is_lossless, recorded
 from fastio.converters.pixels import same_pixels
 from fastio.converters.source import Chunk, Problem, Source
+from fastio.converters.stages import stages_of
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
 from fastio.store import SampleStore
@@ -54,7 +55,7 @@ def compare(
     other pixels with the result of packing the source again with the store's recorded options.
     """
     pictures = recorded(store)
-    stage = None if pictures is None or is_lossless(pictures) else pictures.stage()
+    stage = None if pictures is None or is_lossless(pictures) else stages_of(pictures, source)()
     was_rewritten = _was_rewritten_before(store, source, has_stage=stage is not None)
     fields = [f.name for f in source.schema.payload if f.name in store.schema]
     if not fields:

@@ -17,7 +17,7 @@ from fastio.converters.cut import cut
 from fastio.converters.mask_sizes import mask_size_problems
 from fastio.converters.probe import header_problems, probe
 from fastio.converters.row_problems import row_problems
-from fastio.converters.source import Chunk, Problem
+from fastio.converters.source import Chunk, Problem, Scanned
 from fastio.samplers.order import full_order
 from fastio.store.sample_store import SampleBatch, SampleStore
 from fastio.store.values import all_fetched
@@ -117,6 +117,12 @@ class ListedSource:
         """Return the samples that are not already problems, in pieces; see ``Source``."""
         return cut(self.sizes[self.indices], max_bytes, max_samples)
 
+    def scanned(self, chunk: range) -> Scanned:
+        """Return keys, sizes and columns of some samples; see ``Source``."""
+        indices = self._at(chunk)
+        columns = {name: column[indices] for name, column in self.columns.items()}
+        return Scanned(self.keys_at(indices), self.sizes[indices], columns)
+
     def shuffled(self, seed: int) -> ListedSource:
         """Return the same samples in an order that depends only on their names and the seed."""
         indices = self.indices
@@ -127,9 +133,13 @@ class ListedSource:
 
     def begin(self, chunk: range, pool: _native.ThreadPool | None = None) -> Callable[[], Chunk]:
         """Begin to read one piece; see ``Source``."""
-        indices = self.indices[chunk.start : chunk.stop]
+        indices = self._at(chunk)
         finish = self.read(indices, pool)
         return lambda: self._chunk(indices, finish())
+
+    def _at(self, chunk: range) -> Indices:
+        """The indices of the samples of a piece."""
+        return np.arange(chunk.start, chunk.stop) if self.order is None else self.order[chunk.start : chunk.stop]
 
     def _chunk(self, indices: Indices, values: Values) -> Chunk:
         """

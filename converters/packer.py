@@ -4,59 +4,39 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
 from fastio import _native
-from fastio.converters.ahead import chunks_through
+from fastio.converters.ahead import chunks_through, pieces_of, threads
 from fastio.converters.describe import store_bytes
 from fastio.converters.lossy_masks import LossyMasks
+from fastio.converters.pack_problems import check_pictures, miscounted, nothing_left, stop_at
+from fastio.converters.pack_record import (
+    PackRecord,
+    chunk_bytes,
+    join_records,
+    metadata_of,
+    sorted_problems,
+    source_metadata,
+)
+from fastio.converters.pack_report import PackReport
+from fastio.converters.planned import PackOptions, Part, Progress, pack_set
 from fastio.converters.raw import Raw
-from fastio.converters.scan import shown
-from fastio.converters.source import Chunk, Problem, Source, Stage
+from fastio.converters.source import Chunk, Source, Stage
+from fastio.converters.stages import stages_of
 from fastio.converters.transcode import Transcode
-from fastio.errors import SourceError
-from fastio.machine import available_cpus
+from fastio.errors import StoreError
 from fastio.store import SampleWriter, check_target, create_store, open_store
-from fastio.types.schema import POINTS
+from fastio.store.formats import shard_suffixes
+from fastio.store.target import NUMBER, target_format
 
-__all__ = ["PackReport", "pack"]
-
-# A piece of work: large enough that Python costs nothing beside it, small enough that memory stays small:
-# a handful of pieces is held, see ``read_ahead``, plus what a single larger file needs.
-CHUNK_BYTES = 8 << 20
-CHUNK_SAMPLES = 512
-MAX_JOBS = 16  # more readers than this only fight for the one writer
+__all__ = ["pack"]
 
 
-@dataclass(frozen=True, slots=True)
-class PackReport:
-    """What a run of ``pack`` did. ``found`` is always the sum of ``packed``, skipped and left out."""
-
-    path: str
-    format: str
-    found: int
-    packed: int
-    skipped: Sequence[Problem]
-    left_out: Sequence[Problem]  # files that are no samples, and what the user's filters leave out
-    payload_bytes: int  # the samples' bytes that went into the store
-    source_bytes: int  # the same samples' bytes in the source
-    packing: Mapping[str, Any]  # what was done to the pictures, as the store records it; empty: nothing
-    source_disk_bytes: int  # what the files take on disk, in blocks
-    store_bytes: int
-    shards: int
-    files_opened: int
-    seconds: float
-
-    @property
-    def overhead_bytes(self) -> float:
-        """Bytes per sample that the store takes beyond the sample itself."""
-        return (self.store_bytes - self.payload_bytes) / self.packed
-
-
-def pack(
+def pack(  # noqa: PLR0913 - an option of the command each
     source: Source,
     out: str | os.PathLike[str],
     *,
@@ -65,7 +45,9 @@ def pack(
     on_error: Literal["raise", "skip"] = "raise",
     shard_bytes: int | None = None,
     overwrite: bool = False,
-    progress: Callable[[int, int], object] | None = None,
+    resume: bool = False,
+    part: Part | None = None,
+    progress: Progress | None = None,
 ) -> PackReport:
     """
     Pack all samples of ``source`` into the store ``out``, whose suffix names the format.
@@ -75,83 +57,82 @@ def pack(
     stops the run (``raise``), or is left out and listed in the store's ledger ``metadata["skipped"]`` (``skip``). The
     result does not depend on ``jobs``. Whatever fails, the old content of the final name stays until the store is
     complete. ``progress(samples, bytes)`` is called for every piece written.
+
+    A set of shards (``out-%06d.tar``) is packed shard by shard, by a plan that is made of the source. ``resume`` packs
+    only the shards that are missing or damaged; ``part`` packs only those of one part, and makes the set if they were
+    the last. Both raise StoreError if ``out`` is a single file, or if its shards are those of another plan.
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs={jobs}: expected at least 1")
-    begun = time.perf_counter()
     if on_error == "raise" and source.problems:
-        raise _stop(source, source.problems[0], of=len(source.problems))
+        raise stop_at(source, source.problems[0], of=len(source.problems))
     if pictures is not None:
-        _check_pictures(source, pictures)
-    check_target(out, overwrite=overwrite, shard_bytes=shard_bytes)
-    stage = None if pictures is None else pictures.stage()
-    done = _Done(list(source.problems), LossyMasks(source.schema))
-    with ExitStack() as writers, closing(_chunks(source, stage, jobs)) as chunks:
+        check_pictures(source, pictures)
+    out = os.fspath(out)
+    options = PackOptions(jobs, on_error, shard_bytes, overwrite, resume, part, progress)
+    target_format(out)
+    if NUMBER.search(Path(out).name):
+        return pack_set(source, out, pictures, options)
+    if resume or part is not None:
+        raise one_file(out, "--resume" if resume else "--part")
+    return _pack_file(source, out, pictures, options)
+
+
+def one_file(out: str, option: str) -> StoreError:
+    """Return the error for an option that only sets of shards have."""
+    suffix = shard_suffixes()[0]
+    return StoreError(
+        f"{out}: is a single file, which is packed as a whole, so {option} has nothing to go by: pack shards, named "
+        f"like name-%06d{suffix}"
+    )
+
+
+def _pack_file(source: Source, out: str, pictures: Transcode | Raw | None, options: PackOptions) -> PackReport:
+    """Pack everything into one file."""
+    begun = time.perf_counter()
+    check_target(out, overwrite=options.overwrite, shard_bytes=options.shard_bytes)
+    stage = None if pictures is None else stages_of(pictures, source)()
+    record = PackRecord(LossyMasks(source.schema), stage)
+    with ExitStack() as writers, closing(_chunks(source, stage, options.jobs)) as chunks:
         writer: SampleWriter | None = None
         for chunk in chunks:
-            if chunk.problems and on_error == "raise":
-                raise _stop(source, chunk.problems[0], of=1)
+            if chunk.problems and options.on_error == "raise":
+                raise stop_at(source, chunk.problems[0])
             if chunk.batch.keys and writer is None:  # only now a stage knows what it makes
                 schema = source.schema if stage is None else stage.schema(source.schema)
-                writer = create_store(out, schema, overwrite=overwrite, shard_bytes=shard_bytes)
+                writer = create_store(out, schema, overwrite=options.overwrite)
                 writers.enter_context(writer)
-            done.write(chunk, writer, progress)
+            if writer is not None and chunk.batch.keys:
+                writer.append(chunk.batch)
+                if options.progress is not None:
+                    options.progress(len(chunk.batch.keys), chunk_bytes(chunk))
+            record.add(chunk)
+        skipped = sorted_problems([*source.problems, *record.skipped])
         if writer is None:
-            raise _nothing_left(source, done.skipped)
-        if done.samples + len(done.skipped) != len(source):
-            raise _miscounted(source, done)
-        writer.close(_metadata(source, stage, done))
-        # Here, an error has the writer's note that the store is complete.
-        return _report(source, stage, os.fspath(out), done, seconds=time.perf_counter() - begun)
-
-
-@dataclass(slots=True)
-class _Done:
-    """What has been written so far, and what has not."""
-
-    skipped: list[Problem]
-    lossy_masks: LossyMasks
-    misnamed: list[Problem] = field(default_factory=list)
-    samples: int = 0
-    size_bytes: int = 0
-
-    def write(self, chunk: Chunk, writer: SampleWriter | None, progress: Callable[[int, int], object] | None) -> None:
-        self.skipped += chunk.problems
-        if chunk.misnamed:
-            bad = {problem.key for problem in chunk.problems}
-            self.misnamed += [each for each in chunk.misnamed if each.key not in bad]
-        if writer is None or not chunk.batch.keys:
-            return
-        writer.append(chunk.batch)
-        self.lossy_masks.count(chunk.batch)
-        size = sum(int(spans.sizes.sum()) for spans in chunk.batch.spans.values())
-        self.samples += len(chunk.batch.keys)
-        self.size_bytes += size
-        if progress is not None:
-            progress(len(chunk.batch.keys), size)
-
-
-def _report(source: Source, stage: Stage | None, out: str, done: _Done, *, seconds: float) -> PackReport:
-    """What was done, and the size of the store as it now lies there and opens."""
-    with open_store(out) as store:
-        return PackReport(
-            path=out,
-            format=store.format,
-            found=len(source) + len(source.left_out),
-            packed=done.samples,
-            skipped=_sorted(done.skipped),
-            left_out=source.left_out,
-            payload_bytes=done.size_bytes,
-            source_bytes=done.size_bytes if stage is None else stage.source_bytes,
-            packing={} if stage is None else stage.record,
-            source_disk_bytes=source.disk_bytes,
-            store_bytes=store_bytes(store),
-            shards=len(store.shard_paths),
-            files_opened=source.files_opened,
-            seconds=seconds,
-        )
+            raise nothing_left(source, skipped)
+        if record.samples + len(skipped) != len(source):
+            raise miscounted(source, expected=len(source), packed=record.samples, skipped=len(skipped))
+        writer.close(metadata_of(source_metadata(source), join_records([record.to_json()])))
+        # From here on, an error has the writer's note that the store is complete.
+        with open_store(out) as store:
+            return PackReport(
+                path=out,
+                format=store.format,
+                found=len(source) + len(source.left_out),
+                packed=record.samples,
+                skipped=skipped,
+                left_out=source.left_out,
+                payload_bytes=record.payload_bytes,
+                source_bytes=record.payload_bytes if stage is None else stage.source_bytes,
+                packing={} if stage is None else stage.record,
+                source_disk_bytes=source.disk_bytes,
+                store_bytes=store_bytes(store),
+                shards=1,
+                files_opened=source.files_opened,
+                seconds=time.perf_counter() - begun,
+            )
 
 
 def _chunks(source: Source, stage: Stage | None, jobs: int | None) -> Generator[Chunk, None, None]:
@@ -160,75 +141,8 @@ def _chunks(source: Source, stage: Stage | None, jobs: int | None) -> Generator[
 
     When the packer leaves early, the threads end before its files are removed.
     """
-    pieces = source.chunks(CHUNK_BYTES, CHUNK_SAMPLES)
     with (
-        closing(_native.ThreadPool(jobs or min(available_cpus(), MAX_JOBS))) as pool,
-        closing(chunks_through(source, pieces, stage, pool)) as chunks,
+        closing(_native.ThreadPool(threads(jobs))) as pool,
+        closing(chunks_through(source, pieces_of(source), stage, pool)) as chunks,
     ):
         yield from chunks
-
-
-def _metadata(source: Source, stage: Stage | None, done: _Done) -> dict[str, Any]:
-    packing = {} if stage is None else {"packing": stage.record}
-    ledgers = {"left_aside": source.left_out, "misnamed": done.misnamed}
-    listed = {name: _ledger(problems) for name, problems in ledgers.items() if problems}
-    return {**source.metadata, **packing, **listed, **done.lossy_masks.metadata, "skipped": _ledger(done.skipped)}
-
-
-def _ledger(problems: Sequence[Problem]) -> list[dict[str, str]]:
-    return [{"key": problem.key, "problem": problem.problem} for problem in _sorted(problems)]
-
-
-def _sorted(problems: Sequence[Problem]) -> list[Problem]:
-    return sorted(problems, key=lambda problem: problem.key)
-
-
-def _check_pictures(source: Source, pictures: Transcode | Raw) -> None:
-    """
-    SourceError where there is nothing that could be decoded or written anew (it would be on record as done), or where
-    other fields hold positions in pictures whose size would change.
-    """
-    tied = [field for field in source.schema.payload if field.traits.is_mask or field.is_box or field.role == POINTS]
-    if tied and _changes_sizes(pictures):
-        raise SourceError(
-            f"{shown(source.path)}: has {', '.join(map(str, tied))}, which would no longer fit pictures of other "
-            "sizes: drop the options that change sizes (--short-side, --max-side, --resize), and resize while loading: "
-            "transforms move masks, boxes and points along"
-        )
-    if not any(field.traits.is_image for field in source.schema.payload):
-        raise SourceError(
-            f"{shown(source.path)}: holds no encoded pictures, but "
-            f"{', '.join(map(str, source.schema.payload))}: drop the options that change pictures (--restart, "
-            "--short-side, --max-side, --resize, --raw)"
-        )
-
-
-def _changes_sizes(pictures: Transcode | Raw) -> bool:
-    return pictures.resize is not None or (isinstance(pictures, Transcode) and pictures.side is not None)
-
-
-def _stop(source: Source, problem: Problem, *, of: int) -> SourceError:
-    more = f" (the first of {of} problems)" if of > 1 else ""
-    path = shown(source.path)
-    folder, slash, name = path.rpartition("/")
-    where = f"{folder}{slash}{problem.key}" if problem.key.startswith(f"{name}:") else f"{path}/{problem.key}"
-    return SourceError(f"{where}: {problem.problem}{more}; correct it, or skip such samples with --on-error skip")
-
-
-def _miscounted(source: Source, done: _Done) -> SourceError:
-    return SourceError(
-        f"{shown(source.path)}: {len(source)} samples were found, but {done.samples} packed and "
-        f"{len(done.skipped)} skipped; the source yielded other samples than it announced. Nothing was kept; please "
-        "report this"
-    )
-
-
-def _nothing_left(source: Source, skipped: Sequence[Problem]) -> SourceError:
-    if not skipped:
-        left = f"; {len(source.left_out)} files are not samples, or are left out" if source.left_out else ""
-        return SourceError(f"{shown(source.path)}: nothing to pack, the source has no samples{left}")
-    first = _sorted(skipped)[0]
-    return SourceError(
-        f"{shown(source.path)}: nothing left to pack, all {len(skipped)} have problems; "
-        f"the first: {first.key} {first.problem}"
-    )

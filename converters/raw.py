@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from fastio import _native
 from fastio.converters.cut import cut
 from fastio.converters.probe import decode_problem, header_problems, probe
 from fastio.converters.resize import DEEP_MODES, has_16_bits, plan_to
-from fastio.converters.source import Chunk, Problem
+from fastio.converters.source import Chunk, Problem, Source
 from fastio.converters.transcode import check_size
 from fastio.errors import SourceError
 from fastio.store.sample_store import SampleBatch
@@ -21,13 +21,17 @@ from fastio.types.picture_kinds import JPEG
 from fastio.types.schema import RAW, Field, Schema
 from fastio.types.spans import Spans
 
-__all__ = ["Raw", "RawStage"]
+__all__ = ["FirstPicture", "Raw", "RawStage"]
 
 PART_BYTES = 8 << 20  # of pixels that are decoded, held and written as one piece of work
 _PILLOW_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_FEW = 64  # samples that are read to find the first good one
 _BILINEAR = 0  # the native core's number for it
 
 _Shape = tuple[int, int, int]
+
+
+FirstPicture = tuple[str, _Shape]  # its key, and the shape of its pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,23 @@ class Raw:
         """Read what ``to_json`` wrote."""
         return cls(tuple(said["resize"]) if "resize" in said else None)
 
-    def stage(self) -> RawStage:
-        """Return the stage that does the work, for one run."""
-        return RawStage(self)
+    def stage(self, firsts: Mapping[str, FirstPicture] | None = None) -> RawStage:
+        """
+        Return the stage that does the work, for one run. ``firsts`` are the ``first_pictures`` of the source, if it is
+        not read from its beginning.
+        """
+        return RawStage(self, _firsts=dict(firsts or {}))
+
+    def first_pictures(self, source: Source) -> dict[str, FirstPicture]:
+        """Return the first picture of each field, which says what all others must be; none if no picture is good."""
+        stage = self.stage()
+        for piece in source.chunks(PART_BYTES, _FEW):
+            chunk = _with_sizes(source.begin(piece)(), source.schema)
+            if chunk.batch.keys:
+                for name in (each.name for each in source.schema.payload if each.traits.is_image):
+                    stage.misfits(chunk.batch, name)
+                return stage.firsts
+        return {}
 
 
 @dataclass(slots=True)
@@ -67,14 +85,21 @@ class RawStage:
     source_bytes: int = 0
     _pictures: int = 0
     _without_alpha: int = 0  # pictures whose transparency was lost
-    _firsts: dict[str, tuple[str, _Shape]] = field(default_factory=dict)  # key and shape that all others must have
+    _firsts: dict[str, FirstPicture] = field(default_factory=dict)  # what all others must be like, by field
     _ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
+
+    @property
+    def firsts(self) -> dict[str, FirstPicture]:
+        """The first picture of each field."""
+        return self._firsts
 
     def schema(self, source: Schema) -> Schema:
         """Return the schema: each picture's field becomes raw, with the shape of its first picture."""
         return Schema(
             tuple(
-                Field(each.name, RAW, "|u1", self._firsts[each.name][1]) if each.traits.is_image else each
+                Field(each.name, RAW, "|u1", self._firsts[each.name][1])
+                if each.traits.is_image and each.name in self._firsts
+                else each
                 for each in source.fields
             )
         )
@@ -96,10 +121,8 @@ class RawStage:
         pieces = cut(size_bytes, PART_BYTES, max(len(size_bytes), 1))
         if len(pieces) < 2:
             return [chunk]
-        return [
-            Chunk(chunk.batch.at(np.arange(piece.start, piece.stop)), chunk.problems if piece.start == 0 else ())
-            for piece in pieces
-        ]
+        parts = [Chunk(chunk.batch.at(np.arange(piece.start, piece.stop)), ()) for piece in pieces]
+        return [replace(parts[0], problems=chunk.problems, texts=chunk.texts), *parts[1:]]
 
     def begin(self, chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
         """Begin to decode the pictures of one chunk."""
@@ -109,7 +132,7 @@ class RawStage:
             return lambda: chunk
         problems: dict[int, str] = {}
         for name in fields:
-            problems |= self._misfits(chunk.batch, name)
+            problems |= self.misfits(chunk.batch, name)
         good = np.array([i for i in range(len(chunk.batch.keys)) if i not in problems], np.int64)
         batch = chunk.batch.at(good)
         begun = {
@@ -120,7 +143,10 @@ class RawStage:
         def finish() -> Chunk:
             for job, _, _ in begun.values():
                 job.wait()
-            return self._chunk(Chunk(batch, found), {name: (out, status) for name, (_, out, status) in begun.items()})
+            return self._chunk(
+                Chunk(batch, found, texts=chunk.texts),
+                {name: (out, status) for name, (_, out, status) in begun.items()},
+            )
 
         return finish
 
@@ -131,7 +157,7 @@ class RawStage:
         sizes: NDArray[np.int64] = shapes.astype(np.int64).prod(axis=1)
         return sizes
 
-    def _misfits(self, batch: SampleBatch, name: str) -> dict[int, str]:
+    def misfits(self, batch: SampleBatch, name: str) -> dict[int, str]:
         """The pictures that raw pixels cannot hold beside the first one, by position."""
         shapes = batch.shapes[name].copy()
         shapes[shapes[:, 2] == 2, 2] = 4  # grey with alpha: RGBA keeps both
@@ -190,7 +216,8 @@ class RawStage:
         pixels = {name: _rows(out) for name, (out, _) in done.items()}
         new = SampleBatch(batch.keys, {**batch.spans, **pixels}, batch.columns, {})
         found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
-        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found])  # pixels: no name can be wrong
+        # Pixels: no name can be wrong.
+        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found], texts=chunk.texts)
 
 
 def _with_sizes(chunk: Chunk, schema: Schema) -> Chunk:
@@ -207,7 +234,7 @@ def _with_sizes(chunk: Chunk, schema: Schema) -> Chunk:
     sized = SampleBatch(batch.keys, batch.spans, batch.columns, {**batch.shapes, **shapes})
     good = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
     found = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
-    return Chunk(sized.at(good) if problems else sized, [*chunk.problems, *found])
+    return replace(chunk, batch=sized.at(good) if problems else sized, problems=[*chunk.problems, *found])
 
 
 def _as_shape(shape: NDArray[np.int32]) -> _Shape:

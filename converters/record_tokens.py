@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastio.converters.record_arrays import as_array
 from fastio.converters.record_problem import UnfitError
+from fastio.converters.source import TextCounts
 from fastio.converters.text.documents import Documents
 from fastio.converters.text.encode import Encoder, Sequences
 from fastio.converters.text.huggingface import in_our_threads
@@ -18,7 +19,7 @@ from fastio.converters.text.tokenizer import Tokenizer, id_dtype
 from fastio.errors import SchemaError, SourceError
 from fastio.types.schema import TOKENS, Field
 
-__all__ = ["TextTokens"]
+__all__ = ["TextTokens", "with_counts"]
 
 
 class TextTokens:
@@ -56,6 +57,12 @@ class TextTokens:
         It is one object, whose counts go on as texts are encoded: keep it in the metadata from the beginning.
         """
         return self._record
+
+    @property
+    def counts(self) -> TextCounts:
+        """What ``record`` counts, so far."""
+        with self._lock:
+            return TextCounts(self._options["documents"], self._cut["documents"], self._cut["tokens"])
 
     def value_encoder(self, field: Field) -> Callable[[Any], bytes | str]:
         """
@@ -122,6 +129,12 @@ class TextTokens:
 
     def __setstate__(self, state: tuple[Tokenizer, Sequences]) -> None:
         self.__init__(*state)  # type: ignore[misc]
+
+
+def with_counts(record: Mapping[str, Any], counts: TextCounts) -> dict[str, Any]:
+    """Return the record of a tokenizer with these counts."""
+    cut = {"documents": counts.cut_documents, "tokens": counts.cut_tokens}
+    return {**record, "options": {**record["options"], "documents": counts.documents, "cut": cut}}
 
 
 def _documents(texts: Sequence[str]) -> Documents:

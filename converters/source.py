@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastio._native import ThreadPool
 from fastio.store.sample_store import SampleBatch
 from fastio.types.schema import Schema
 
-__all__ = ["Chunk", "Problem", "Source", "Stage"]
+__all__ = ["Chunk", "Problem", "Scanned", "Source", "Stage", "TextCounts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +24,39 @@ class Problem:
     problem: str
 
 
+class TextCounts(NamedTuple):
+    """How many texts became token ids, how many of them were truncated, and how many ids that took away."""
+
+    documents: int
+    cut_documents: int
+    cut_tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """
     The result of one read of a source: samples in order, and those that could not be read.
 
-    ``misnamed`` are samples of ``batch`` whose content is not what their names say.
+    ``misnamed`` are samples of ``batch`` whose content is not what their names say. ``texts`` counts what became of
+    text in fields of token ids, also in samples that are problems; None if there is no such field.
     """
 
     batch: SampleBatch
     problems: Sequence[Problem]
     misnamed: Sequence[Problem] = ()
+    texts: TextCounts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """
+    What is known of some samples before they are read: ``sizes`` (n,) in bytes, over all payload fields, and those
+    columns (n, ...) that reading does not bring.
+    """
+
+    keys: Sequence[str]
+    sizes: NDArray[np.int64]
+    columns: Mapping[str, NDArray[Any]]
 
 
 class Stage(Protocol):
@@ -125,6 +150,10 @@ class Source(Protocol):
 
     def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
         """Return the samples that are not already problems, cut into pieces of limited size."""
+        ...
+
+    def scanned(self, chunk: range) -> Scanned:
+        """Return what is known of these samples, which are counted as by ``chunks``, without reading them."""
         ...
 
     def shuffled(self, seed: int) -> Source:

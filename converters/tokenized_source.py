@@ -10,9 +10,9 @@ import numpy as np
 
 from fastio._native import ThreadPool
 from fastio.converters.fields_asked import FieldChoice
-from fastio.converters.record_tokens import TextTokens
+from fastio.converters.record_tokens import TextTokens, with_counts
 from fastio.converters.record_values import joined
-from fastio.converters.source import Chunk, Problem, Source
+from fastio.converters.source import Chunk, Problem, Scanned, Source, TextCounts
 from fastio.converters.text.decode import tokenizer_of
 from fastio.converters.text.encode import Sequences
 from fastio.errors import SourceError
@@ -79,9 +79,13 @@ class TokenizedSource:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The source's, and the tokenizer with the names of its fields."""
+        """
+        The source's, and the tokenizer with the names of its fields. What became of texts is not counted here: it
+        depends on what is read, and stands in the chunks.
+        """
         fields = {name: type_of(field) for name, field in self.fields.items()}
-        return {**self.source.metadata, "tokenizer": {**self.tokens.record, "fields": fields}}
+        record = with_counts(self.tokens.record, TextCounts(0, 0, 0))
+        return {**self.source.metadata, "tokenizer": {**record, "fields": fields}}
 
     @property
     def problems(self) -> Sequence[Problem]:
@@ -115,6 +119,10 @@ class TokenizedSource:
         """Return the samples in pieces, cut by the bytes of the text."""
         return self.source.chunks(max_bytes, max_samples)
 
+    def scanned(self, chunk: range) -> Scanned:
+        """Return keys, columns and the sizes of the text."""
+        return self.source.scanned(chunk)
+
     def shuffled(self, seed: int) -> TokenizedSource:
         """Return the same samples in an order drawn from their names and the seed."""
         return replace(self, source=self.source.shuffled(seed))
@@ -125,7 +133,7 @@ class TokenizedSource:
         return lambda: self._tokenized(finish())
 
     def _tokenized(self, chunk: Chunk) -> Chunk:
-        batch = chunk.batch
+        batch, before = chunk.batch, self.tokens.counts
         spans: dict[str, Spans] = dict(batch.spans)
         problems: dict[int, str] = {}
         for name, field in self.fields.items():
@@ -142,8 +150,10 @@ class TokenizedSource:
             for position, sentence in encoded.problems.items():
                 problems.setdefault(position, sentence)
         batch = replace(batch, spans=spans)
+        counts = zip(self.tokens.counts, before, strict=True)
+        chunk = replace(chunk, batch=batch, texts=TextCounts(*(after - first for after, first in counts)))
         if not problems:
-            return replace(chunk, batch=batch)
+            return chunk
         named = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
         good = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
         return replace(chunk, batch=batch.at(good), problems=[*chunk.problems, *named])

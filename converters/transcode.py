@@ -118,9 +118,13 @@ class Transcode:
             found["resize"] = tuple(found["resize"])
         return cls(**found)
 
-    def stage(self) -> TranscodeStage:
-        """Return the stage that does the work, for one run."""
-        return TranscodeStage(self)
+    def stage(self, stems: Mapping[str, Sequence[str]]) -> TranscodeStage:
+        """
+        Return the stage that does the work, for one run.
+
+        ``stems`` are the ``shared_stems`` of the source, where pictures may get another extension.
+        """
+        return TranscodeStage(self, stems)
 
 
 @dataclass(slots=True)
@@ -128,12 +132,11 @@ class TranscodeStage:
     """Rewrites the pictures of chunks on native threads. Satisfies ``fastio.converters.source.Stage``."""
 
     options: Transcode
+    stems: Mapping[str, Sequence[str]]
     source_bytes: int = 0
     counts: dict[str, int] = field(default_factory=dict)  # by outcome
     firsts: dict[str, str] = field(default_factory=dict)  # the first key of each outcome
     as_png: int = 0  # of the resized ones
-    _renamed: dict[str, str] = field(default_factory=dict)  # old keys by new ones
-    _keys: set[str] = field(default_factory=set)  # all so far, where some may be renamed
     _ring: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
 
     def schema(self, source: Schema) -> Schema:
@@ -248,7 +251,7 @@ class TranscodeStage:
             batch.keys[i] for _, facts in done.values() for i in np.flatnonzero(facts[:, 1] == _RESIZED).tolist()
         }
         misnamed = [each for each in chunk.misnamed if each.key not in resized]  # these have the name of what they are
-        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found], misnamed)
+        return Chunk(new.at(good) if problems else new, [*chunk.problems, *found], misnamed, chunk.texts)
 
     def _count(self, outcomes: NDArray[np.int32], keys: Sequence[str]) -> None:
         for outcome, first, count in zip(*np.unique(outcomes, return_index=True, return_counts=True), strict=True):
@@ -259,25 +262,27 @@ class TranscodeStage:
     def _new_keys(
         self, keys: Sequence[str], done: Mapping[str, tuple[Spans, NDArray[np.int32]]], problems: dict[int, str]
     ) -> list[str]:
-        """A PNG that has become a JPEG, or the reverse, is called so; a name that is taken is a problem."""
+        """
+        A PNG that has become a JPEG, or the reverse, is called so; a name that is taken is a problem.
+
+        That depends on the names in the source alone, not on what was packed before, so that any part of a source gives
+        the same samples, whoever packs it.
+        """
         (spans, facts), *_ = done.values()
         resized = (facts[:, 1] == _native.Transcoded.RESIZED) & (facts[:, 0] == _native.OK)
-        taken = self._keys | set(keys)
         new_keys = []
         for i, key in enumerate(keys):
             new = key
-            if key in self._renamed:
-                problems[i] = f"has the name that {self._renamed[key]!r} got when it was resized: rename one of them"
-            elif resized[i] and i not in problems and kind_by_name(key) not in (UNKNOWN, image_kind(spans.view(i))):
+            if resized[i] and i not in problems and kind_by_name(key) not in (UNKNOWN, image_kind(spans.view(i))):
                 kind = PICTURE_KINDS[image_kind(spans.view(i))]
                 new = str(PurePosixPath(key).with_suffix(kind.suffix))
-                if new in taken:
+                namesakes = self.stems.get(new.removesuffix(kind.suffix), [key])
+                if new in namesakes:
                     problems[i] = f"becomes a {kind.name}, but {new!r} already exists: rename one of them"
-                else:
-                    self._renamed[new] = key
-                    taken.add(new)
+                elif key != namesakes[0]:
+                    other = namesakes[0]
+                    problems[i] = f"becomes {new!r}, which is the name that {other!r} may get: rename one of them"
             new_keys.append(new)
-        self._keys.update(keys)
         return new_keys
 
 

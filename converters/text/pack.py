@@ -10,16 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fastio import _native
-from fastio.converters.ahead import in_order
+from fastio.converters.ahead import in_order, threads
 from fastio.converters.describe import store_bytes
-from fastio.converters.packer import MAX_JOBS
 from fastio.converters.scan import shown
 from fastio.converters.source import Problem
 from fastio.converters.text.documents import Limits, TextSource
 from fastio.converters.text.encode import Encoded, Encoder
 from fastio.converters.text.huggingface import in_our_threads
 from fastio.errors import SourceError
-from fastio.machine import available_cpus
 from fastio.store import create_store, open_store
 
 __all__ = ["TextReport", "pack_text"]
@@ -96,7 +94,7 @@ def pack_text(
     report = TextReport(os.fspath(out), found=len(source.problems), skipped=list(source.problems))
     if on_error == "raise" and report.skipped:
         raise _stop(source, report.skipped[0], of=len(report.skipped))
-    jobs = jobs or min(available_cpus(), MAX_JOBS)
+    jobs = threads(jobs)
     with (
         in_our_threads(),
         create_store(out, encoder.schema, overwrite=overwrite, shard_bytes=shard_bytes) as writer,

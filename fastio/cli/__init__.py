@@ -25,6 +25,7 @@ from fastio.cli.monitor import monitor
 from fastio.cli.pack import pack
 from fastio.cli.plan import plan
 from fastio.cli.profile import profile
+from fastio.cli.seal import seal
 from fastio.cli.show import show
 from fastio.cli.stage import stage
 from fastio.cli.tune import tune
@@ -39,6 +40,7 @@ TERMINATED = 143  # the exit code that a shell reports for SIGTERM
 # listed only read.
 _LEFT = {
     "pack": "; the new store was not written, and an existing one under this name is unchanged",
+    "seal": "; the set was not written",
     "unpack": "; if the folder existed before, some files may already be in it; otherwise nothing was written",
     "show": "; nothing was written",
     "stage": "; what was copied is kept: the same command goes on from there",
@@ -68,6 +70,10 @@ class _Commands(Group):
         except KeyboardInterrupt as exc:
             left = "; ".join(["", *notes(exc)]) or _LEFT.get(ctx.invoked_subcommand or "", "")
             raise Interrupted(f"interrupted{left}") from exc
+        except SystemExit as exc:  # SIGTERM, see ``main``
+            if notes(exc):
+                click.echo(f"terminated; {'; '.join(notes(exc))}", err=True)
+            raise
         except Exception as exc:
             known = failed(exc)
             if known is None:
@@ -104,7 +110,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(pack, info, ls, show, unpack, verify, merge, stage),
+    *(pack, seal, info, ls, show, unpack, verify, merge, stage),
     *(doctor, plan, bench, bandwidth, tune, profile, monitor),
 ):
     cli.add_command(_command)

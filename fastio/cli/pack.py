@@ -10,6 +10,7 @@ from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.failures import noted
 from fastio.cli.group import Sections
 from fastio.cli.pack_text import packs_text
+from fastio.cli.part_option import part_option
 from fastio.cli.picture_options import PictureArguments, picture_options
 from fastio.cli.pixel_option import max_pixels_option
 from fastio.cli.screen import SIZE, counted, meter, number, per_second, printable, problem_table, size
@@ -17,7 +18,7 @@ from fastio.cli.source_kind import source_kind_option, source_words, target_word
 from fastio.cli.text_options import TextArguments
 
 if TYPE_CHECKING:
-    from fastio.converters import PackReport, Source
+    from fastio.converters import PackReport, Part, Source
     from fastio.types.schema import Field
 
 __all__ = ["pack"]
@@ -49,10 +50,12 @@ __all__ = ["pack"]
     help="Bytes per shard, for an OUT like train-%06d.tar: 500MB, 1GB.  [default: 1GiB]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
+@click.option("--resume", is_flag=True, help="Pack only the shards that are missing or damaged.")
+@part_option
 @max_pixels_option
 @packs_text
 @picture_options
-def pack(
+def pack(  # noqa: PLR0913 - an option each
     src: str,
     out: str,
     *,
@@ -61,6 +64,8 @@ def pack(
     on_error: Literal["raise", "skip"],
     shard_size: int | None,
     overwrite: bool,
+    resume: bool,
+    part: Part | None,
     pictures: PictureArguments,
 ) -> None:
     """
@@ -76,6 +81,8 @@ def pack(
       fastio pack ./imagenet 'photos-%06d.tar' --shard-size 1GB --on-error skip
       fastio pack ./imagenet photos.lmdb --shuffle 0 --restart 8
       fastio pack train.lmdb train.h5
+      fastio pack ./imagenet 'photos-%06d.tar' --resume
+      fastio pack ./imagenet 'photos-%06d.tar' --part auto        # in each task of a SLURM array
       fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
     """
     from fastio.converters import pack as run
@@ -84,11 +91,12 @@ def pack(
     from fastio.store.publish import COMPLETE
 
     # Checked before a source is scanned, which may take long.
-    check_target(out, overwrite=overwrite, shard_bytes=shard_size)
+    check_target(out, overwrite=overwrite or resume or part is not None, shard_bytes=shard_size)
     source = pictures.source(src, kind)
     click.echo(_source_line(source), err=True)
     with noted() as facts:
-        with meter("packing", len(source) - len(source.problems)) as progress:
+        count = (len(source) - len(source.problems)) // (1 if part is None else part.count)
+        with meter("packing", count) as progress:
             report = run(
                 source,
                 out,
@@ -97,16 +105,37 @@ def pack(
                 on_error=on_error,
                 shard_bytes=shard_size,
                 overwrite=overwrite,
+                resume=resume,
+                part=part,
                 progress=progress,
             )
-            facts.append(f"{out}: {COMPLETE}")
+            if not report.missing:
+                facts.append(f"{out}: {COMPLETE}")
         if report.skipped:
             problem_table([(problem.key, problem.problem) for problem in report.skipped])
+        if part is not None:
+            click.echo(_part_line(report, part))
+        if report.missing:
+            return
         with open_store(out) as store:
             epoch, done, better = epoch_line(epoch_facts(store)), packing_lines(store.metadata), advice(store)
             overhead = FORMATS[store.format].overhead(store.schema)
-        for line in (*_summary(report, overhead), epoch, *map(printable, done), *better):
+        lines = [] if part is not None else _summary(report, overhead)
+        for line in (*lines, epoch, *map(printable, done), *better):
             click.echo(line)
+
+
+def _part_line(report: PackReport, part: Part) -> str:
+    """Return one line that says what a part did, and whether the set is complete."""
+    kept = f", {number(report.kept_shards)} of them whole already" if report.kept_shards else ""
+    line = (
+        f"part {part}: {counted(report.shards, 'shard')} with {counted(report.packed, 'sample')}{kept}, "
+        f"{size(report.store_bytes)}, in {report.seconds:.2f} s"
+    )
+    if not report.missing:
+        return f"{line}; all shards are there: the set is complete"
+    missing = counted(len(report.missing), "shard")
+    return f"{line}; {missing} missing: the last part makes the set, or: fastio seal '{report.path}'"
 
 
 def _source_line(source: Source) -> str:
@@ -145,12 +174,16 @@ def _labels(source: Source) -> str:
 
 
 def _summary(report: PackReport, overhead: str) -> list[str]:
-    rate = f"{per_second(report.packed / report.seconds)} samples/s, {size(report.source_bytes / report.seconds)}/s"
+    new = report.packed - report.kept_samples
+    source_bytes = report.source_bytes * new / report.packed
+    rate = f"{per_second(new / report.seconds)} samples/s, {size(source_bytes / report.seconds)}/s"
     shards = f" in {report.shards} shards" if report.shards > 1 else ""
     before, after = (number(total / report.packed) for total in (report.source_bytes, report.payload_bytes))
     skipped = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
     of = counted(report.found - len(report.left_out), "sample")
-    packed = f"packed {number(report.packed)} of {of}{skipped} in {report.seconds:.2f} s ({rate})"
+    packed = f"packed {number(new)} of {of}{skipped} in {report.seconds:.2f} s ({rate})"
+    if report.kept_shards:
+        packed += f"; {number(report.kept_samples)} were there, in {counted(report.kept_shards, 'whole shard')}"
     files = f"{size(report.source_disk_bytes)} on disk, {counted(report.files_opened, 'file')} opened"
     above = f"{number(report.overhead_bytes)} B a sample on top ({overhead})"
     return [

@@ -22,6 +22,10 @@ __all__ = ["packs_text"]
 
 _Command = Callable[..., Any]
 _TABLE_OPTIONS = ("fields", "root", "key_column", "label_column", "filters", "ignore_columns", "no_header")
+_STREAMED = (
+    "text is read as one stream, which has no shards before all of it is read: pack its files one by one and join the "
+    "sets with fastio merge, or pack a Parquet table as fields (--field text=COLUMN:text, or :tokens with --tokenizer)"
+)
 _SHARED = ("kind", "jobs", "on_error", "shard_size", "overwrite")  # options shared by text and pictures
 
 
@@ -40,6 +44,9 @@ def packs_text(command: _Command) -> _Command:
                 raise click.UsageError(f"{text.given[0]} is for text, but {_no_text(src)}")
             command(src, out, tokens=text.tokens() if text.given else None, **options)
             return
+        for name in ("resume", "part"):
+            if options.pop(name):
+                raise click.UsageError(f"--{name}: {_STREAMED}")
         others = [
             name
             for name, value in options.items()

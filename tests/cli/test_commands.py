@@ -343,8 +343,8 @@ def test_a_signal_leaves_nothing(tmp_path, suffix, number):
     """Ctrl-C and SIGTERM in the middle: nothing of the store is left, the exit code says why, no traceback."""
     flat(tmp_path / "pngs", 30)
     script = (
-        "import os, sys; from fastio.converters import packer, ListedSource; from fastio.cli import main\n"
-        "packer.CHUNK_SAMPLES = 1\n"
+        "import os, sys; from fastio.converters import ahead, ListedSource; from fastio.cli import main\n"
+        "ahead.CHUNK_SAMPLES = 1\n"
         "begin = ListedSource.begin\n"
         "def stop(self, chunk, pool):\n"
         f"    if chunk.start == 15: os.kill(os.getpid(), {int(number)})\n"
@@ -361,20 +361,33 @@ def test_a_signal_leaves_nothing(tmp_path, suffix, number):
         assert "error: interrupted; the new store was not written" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("out", ["s.lmdb", "s-%06d.tar"])
-@pytest.mark.parametrize("when", ["Path.rename", "store_bytes", "packing_lines"])
-def test_an_interrupt_when_the_store_is_there(tmp_path, out, when):
+INTERRUPTED = {  # the module and the function at whose call Ctrl-C comes
+    "s.lmdb": [("pathlib", "Path.rename"), ("fastio.converters.packer", "store_bytes")],
+    "s-%06d.tar": [("fastio.store.sets", "read_set"), ("fastio.converters.planned.pack_set", "_report")],
+}
+
+
+@pytest.mark.parametrize(
+    ("out", "module", "name"),
+    [
+        (out, *place)
+        for out, places in INTERRUPTED.items()
+        for place in [*places, ("fastio.converters.packing", "packing_lines")]
+    ],
+)
+def test_an_interrupt_when_the_store_is_there(tmp_path, out, module, name):
     """Ctrl-C while the store gets its name, or after that: the store is there, and the last line says so."""
     flat(tmp_path / "pngs", 3)
-    place = {"Path.rename": "pathlib.Path", "store_bytes": "packer", "packing_lines": "packing"}[when]
     script = (
-        "import os, signal, pathlib, sys; from fastio.converters import packer, packing; from fastio.cli import main\n"
-        f"name = '{when.rpartition('.')[2]}'\n"
-        f"real = getattr({place}, name)\n"
-        "def stop(*args):\n"
+        "import importlib, os, signal, sys; from fastio.cli import main\n"
+        f"*outer, name = '{name}'.split('.')\n"
+        f"place = importlib.import_module('{module}')\n"
+        "place = getattr(place, outer[0]) if outer else place\n"
+        "real = getattr(place, name)\n"
+        "def stop(*args, **options):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    return real(*args)\n"
-        f"setattr({place}, name, stop)\n"
+        "    return real(*args, **options)\n"
+        "setattr(place, name, stop)\n"
         f"sys.argv = ['fastio', 'pack', 'pngs', '{out}', '--overwrite']; main()"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)

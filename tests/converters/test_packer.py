@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from fastio.converters import open_source, pack, packer
+from fastio.converters import ahead, open_source, pack
 from fastio.converters.verify import verify
 from fastio.errors import SourceError, StoreError
 from fastio.store import open_store
@@ -25,7 +25,7 @@ def out(request, tmp_path):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Pieces of a few samples, so that small sources have many."""
-    monkeypatch.setattr(packer, "CHUNK_SAMPLES", 2)
+    monkeypatch.setattr(ahead, "CHUNK_SAMPLES", 2)
 
 
 def visible(folder):

@@ -134,7 +134,7 @@ def test_no_memory_for_pixels_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(raw._native, "BufferRing", lambda _: Full())
     stage = Raw().stage()
     monkeypatch.undo()
-    monkeypatch.setattr(Raw, "stage", lambda _: stage)
+    monkeypatch.setattr(Raw, "stage", lambda *_: stage)
     source = folder(tmp_path / "in", {"a.png": picture(0)})
     with pytest.raises(SourceError, match=r"not enough memory for the pixels of 1 pictures of 5x6x3 \(90 bytes\)"):
         packed(source, tmp_path / "out.lmdb", Raw(), on_error="skip")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastio.converters import Raw, Transcode, open_source, pack, packer
+from fastio.converters import Raw, Transcode, ahead, open_source, pack
 from fastio.converters.verify import verify
 from fastio.errors import SourceError
 from fastio.store import open_store
@@ -235,7 +235,7 @@ def test_png_becomes_jpeg_and_says_so(tmp_path):
 @pytest.mark.parametrize("other", ["a.jpg", "a.bmp"])
 def test_a_name_that_is_taken_is_a_problem(tmp_path, other, monkeypatch):
     """A PNG does not take the name of a JPEG that is there, wherever in the order that comes."""
-    monkeypatch.setattr(packer, "CHUNK_SAMPLES", 1)
+    monkeypatch.setattr(ahead, "CHUNK_SAMPLES", 1)
     files = {"a.png": png("RGB"), "a.jpg": jpeg(1)} if other == "a.jpg" else {"a.PNG": png("RGB"), "a.jpg": jpeg(2)}
     source = folder(tmp_path / "in", files)
     for seed in range(4):  # every order
@@ -246,7 +246,7 @@ def test_a_name_that_is_taken_is_a_problem(tmp_path, other, monkeypatch):
 @pytest.mark.parametrize("pictures", [Transcode(restart=3), Transcode(short_side=33, restart=2), Raw()])
 def test_the_same_bytes_whatever_the_threads(tmp_path, pictures, monkeypatch):
     """One thread or four, small pieces: the files are equal."""
-    monkeypatch.setattr(packer, "CHUNK_SAMPLES", 3)
+    monkeypatch.setattr(ahead, "CHUNK_SAMPLES", 3)
     source = folder(tmp_path / "in", {f"{i}.jpg": jpeg(i) for i in range(10)})
     written = []
     for jobs in (1, 4, 4):

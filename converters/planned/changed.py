@@ -1,0 +1,91 @@
+"""What differs between the plan of shards that are there and the plan of the source as it is now, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import zip_longest
+from typing import Any
+
+from fastio.converters.planned.plan import PackPlan
+from fastio.converters.planned.shards import PlannedShard
+from fastio.converters.scan import shown
+from fastio.converters.source import Source
+from fastio.errors import StoreError
+from fastio.types.units import size
+
+__all__ = ["changed", "differences"]
+
+_NOTHING = object()
+
+
+def changed(path: str, shard: PlannedShard, plan: PackPlan, source: Source) -> StoreError:
+    """Return the error for shards of another plan under the names of this one."""
+    words = "; ".join(differences(shard, plan, source))
+    return StoreError(
+        f"{path}: its shards were packed from another state of the source, or with other options: {words}. Give the "
+        "same source and options to go on, or pack all again with --overwrite (in Python overwrite=True)"
+    )
+
+
+def differences(shard: PlannedShard, plan: PackPlan, source: Source) -> list[str]:
+    """Return how the plan of a shard differs from ``plan`` of ``source``, the options first; never empty."""
+    before, now = shard.plan, plan.record
+    words = [
+        f"{what} was {form(before[name])}, now {form(now[name])}"
+        for name, (what, form) in _OPTIONS.items()
+        if before[name] != now[name]
+    ]
+    if before["samples"] != now["samples"]:
+        words.append(f"the source had {before['samples']:,} samples, now {now['samples']:,}")
+    if before["keys"] != now["keys"]:
+        words.append(_first_other_key(shard, source) or "keys, or their order, differ")
+    elif before["sizes"] != now["sizes"]:
+        words.append(f"files have other sizes: together {before['bytes']:,} bytes, now {now['bytes']:,}")
+    columns = {name for name in (*before, *now) if name.startswith("column ")}
+    for name in sorted(columns):
+        if before.get(name, _NOTHING) != now.get(name, _NOTHING):
+            words.append(f"the values of {name.removeprefix('column ')!r} differ")
+    for name, what in _OTHERS.items():
+        if before[name] != now[name] and not words:
+            words.append(what)
+    return words or ["they were planned by another version of fastio"]
+
+
+def _first_other_key(shard: PlannedShard, source: Source) -> str:
+    """The first key of a shard that the source no longer has there; empty if the shard cannot tell."""
+    start, stop = shard.plan["first"], min(shard.plan["stop"], len(source) - len(source.problems))
+    if shard.plan.get("pictures") is not None or shard.packed["skipped"] or start >= stop:
+        return ""  # pictures may have got other names
+    keys = _keys(shard)
+    for before, now in zip_longest(keys, source.scanned(range(start, stop)).keys):
+        if before != now:
+            return f"the first key that differs: was {shown(before or 'none')!r}, now {shown(now or 'none')!r}"
+    return ""
+
+
+def _keys(shard: PlannedShard) -> list[str]:
+    data = shard.shard
+    if data.key_starts is None:
+        return [bytes(key).decode("utf-8", "surrogatepass") for key in data.keys]
+    return bytes(data.keys).decode("utf-8", "surrogatepass").split("\0") if data.count else []
+
+
+def _plain(value: Any) -> str:
+    return str(value)
+
+
+def _pictures(options: Mapping[str, Any] | None) -> str:
+    return "none" if not options else ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
+
+
+_OPTIONS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "version": ("the version of the plan", _plain),
+    "format": ("the format", _plain),
+    "shard_size": ("--shard-size", size),
+    "pictures": ("what is done to pictures", _pictures),
+}
+_OTHERS = {
+    "schema": "fields or their types differ",
+    "metadata": "classes, or what else is known of the source, differ (its name, label file, --shuffle, tokenizer)",
+    "problems": "other files are left out, or cannot be packed",
+}

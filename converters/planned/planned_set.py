@@ -1,0 +1,258 @@
+"""PlannedSet: the set that a plan makes: which of its shards are there, packing the others, sealing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from fastio import _native
+from fastio.converters.ahead import ShardChunk, shard_chunks, threads
+from fastio.converters.lossy_masks import LossyMasks
+from fastio.converters.pack_problems import miscounted, stop_at
+from fastio.converters.pack_record import PackRecord, chunk_bytes
+from fastio.converters.planned.changed import changed
+from fastio.converters.planned.options import PackOptions, Progress
+from fastio.converters.planned.plan import PackPlan
+from fastio.converters.planned.shards import PlannedShard, is_foreign, open_shard, shard_metadata
+from fastio.converters.source import Source
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
+from fastio.store.atomic import exists
+from fastio.store.files.local import is_local
+from fastio.store.folders import StoreFolder, folder_of
+from fastio.store.generations import base_number, prepare_set
+from fastio.store.set_object import SetObject, read_set
+from fastio.store.sets import set_path
+from fastio.store.shard_destination import ShardDestination
+from fastio.store.target import NUMBER, target_format
+from fastio.store.write_target import Target
+from fastio.types.units import counted
+
+__all__ = ["PlannedSet", "set_object_at"]
+
+
+@dataclass(frozen=True)
+class PlannedSet:
+    """
+    The files that the shards of a plan are, or will be.
+
+    Shard k is file number ``base + k`` of the target. ``current`` is the set object that is there, and ``is_sealed``
+    says whether it is that of this plan. Nothing that another set lists is touched.
+    """
+
+    plan: PackPlan
+    source: Source
+    target: Target
+    folder: StoreFolder
+    base: int
+    current: SetObject | None
+    present: frozenset[str]  # names that were there at the beginning
+    options: PackOptions
+
+    @classmethod
+    def begin(cls, plan: PackPlan, source: Source, out: str, options: PackOptions) -> PlannedSet:
+        """
+        Look at what is there, and prepare the folder. Raises StoreError if this must not be packed to ``out``: names
+        are taken, or shards there belong to another plan.
+        """
+        target = Target(out, target_format(out), options.overwrite)
+        goes_on = options.resume or options.part is not None
+        if is_local(out):
+            prepare_set(replace(target, overwrite=True) if goes_on else target)
+        folder, _ = folder_of(out, options.remote)
+        current = set_object_at(folder, target)
+        if current is not None and goes_on and _lists(current, plan) and _first_number(target, current) >= 0:
+            base = _first_number(target, current)
+        else:
+            base = base_number(target, current, len(plan))
+        planned = cls(plan, source, target, folder, base, current, frozenset(folder.entries()), options)
+        if not options.overwrite and not planned.is_sealed:
+            planned._check_free(goes_on=goes_on)
+        return planned
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the set object there lists the shards of this plan, under the names that they have here."""
+        return (
+            self.current is not None
+            and _lists(self.current, self.plan)
+            and _first_number(self.target, self.current) == self.base
+        )
+
+    def name(self, number: int) -> str:
+        """Return the name of the file that is a shard of the plan."""
+        before, width, after = self._pattern
+        return f"{before}{self.base + number:0{width}d}{after}"
+
+    @cached_property
+    def _pattern(self) -> tuple[str, int, str]:
+        """What stands before and after the number in a name, and how many digits it has at least."""
+        name = Path(self.target.path).name
+        match = NUMBER.search(name)
+        assert match is not None, "a set"
+        return name[: match.start()], int(match[1] or 1), name[match.end() :]
+
+    def existing(self, numbers: Iterable[int], names: Collection[str] | None = None) -> dict[int, PlannedShard]:
+        """
+        Return those of these shards that are there and whole, by number; one that is damaged is as good as missing.
+
+        ``names`` are those in the folder, by default those that were there at the beginning.
+
+        Raises StoreError for a file that is no shard of this plan, unless it may be replaced.
+        """
+        names = self.present if names is None else names
+        shards = {number: self._existing(number) for number in numbers if self.name(number) in names}
+        return {number: shard for number, shard in shards.items() if shard is not None}
+
+    def _existing(self, number: int) -> PlannedShard | None:
+        name = self.name(number)
+        try:
+            shard = open_shard(self.folder, name, self.target.format)
+        except StoreCorrupt:
+            return None
+        except StoreIncomplete:
+            if not self.options.overwrite and is_foreign(self.folder, name, self.target.format):
+                raise exists(self.folder.full(name)) from None
+            return None
+        except StoreError:
+            if self.options.overwrite:
+                return None
+            raise
+        if (shard.member.plan, shard.number) == (self.plan.digest, number):
+            return shard
+        if self.options.overwrite:
+            return None
+        raise changed(self.folder.full(name), shard, self.plan, self.source)
+
+    def pack(self, numbers: Sequence[int], progress: Progress | None = None) -> Generator[int, None, None]:
+        """
+        Pack these shards, and yield the number of each when it is finished: with its name, and on the disk.
+
+        While the disk takes a shard, the next one is packed. Whoever packs the same shard at the same time, or did
+        before, does no harm: the bytes are the same. Raises SourceError for a bad sample unless ``on_error`` is "skip".
+        """
+        shards = (self.plan.samples_of(number) for number in numbers)
+        with (
+            ShardDestination(self.folder, shard_bytes=self.plan.record["shard_size"]) as destination,
+            closing(_native.ThreadPool(threads(self.options.jobs))) as pool,
+            closing(shard_chunks(self.source, shards, self.plan.stages, pool)) as chunks,
+            ThreadPoolExecutor(1, "fastio-shard") as closer,
+        ):
+            ending: tuple[int, Future[None]] | None = None
+            try:
+                for number in numbers:
+                    close = self._write_shard(number, chunks, destination, progress)
+                    last, ending = ending, None
+                    if last is not None:
+                        last[1].result()
+                    ending = number, closer.submit(close)
+                    if last is not None:
+                        yield last[0]
+            except Exception:
+                if ending is not None:  # whoever removes what was made must learn of this one, too
+                    ending[1].result()
+                    yield ending[0]
+                raise
+            if ending is not None:
+                ending[1].result()
+                yield ending[0]
+
+    def _write_shard(
+        self,
+        number: int,
+        chunks: Generator[ShardChunk, None, None],
+        destination: ShardDestination,
+        progress: Progress | None,
+    ) -> Callable[[], None]:
+        """Write the samples of a shard; the function returned seals it and gives it its name."""
+        name, record = self.name(number), PackRecord(LossyMasks(self.source.schema))
+        replaces = name in self.present  # damaged, or of a set that was never finished
+        with ExitStack() as undo:
+            writer = destination.writer(
+                name, self.plan.schema, plan=self.plan.digest, number=number, overwrite=replaces
+            )
+            undo.enter_context(writer)
+            for each in chunks:
+                if each.chunk.problems and self.options.on_error == "raise":
+                    raise stop_at(self.source, each.chunk.problems[0])
+                record.stage = each.stage
+                if each.chunk.batch.keys:
+                    writer.append(each.chunk.batch)
+                    if progress is not None:
+                        progress(len(each.chunk.batch.keys), chunk_bytes(each.chunk))
+                record.add(each.chunk)
+                if each.is_last:
+                    break
+            expected = len(self.plan.samples_of(number))
+            if record.samples + len(record.skipped) != expected:
+                raise miscounted(self.source, expected=expected, packed=record.samples, skipped=len(record.skipped))
+            undo.pop_all()
+        metadata = shard_metadata(self.plan, number, self.source, record)
+
+        def close() -> None:
+            try:
+                writer.close(metadata)
+            except StoreError:
+                if not self._is_twin(number):
+                    raise
+
+        return close
+
+    def _is_twin(self, number: int) -> bool:
+        """Whether someone else gave the name to the same shard meanwhile."""
+        try:
+            shard = open_shard(self.folder, self.name(number), self.target.format)
+        except StoreError:
+            return False
+        return (shard.member.plan, shard.number) == (self.plan.digest, number)
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove shards that this run has made."""
+        for number in numbers:
+            self.folder.remove(self.name(number))
+
+    def _check_free(self, *, goes_on: bool) -> None:
+        """Raise StoreError if another set is there, or, for a pack from the beginning, shards that no set lists."""
+        if self.current is not None:
+            raise exists(self.current.path)
+        names = [name for name in sorted(self.present) if self.target.number_of(name) is not None]
+        if not names:
+            return
+        if goes_on:
+            self._check_same_plan(names)
+        else:
+            raise StoreError(
+                f"{self.target.path}: {counted(len(names), 'file')} are there under the names of its shards, e.g. "
+                f"{names[0]}, and no set object: go on with --resume, or start anew with --overwrite"
+            )
+
+    def _check_same_plan(self, names: Sequence[str]) -> None:
+        """Raise StoreError if the first whole shard there, perhaps of another part, belongs to another plan."""
+        for name in names:
+            try:
+                shard = open_shard(self.folder, name, self.target.format)
+            except StoreError:
+                continue  # if it is one of those to be packed, that is checked when it is its turn
+            if shard.member.plan != self.plan.digest:
+                raise changed(self.folder.full(name), shard, self.plan, self.source)
+            return
+
+
+def set_object_at(folder: StoreFolder, target: Target) -> SetObject | None:
+    """Return the set object of a pattern; None if there is none."""
+    name = Path(set_path(target.path)).name
+    return read_set(folder.open(name), with_index=False) if name in folder.entries() else None
+
+
+def _first_number(target: Target, current: SetObject) -> int:
+    """The number of a set's first shard; -1 if its name does not fit the pattern."""
+    number = target.number_of(current.members[0].name)
+    return -1 if number is None else number
+
+
+def _lists(current: SetObject, plan: PackPlan) -> bool:
+    """Whether a set consists of the shards of a plan and nothing else."""
+    return len(current.members) == len(plan) and all(member.plan == plan.digest for member in current.members)

@@ -1,0 +1,31 @@
+"""``fastio seal``: makes a set of the shards that parts have packed."""
+
+from __future__ import annotations
+
+import click
+
+from fastio.cli.screen import counted, size
+
+__all__ = ["seal"]
+
+
+@click.command()
+@click.argument("out")
+@click.option("--overwrite", is_flag=True, help="Replace the set of this name, and remove its shards.")
+def seal(out: str, *, overwrite: bool) -> None:
+    """
+    Make a set of the shards OUT that parts have packed.
+
+    OUT is named as it was packed, such as 'train-%06d.tar'; the source is not needed. The last part seals by itself.
+    If a shard is missing or damaged, it is named and nothing is written.
+
+    \b
+    Example:
+      fastio seal 'photos-%06d.tar'
+    """
+    from fastio.converters import seal as run
+
+    made = run(out, overwrite=overwrite)
+    size_bytes = sum(member.size for member in made.members)
+    shards = counted(len(made.members), "shard")
+    click.echo(f"{made.path}: a set of {shards}, {counted(len(made), 'sample')}, {size(size_bytes)}")

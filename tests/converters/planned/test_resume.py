@@ -1,0 +1,345 @@
+"""Going on: only what is missing or damaged is packed, nothing of others is touched, and whoever is told what to do."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+
+import pytest
+
+from fastio.converters import Part, Transcode, open_source, pack, seal
+from fastio.converters.fields_asked import parse_choice
+from fastio.converters.listed import ListedSource
+from fastio.converters.record_tokens import TextTokens
+from fastio.converters.text.encode import Sequences
+from fastio.converters.text.tokenizer import BytesTokenizer
+from fastio.converters.tokenized_source import TokenizedSource
+from fastio.errors import SourceError, StoreError, StoreIncomplete
+from fastio.store import open_store
+from tests.converters.planned.packing import PATTERN, SHARD_BYTES, files, keys, packed, source_in
+from tests.converters.trees import foreign_tar, picture
+
+
+def go_on(tmp_path, name="out", **options):
+    """Pack again what is missing."""
+    return pack(
+        source_in(tmp_path), tmp_path / name / PATTERN, **{"shard_bytes": SHARD_BYTES, "resume": True, **options}
+    )
+
+
+def whole(tmp_path):
+    """The files of a pack that was not interrupted."""
+    return files(packed(tmp_path, "whole", source_in(tmp_path)))
+
+
+def unsealed(tmp_path, name="out", missing=()):
+    """A folder with the shards of a pack that was killed: no set object, and some shards less."""
+    folder = packed(tmp_path, name, source_in(tmp_path))
+    (folder / "out.fastio-set").unlink()
+    for number in missing:
+        (folder / (PATTERN % number)).unlink()
+    return folder
+
+
+@pytest.fixture
+def read_samples(monkeypatch):
+    """The numbers of all samples that are read of a source, as they are read."""
+    numbers = []
+    begin = ListedSource.begin
+
+    def count(self, chunk, pool=None):
+        numbers.extend(chunk)
+        return begin(self, chunk, pool)
+
+    monkeypatch.setattr(ListedSource, "begin", count)
+    return numbers
+
+
+def test_only_what_is_missing_is_packed(tmp_path, read_samples):
+    """No sample of a whole shard is read, and the set is the same to the byte."""
+    expected = whole(tmp_path)
+    folder = unsealed(tmp_path, missing=(1, 4))
+    read_samples.clear()
+    report = go_on(tmp_path)
+
+    assert expected == files(folder)
+    assert (len(expected) - 1, len(expected) - 3, 18) == (report.shards, report.kept_shards, report.packed)
+    assert len(read_samples) == 18 - report.kept_samples
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "seal", "index"])
+def test_a_damaged_shard_is_packed_again(tmp_path, damage):
+    """One that is cut off, empty, or whose seal or index differs from its checksum; also in a set that was sealed."""
+    expected = whole(tmp_path)
+    for folder in (unsealed(tmp_path), packed(tmp_path, "sealed", source_in(tmp_path))):
+        shard = folder / (PATTERN % 2)
+        data = bytearray(shard.read_bytes())
+        flipped = {"seal": data.rindex(b"\x89fastio\n") + 20, "index": data.rindex(b"image_starts") - 40}.get(damage)
+        if flipped is not None:
+            data[flipped] ^= 1
+        shard.write_bytes({"cut": data[:-3000], "empty": b""}.get(damage, data))
+        report = go_on(tmp_path, folder.name)
+
+        assert expected == files(folder)
+        assert report.kept_shards == report.shards - 1
+
+
+def test_a_set_that_is_complete_is_left_alone(tmp_path, read_samples):
+    """Going on with it reads nothing and writes nothing."""
+    folder = packed(tmp_path, "out", source_in(tmp_path))
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    read_samples.clear()
+    report = go_on(tmp_path)
+    part = pack(source_in(tmp_path), folder / PATTERN, shard_bytes=SHARD_BYTES, part=Part(1, 2))
+
+    assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert ([], 18, 0) == (read_samples, report.kept_samples, len(part.missing))
+
+
+def test_a_pack_that_did_not_finish_is_not_begun_anew_silently(tmp_path):
+    """Without --resume or --overwrite, the error says which of them to add; with --overwrite all is packed again."""
+    expected = whole(tmp_path)
+    folder = unsealed(tmp_path, missing=(0,))
+    with pytest.raises(StoreError, match=r"--resume.*--overwrite"):
+        pack(source_in(tmp_path), folder / PATTERN, shard_bytes=SHARD_BYTES)
+    packed(tmp_path, "out", source_in(tmp_path), overwrite=True)
+
+    assert expected == files(folder)
+
+
+def renamed(folder):
+    """Another name for a picture, which keeps its place."""
+    (folder / "cat" / "0.png").rename(folder / "cat" / "00.png")
+
+
+CHANGES = {
+    r"the source had 18 samples, now 19; the first key that differs: was 'bee/0.png', now 'bee/!.png'": lambda folder: (
+        folder / "bee" / "!.png"
+    ).write_bytes(picture(1)),
+    r"the first key that differs: was 'cat/0.png', now 'cat/00.png'": renamed,
+    r"files have other sizes: together [\d,]+ bytes, now": lambda folder: (folder / "dog" / "2.jpg").write_bytes(
+        picture(9, kind="JPEG", size=(50, 50))
+    ),
+    r"classes, or what else is known of the source, differ": lambda folder: (folder / "zebra").mkdir(),
+}
+
+
+@pytest.mark.parametrize("message", CHANGES)
+def test_a_source_that_changed_is_refused(tmp_path, message):
+    """The shards stay, and the error says what is different, the first key by name."""
+    folder = unsealed(tmp_path, missing=(5,))
+    before = files(folder)
+    if "cat/0.png" in message:  # the first shard that is there is the one that differs
+        for number in range(6):
+            with pytest.MonkeyPatch.context():
+                path = folder / (PATTERN % number)
+                if path.exists() and b"cat/0." not in path.read_bytes():
+                    path.unlink()
+        before = files(folder)
+    CHANGES[message](tmp_path / "classes")
+    options = {"on_error": "skip"}
+    for again in ({}, {"part": Part(0, 1)}):
+        with pytest.raises(StoreError, match=rf"out-00000\d\.tar.*{message}.*--overwrite"):
+            go_on(tmp_path, **options, **again)
+
+    assert before == files(folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shard_bytes": 9000}, "--shard-size was 8.0 kB, now 9.0 kB"),
+        ({"pictures": Transcode(restart=4)}, "what is done to pictures was none, now restart=4"),
+    ],
+)
+def test_other_options_are_refused(tmp_path, options, message):
+    """They would make other shards; the error says what they were."""
+    unsealed(tmp_path, missing=(1,))
+    with pytest.raises(StoreError, match=message):
+        go_on(tmp_path, **options)
+
+
+def test_a_bad_sample_of_a_pack_that_goes_on_keeps_shards(tmp_path):
+    """It may be skipped in the next run, whose plan is the same; a pack from the beginning removes what it made."""
+    source = source_in(tmp_path)
+    (tmp_path / "classes" / "dog" / "2.jpg").write_bytes(b"no picture" * 30)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(SourceError, match=r"dog/2\.jpg"):
+        go_on(tmp_path, resume=False)
+    assert {} == files(tmp_path / "out")
+    with pytest.raises(SourceError, match=r"dog/2\.jpg") as failed:
+        go_on(tmp_path)
+    finished = len(files(tmp_path / "out"))
+    report = go_on(tmp_path, on_error="skip")
+
+    assert finished == report.kept_shards > 0
+    assert (
+        f"{finished} of {report.shards} shards are finished and stay: go on with --resume" in failed.value.__notes__[0]
+    )
+    assert (18, 17) == (report.found, report.packed)
+    assert len(source) == 18
+
+
+def test_an_interrupt_keeps_finished_shards(tmp_path):
+    """Ctrl-C leaves whole shards and no set, says so, and the next run goes on from there."""
+    expected = whole(tmp_path)
+    (tmp_path / "out").mkdir()
+    threads, samples = threading.active_count(), []
+
+    def interrupt(count, _):
+        samples.append(count)
+        if sum(samples) >= 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        go_on(tmp_path, resume=False, progress=interrupt)
+    left = files(tmp_path / "out")
+    assert left
+    assert left.items() <= expected.items() - {("out.fastio-set", expected["out.fastio-set"])}
+    assert re.search(r"\d of \d shards are finished and stay: go on with --resume", interrupted.value.__notes__[0])
+    assert threads == threading.active_count()
+    report = go_on(tmp_path)
+
+    assert expected == files(tmp_path / "out")
+    assert report.kept_shards >= len(left)
+
+
+def test_files_of_others_are_not_replaced(tmp_path):
+    """A tar of another program, or a store of fastio's that is no shard, under a name that a shard would get."""
+    (tmp_path / "out").mkdir()
+    other = foreign_tar(tmp_path / "out" / (PATTERN % 3))
+    before = other.read_bytes()
+    with pytest.raises(StoreError, match=r"out-000003\.tar: exists"):
+        go_on(tmp_path)
+    assert before == other.read_bytes()
+    other.unlink()
+    pack(source_in(tmp_path), tmp_path / "single.tar")
+    shutil.copy(tmp_path / "single.tar", other)
+    with pytest.raises(StoreError, match=r"out-000003\.tar.*not packed by a plan"):
+        go_on(tmp_path)
+
+    assert (tmp_path / "single.tar").read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("options", [{"resume": True}, {"part": Part(0, 2)}])
+@pytest.mark.parametrize("name", ["out.lmdb", "out.h5", "out.zip", "out.tar"])
+def test_single_files_are_packed_as_a_whole(tmp_path, name, options):
+    """The error says how shards are named."""
+    with pytest.raises(StoreError, match=r"is a single file.*name-%06d\.tar"):
+        pack(source_in(tmp_path), tmp_path / name, **options)
+
+
+def test_parts_at_once_do_no_harm(tmp_path):
+    """Two processes' worth of the same part, at the same time: the same files, no error, nothing hidden left."""
+    expected = whole(tmp_path)
+    (tmp_path / "out").mkdir()
+    barrier, errors = threading.Barrier(4), []
+
+    def run(index):
+        source = source_in(tmp_path)
+        barrier.wait()
+        try:
+            pack(source, tmp_path / "out" / PATTERN, shard_bytes=SHARD_BYTES, part=Part(index % 2, 2), jobs=1)
+        except BaseException as exc:
+            errors.append(exc)
+
+    parts = [threading.Thread(target=run, args=(index,)) for index in range(4)]
+    for each in parts:
+        each.start()
+    for each in parts:
+        each.join()
+
+    assert [] == errors
+    assert expected == files(tmp_path / "out")
+
+
+def test_overwriting_goes_on_as_well(tmp_path):
+    """The old set stays as it is until the new one is complete, and then its shards go."""
+    folder = packed(tmp_path, "out", source_in(tmp_path))
+    before = files(folder)
+    renamed(tmp_path / "classes")
+    source = source_in(tmp_path)
+    for index in (0, 1, 2):
+        packed(tmp_path, "out", source, part=Part(index, 4), overwrite=True)
+        assert before.items() <= files(folder).items()
+    go_on(tmp_path, overwrite=True)
+
+    assert source.keys == keys(folder)
+    assert not before.items() & files(folder).items()
+
+
+def test_sealing_needs_all_shards(tmp_path):
+    """Those that are missing or damaged are named; with all of them the set is that of one process."""
+    expected = whole(tmp_path)
+    folder = unsealed(tmp_path)
+    lost = (folder / (PATTERN % 3)).rename(tmp_path / "lost.tar")
+    data = (folder / (PATTERN % 1)).read_bytes()
+    (folder / (PATTERN % 1)).write_bytes(data[:-1000])
+    count = len(expected) - 1
+    with pytest.raises(
+        StoreIncomplete,
+        match=rf"{count - 2} of {count} shards are whole; missing: out-000001\.tar \(damaged\), out-000003\.tar: wait",
+    ):
+        seal(folder / PATTERN)
+    assert not (folder / "out.fastio-set").exists()
+    lost.rename(folder / (PATTERN % 3))
+    (folder / (PATTERN % 1)).write_bytes(data)
+    sealed = seal(folder / PATTERN)
+    again = seal(folder / PATTERN)
+
+    assert expected == files(folder)
+    assert (18, sealed.identity) == (len(sealed), again.identity)
+
+
+def test_shards_of_two_plans_are_not_a_set(tmp_path):
+    """A source that changed between the parts is named; nothing is sealed."""
+    folder, other = unsealed(tmp_path), tmp_path / "other"
+    renamed(tmp_path / "classes")
+    packed(tmp_path, "other", source_in(tmp_path))
+    shutil.copy(other / (PATTERN % 2), folder / (PATTERN % 2))
+    with pytest.raises(StoreError, match=r"belong to 2 plans.*the source or the options changed between the parts"):
+        seal(folder / PATTERN)
+    with pytest.raises(StoreError, match=r"out-00000\d\.tar: its shards were packed from another state"):
+        go_on(tmp_path)
+
+    assert not (folder / "out.fastio-set").exists()
+
+
+def test_a_shard_under_another_number_is_named(tmp_path):
+    """A copy under a wrong name is no shard that is there."""
+    folder = unsealed(tmp_path, missing=(3,))
+    shutil.copy(folder / (PATTERN % 2), folder / (PATTERN % 3))
+    with pytest.raises(StoreError, match=r"out-000003\.tar is shard 2 of its plan under another number"):
+        seal(folder / PATTERN)
+    with pytest.raises(StoreError, match=r"out-000003\.tar"):
+        go_on(tmp_path)
+
+
+def test_nothing_to_seal(tmp_path):
+    """An empty folder, or a name without a number."""
+    with pytest.raises(StoreIncomplete, match="no shards to seal"):
+        seal(tmp_path / PATTERN)
+    with pytest.raises(StoreError, match="only shards are sealed"):
+        seal(tmp_path / "out.lmdb")
+
+
+def test_a_table_with_tokens_is_packed_by_plan(tmp_path):
+    """Text in a field becomes token ids shard by shard; what was truncated is counted as in one file."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    texts = [f"{number} " * (number % 50) + "end" for number in range(300)]
+    parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "t.parquet")
+    (tmp_path / "out").mkdir()
+
+    def source():
+        opened = open_source(tmp_path / "t.parquet", fields=[parse_choice("text=text:text")])
+        tokens = TextTokens(BytesTokenizer(), Sequences(max_length=40, over="truncate"))
+        return TokenizedSource(opened, {"text": tokens.field("text")}, tokens)
+
+    for index in (2, 0, 1):
+        pack(source(), tmp_path / "out" / PATTERN, shard_bytes=50_000, part=Part(index, 3))
+    pack(source(), tmp_path / "one.lmdb")
+    with open_store(tmp_path / "one.lmdb") as one, open_store(tmp_path / "out" / "out.fastio-set") as many:
+        assert one.metadata == many.metadata
+        assert 300 == one.metadata["tokenizer"]["options"]["documents"]
+        assert 0 < one.metadata["tokenizer"]["options"]["cut"]["documents"]
