@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from fastio.errors import SchemaError
 
-__all__ = ["Described", "Part", "common_metadata", "merged_metadata"]
+__all__ = ["Described", "DescribedSamples", "common_metadata", "merged_metadata"]
 
 _COUNTS = (
     "documents",
@@ -35,7 +35,7 @@ class Described(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DescribedSamples:
     """Samples that are to become a part of a store; see Described."""
 
     path: str
