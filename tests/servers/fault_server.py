@@ -157,7 +157,7 @@ class FaultServer:
         return self._folder / "requests.log"
 
     def _is_quiet(self) -> bool:
-        started, finished, _ = self._control("GET")
+        started, finished, *_ = self._control("GET")
         return started == finished
 
     def _is_up(self) -> bool:
@@ -167,7 +167,8 @@ class FaultServer:
             return False
         return True
 
-    def _control(self, method: str, body: str = "") -> tuple[int, int, int]:
+    def _control(self, method: str, body: str = "") -> list[int]:
+        """Return requests begun and ended, open connections, bytes of bodies."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.request(method, "/-/control", body)
@@ -177,8 +178,7 @@ class FaultServer:
             connection.close()
         if answer.status != 200:
             raise RuntimeError(f"the control location answered {answer.status}: {text}: {self.errors()}")
-        started, finished, connections = text.split()
-        return int(started), int(finished), int(connections)
+        return [int(number) for number in text.split()]
 
 
 def why_no_nginx() -> str:

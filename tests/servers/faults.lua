@@ -9,7 +9,7 @@ int setsockopt(int fd, int level, int name, const void *value, unsigned int size
 local SOL_SOCKET, SO_MAX_PACING_RATE, UNPACED = 1, 47, 0xffffffff
 local CLOSE = 444 -- nginx's own status: close the connection without a word
 
-local M = { rules = {}, started = 0, finished = 0 }
+local M = { rules = {}, started = 0, finished = 0, sent = 0 }
 
 -- One rule a line, each a query string: kind=cut&at=1000&count=3
 local function parsed(text)
@@ -25,13 +25,13 @@ local function parsed(text)
     return rules
 end
 
--- PUT: new rules; GET: the counters.
+-- PUT: new rules; both: requests begun and ended, open connections, bytes of bodies.
 function M.control()
     if ngx.req.get_method() == "PUT" then
         ngx.req.read_body()
         M.rules = parsed(ngx.req.get_body_data() or "")
     end
-    ngx.print(M.started, " ", M.finished, " ", ngx.var.connections_active)
+    ngx.print(M.started, " ", M.finished, " ", ngx.var.connections_active, " ", M.sent)
 end
 
 local function applies(rule)
@@ -220,7 +220,10 @@ function M.access()
 end
 
 function M.log()
-    if ngx.var.counted == "1" then M.finished = M.finished + 1 end
+    if ngx.var.counted == "1" then
+        M.finished = M.finished + 1
+        M.sent = M.sent + ngx.var.body_bytes_sent
+    end
 end
 
 return M

@@ -1,0 +1,151 @@
+"""Read photos from a server 30 ms away, 60 MB/s a connection: fastio beside LitData and WebDataset.
+
+python -m benchmarks.remote.run [--photos DIR] [--gigabytes 2] [--rounds 3] [--threads 2] [--only TEXT] [--no-write]
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from benchmarks.peers.environments import interpreter, process_environment, versions
+from benchmarks.remote.photo_set import PhotoSet, photo_set
+from benchmarks.remote.tables import table
+from benchmarks.remote.work import BATCH_SIZE, RemoteWork
+from benchmarks.report import result_path, write_result
+from benchmarks.rounds import CaseError, interleaved, run_process
+from tests.servers.fault_server import Fault, FaultServer, Request, why_no_nginx
+
+__all__ = ["CASES", "Case", "main"]
+
+DATA = Path(__file__).parent.parent / ".data"
+FAR = (Fault(kind="delay", seconds=0.03), Fault(kind="pace", rate=60_000_000))
+SLOW_TAILS = (*FAR, Fault(kind="delay", seconds=2, chance=0.03, method="GET"))
+PACK_TIMEOUT_S, RUN_TIMEOUT_S = 1200.0, 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A peer, the server's faults, and how much of the set may be kept (``cache``: a share of it, with two epochs)."""
+
+    module: str
+    environment: str = ""
+    faults: tuple[Fault, ...] = FAR
+    is_remote: bool = True
+    cache: float = 0.0
+
+
+CASES = {
+    "fastio": Case("of_fastio"),
+    "fastio, local files": Case("of_fastio", is_remote=False),
+    "LitData": Case("of_litdata", "litdata"),
+    "WebDataset": Case("of_webdataset", "webdataset"),
+    "fastio, 3 % of GETs 2 s late": Case("of_fastio", faults=SLOW_TAILS),
+    "LitData, 3 % of GETs 2 s late": Case("of_litdata", "litdata", faults=SLOW_TAILS),
+    "WebDataset, 3 % of GETs 2 s late": Case("of_webdataset", "webdataset", faults=SLOW_TAILS),
+    "fastio, half of it kept": Case("of_fastio", cache=0.5),
+}
+
+
+@click.command()
+@click.option("--photos", type=click.Path(exists=True, file_okay=False, path_type=Path), help="JPEGs to repeat.")
+@click.option("--gigabytes", default=2.0, show_default=True, help="Of photos.")
+@click.option("--rounds", default=3, show_default=True, help="Interleaved rounds.")
+@click.option("--threads", default=2, show_default=True, help="Native threads or worker processes.")
+@click.option("--only", default="", help="Only the cases whose name contains this text.")
+@click.option("--write/--no-write", default=True, show_default=True, help="Keep the result in benchmarks/results.")
+def main(photos: Path | None, gigabytes: float, rounds: int, threads: int, only: str, write: bool) -> None:
+    """Pack for every peer, then read with each ROUNDS times, in turn, and print medians."""
+    cases = {name: case for name, case in CASES.items() if only.lower() in name.lower()}
+    if reason := why_no_nginx():
+        raise click.ClickException(reason)
+    source = photo_set(DATA, photos=photos, gigabytes=gigabytes)
+    packed = {case.module: _packed(case, source, threads) for case in cases.values()}
+    with FaultServer(source.home) as server:
+        results = interleaved(
+            cases, lambda name: _measured(cases[name], source, packed, server, threads), rounds=rounds
+        )
+    settings = {
+        "photos": "given" if photos else "made", "distinct": source.distinct, "samples": source.samples,
+        "photo_bytes": source.size_bytes, "batch_size": BATCH_SIZE, "rounds": rounds, "threads": threads,
+        "latency_s": 0.03, "bytes_per_s_and_connection": 60_000_000,
+    }  # fmt: skip
+    environments = {case.module: versions(case.environment) for case in cases.values()}
+    report = {"settings": settings, "packed": packed, "versions": environments}
+    report |= {"runs": results.runs, "failed": results.failed}
+    Console(width=200).print(table(report))
+    if write:
+        path = result_path("remote", only)
+        write_result(path, report)
+        click.echo(f"written: {path.relative_to(DATA.parent.parent)}")
+
+
+def _packed(case: Case, source: PhotoSet, threads: int) -> dict[str, Any]:
+    """What packing took, now or when it was done; ``{"failed": why}`` where it cannot be done."""
+    folder = source.home / case.module
+    done = folder.with_suffix(".json")
+    try:
+        interpreter(case.environment)
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            work = RemoteWork(source.photos, folder, source.samples, threads)
+            done.write_text(json.dumps(_run(case, "pack", work, timeout_s=PACK_TIMEOUT_S)))
+    except CaseError as exc:
+        return {"failed": str(exc)}
+    return dict(json.loads(done.read_text()))
+
+
+def _measured(
+    case: Case, source: PhotoSet, packed: dict[str, dict[str, Any]], server: FaultServer, threads: int
+) -> dict[str, Any]:
+    if "failed" in packed[case.module]:
+        raise CaseError(packed[case.module]["failed"])
+    server.clear()
+    server.set_faults(*case.faults)
+    with tempfile.TemporaryDirectory(dir=source.home) as scratch:
+        work = RemoteWork(source.photos, source.home / case.module, source.samples, threads).reading(
+            f"{server.url}/{case.module}" if case.is_remote else "",
+            Path(scratch),
+            cache_bytes=int(case.cache * packed[case.module]["size_bytes"]),
+            epochs=2 if case.cache else 1,
+        )
+        result = _run(case, "load", work, timeout_s=RUN_TIMEOUT_S)
+    return {**result, "requests": counted(server.requests())}
+
+
+def counted(requests: list[Request]) -> dict[str, int]:
+    """
+    What the server saw.
+
+    A block is a range that was asked for: ``gets`` more than ``blocks`` were asked for again, by retries or hedges.
+    """
+    gets = [request for request in requests if request.method == "GET"]
+    statuses = Counter(request.status for request in requests)
+    return {
+        "gets": len(gets),
+        "blocks": len({(request.path, request.range) for request in gets}),
+        "sent_bytes": sum(request.sent for request in requests),
+        "others": len(requests) - len(gets),
+        "unfinished": statuses[499],
+    }
+
+
+def _run(case: Case, action: str, work: RemoteWork, *, timeout_s: float) -> dict[str, Any]:
+    command = [interpreter(case.environment), "-m", "benchmarks.remote.measure", action, case.module]
+    return run_process(
+        [*command, json.dumps(work.to_json())],
+        environment=process_environment(case.environment),
+        timeout_s=timeout_s,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The table of a run, from the JSON that is kept of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.table import Table
+
+__all__ = ["table"]
+
+_Run = dict[str, Any]
+
+
+def table(report: dict[str, Any]) -> Table:
+    """One line a case: medians, and the range of what varies; those that could not be run with the reason."""
+    settings = report["settings"]
+    result = Table(
+        title=f"{settings['samples']:,} photos, {settings['photo_bytes'] / 1e9:.2f} GB, RandomResizedCrop(224), "
+        f"{settings['rounds']} rounds"
+    )
+    for heading in (
+        "case", "photos/s", "min - max", "/ CPU-s", "CPU-s/GiB", "first batch s", "GETs", "GETs/block", "bytes/set",
+        "second epoch",
+    ):  # fmt: skip
+        result.add_column(heading, justify="left" if heading == "case" else "right")
+    for name, runs in report["runs"].items():
+        result.add_row(name, *_cells(runs, settings["photo_bytes"]))
+    for name, reason in report["failed"].items():
+        result.add_row(name, reason)
+    return result
+
+
+def _cells(runs: Sequence[_Run], size: int) -> list[str]:
+    rates = [run["samples"] / run["wall_s"] for run in runs]
+    cells = [
+        f"{statistics.median(rates):,.0f}",
+        f"{min(rates):,.0f} - {max(rates):,.0f}",
+        f"{_median(runs, lambda run: run['samples'] / run['cpu_s']):,.0f}",
+        f"{_median(runs, lambda run: run['cpu_s'] / (size / 2**30)):.2f}",
+        f"{_median(runs, lambda run: run['first_batch_s']):.2f}",
+    ]
+    if not runs[0]["requests"]["gets"]:
+        return [*cells, "", "", "", ""]
+    second = [run["epochs"][1]["sent_bytes"] / size for run in runs if len(run["epochs"]) > 1]
+    return [
+        *cells,
+        f"{_median(runs, lambda run: run['requests']['gets']):,.0f}",
+        f"{_median(runs, lambda run: run['requests']['gets'] / run['requests']['blocks']):.3f}",
+        f"{_median(runs, lambda run: run['epochs'][0]['sent_bytes'] / size):.3f}",
+        f"{statistics.median(second):.3f} of the bytes" if second else "",
+    ]
+
+
+def _median(runs: Sequence[_Run], value: Callable[[_Run], float]) -> float:
+    return statistics.median(value(run) for run in runs)
