@@ -17,17 +17,17 @@ from fastio.converters import Raw, open_source, pack
 __all__ = ["Epoch", "KnownSet", "make_known_set"]
 
 _BATCH = 16
-_PREFIX = "in-"  # of the names of shards
+_PREFIX = "in"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSet:
-    """``names`` are the shards' in order, ``pixels`` (N, H, W, 3) what sample ``n`` decodes to; its label is ``n``."""
+    """``name`` is the pattern of its shards; sample ``n`` has label ``n`` and pixels ``pixels[n]``, (H, W, 3)."""
 
     name: str
     pixels: NDArray[np.uint8]
     size_bytes: int
-    prefix: str = _PREFIX
+    prefix: str = _PREFIX  # of the names of its files
 
     def epoch(self, url: str, epoch: int = 0, **options: Any) -> Epoch:
         """Open ``url``, read an epoch in a shuffled order and compare it; ``options`` go to FastDataset."""
@@ -69,10 +69,13 @@ def make_known_set(folder: Path, *, count: int, side: int, shards: int, raw: boo
         labels[name] = number
     (folder / "labels.pkl").write_bytes(pickle.dumps(labels))
     size = sum(path.stat().st_size for path in source.iterdir()) if not raw else count * side * side * 3
-    opened = open_source(source, labels=folder / "labels.pkl")
-    pack(opened, folder / f"{_PREFIX}%06d.tar", pictures=Raw() if raw else None, shard_bytes=size // shards)
-    names = sorted(path.name for path in folder.glob(f"{_PREFIX}*.tar"))
-    name = f"{_PREFIX}{{000000..{len(names) - 1:06d}}}.tar"
+    name = f"{_PREFIX}-%06d.tar"
+    pack(
+        open_source(source, labels=folder / "labels.pkl"),
+        folder / name,
+        pictures=Raw() if raw else None,
+        shard_bytes=size // shards,
+    )
     local = FastLoader(FastDataset(folder / name), _BATCH)
     pixels = np.concatenate([np.asarray(images).transpose(0, 2, 3, 1) for images, _ in local])
     return KnownSet(name, pixels, size)

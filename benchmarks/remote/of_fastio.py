@@ -30,9 +30,7 @@ def loader(work: RemoteWork) -> Iterable[Any]:
     """Threads, no workers; ``cache_bytes`` of what arrived are kept in ``scratch``."""
     kept = {"cache_dir": work.scratch, "cache_limit": work.cache_bytes} if work.cache_bytes else {}
     return FastLoader(
-        FastDataset(
-            f"{work.url or work.packed}/train-{{000000..{len(list(work.packed.glob('*.tar'))) - 1:06d}}}.tar", **kept
-        ),
+        FastDataset(f"{work.url or work.packed}/{_NAME}", **kept),
         BATCH_SIZE,
         shuffle=True,
         threads=work.workers,
