@@ -27,6 +27,7 @@ from fastio.converters.text.again import TextAgain
 from fastio.errors import SourceError
 from fastio.machine import available_cpus
 from fastio.store import SampleStore, open_store
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.values import read_values
 from fastio.store.verify import Damage, verify_store
 from fastio.types.spans import Spans
@@ -68,6 +69,7 @@ def verify(
     against: Source | TextAgain | None = None,
     jobs: int | None = None,
     progress: _Progress | None = None,
+    remote: RemoteOptions = DEFAULT,
 ) -> VerifyReport:
     """
     Check every checksum of a store, its index as opening does, that fields have a row for each row of their owner, and
@@ -75,12 +77,12 @@ def verify(
 
     ``decode`` also decodes every image, natively, or by Pillow if the native decoders do not handle it, and parses
     every text and JSON document. ``against`` also compares keys and all common fields with the source, see ``compare``.
-    ``progress(samples, bytes)`` counts each pass. Raises StoreCorrupt for an index that cannot be trusted, since it
-    could not name samples.
+    ``progress(samples, bytes)`` counts each pass; ``remote`` is for URLs. Raises StoreCorrupt for an index that cannot
+    be trusted, since it could not name samples.
     """
     begun = time.perf_counter()
     jobs = jobs or available_cpus()
-    with open_store(path) as store, closing(_native.ThreadPool(jobs)) as pool:
+    with open_store(path, remote=remote) as store, closing(_native.ThreadPool(jobs)) as pool:
         problems = [_named(damage) for damage in verify_store(store, pool=pool)]
         if progress is not None:
             progress(len(store), store_bytes(store))

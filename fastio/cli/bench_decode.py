@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import click
 
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import begun, counted, per_second, printable, table
+
+if TYPE_CHECKING:
+    from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["decode"]
 
@@ -30,8 +35,9 @@ __all__ = ["decode"]
     "--rounds", type=click.IntRange(min=1), metavar="N", default=3, show_default=True, help="Interleaved rounds."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@remote_options
 @html_option
-def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: bool) -> None:
+def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: bool, remote: RemoteOptions) -> None:
     """
     Compare Pillow, OpenCV and fastio at decoding DATA. DATA is a store or a folder of pictures.
 
@@ -47,7 +53,7 @@ def decode(data: str, *, crop: int | None, count: int, rounds: int, as_json: boo
     from fastio.measure.settings.decode import compare_decoders, sample_pictures
     from fastio.report.decode import decode_page
 
-    pictures = sample_pictures(data, count)
+    pictures = sample_pictures(data, count, remote)
     work = f"{counted(len(pictures), 'picture')} by each library, {counted(rounds, 'round')}"
     begun(f"decoding {work}")
     rates = compare_decoders(pictures, crop=crop, rounds=rounds)

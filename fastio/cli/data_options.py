@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastio.cli.remote_options import remote_options
+
 if TYPE_CHECKING:
     from fastio.measure.loop.data import DataOptions
+    from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["DATA_NAMES", "data_options", "split_fields"]
 
@@ -55,6 +58,7 @@ def data_options(batch_default: str) -> Callable[[Callable[..., None]], Callable
 
 
 def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> Callable[..., None]:
+    @remote_options
     @wraps(command)
     def with_options(
         *args: Any,
@@ -65,10 +69,12 @@ def _with_options(command: Callable[..., None], options: Sequence[_Option]) -> C
         crop: int | None,
         augment: bool,
         fields: str | None,
+        remote: RemoteOptions,
         **rest: Any,
     ) -> None:
         names = split_fields(fields)
-        options = _packed(batch_size, threads, workers, shuffle=shuffle, crop=crop, augment=augment, fields=names)
+        made = {"shuffle": shuffle, "crop": crop, "augment": augment, "fields": names, "remote": remote}
+        options = _packed(batch_size, threads, workers, **made)
         command(*args, options=options, **rest)
 
     given: Callable[..., None] = with_options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fastio.cli.screen import duration, size
+from fastio.cli.screen import counted, duration, size
 
 if TYPE_CHECKING:
     from fastio.store import SampleStore
@@ -16,11 +16,14 @@ def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
     """
     Return the bytes that one epoch reads and the seconds it takes, or None if no rate can be measured.
 
-    The rate is measured on the store's own files, past the page cache.
+    The rate is measured on the store's own files, past the page cache. Of a store behind a URL, it is requests and
+    memory of an epoch with ``shuffle=True`` instead, by arithmetic.
     """
     from fastio.converters.describe import store_bytes
     from fastio.measure.machine.uncached import read_uncached
 
+    if store.files.holds:
+        return _held_facts(store)
     read = read_uncached(store.shard_paths)
     if read is None:
         return None
@@ -35,6 +38,11 @@ def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
 
 def epoch_line(facts: dict[str, Any] | None) -> str:
     """Return these facts as one line."""
+    if facts is not None and "requests" in facts:
+        return (
+            f"epoch:  {counted(facts['requests'], 'request')} for {size(facts['size_bytes'])}, of which at most "
+            f"{size(facts['memory_bytes'])} are in memory (one rank, shuffle=True, batches of {facts['batch_size']})"
+        )
     if facts is None:
         return "epoch:  not measured (the store is below 4 MiB, or its file system cannot be read past the page cache)"
     return (
@@ -42,3 +50,14 @@ def epoch_line(facts: dict[str, Any] | None) -> str:
         f"{size(facts['bytes_per_s'])}/s (measured now over {size(facts['measured_bytes'])}; `fastio bench "
         "disk` says more)"
     )
+
+
+def _held_facts(store: SampleStore) -> dict[str, Any] | None:
+    from dataclasses import asdict
+
+    from fastio.dataset.fast_dataset import FastDataset
+    from fastio.measure.plan.held_epoch import held_epoch
+
+    batch_size = 256
+    reads = held_epoch(FastDataset(store), batch_size)
+    return None if reads is None else {**asdict(reads), "batch_size": batch_size}

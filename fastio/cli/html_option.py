@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from fastio.cli.data_options import DATA_NAMES
 from fastio.cli.model_options import MODEL_OPTION_NAMES
+from fastio.cli.remote_options import REMOTE_NAMES, hidden_secrets
 from fastio.cli.screen import SIZE
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["html_option", "wants_html", "write_html"]
 
 _NAME = "html"
-_NOT_SETTINGS = (_NAME, "as_json", "command")  # the report shows the command line as typed anyway
+_NOT_SETTINGS = (_NAME, "as_json", "command", *REMOTE_NAMES)  # the report shows the command line as typed anyway
 
 
 def html_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -62,7 +63,7 @@ def write_html(page: Callable[[], Page]) -> None:
     in_force = [option for option in declared if _is_in_force(context, str(option.name))]
     given = [(max(option.opts, key=len), params.get(str(option.name)), option.type) for option in in_force]
     settings = [(name, _value(value, kind)) for name, value, kind in given if value is not None and value != ()]
-    command = ("command", shlex.join(["fastio", *sys.argv[1:]]))
+    command = ("command", shlex.join(["fastio", *hidden_secrets(sys.argv[1:])]))
     write_page(params[_NAME], page(), {"Settings": [command, *settings], "Machine": machine(), "Versions": versions()})
     click.echo(f"report: {params[_NAME]}", err=True)
 

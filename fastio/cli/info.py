@@ -12,6 +12,7 @@ from fastio.cli.epoch_line import epoch_facts, epoch_line
 from fastio.cli.html_option import html_option, wants_html, write_html
 from fastio.cli.info_fields import print_example, print_fields
 from fastio.cli.info_text import print_lengths, print_tokenizer
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import counted, number, printable, problem_table, size, table
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from fastio.report.page import Page, PictureGrid
     from fastio.store import SampleStore
+    from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["info"]
 
@@ -38,8 +40,9 @@ _LEDGERS = {
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--skipped", "only_skipped", is_flag=True, help="List what packing left out, and why.")
 @click.option("--build", is_flag=True, help="Show how the native core was built; takes no PATH.")
+@remote_options
 @html_option
-def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) -> None:
+def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool, remote: RemoteOptions) -> None:
     """
     Describe the store PATH, or a source that is not packed yet. Of a store it shows fields, classes, sizes, and how to
     read it without fastio; of a source what its samples would be, and the command that packs it.
@@ -66,7 +69,7 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
     from fastio.cli.info_source import describe_path, print_source
     from fastio.converters.describe import describe
 
-    opened = _opened(path)
+    opened = _opened(path, remote)
     if opened is None:
         if only_skipped or wants_html():
             raise click.UsageError(f"{path} is not packed yet: --skipped and --html are for stores")
@@ -83,16 +86,19 @@ def info(path: str | None, *, as_json: bool, only_skipped: bool, build: bool) ->
         _print(described)
 
 
-def _opened(path: str) -> SampleStore | None:
+def _opened(path: str, remote: RemoteOptions) -> SampleStore | None:
     """Open a store; None if ``path`` is none and not named like one, or if it is a source of another kind."""
     from fastio.converters import SOURCES, SourcePath
     from fastio.converters.sources.store import KIND, names_store
     from fastio.errors import StoreError
     from fastio.store import open_store
+    from fastio.store.files.local import is_local
 
     try:
-        return open_store(path)
+        return open_store(path, remote=remote)
     except StoreError:
+        if not is_local(path):
+            raise
         others = [source for source in SOURCES.values() if source is not KIND and not source.needs_fields]
         if names_store(path) and not any(source.signs(SourcePath(path)) for source in others):
             raise

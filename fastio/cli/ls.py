@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import counted, printable
 from fastio.report.finite import finite
 
 if TYPE_CHECKING:
     from fastio.store import SampleStore
+    from fastio.store.files.remote_options import RemoteOptions
     from fastio.types.schema import Field
 
 __all__ = ["ls"]
@@ -29,8 +31,11 @@ _FIELD_PREVIEW = 32  # of each of many fields
 @click.argument("pattern", required=False)
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N lines.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@remote_options
 @click.pass_context
-def ls(ctx: click.Context, path: str, pattern: str | None, *, limit: int | None, as_json: bool) -> None:
+def ls(
+    ctx: click.Context, path: str, pattern: str | None, *, limit: int | None, as_json: bool, remote: RemoteOptions
+) -> None:
     """
     List the samples of the store PATH. Shows index, size in bytes, label or class, key, and the beginning of a text.
 
@@ -48,7 +53,7 @@ def ls(ctx: click.Context, path: str, pattern: str | None, *, limit: int | None,
     """
     from fastio.store import open_store
 
-    with open_store(path) as store:
+    with open_store(path, remote=remote) as store:
         any_line = False
         for lines in _lines(store, pattern, limit, as_json=as_json):
             any_line = True

@@ -15,10 +15,12 @@ from fastio.cli.data_options import split_fields
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
 from fastio.cli.plan_text import print_plan
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import SIZE, steps
 
 if TYPE_CHECKING:
     from fastio.measure.plan import EpochPlan, PlanOptions, TrainingPlan
+    from fastio.store.files.remote_options import RemoteOptions
 
     _ParamType = click.ParamType[tuple[int, int]]
     _RateType = click.ParamType[float]
@@ -136,8 +138,11 @@ class _Rate(_RateType):
 )
 @click.option("--disk", type=_PerSecond(), metavar="SIZE/S", help="What the disk of each node reads per second.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@remote_options
 @html_option
-def plan(store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, **settings: Any) -> None:
+def plan(
+    store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, remote: RemoteOptions, **settings: Any
+) -> None:
     """
     Count what the epochs of a training on STORE will read.
 
@@ -153,6 +158,7 @@ def plan(store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, *
     """
     from fastio.dataset.fast_dataset import FastDataset
     from fastio.measure.plan import TrainingPlan
+    from fastio.store import open_store
 
     if full and not shuffle:
         raise click.UsageError("--full with --no-shuffle: drop one of the two")
@@ -160,7 +166,8 @@ def plan(store: str, *, epochs: int, as_json: bool, full: bool, shuffle: bool, *
         raise click.UsageError("--rate and --disk belong together: waiting depends on both")
     names = split_fields(settings.pop("fields"))
     options = _options(settings, shuffle="full" if full else shuffle)
-    with FastDataset(store, fields=names[0] if names is not None and len(names) == 1 else names) as dataset:
+    fields = names[0] if names is not None and len(names) == 1 else names
+    with FastDataset(open_store(store, remote=remote), fields=fields) as dataset:
         training = TrainingPlan(dataset, options)
         progress = nullcontext() if as_json else steps("planning")
         with progress as on_step, closing(training.epochs(epochs)) as coming:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fastio.cli.pixel_option import max_pixels_option
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import number, printable
 from fastio.errors import FastioError
+
+if TYPE_CHECKING:
+    from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["show"]
 
@@ -45,7 +50,18 @@ __all__ = ["show"]
 )
 @max_pixels_option
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
-def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int | None, overwrite: bool) -> None:
+@remote_options
+def show(
+    path: str,
+    *,
+    out: str,
+    count: int,
+    columns: int,
+    size: int,
+    seed: int | None,
+    overwrite: bool,
+    remote: RemoteOptions,
+) -> None:
     """
     Draw pictures of the store PATH with their labels. Writes a contact sheet as a PNG.
 
@@ -64,7 +80,7 @@ def show(path: str, *, out: str, count: int, columns: int, size: int, seed: int 
         raise FastioError(f"{out}: the folder {Path(out).parent} does not exist; create it first")
     if os.path.lexists(out) and not overwrite:
         raise FastioError(f"{out}: exists; choose another name with -o, or --overwrite")
-    with open_store(path) as store:
+    with open_store(path, remote=remote) as store:
         sheet, problems = contact_sheet(store, count=count, columns=columns, size=size, seed=seed)
     partial = Path(out).with_name(f".{Path(out).name}.partial-{os.getpid()}")
     try:

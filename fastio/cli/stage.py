@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import click
 
 from fastio.cli.json_form import echo_json
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import counted, meter, size
+
+if TYPE_CHECKING:
+    from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["stage"]
 
@@ -22,7 +27,8 @@ __all__ = ["stage"]
     help="Blocks of 16 MiB under way at once.  [default: 16 of URLs, 4 of local files]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def stage(path: str, folder: str, *, jobs: int | None, as_json: bool) -> None:
+@remote_options
+def stage(path: str, folder: str, *, jobs: int | None, as_json: bool, remote: RemoteOptions) -> None:
     """
     Copy the store SET (a path or URL; a set with all its shards) into the folder DIR, and check every byte of the copy.
 
@@ -39,7 +45,9 @@ def stage(path: str, folder: str, *, jobs: int | None, as_json: bool) -> None:
     def say(line: str) -> None:
         click.echo(line, err=True)
 
-    report = run(path, folder, jobs=jobs, meter=lambda total: meter("copying", total, "bytes"), on_wait=say)
+    report = run(
+        path, folder, options=remote, jobs=jobs, meter=lambda total: meter("copying", total, "bytes"), on_wait=say
+    )
     if as_json:
         echo_json("stage", dataclasses.asdict(report))
         return

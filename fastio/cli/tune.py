@@ -9,10 +9,12 @@ import click
 from fastio.cli.data_options import split_fields
 from fastio.cli.html_option import html_option, write_html
 from fastio.cli.json_form import echo_json
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import counted, per_second, steps, table
 
 if TYPE_CHECKING:
     from fastio.measure.settings.tune import Tuned
+    from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["tune"]
 
@@ -39,8 +41,9 @@ _SHOWN = 5
     help="Time for the search.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@remote_options
 @html_option
-def tune(
+def tune(  # noqa: PLR0913 - one argument an option
     data: str,
     *,
     batch_size: int,
@@ -50,6 +53,7 @@ def tune(
     fields: str | None,
     seconds: float,
     as_json: bool,
+    remote: RemoteOptions,
 ) -> None:
     """
     Find the settings with which DATA loads fastest here. Prints the line of code to paste.
@@ -70,7 +74,9 @@ def tune(
     from fastio.report.tune import tune_page
 
     names = split_fields(fields)
-    options = DataOptions(batch_size=batch_size, shuffle=shuffle, crop=crop, augment=augment, fields=names)
+    options = DataOptions(
+        batch_size=batch_size, shuffle=shuffle, crop=crop, augment=augment, fields=names, remote=remote
+    )
     grid_data = GridData(data, options)
     points = candidates(grid_data)
     try:

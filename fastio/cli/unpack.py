@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import counted, meter, size
+
+if TYPE_CHECKING:
+    from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["unpack"]
 
@@ -14,7 +20,8 @@ __all__ = ["unpack"]
 @click.argument("out")
 @click.option("--labels", metavar="FILE", help="Also write the labels: .csv, .tsv, .json or .jsonl.")
 @click.option("--overwrite", is_flag=True, help="Replace files that exist; others in OUT are left alone.")
-def unpack(path: str, out: str, *, labels: str | None, overwrite: bool) -> None:
+@remote_options
+def unpack(path: str, out: str, *, labels: str | None, overwrite: bool, remote: RemoteOptions) -> None:
     """
     Write the files of the store PATH into the folder OUT. Each is byte for byte what was packed.
 
@@ -28,7 +35,7 @@ def unpack(path: str, out: str, *, labels: str | None, overwrite: bool) -> None:
     from fastio.converters.unpack import unpack as run
     from fastio.store import open_store
 
-    with open_store(path) as store, meter("unpacking", len(store)) as progress:
+    with open_store(path, remote=remote) as store, meter("unpacking", len(store)) as progress:
         report = run(store, out, overwrite=overwrite, labels=labels, progress=progress)
     click.echo(f"{out}: {counted(report.files, 'file')}, {size(report.size_bytes)}")
     for note in report.notes:

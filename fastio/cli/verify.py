@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastio.cli.pixel_option import max_pixels_option
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import counted, meter, problem_table, size
 from fastio.cli.source_kind import source_kind_option
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fastio.converters import Source
     from fastio.converters.text.again import TextAgain
     from fastio.converters.verify import VerifyReport
+    from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["verify"]
 
@@ -31,8 +33,9 @@ __all__ = ["verify"]
 )
 @max_pixels_option
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@remote_options
 @click.pass_context
-def verify(
+def verify(  # noqa: PLR0913 - one argument an option
     ctx: click.Context,
     path: str,
     *,
@@ -42,6 +45,7 @@ def verify(
     kind: str,
     jobs: int | None,
     as_json: bool,
+    remote: RemoteOptions,
 ) -> None:
     """
     Check every checksum of the store PATH. The exit code is 1 if anything is wrong.
@@ -65,7 +69,7 @@ def verify(
     if against is None and (labels is not None or kind != "auto"):
         raise click.UsageError("--labels and --source-kind describe the source: add --against SRC")
     source: Source | TextAgain | None = None
-    with open_store(path) as store:
+    with open_store(path, remote=remote) as store:
         record = origin_of(store.metadata)
         is_text = text_field(store.schema) is not None and not {"fields", "label_options"} & record.keys()
         if against is not None and is_text and not names_store(against):
@@ -84,7 +88,7 @@ def verify(
             source = tokenized_as(store.metadata, source)
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:
-        report = run(path, decode=decode, against=source, jobs=jobs, progress=progress)
+        report = run(path, decode=decode, against=source, jobs=jobs, progress=progress, remote=remote)
     if as_json:
         click.echo(json.dumps({**dataclasses.asdict(report), "ok": not report.problems}, indent=2))
     else:

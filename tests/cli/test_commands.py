@@ -429,7 +429,7 @@ def test_what_a_killed_pack_left_is_named(tmp_path):
 def test_what_an_interrupted_command_leaves(folder, monkeypatch, command, said):
     """Each says what is true of itself; one that only looks says nothing of files."""
 
-    def interrupt(*_):
+    def interrupt(*_, **_options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fastio.store.open_store", interrupt)

@@ -9,11 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from fastio.dataset.fast_dataset import FastDataset
 from fastio.errors import FastioError
 from fastio.loader.options import Layout
 from fastio.machine import available_cpus, rank_and_world
 from fastio.measure.loop.folder import is_picture_folder
 from fastio.measure.loop.user_code import is_function_name, load_function
+from fastio.store import open_store
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.transforms import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize
 from fastio.transforms.transform import Transform
 
@@ -31,7 +34,7 @@ class DataOptions:
     same default). ``crop`` resizes each picture's shorter side to that many pixels and crops the centre. ``augment``
     flips half of the pictures, and makes ``crop`` resize a random part to that size. ``fields`` are the fields of a
     store that are read (default: those that its samples have). ``layout`` is that of a store's pictures in memory.
-    ``drop_last`` leaves out a short batch after whole ones.
+    ``drop_last`` leaves out a short batch after whole ones. ``remote`` says how a store behind a URL is read.
     """
 
     batch_size: int = 256
@@ -43,6 +46,11 @@ class DataOptions:
     fields: tuple[str, ...] | None = None
     layout: Layout = "contiguous"
     drop_last: bool = False
+    remote: RemoteOptions = DEFAULT
+
+    def dataset(self, path: str) -> FastDataset:
+        """Open a store."""
+        return FastDataset(open_store(path, remote=self.remote), fields=self.dataset_fields)
 
     @property
     def dataset_fields(self) -> str | tuple[str, ...] | None:
@@ -135,11 +143,10 @@ def refuse_options(name: str, why: str, options: DataOptions, unfit: tuple[str, 
 
 
 def _store(path: str, options: DataOptions) -> Data:
-    from fastio.dataset.fast_dataset import FastDataset
     from fastio.loader.fast_loader import FastLoader
 
     with ExitStack() as owned:
-        dataset = owned.enter_context(FastDataset(path, fields=options.dataset_fields))
+        dataset = owned.enter_context(options.dataset(path))
         loader = FastLoader(
             dataset,
             options.batch_size,

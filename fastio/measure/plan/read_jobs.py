@@ -14,11 +14,12 @@ from fastio.dataset.fast_dataset import FastDataset
 from fastio.loader.options import PREFETCH_BATCHES, WorkOptions
 from fastio.loader.producer.choose import choose_collate
 from fastio.loader.producer.chunks import ChunkReader
+from fastio.loader.producer.held_reader import HeldReader
 from fastio.loader.producer.producer import ProducerContext
 from fastio.loader.producer.read_ahead import WindowReader
 from fastio.loader.producer.tokens import TokenProducer
 from fastio.samplers.batches import Batches
-from fastio.samplers.windows import ranges
+from fastio.samplers.windows import Windows, ranges
 from fastio.store.files.together import joined_spans
 from fastio.types.spans import Spans
 
@@ -71,6 +72,7 @@ class JobPlanner:
         self._dataset = dataset
         self._fields = list(dataset.readers)
         self._reader = WindowReader(dataset)
+        self._held = HeldReader(dataset, depth=PREFETCH_BATCHES)
         self._chunks = _chunk_rule(dataset)
 
     def jobs(self, batches: Batches, *, is_first_held: bool) -> ReadJobs:
@@ -81,9 +83,25 @@ class JobPlanner:
         if not self._fields or len(batches) == 0:
             none = np.empty(0, np.int64)
             return ReadJobs(none, none, none, none, none, np.zeros(1, np.int64))
+        if self._dataset.store.files.holds:
+            batches = self._held.with_windows(batches)
+            return self._in_chunks(batches) if batches.windows is None else self._in_units(batches, batches.windows)
         if is_first_held:
             batches = WindowReader(self._dataset).with_windows(batches, is_held=True)
         return self._in_chunks(batches) if batches.windows is None else self._in_windows(batches)
+
+    def _in_units(self, batches: Batches, windows: Windows) -> ReadJobs:
+        """Return the jobs of files that hold what is read ahead: one a unit."""
+        plan = self._held.plan(batches)
+        lengths = windows.stops - windows.starts
+        return ReadJobs(
+            plan.asked,
+            np.searchsorted(batches.cuts, windows.needed, side="right") - 1,
+            np.diff(plan.cuts),
+            plan.nbytes,
+            windows.samples(),
+            np.append(0, np.cumsum(lengths)),
+        )
 
     def _in_windows(self, batches: Batches) -> ReadJobs:
         windows = batches.windows

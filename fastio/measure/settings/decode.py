@@ -24,6 +24,7 @@ from fastio.errors import FastioError, SampleError
 from fastio.loader.fast_loader import FastLoader
 from fastio.measure.loop.folder import is_picture_folder, picture_files
 from fastio.store import SampleBatch, create_store, open_store
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.values import read_values
 from fastio.transforms import CenterCrop, Compose, Resize
 from fastio.types.schema import IMAGE, Field, Schema
@@ -53,7 +54,7 @@ class DecoderRate:
     max_difference: int
 
 
-def sample_pictures(data: str, count: int) -> list[bytes]:
+def sample_pictures(data: str, count: int, remote: RemoteOptions = DEFAULT) -> list[bytes]:
     """
     Return up to ``count`` encoded pictures, spread evenly over a store or a folder. Raises FastioError if there are
     none.
@@ -61,7 +62,7 @@ def sample_pictures(data: str, count: int) -> list[bytes]:
     if is_picture_folder(data):
         files = picture_files(data)
         return [Path(files[index]).read_bytes() for index in _spread(len(files), count)]
-    with open_store(data) as store:
+    with open_store(data, remote=remote) as store:
         field = next((field for field in store.schema.payload if field.traits.is_image), None)
         if field is None or len(store) == 0:
             raise FastioError(f"{data}: holds no encoded pictures, only {', '.join(map(str, store.schema.fields))}")

@@ -72,7 +72,7 @@ class GridData:
             transform = Compose(options.transforms) if options.transforms else None
             self.kind, self.dataset = "folder", FolderDataset(name, transform)
         else:
-            self.kind, self.dataset = "store", FastDataset(name, fields=options.dataset_fields)
+            self.kind, self.dataset = "store", options.dataset(name)
             return
         refuse_options(name, "because only a store has fields", options, ("fields",))
 

@@ -1,0 +1,115 @@
+"""The commands on stores in an object store: the same output as of local files, and errors in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fastio.cli import cli
+from fastio.cli.remote_options import hidden_secrets
+from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.folders import folder_of
+from tests.servers.fixtures import Bucket
+
+
+def run(*arguments: object, code: int = 0) -> Result:
+    """Run a command line."""
+    result = CliRunner().invoke(cli, list(map(str, arguments)))
+    assert code == result.exit_code, result.output
+    return result
+
+
+@pytest.fixture
+def options(bucket: Bucket) -> list[str]:
+    """The credentials of the bucket on the command line."""
+    return [word for name, value in bucket.options.items() for word in ("--storage-option", f"{name}={value}")]
+
+
+@pytest.fixture
+def url(bucket: Bucket, png_stores: dict[str, Path]) -> str:
+    """A store of 50 PNGs in the bucket."""
+    folder, _ = folder_of(f"{bucket.url}/a/", RemoteOptions(bucket.options))
+    folder.put("png.tar", png_stores["tar"])
+    return f"{bucket.url}/a/png.tar"
+
+
+def test_looking_into_a_store(url: str, options: list[str], png_stores: dict[str, Path], tmp_path: Path) -> None:
+    """info, ls, show, verify and unpack say of a URL what they say of the file."""
+    local = png_stores["tar"]
+    described = json.loads(run("info", url, *options, "--json").output)
+    expected = json.loads(run("info", local, "--json").output)
+    assert described.pop("path") == url
+    assert described.pop("epoch")["requests"] == 1
+    expected.pop("path")
+    expected.pop("epoch")
+    described.pop("read_without_fastio")
+    expected.pop("read_without_fastio")
+    assert described == expected
+    assert "1 request for" in run("info", url, *options).output
+    assert run("ls", local).output == run("ls", url, *options).output
+    assert "all good" in run("verify", url, *options, "--decode").output
+    for path, extra, name in ((url, options, "a"), (local, [], "b")):
+        run("unpack", path, tmp_path / name, *extra)
+        run("show", path, *extra, "-o", tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").stat().st_size > 1000
+    names = sorted(path.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*.png"))
+    assert len(names) == 50
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_measuring_a_store(url: str, options: list[str], tmp_path: Path) -> None:
+    """bench io, bench decode and plan read it; a cache is kept where the option says."""
+    kept = ["--cache-dir", tmp_path / "cache", "--cache-limit", "10MB"]
+    report = json.loads(run("bench", "io", url, *options, *kept, "--epochs", 1, "--json").stdout)
+    assert report["samples"] == 50
+    assert json.loads(run("bench", "decode", url, *options, "--rounds", 1, "--count", 4, "--json").stdout)
+    plan = json.loads(run("plan", url, *options, "--json").stdout)
+    assert plan["samples"] == 50
+
+
+def test_damage_is_found(bucket: Bucket, options: list[str], png_stores: dict[str, Path], tmp_path: Path) -> None:
+    """verify compares every byte of the object, and its exit code says so."""
+    damaged = bytearray(png_stores["tar"].read_bytes())
+    damaged[len(damaged) // 3] ^= 1
+    (tmp_path / "x.tar").write_bytes(damaged)
+    folder, _ = folder_of(f"{bucket.url}/a/", RemoteOptions(bucket.options))
+    folder.put("x.tar", tmp_path / "x.tar")
+    assert "1 PROBLEM" in run("verify", f"{bucket.url}/a/x.tar", *options, code=1).output
+
+
+def test_errors_are_one_line(bucket: Bucket, url: str, options: list[str]) -> None:
+    """A missing object, bucket or folder, wrong keys, and options that mean nothing, each by name."""
+    wrong = ["secret_access_key=no" if word.startswith("secret_access_key=") else word for word in options]
+    cases = [
+        ((f"{bucket.url}/a/no.tar", *options), f"{bucket.url}/a/no.tar"),
+        (("s3://no-such-bucket/x-%06d.tar", *options), "s3://no-such-bucket"),
+        ((f"{bucket.url}/empty/", *options), f"{bucket.url}/empty/"),
+        ((url, *wrong), url),
+        ((url, "--storage-option", "endpoint"), "expected KEY=VALUE"),
+        ((url, *options, "--cache-limit", "1GB"), "--cache-dir"),
+    ]
+    for arguments, name in cases:
+        result = CliRunner().invoke(cli, ["info", *map(str, arguments)])
+        assert result.exit_code in (1, 2), result.output
+        lines = result.output.strip().splitlines()
+        assert len(lines) == 1, result.output
+        assert lines[0].startswith("error: ")
+        assert name in lines[0]
+
+
+def test_secrets_stay_out_of_reports() -> None:
+    """Values of options that are secret are hidden in a command line."""
+    words = [
+        "ls",
+        "--storage-option",
+        "secret_access_key=abc",
+        "--storage-option=token=abc",
+        "--storage-option",
+        "region=eu",
+    ]
+    assert "abc" not in " ".join(hidden_secrets(words))
+    assert "region=eu" in hidden_secrets(words)
