@@ -14,8 +14,9 @@ import numpy as np
 from fastio.errors import SampleError
 from fastio.loader.device import Numbered
 from fastio.loader.position import Cursor, LoaderPosition, Place
-from fastio.loader.producer import FinishedBatch
+from fastio.loader.producer import FinishedBatch, PendingBatch
 from fastio.loader.producer.decoding_pass import decodes_pictures
+from fastio.loader.producer.held_reader import HeldReader, HeldUnits
 from fastio.loader.producer.read_ahead import WindowReader
 from fastio.loader.proof import EpochLedger
 from fastio.loader.ranges import WAIT, named_range
@@ -56,6 +57,7 @@ class BatchIteration:
         self._agreement = Agreement(selection.plan.share, f"{self._path}: this FastLoader", position.options)
         self._fields = tuple(selection.base.readers)
         self._reader = WindowReader(selection.base, selection.indices)
+        self._held = _held_reader(wiring)
         self._tuner = ThreadTuner() if is_tuned and producer.pool is not None else None
         self._may_be_unpacked = decodes_pictures(selection.base) and selection.plan.share.rank == 0
         self._stats = LoaderStats()
@@ -72,7 +74,8 @@ class BatchIteration:
         self._position.begin(cursor, consumer)
         left, ledger = self._left(cursor, consumer)
         parts = left.slices()
-        submitted, stats = self._reader.run(left, self._producer.submit(left, epoch=cursor.epoch)), self._stats
+        held, stats = HeldUnits(), self._stats
+        submitted = self._submitted(left, cursor.epoch, held)
         under_way = deque(islice(submitted, self._options.depth))
         first = True
         begin, is_compared = cursor.place, not self._agreement.is_open
@@ -113,6 +116,7 @@ class BatchIteration:
         finally:
             for batch in under_way:
                 batch.cancel()
+            held.close()
 
     def report(self) -> LoaderStats:
         """Return the counters since the loader was made, with the producer's present threads and memory."""
@@ -121,6 +125,7 @@ class BatchIteration:
         stats.threads = producer.threads
         if order is not None:
             stats.shuffle = order.report()
+        stats.held = None if self._held is None else self._held.reads
         stats.estimated_bytes = producer.estimated_bytes(stats.batch_bytes, depth=self._options.depth)
         return stats
 
@@ -153,7 +158,14 @@ class BatchIteration:
         order = self._selection.plan.order
         left = batches.part(cursor.batch, len(batches))
         ledger = self._position.open_ledger(consumer, self._fields, len(left.indices), batches)
+        if self._held is not None:
+            return self._held.with_windows(left), ledger
         return self._reader.with_windows(left, is_held=order is not None and order.is_held), ledger
+
+    def _submitted(self, left: Batches, epoch: int, held: HeldUnits) -> Iterator[PendingBatch]:
+        """Begin the batches one after the other, while what they need is read ahead."""
+        submitted = self._producer.submit(left, epoch=epoch)
+        return self._reader.run(left, submitted) if self._held is None else self._held.run(left, submitted, held)
 
     def _say_unlabelled(self, batches: Batches) -> None:
         """Warn once if a batch is a single tensor that ``images, labels = batch`` would unpack without an error."""
@@ -187,6 +199,13 @@ class BatchIteration:
         pool, stats = self._producer.pool, self._stats
         assert pool is not None
         tuner.look(pool, now_s=perf_counter(), loading_s=stats.loading_s, batches=stats.batches)
+
+
+def _held_reader(wiring: Wiring) -> HeldReader | None:
+    """Return what reads the windows of files that no page cache keeps; None for others, and where none are read."""
+    base = wiring.selection.base
+    is_read = wiring.reads_store and base.store.files.holds and bool(base.readers) and not base.makes_samples
+    return HeldReader(base, depth=wiring.options.depth) if is_read else None
 
 
 def _numbered(finished: FinishedBatch, batches: Batches, part: slice, epoch: int) -> Numbered:

@@ -40,13 +40,14 @@ class Wiring:
     """
     What a loader consists of.
 
-    ``delivery`` is None where batches stay as they are made. ``transforms`` names what native threads do with pictures,
-    for states: None for nothing.
+    ``reads_store`` is False where batches are made of a cache. ``delivery`` is None where batches stay as they are
+    made. ``transforms`` names what native threads do with pictures, for states: None for nothing.
     """
 
     selection: Chosen
     options: ProducerOptions
     producer: Producer
+    reads_store: bool
     delivery: Delivery | None
     transforms: str | None
 
@@ -84,7 +85,7 @@ def wire(dataset: object, options: LoaderOptions) -> Wiring:
     check_later(base, stages.later)
     delivery = _delivery(pixels, stages.later, seed, roles=batch_roles(base))
     context = _context(stages, options, work, delivery)
-    return Wiring(selection, work, make_producer(context), delivery, stages.described)
+    return Wiring(selection, work, make_producer(context), pixels.cache is None, delivery, stages.described)
 
 
 def _context(

@@ -292,7 +292,7 @@ class OrderSampler:
             held = self._memory()
             if self._choice is None or held.nbytes != self._held.nbytes:
                 self._report = None
-                self._choice = choose(self._bytes(), self._labels, self.division, seed=self.seed, memory=held.nbytes)
+                self._choice = choose(self._bytes(), self._labels, self.division, seed=self.seed, memory=held)
             self._held = held
         return self._choice
 
@@ -306,7 +306,7 @@ class OrderSampler:
         """Whether samples come in random order from a store that the memory of one machine holds."""
         if self.shuffle is False or (self.shuffle is True and self._chosen().kind != "full"):
             return False
-        return 0 < int(self._bytes().sum()) <= self._held.nbytes
+        return 0 < int(self._bytes().sum()) <= self._held.largest_whole
 
     def _is_on_one_machine(self) -> bool:
         """Whether all ranks share the page cache, as far as torchrun tells."""
@@ -332,7 +332,7 @@ class OrderSampler:
         Use the order of a state (its ``configuration()["order"]``) from now on. Raises ValueError if it is not one.
         """
         self._choice, self._report = Choice.from_json(order, samples=self.division.count), None
-        self._held = PageCache(self._held.nbytes)
+        self._held = replace(self._held, is_final=True)
 
     def report(self) -> ShuffleReport | None:
         """Return what ``shuffle=True`` chose and what it costs; None for other orders."""

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from fastio.samplers.lanes import WINDOW_BLOCKS, LaneOrder, Lanes
 from fastio.samplers.mixing import WELL_MIXED, Classes, judged_steps
 from fastio.samplers.order import Division
+from fastio.samplers.page_cache import PageCache
 from fastio.types.metrics import ShuffleReport
 
 __all__ = ["Choice", "choose", "report"]
 
 _MOST_BLOCK_BYTES = 4 << 20  # larger blocks are read no faster
-_GOOD_BLOCK_BYTES = 1 << 20
 _LEAST_BLOCK_BYTES = 16 << 10  # smaller blocks are read hardly faster than single samples
 _LEAST_BLOCK_SAMPLES = 2
 _LANES = (256, 128, 64)
@@ -72,16 +72,16 @@ def choose(
     division: Division,
     *,
     seed: int,
-    memory: int,
+    memory: PageCache,
 ) -> Choice:
     """
-    Choose the order for samples of these ``sizes`` (bytes, ``(n,)``, stored order), of which ``memory`` bytes stay in
-    memory.
+    Choose the order for samples of these ``sizes`` (bytes, ``(n,)``, stored order), of which ``memory`` says how many
+    stay in memory.
 
     ``labels`` ``(n, ...)`` are read only if there is something to judge. A pure function of its arguments.
     """
     total = int(sizes.sum())
-    if total <= memory:
+    if total <= memory.largest_whole:
         return Choice("full", mixing=1.0, reason="memory")
     values = labels()
     classes = None if values is None else Classes.of(values)
@@ -97,13 +97,14 @@ def choose(
     return Choice("full", mixing=1.0, reason="badly mixed" if reached else "little memory")
 
 
-def _candidates(total: int, division: Division, memory: int) -> list[Lanes]:
+def _candidates(total: int, division: Division, memory: PageCache) -> list[Lanes]:
     """Return the lanes to try, cheapest first."""
-    first = next((count for count in _LANES if _block_bytes(count, memory) >= _GOOD_BLOCK_BYTES), _LANES[-1])
+    held, good = memory.nbytes, memory.good_block_bytes
+    first = next((count for count in _LANES if _block_bytes(count, held) >= good), _LANES[-1])
     candidates = []
     for times in _MORE:
         lanes = _aligned(times * first, division)
-        block = min(_MOST_BLOCK_BYTES, _block_bytes(lanes, memory))
+        block = min(_MOST_BLOCK_BYTES, _block_bytes(lanes, held))
         rounds = -(-total // max(1, block * lanes))
         if block >= _LEAST_BLOCK_BYTES and lanes * rounds * _LEAST_BLOCK_SAMPLES <= division.count:
             candidates.append(Lanes(lanes, rounds))

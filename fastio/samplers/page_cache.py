@@ -29,10 +29,22 @@ _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 
 @dataclass(frozen=True, slots=True)
 class PageCache:
-    """``nbytes`` of a store stay in memory. ``is_final`` means that all ranks use this number from now on."""
+    """
+    ``nbytes`` of a store stay in memory. ``is_final`` means that all ranks use this number from now on.
+
+    Stores up to ``whole_bytes`` (None: ``nbytes``) are shuffled fully, and lanes should have blocks of at least
+    ``good_block_bytes``.
+    """
 
     nbytes: int
     is_final: bool = True
+    whole_bytes: int | None = None
+    good_block_bytes: int = 1 << 20
+
+    @property
+    def largest_whole(self) -> int:
+        """Bytes of the largest store that memory holds as a whole."""
+        return self.nbytes if self.whole_bytes is None else min(self.nbytes, self.whole_bytes)
 
 
 def page_cache(world_size: int, *, environ: Mapping[str, str] = os.environ) -> PageCache:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fastio.types.units import counted, size
 
-__all__ = ["LoaderStats", "ShuffleReport", "SourceReport"]
+__all__ = ["HeldReads", "LoaderStats", "ShuffleReport", "SourceReport"]
 
 # Bucket k counts waits from 2**(k-1) up to 2**k microseconds; the last one takes all longer waits.
 _BUCKETS = 26
@@ -62,6 +62,24 @@ class ShuffleReport:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldReads:
+    """
+    What one rank reads of a store behind a URL in an epoch, by arithmetic: ``requests`` for ``size_bytes`` in all, of
+    which at most ``memory_bytes`` are in memory at a time.
+    """
+
+    requests: int
+    size_bytes: int
+    memory_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"an epoch takes {counted(self.requests, 'request')} for {size(self.size_bytes)}, of which at most "
+            f"{size(self.memory_bytes)} are in memory"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class SourceReport:
     """
     What a member of a mixture has given on all ranks together.
@@ -89,6 +107,8 @@ class LoaderStats:
     ``threads`` is the number that decode now (see ``thread_tuner``). For token ids, ``tokens`` and the ``slots`` of
     batches that hold them are counted. With ``decode="device"``, a GPU decoded ``decoded_on_device`` of the samples
     and the CPU the others. ``shuffle`` describes the order of ``shuffle=True`` and its price; None otherwise.
+    ``held`` is what the latest epoch reads of a store behind a URL; None for other stores, and where each sample is a
+    request of its own.
     """
 
     batches: int = 0
@@ -103,6 +123,7 @@ class LoaderStats:
     slots: int = 0
     decoded_on_device: int = 0
     shuffle: ShuffleReport | None = None
+    held: HeldReads | None = None
     _waits: list[int] = field(default_factory=lambda: [0] * _BUCKETS, repr=False)
 
     def count(self, samples: int, nbytes: int, *, waited_s: float, first: bool) -> None:

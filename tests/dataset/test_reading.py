@@ -56,7 +56,7 @@ def test_pread_is_the_mapping(
 
 def test_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Staging memory that is used again and again holds each chunk as long as it is decoded."""
-    monkeypatch.setattr("fastio.loader.producer.chunks.READ_AHEAD_BYTES", 5000)
+    monkeypatch.setattr("fastio.store.files.mapped.InPlaceFiles.chunk_bytes", 5000)
     values = [bytes([i % 251]) * 48 for i in range(3000)]
     path = write_store(tmp_path / "x.h5", values, np.arange(3000), field=Field("image", RAW, "|u1", (4, 4, 3)))
     with FastLoader(FastDataset(path, read="pread"), 7, shuffle="full", threads=2) as loader:

@@ -31,7 +31,7 @@ def test_the_estimate_is_what_is_used(
 ) -> None:
     """Buffers take about what is estimated, however many batches are asked ahead."""
     monkeypatch.setattr(token_producer, "CHUNK_BYTES", CHUNK)
-    monkeypatch.setattr(token_producer, "_FETCH_CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr("fastio.store.files.pread.PreadFiles.chunk_bytes", CHUNK)
     dataset = FastDataset(path, read=read)
     sampler = LengthBucketSampler(dataset.lengths, batch_size=8) if is_bucketed else None
     options: dict[str, Any] = {"batch_sampler": sampler} if is_bucketed else {"batch_size": 8, "shuffle": "full"}

@@ -40,7 +40,7 @@ def test_pread_is_the_mapping(
     path: Path, collate: TokenCollate, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same batches, natively too, whatever the collate and however few are read at a time."""
-    monkeypatch.setattr("fastio.loader.producer.tokens._FETCH_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("fastio.store.files.pread.PreadFiles.chunk_bytes", chunk_bytes)
     mapped = batches_of(FastDataset(path, read="map"), collate=collate)
     read = batches_of(FastDataset(path, read="pread"), collate=collate, verify=True)
 

@@ -18,9 +18,6 @@ from fastio.types.spans import Spans
 
 __all__ = ["ChunkReader", "EncodedValues", "SampleChunk"]
 
-# Samples looked up at a time, and read ahead of the current batches. In the page cache this takes the current chunk
-# and the next one: of whole blocks at most 8 times their bytes (see readahead.h), 2 windows = 64 MiB when shuffled.
-READ_AHEAD_BYTES = 16 << 20
 _SAMPLE_BYTES = 64  # counted for a sample of which nothing but columns is asked for
 
 
@@ -109,7 +106,8 @@ class ChunkReader:
         """Return the batches in a chunk, by the size of samples: those of the first batches stand for all."""
         some = batches.part(0, 4)
         size_bytes = sum(int(spans.sizes.sum()) for spans in self._spans(some).values())
-        return int(max(1, READ_AHEAD_BYTES * len(some) // max(size_bytes, _SAMPLE_BYTES * len(some.indices))))
+        size_bytes = max(size_bytes, _SAMPLE_BYTES * len(some.indices))
+        return int(max(1, self._store.files.chunk_bytes * len(some) // size_bytes))
 
     def _spans(self, batches: Batches) -> dict[str, Spans]:
         return {name: self._store.spans(name, batches.indices) for name in self._fields}

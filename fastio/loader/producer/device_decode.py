@@ -157,8 +157,10 @@ class DeviceDecodeProducer:
         """Do everything that needs no device, in one of our threads."""
         reader, files, pool = self._reader, self._dataset.store.files, self.threads_here().decoding
         asked = reader.store.spans(reader.field.name, indices)
-        files.read_ahead(asked, pool=pool).wait()
+        near = files.read_ahead(asked, pool=pool)
+        near.wait()
         spans, unread = files.fetch(asked, is_near=True).wait()
+        del near  # it may hold what was read until then
         stored = reader.shapes(indices, spans)
         planned = None if self._fused is None else self._fused.plan(ids, stored, epoch=epoch)
         height, width, channels = reader.common_shape(indices, stored if planned is None else planned.shapes)

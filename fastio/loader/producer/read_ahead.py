@@ -22,8 +22,6 @@ from fastio.types.spans import Spans
 
 __all__ = ["WindowReader"]
 
-# Ahead of the batch that is started: what the native producer looks up by pread, two chunks, and one more.
-_AHEAD_BYTES = 48 << 20
 _JOB_BYTES = 64 << 20  # bytes per call to the kernel, and what can be dropped with the iteration
 _MOST_JOBS = 256
 _MOST_SPREAD = 8  # times the samples' own bytes
@@ -56,7 +54,7 @@ class WindowReader:
             return batches
         self._has_read_all = True
         members = np.arange(len(self._dataset.store)) if self._members is None else self._members
-        nbytes = int(self._sizes(members).sum())
+        nbytes = int(self.sizes(members).sum())
         if nbytes > available_memory():
             return batches
         firsts = np.arange(0, len(members), max(1, _JOB_BYTES * len(members) // max(1, nbytes)), dtype=np.int64)
@@ -90,15 +88,16 @@ class WindowReader:
 
     def mean_bytes(self, batches: Batches) -> int:
         """Return the size of a sample: that of the first ones stands for all."""
-        return int(self._sizes(batches.indices[:_LOOKED_AT]).mean()) + 1
+        return int(self.sizes(batches.indices[:_LOOKED_AT]).mean()) + 1
 
-    @staticmethod
-    def asked_before(batches: Batches, windows: Windows, mean: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def asked_before(
+        self, batches: Batches, windows: Windows, mean: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """
         Return when which windows are asked for: those from ``cuts[k]`` up to ``cuts[k + 1]`` before batch
         ``asked[k]`` is begun.
         """
-        ahead = max(1, _AHEAD_BYTES // mean)
+        ahead = max(1, self._dataset.store.files.ahead_bytes // mean)
         asked, bounds = [], [0]
         for number, stop in enumerate(batches.cuts[1:].tolist()):
             if bounds[-1] < stop + ahead // 2:  # not for every batch
@@ -163,7 +162,7 @@ class WindowReader:
         spans = joined_spans([store.spans(name, samples, checksums=False) for name in self._fields])
         return spans if fields == 1 else spans.at(np.arange(len(spans)).reshape(fields, -1).T.reshape(-1))
 
-    def _sizes(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+    def sizes(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the bytes of each of these samples."""
         sizes: NDArray[np.int64] = self._spans(samples).sizes.reshape(-1, len(self._fields)).sum(axis=1)
         return sizes

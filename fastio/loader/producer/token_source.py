@@ -49,6 +49,8 @@ class TokenSource:
     Samples lie anywhere in the file, because batches have similar lengths. For a mapped store, the kernel is asked to
     read all of it at the start, or if that is more than half of the available memory, the samples of each look-up:
     page faults would wait for each of them.
+
+    ``checksums``: samples come with those to compare them with, now or as they arrive from an object store.
     """
 
     def __init__(self, dataset: FastDataset, *, checksums: bool) -> None:

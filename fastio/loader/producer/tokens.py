@@ -26,8 +26,6 @@ CHUNK_BYTES = 4 << 20
 _KEPT = 4  # free buffers: as many as the end of an epoch returns, because new memory costs more than filling it
 _IDLE = 2  # about this many, while batches are made
 _LOOKED_AT = 64  # batches whose size stands for the others
-# More by pread: for scattered samples, a call fetches the more, the closer they are.
-_FETCH_CHUNK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,8 @@ class TokenProducer:
 
     def chunk_batches(self, batches: Batches) -> int:
         """Return the batches in a chunk, by the slots (with padding) of some that are spread over the epoch."""
-        size = CHUNK_BYTES if self._context.dataset.store.files.in_place else _FETCH_CHUNK_BYTES
+        files = self._context.dataset.store.files
+        size = CHUNK_BYTES if files.in_place else files.chunk_bytes  # more for copies: neighbours come together
         some = _spread(batches)
         lengths = self._context.dataset.lengths[some.indices]
         try:
@@ -154,7 +153,7 @@ def _start(context: ProducerContext) -> _Fillers:
     assert context.collate is not None
     buffers = BatchBuffers(_KEPT, is_pinned=options.pin_memory)
     filler = TokenFiller(context, tokens, context.collate, _native.ThreadPool(options.threads), buffers)
-    return _Fillers(filler, TokenSource(context.dataset, checksums=options.verify))
+    return _Fillers(filler, TokenSource(context.dataset, checksums=options.verify or context.dataset.store.files.holds))
 
 
 class _TokenChunk:

@@ -24,10 +24,11 @@ from fastio.samplers.by_node import slices_by_node
 from fastio.samplers.counted import as_elastic
 from fastio.samplers.drawn import Draw, DrawnSampler
 from fastio.samplers.foreign import ForeignBatchSampler, ForeignDraw, own_share
+from fastio.samplers.held_memory import held_memory
 from fastio.samplers.mapped import MappedSampler
 from fastio.samplers.mixture import MixtureSampler
 from fastio.samplers.order import Division
-from fastio.samplers.page_cache import page_cache
+from fastio.samplers.page_cache import PageCache, page_cache
 from fastio.samplers.per_source import PerSourceSampler
 from fastio.samplers.planned import PlannedSampler
 from fastio.samplers.position import whole
@@ -35,7 +36,7 @@ from fastio.samplers.share import Share
 from fastio.samplers.weights import WeightedDraw
 from fastio.store.sample_store import SampleStore
 
-__all__ = ["BatchPlan", "Chosen", "choose", "sample_bytes", "sample_labels"]
+__all__ = ["BatchPlan", "Chosen", "choose", "sample_bytes", "sample_labels", "shuffle_memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,7 @@ def _choose_mixture(mixture: Mixture, options: LoaderOptions) -> Chosen:
         share,
         sizes=partial(sample_bytes, base, is_cached=options.pixels.cache is not None),
         labels=partial(sample_labels, base),
+        memory=shuffle_memory(base, share.processes),
     )
     table = np.concatenate(indices)
     is_all = np.array_equal(table, np.arange(len(base)))
@@ -191,6 +193,11 @@ def sample_labels(dataset: FastDataset) -> NDArray[Any] | None:
     if dataset.labels is None or dataset.makes_samples or len(dataset) > len(dataset.labels):
         return None
     return dataset.labels[: len(dataset)]
+
+
+def shuffle_memory(dataset: FastDataset, processes: int) -> Callable[[], PageCache]:
+    """Return what says how many bytes of the store stay in memory: the page cache, or what ranks may hold."""
+    return partial(held_memory if dataset.store.files.holds else page_cache, processes)
 
 
 def _plan(base: FastDataset, indices: NDArray[np.int64] | None, options: LoaderOptions) -> BatchPlan:
@@ -249,7 +256,7 @@ def _ordered(
         seed=options.order.seed,
         sizes=partial(_at, partial(sample_bytes, base, is_cached=options.pixels.cache is not None), stored),
         labels=partial(_at, partial(sample_labels, base), stored),
-        memory=partial(page_cache, share.processes),
+        memory=shuffle_memory(base, share.processes),
     )
     if shuffle is True:
         order.slices = slices_by_node(share)

@@ -17,7 +17,7 @@ from fastio.samplers.member_order import MemberOrder
 from fastio.samplers.mixed_order import Blend, MixedOrder
 from fastio.samplers.mixture import MixtureSampler
 from fastio.samplers.order import Division
-from fastio.samplers.page_cache import PageCache, page_cache
+from fastio.samplers.page_cache import PageCache
 from fastio.samplers.per_source import PerSourceSampler
 from fastio.samplers.position import whole
 from fastio.samplers.share import Share
@@ -46,11 +46,13 @@ def mixture_sampler(
     *,
     sizes: Callable[[], NDArray[np.int64]],
     labels: Callable[[], NDArray[Any] | None],
+    memory: Callable[[], PageCache],
 ) -> MixtureSampler | PerSourceSampler:
     """
     Return the sampler of a mixture, which numbers samples one member after the other.
 
-    ``indices`` are those of each member in the base; ``sizes`` and ``labels`` are of all samples of the base.
+    ``indices`` are those of each member in the base; ``sizes`` and ``labels`` are of all samples of the base, and
+    ``memory`` is what all orders together may count on.
     """
     order, blend, per_epoch = options.order, mixture.blend, options.samples.samples_per_epoch
     for name, own in zip(blend.names, indices, strict=True):
@@ -60,7 +62,7 @@ def mixture_sampler(
     count = whole("samples_per_epoch", count, "a whole number of at least 1", least=1)
     assert order.batch_size is not None
     division = Division(count, order.batch_size, share.world_size, order.uneven, order.drop_last)
-    stored = _Stored(sizes, labels, share.processes)
+    stored = _Stored(sizes, labels, memory)
     members = [
         MemberOrder(_member_order(number, own, stored, blend, division, order)) for number, own in enumerate(indices)
     ]
@@ -80,14 +82,17 @@ class _Stored:
     """Sizes and labels of all samples of the base, read once, and the memory that each member's order may count on."""
 
     def __init__(
-        self, sizes: Callable[[], NDArray[np.int64]], labels: Callable[[], NDArray[Any] | None], processes: int
+        self,
+        sizes: Callable[[], NDArray[np.int64]],
+        labels: Callable[[], NDArray[Any] | None],
+        memory: Callable[[], PageCache],
     ) -> None:
         self.sizes, self.labels = cache(sizes), cache(labels)
-        self._processes = processes
+        self._memory = memory
 
     def memory(self, indices: NDArray[np.int64]) -> PageCache:
         """Return a member's part of the page cache: as much of it as of the bytes of all members."""
-        held, sizes = page_cache(self._processes), self.sizes()
+        held, sizes = self._memory(), self.sizes()
         total = int(sizes.sum())
         return replace(held, nbytes=held.nbytes * int(sizes[indices].sum()) // total if total else held.nbytes)
 

@@ -22,6 +22,7 @@ from fastio.machine import available_cpus, available_memory
 from fastio.measure.plan.read_jobs import JobPlanner, ReadJobs
 from fastio.measure.plan.waits import EpochWaits, simulate_waits
 from fastio.samplers.batches import OrderSampler
+from fastio.samplers.held_memory import held_memory
 from fastio.samplers.mixing import Classes, judged_steps
 from fastio.samplers.order import Division, Shuffle, Uneven
 from fastio.samplers.page_cache import PageCache, page_cache
@@ -129,7 +130,11 @@ class TrainingPlan:
             raise FastioError(_no_batch(dataset, options))
         self.sizes = sample_bytes(dataset, is_cached=False)
         self._labels = partial(sample_labels, dataset)
-        memory = page_cache(1) if options.memory_bytes is None else PageCache(options.memory_bytes)
+        if options.memory_bytes is None:
+            held = dataset.store.files.holds
+            memory = held_memory(options.world_size) if held else page_cache(1)
+        else:
+            memory = PageCache(options.memory_bytes)
         self._order = OrderSampler(
             self.division,
             rank=0,
