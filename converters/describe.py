@@ -14,6 +14,7 @@ from fastio.converters.describe_fields import describe_fields, has_many_fields
 from fastio.converters.lengths import length_histogram
 from fastio.converters.packing import packing_lines, shuffling_of
 from fastio.store import FORMATS, SampleStore
+from fastio.store.files.local import is_local
 from fastio.store.values import read_values
 from fastio.types.picture_kinds import PICTURE_KINDS
 from fastio.types.receipt import as_hex
@@ -62,7 +63,7 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "shuffle": _shuffling(store),
         "skipped": len(store.metadata.get("skipped") or ()),
         "ledger": {name: store.metadata[name] for name in _LEDGERS if store.metadata.get(name)},
-        "read_without_fastio": _plain_reader(store) if store.schema.payload else "",
+        "read_without_fastio": _plain_reader(store) if store.schema.payload and is_local(store.path) else "",
         **(describe_fields(store) if has_many_fields(store) else {}),
     }
 
