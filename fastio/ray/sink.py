@@ -159,7 +159,7 @@ class Sink(_data.Datasink):  # type: ignore[misc,name-defined]
     def on_write_failed(self, error: Exception) -> None:
         """Remove what this run has written; called by Ray on the driver."""
         try:
-            self._target.remove_run(())
+            self._target.remove_run()
         except StoreError as exc:
             error.add_note(str(exc))
 

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Self
 
 from fastio.errors import StoreError, StoreNotFound
+from fastio.ray.leftovers import remove_partials
 from fastio.ray.rolling_shards import WrittenShard
 from fastio.store import FORMATS, SampleWriter
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.folders import StoreFolder, folder_of
 from fastio.store.format import Format
-from fastio.store.seal import Seal, find_seal
-from fastio.store.sealed import bytes_from
-from fastio.store.set_object import SetMember, SetObject, read_set
-from fastio.store.sets import seal_set, set_path
+from fastio.store.generations import remove_replaced
+from fastio.store.seal import find_seal
+from fastio.store.sealed import Shard, bytes_from
+from fastio.store.set_object import SET_SUFFIX, SetMember, SetObject, read_set
+from fastio.store.sets import read_member, seal_set, set_path
 from fastio.store.shard_destination import ShardDestination
 from fastio.store.target import target_format
 from fastio.store.write_target import Target
 from fastio.types.schema import Schema
+from fastio.types.units import counted
 
 __all__ = ["SinkTarget", "TaskFolder"]
 
@@ -54,13 +57,14 @@ class SinkTarget:
         form = target_format(path)
         everywhere = os.path.abspath(path) if is_local(path) else path  # noqa: PTH100 - workers have other folders
         target = cls(everywhere, form.name, overwrite, options, run)
-        if not target._names.is_set:
+        if not target.names.is_set:
             raise StoreError(f"{path}: Ray writes shards: name them like train-%06d{form.suffixes[0]}")
         current = target.check()
-        numbers = [number for name in target._taken() if (number := target._number_of(name)) is not None]
+        listed = () if current is None else current.members
+        numbers = map(target.names.number_of, (*target._taken(), *(member.name for member in listed)))
         return replace(
             target,
-            first=max(numbers, default=-1) + 1,
+            first=max((number for number in numbers if number is not None), default=-1) + 1,
             generation=1 if current is None else current.generation + 1,
         )
 
@@ -69,106 +73,111 @@ class SinkTarget:
         """The format of the shards."""
         return FORMATS[self.format_name]
 
+    @property
+    def names(self) -> Target:
+        """The names of the shards."""
+        return Target(self.path, self.form, self.overwrite)
+
+    def name(self, number: int) -> str:
+        """Return the name of a shard in its folder."""
+        return Path(self.names.shard(number)).name
+
     def check(self) -> SetObject | None:
         """Return the set that is there, which the new one will replace. Raises StoreError if it must not."""
-        folder, _ = self._folder()
-        current = self._current(folder)
+        if is_local(self.path):
+            replace(self.names, overwrite=True).check()
+        current = self._current()
         taken = self._taken()
-        if not self.overwrite:
-            if current is not None:
-                raise StoreError(f"{current.path}: exists; choose another name, or overwrite=True")
-            if taken:
-                raise StoreError(
-                    f"{self.path}: {len(taken)} shards are there without a set object, the first {taken[0]}: an "
-                    "earlier run was killed before it could make the set: remove them, or replace them with "
-                    "overwrite=True"
-                )
-        return current
+        if self.overwrite:
+            return current
+        if current is not None:
+            raise StoreError(f"{current.path}: exists; choose another name, or overwrite=True")
+        if taken:
+            raise StoreError(
+                f"{self.path}: {counted(len(taken), 'shard')} without a set object, the first {taken[0]}: an earlier "
+                "run was killed before it could make the set: remove them, or replace them with overwrite=True"
+            )
+        return None
 
     @contextmanager
     def opened(self, *, shard_bytes: int) -> Iterator[TaskFolder]:
         """Give a task what it writes shards with."""
-        folder, _ = self._folder()
+        folder = self._folder()
         with ShardDestination(folder, shard_bytes=shard_bytes) as destination:
             yield TaskFolder(self, folder, destination)
 
-    def name(self, number: int) -> str:
-        """Return the name of a shard in its folder."""
-        return os.path.basename(self._names.shard(number))  # noqa: PTH119 - of a URL, too
-
     def seal(self, shards: Sequence[WrittenShard], metadata: bytes) -> Sequence[SetMember]:
         """Make the set of these shards, in this order, then remove what it replaces and what else this run left."""
-        folder, _ = self._folder()
-        before = self._current(folder) if self.overwrite else None
-        for shard in shards:
-            self._check_ours(folder, shard)
+        folder = self._folder()
+        before = self._current()
         sealed = seal_set(
             set_path(self.path),
             [shard.name for shard in shards],
             self.form,
             metadata=metadata,
             generation=self.generation,
-            replace=self.overwrite,
+            replace=self.generation > 1,
             options=self.options,
+            opened=[self._opened(folder, shard) for shard in shards],
         )
-        self.remove_run([member.name for member in sealed.members])
-        for member in () if before is None else before.members:
-            folder.remove(member.name)
+        self.remove_run(keep=sealed.members)
+        if self.overwrite:
+            self._remove_replaced(folder, sealed, before)
         return sealed.members
 
-    def remove_run(self, keep: Sequence[str]) -> None:
-        """Remove the shards of this run, but for those to keep. Raises StoreError that names what stays."""
-        folder, _ = self._folder()
-        for name in sorted(set(self._taken()) - set(keep)):
+    def remove_run(self, keep: Sequence[SetMember] = ()) -> None:
+        """Remove what this run has written, but for the shards to keep. Raises StoreError that names what stays."""
+        folder = self._folder()
+        if is_local(self.path):
+            remove_partials(self.names)
+        for name in sorted(set(self._taken()) - {member.name for member in keep}):
             if self._run_of(folder, name) == self.run:
                 folder.remove(name)
 
-    def _check_ours(self, folder: StoreFolder, shard: WrittenShard) -> None:
-        seal = self._seal_of(folder, shard.name)
-        if (seal.plan, seal.count) != (self.run, shard.count):
+    def _opened(self, folder: StoreFolder, shard: WrittenShard) -> tuple[Shard, SetMember]:
+        """Open a shard of this run. Raises StoreError if another file has its name."""
+        opened, member = read_member(folder, shard.name, self.form)
+        if (member.plan, member.count) != (self.run, shard.count):
             raise StoreError(
-                f"{folder.full(shard.name)}: expected {shard.count} samples of this run, got {seal.count} of "
-                f"{'this' if seal.plan == self.run else 'another'} one: another program writes here too; write again, "
-                "to another name"
+                f"{folder.full(shard.name)}: expected {shard.count} samples of this run, got {member.count} of "
+                f"{'this' if member.plan == self.run else 'another'} one: another program writes here too; write "
+                "again, to another name"
             )
+        return opened, member
 
-    def _seal_of(self, folder: StoreFolder, name: str) -> Seal:
-        file = folder.open(name)
-        try:
-            return find_seal(file.path, file.size, partial(bytes_from, file), self.form.seal_at)
-        finally:
-            file.release()
+    def _remove_replaced(self, folder: StoreFolder, sealed: SetObject, before: SetObject | None) -> None:
+        """Remove shards that the new set has replaced, unless another set of the folder may list them."""
+        if is_local(self.path):
+            remove_replaced(self.names, sealed.members)
+            return
+        sets = [name for name in folder.entries() if name.endswith(SET_SUFFIX)]
+        for member in () if before is None or len(sets) > 1 else before.members:
+            if self.names.number_of(member.name) is not None:
+                folder.remove(member.name)
 
     def _run_of(self, folder: StoreFolder, name: str) -> int | None:
         """Return the run, or the plan, that a shard was sealed for; None if it is not a whole shard."""
         try:
-            return self._seal_of(folder, name).plan
+            file = folder.open(name)
+            try:
+                return find_seal(file.path, file.size, partial(bytes_from, file), self.form.seal_at).plan
+            finally:
+                file.release()
         except StoreError:
             return None
 
-    def _current(self, folder: StoreFolder) -> SetObject | None:
+    def _current(self) -> SetObject | None:
         try:
-            return read_set(folder.open(os.path.basename(set_path(self.path))))  # noqa: PTH119
+            return read_set(self._folder().open(Path(set_path(self.path)).name), with_index=False)
         except StoreNotFound:
             return None
 
     def _taken(self) -> list[str]:
         """Return the names in the folder that the pattern stands for, sorted."""
-        folder, _ = self._folder()
-        return [name for name in folder.entries() if self._number_of(name) is not None]
+        return [name for name in self._folder().entries() if self.names.number_of(name) is not None]
 
-    def _number_of(self, name: str) -> int | None:
-        first = re.compile(r"%(?:0\d+)?d").search(os.path.basename(self.path))  # noqa: PTH119
-        assert first is not None
-        digits = name[first.start() : len(name) - (len(os.path.basename(self.path)) - first.end())]  # noqa: PTH119
-        return int(digits) if digits.isdecimal() and self.name(int(digits)) == name else None
-
-    def _folder(self) -> tuple[StoreFolder, str]:
-        return folder_of(self.path, self.options)
-
-    @property
-    def _names(self) -> Target:
-        return Target(self.path, self.form, self.overwrite)
+    def _folder(self) -> StoreFolder:
+        return folder_of(self.path, self.options)[0]
 
 
 class TaskFolder:
