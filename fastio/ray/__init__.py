@@ -9,11 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fastio.ray.packing import pack
     from fastio.ray.sink import Sink
 
-__all__ = ["Sink"]
+__all__ = ["Sink", "pack"]
 
-_HOMES = {"Sink": "fastio.ray.sink"}
+_HOMES = {"Sink": "fastio.ray.sink", "pack": "fastio.ray.packing"}
 
 
 def __getattr__(name: str) -> Any:

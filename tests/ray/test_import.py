@@ -36,6 +36,6 @@ except ModuleNotFoundError as exc:
 
 def test_the_package_says_what_it_has() -> None:
     """Another name is an AttributeError that lists those there are."""
-    with pytest.raises(AttributeError, match=r"no attribute 'Sonk'; it has Sink"):
+    with pytest.raises(AttributeError, match=r"no attribute 'Sonk'; it has Sink, pack"):
         _ = fastio.ray.Sonk
     assert fastio.ray.__all__ == dir(fastio.ray)

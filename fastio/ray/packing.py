@@ -1,0 +1,205 @@
+"""fastio.ray.pack: packs a source as ``fastio pack`` does, with its shards made by Ray tasks."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any, Literal
+
+from fastio.converters import open_source
+from fastio.converters.pack_problems import check_pictures, stop_at
+from fastio.converters.pack_report import PackReport
+from fastio.converters.planned.options import PackOptions, Progress
+from fastio.converters.planned.pack_set import pack_set
+from fastio.converters.planned.planned_set import PlannedSet
+from fastio.converters.raw import Raw
+from fastio.converters.transcode import Transcode
+from fastio.errors import FastioError, StoreError
+from fastio.integrations.packages import imported
+from fastio.ray.leftovers import remove_partials
+from fastio.ray.shard_task import FinishedShard, OpenSource, PackWork, make_shard
+from fastio.store.files.local import is_local
+from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.formats import shard_suffixes
+from fastio.store.target import target_format
+from fastio.store.write_target import Target
+
+_ray = imported("ray", extra="ray", needed_by="fastio.ray")
+
+__all__ = ["pack"]
+
+_RETRIES = 10  # of a task whose worker or node died
+_ENDING_S = 60.0  # for cancelled tasks to remove what they have begun
+_WAITING = 2  # tasks for each that runs: the next one starts at once, and an autoscaler sees that there is work
+
+
+def pack(  # noqa: PLR0913 - an option of the command each
+    src: str | os.PathLike[str] | OpenSource,
+    dst: str | os.PathLike[str],
+    *,
+    concurrency: int | None = None,
+    jobs: int = 1,
+    pictures: Transcode | Raw | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    shard_bytes: int | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> PackReport:
+    """
+    Pack ``src`` into the shards ``dst`` (``"train-%06d.tar"``) by tasks of a Ray cluster, and return what was done.
+
+    The shards, and the set, are to the bit those that ``fastio pack`` makes of the same source: each is a function of
+    the plan and its number. ``src`` is a path, or a function that opens the source, which all nodes call, such as
+    ``partial(open_source, "photos", labels="labels.csv")``; ``dst`` is a path or a URL. All nodes must see both.
+
+    At most ``concurrency`` tasks run at once (default: as many as the cluster has CPUs for), each with ``jobs`` threads
+    and CPUs. A task whose worker or node dies is run again, 10 times at most, and leaves nothing twice. The driver
+    makes the set when all shards are there. If it is killed, or the pack fails, finished shards stay, and ``resume``
+    makes only what is missing; a bad sample removes what this run has made, as ``fastio pack`` does. The other
+    arguments are those of ``fastio.converters.pack``; ``progress(samples, bytes)`` is called for every shard.
+    ``storage_options`` are for a URL.
+
+    Raises SourceError for a bad sample, or if nodes see different sources, and StoreError if nothing can be written, or
+    workers die again and again.
+    """
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
+    for name, value in (("concurrency", concurrency), ("jobs", jobs)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name}={value}: expected at least 1")
+    out = os.fspath(dst)
+    out = os.path.abspath(out) if is_local(out) else out  # noqa: PTH100 - workers have other current folders
+    if not Target(out, target_format(out), overwrite).is_set:
+        raise StoreError(f"{os.fspath(dst)}: Ray writes shards: name them like train-%06d{shard_suffixes()[0]}")
+    opener: OpenSource = src if callable(src) else partial(open_source, os.path.abspath(os.fspath(src)))  # noqa: PTH100
+    source = opener()
+    if on_error == "raise" and source.problems:
+        raise stop_at(source, source.problems[0], of=len(source.problems))
+    if pictures is not None:
+        check_pictures(source, pictures)
+    options = PackOptions(
+        jobs=jobs,
+        on_error=on_error,
+        shard_bytes=shard_bytes,
+        overwrite=overwrite,
+        resume=resume,
+        remote=RemoteOptions(storage_options=dict(storage_options or {})),
+    )
+    tasks = _Tasks(opener, pictures, concurrency, progress)
+    return pack_set(source, out, pictures, replace(options, progress=progress), make=tasks.make)
+
+
+class _Tasks:
+    """Has shards made by tasks, some at a time."""
+
+    def __init__(
+        self,
+        opener: OpenSource,
+        pictures: Transcode | Raw | None,
+        concurrency: int | None,
+        progress: Progress | None,
+    ) -> None:
+        self._opener = opener
+        self._pictures = pictures
+        self._concurrency = concurrency
+        self._progress = progress
+
+    def make(self, planned: PlannedSet, numbers: Sequence[int]) -> Generator[int, None, None]:
+        """
+        Yield the number of each shard when it is finished, in any order; before an error, also those that other tasks
+        have finished meanwhile. No task runs any more at the end.
+        """
+        options = replace(planned.options, progress=None)
+        work = PackWork(
+            secrets.token_hex(8),
+            self._opener,
+            planned.target.path,
+            self._pictures,
+            options,
+            planned.plan.digest,
+            planned.plan.record,
+            planned.base,
+        )
+        remote = _ray.remote(make_shard).options(num_cpus=options.jobs, max_retries=_RETRIES, name="fastio.pack")
+        shared = _ray.put(work)
+        waiting = iter(numbers)
+        running: dict[Any, int] = {}
+        try:
+            while True:
+                for number in islice(waiting, max(0, self._bound(options.jobs or 1) - len(running))):
+                    replaces = planned.name(number) in planned.present
+                    running[remote.remote(shared, number, replaces=replaces)] = number
+                if not running:
+                    return
+                (ready, *_), _ = _ray.wait(list(running), num_returns=1)
+                number = running.pop(ready)
+                shard = _result(ready, planned.folder.full(planned.name(number)))
+                if self._progress is not None:
+                    self._progress(shard.samples, shard.payload_bytes)
+                yield number
+        except FastioError:
+            _end(list(running))
+            yield from (number for number in running.values() if _was_made(planned, number))
+            running.clear()
+            raise
+        finally:
+            _end(list(running))
+            if is_local(planned.target.path):
+                remove_partials(planned.target)
+
+    def _bound(self, jobs: int) -> int:
+        """How many tasks may be under way; clusters grow."""
+        if self._concurrency is not None:
+            return self._concurrency
+        return _WAITING * max(1, int(_ray.cluster_resources().get("CPU", 1)) // jobs)
+
+
+def _result(task: Any, path: str) -> FinishedShard:
+    """Return a task's result. Raises the task's own FastioError, and StoreError if its workers died."""
+    try:
+        shard: FinishedShard = _ray.get(task)
+    except _ray.exceptions.RayTaskError as exc:
+        if isinstance(exc.cause, FastioError):
+            raise exc.cause from None
+        raise
+    except _ray.exceptions.RaySystemError as exc:
+        raise _died(path, exc) from exc
+    except (_ray.exceptions.WorkerCrashedError, _ray.exceptions.OutOfMemoryError) as exc:
+        raise _died(path, exc) from exc
+    return shard
+
+
+def _died(path: str, error: Exception) -> StoreError:
+    reason = str(error).strip().partition("\n")[0]
+    return StoreError(
+        f"{path}: its task was started {_RETRIES + 1} times, and its worker died each time ({reason}): look into Ray's "
+        "logs for why (memory?), then go on with resume=True"
+    )
+
+
+def _was_made(planned: PlannedSet, number: int) -> bool:
+    """Whether this run has finished a shard: its task may have ended before it was cancelled."""
+    name = planned.name(number)
+    return name not in planned.present and planned.folder.etag(name) is not None
+
+
+def _end(tasks: list[Any]) -> None:
+    """
+    Cancel tasks, and return when none runs any more: they must not write after the driver has given up.
+
+    A task is interrupted as by Ctrl-C, so that it removes the shard that it has begun; one that does not end is killed.
+    """
+    for task in tasks:
+        _ray.cancel(task)
+    if tasks:
+        _, left = _ray.wait(tasks, num_returns=len(tasks), timeout=_ENDING_S)
+        for task in left:
+            _ray.cancel(task, force=True)
+        if left:
+            _ray.wait(left, num_returns=len(left))
