@@ -148,7 +148,12 @@ def _seal(planned: PlannedSet, shards: Mapping[int, PlannedShard]) -> None:
     if planned.is_sealed:
         return
     ordered = [shards[number] for number in sorted(shards)]
-    seal_shards(planned.target, planned.folder, ordered, planned.current, remote=planned.options.remote)
+    try:
+        seal_shards(planned.target, planned.folder, ordered, planned.current, remote=planned.options.remote)
+    except BaseException as exc:
+        if not any(COMPLETE in note for note in getattr(exc, "__notes__", ())):
+            _note(exc, planned, len(ordered))
+        raise
 
 
 def _report(

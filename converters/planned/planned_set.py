@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from fastio import _native
 from fastio.converters.ahead import ShardChunk, shard_chunks, threads
@@ -24,6 +25,7 @@ from fastio.store.atomic import exists
 from fastio.store.files.local import is_local
 from fastio.store.folders import StoreFolder, folder_of
 from fastio.store.generations import base_number, prepare_set
+from fastio.store.sample_store import SampleWriter
 from fastio.store.set_object import SetObject, read_set
 from fastio.store.sets import set_path
 from fastio.store.shard_destination import ShardDestination
@@ -144,11 +146,15 @@ class PlannedSet:
             ending: tuple[int, Future[None]] | None = None
             try:
                 for number in numbers:
-                    close = self._write_shard(number, chunks, destination, progress)
+                    writer, metadata = self._write_shard(number, chunks, destination, progress)
                     last, ending = ending, None
-                    if last is not None:
-                        last[1].result()
-                    ending = number, closer.submit(close)
+                    try:
+                        if last is not None:
+                            last[1].result()
+                        ending = number, closer.submit(self._close, writer, metadata, number)
+                    except BaseException:
+                        writer.abort()
+                        raise
                     if last is not None:
                         yield last[0]
             except Exception:
@@ -166,8 +172,8 @@ class PlannedSet:
         chunks: Generator[ShardChunk, None, None],
         destination: ShardDestination,
         progress: Progress | None,
-    ) -> Callable[[], None]:
-        """Write the samples of a shard; the function returned seals it and gives it its name."""
+    ) -> tuple[SampleWriter, dict[str, Any]]:
+        """Write the samples of a shard; return its writer, still open, and the metadata to close it with."""
         name, record = self.name(number), PackRecord(LossyMasks(self.source.schema))
         replaces = name in self.present  # damaged, or of a set that was never finished
         with ExitStack() as undo:
@@ -190,16 +196,15 @@ class PlannedSet:
             if record.samples + len(record.skipped) != expected:
                 raise miscounted(self.source, expected=expected, packed=record.samples, skipped=len(record.skipped))
             undo.pop_all()
-        metadata = shard_metadata(self.plan, number, self.source, record)
+        return writer, shard_metadata(self.plan, number, self.source, record)
 
-        def close() -> None:
-            try:
-                writer.close(metadata)
-            except StoreError:
-                if not self._is_twin(number):
-                    raise
-
-        return close
+    def _close(self, writer: SampleWriter, metadata: dict[str, Any], number: int) -> None:
+        """Seal a shard and give it its name; one that someone else has made meanwhile is as good."""
+        try:
+            writer.close(metadata)
+        except StoreError:
+            if not self._is_twin(number):
+                raise
 
     def _is_twin(self, number: int) -> bool:
         """Whether someone else gave the name to the same shard meanwhile."""

@@ -163,7 +163,9 @@ def main(arguments: list[str] | None = None) -> None:
             except BaseException as exc:
                 exc.add_note(f"--seed {options.seed + number} --count 1")
                 raise
-    sum(count for kind, count in killed.items() if "before" not in kind)
+    total = sum(count for kind, count in killed.items() if "before" not in kind)
+    kinds = dict(sorted(killed.items()))
+    sys.stdout.write(f"{total} kills, 0 wrong: {kinds}; {len(expected) - 1} shards, {calls} calls a pack\n")
 
 
 def _empty(folder: Path) -> Path:
