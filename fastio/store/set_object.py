@@ -139,6 +139,7 @@ def read_set(file: ByteSource, *, with_index: bool = True) -> SetObject:
         )
     form, generation, schema, places = _parsed(raw.tobytes(), path=path)
     arrays = read_arrays(file, places if with_index else {name: places[name] for name in _LISTING if name in places})
+    file.release()
     _check_listing(path, arrays)
     if with_index:
         _check_index(path, arrays, schema, seal.count)

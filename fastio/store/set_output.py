@@ -25,16 +25,15 @@ __all__ = ["SetOutput"]
 
 class SetOutput:
     """
-    A set that is written from front to back without a plan; see ``Output``.
+    A set that is written from front to back without a plan; see ``Output``. Only the set object has metadata.
 
     The shards take names that no file has, so an old set stays as it is until the new set object has replaced its set
     object: the one instant at which the set changes. Then the old shards go.
     """
 
-    def __init__(self, target: Target, *, shard_bytes: int, shard_metadata: bytes = b"{}") -> None:
+    def __init__(self, target: Target, *, shard_bytes: int) -> None:
         self.shard_bytes = shard_bytes
         self._target = target
-        self._shard_metadata = shard_metadata
         self._files: list[PartialFile] = []
         self._seals: list[Seal] = []
         self._object = begin_set_object(target)
@@ -58,7 +57,7 @@ class SetOutput:
 
     def end_file(self, file: FileWriter) -> None:
         """See ``Output``."""
-        self._seals.append(file.finish(self._shard_metadata, SealedAlone(0, len(self._seals))))
+        self._seals.append(file.finish(b"{}", SealedAlone(0, len(self._seals))))
         publish_shard(file.file)
         file.file.discard()
 

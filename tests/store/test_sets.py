@@ -90,8 +90,7 @@ def check_told(error: BaseException, is_new: bool) -> None:
         assert is_new == ("the new store is complete" in text), text
 
 
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize(("lasting", "longer"), [(False, True), (True, False)])
+@pytest.mark.parametrize(("lasting", "longer", "version"), [(False, True, 2), (True, False, 1)])
 @pytest.mark.parametrize("call", ["rename", "fsync", "unlink", "close", "link", "open", "write", "fstat"])
 def test_an_error_at_any_call(tmp_path: Path, call: str, lasting: bool, longer: bool, version: int) -> None:
     """Whatever fails while a set is overwritten, the old one or the new one opens, and the error says which."""
@@ -130,7 +129,7 @@ def _pack_and_raise(path: Path, error: BaseException) -> None:
         raise error
 
 
-@pytest.mark.parametrize(("name", "version"), [(SET, 1), (SET, 2), (FILE, 2)])
+@pytest.mark.parametrize(("name", "version"), [(SET, 2), (FILE, 2)])
 def test_an_interrupt_at_any_call(tmp_path: Path, name: str, version: int) -> None:
     """Ctrl-C at any time leaves the old store or the new one, and the interrupt says which."""
     new = NEW[True]
@@ -158,8 +157,7 @@ def _killed(folder: Path, name: str, samples: dict[str, bytes], at: int, *, over
     return in_fork(work) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize(("longer", "is_read"), [(False, True), (True, True), (False, False)])
+@pytest.mark.parametrize(("longer", "is_read", "version"), [(False, True, 1), (True, True, 2), (False, False, 2)])
 def test_killed_at_any_call(tmp_path: Path, longer: bool, is_read: bool, version: int) -> None:
     """A packer killed at any call leaves the old set or the new one, whether it is opened next or packed to."""
     new, states = NEW[longer], []
@@ -300,7 +298,7 @@ def test_readers_of_a_set_that_is_replaced(tmp_path: Path) -> None:
     pack(tmp_path, SET, OLD)
 
     def replace() -> None:
-        for round_ in range(40):
+        for round_ in range(20):
             pack(tmp_path, SET, OLD if round_ % 2 else NEW[True])
 
     child = os.fork()
