@@ -14,6 +14,25 @@ that a thousand of them open with two reads: its end, and its arrays.
 
 A name is relative to the folder of the set object, or absolute: a path, or a URL. Names are never reused with other
 content while a set lists them; a set that is replaced becomes another generation, under other names.
+
+The object of a set of two shards, with a sample each: "a.png" with the bytes "first" and label 0, "b.png" with "2nd"
+and label 1 (abridged):
+
+    0000  00 06 00 00 00 00 00 00  00 06 00 00 00 00 00 00   image_starts: byte 600 of either shard
+    0040  05 00 00 00 00 00 00 00  03 00 00 00 00 00 00 00   image_sizes
+    0080  57 ee 71 92 84 0b 0f 69                            image_checksums
+    00c0  00 00 00 00 00 00 00 00  01 00 00 00 00 00 00 00   label
+    0100  61 2e 70 6e 67 00 62 2e  70 6e 67                  keys
+    0140  7b 7d                                              metadata
+    0180  01 00 00 00 00 00 00 00  01 00 00 00 00 00 00 00   shard_counts
+    01c0  00 32 00 00 00 00 00 00  00 32 00 00 00 00 00 00   shard_sizes
+    0200  91 20 b7 8b 1e 6f 45 e6                            shard_crcs
+    0240  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00   shard_plans: no plan
+    0280  74 77 6f 2d 30 2e 74 61  72 00 74 77 6f 2d 31 2e   shard_names: "two-0.tar", "two-1.tar"
+    0290  74 61 72 00
+    0294  7b 22 66 61 73 74 69 6f  5f 73 65 74 22 3a 31 2c   the header
+    0685  89 66 61 73 74 69 6f 0a  01 00 00 00 73 65 74 00   the seal, of the format "set"
+    0695  02 00 00 00 00 00 00 00  05 07 00 00 00 00 00 00   2 samples; 705 bytes
 """
 
 from __future__ import annotations

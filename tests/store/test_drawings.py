@@ -9,10 +9,20 @@ from types import ModuleType
 import h5py
 import pytest
 
-from fastio.store import create_store, hdf5, lmdb, tar, zip_archive
+from fastio.store import create_store, hdf5, lmdb, set_object, tar, zip_archive
 from tests.store.build import LABELLED, make_batch
 
 _LINE = re.compile(r"^    ([0-9a-f]{4})  ((?:[0-9a-f]{2} {1,2})*[0-9a-f]{2})(?=   |$)", re.MULTILINE)
+
+
+def test_hexdump_of_a_set_object(tmp_path: Path) -> None:
+    """The worked hexdump of a set object is that of two shards with a sample each."""
+    with create_store(tmp_path / "two-%d.tar", LABELLED, shard_bytes=1) as writer:
+        writer.append(make_batch(["a.png", "b.png"], [b"first", b"2nd"]))
+    data = (tmp_path / "two.fastio-set").read_bytes()
+    drawn = [(int(at, 16), bytes.fromhex(digits)) for at, digits in _LINE.findall(set_object.__doc__ or "")]
+    assert len(drawn) == 15
+    assert drawn == [(at, data[at : at + len(expected)]) for at, expected in drawn]
 
 
 @pytest.mark.parametrize(("module", "lines"), [(lmdb, 25), (hdf5, 10), (tar, 15), (zip_archive, 20)])
