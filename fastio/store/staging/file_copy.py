@@ -13,6 +13,7 @@ from fastio._native import ThreadPool, checksum, crc32
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.atomic import pwrite_all, sync_folder, writing
 from fastio.store.files import ByteSource, files_of, open_file
+from fastio.store.files.local import is_local
 from fastio.store.files.pieces import fetch_pieces
 from fastio.store.formats import FORMATS
 from fastio.store.seal import find_seal, unsealed_regions
@@ -24,6 +25,7 @@ from fastio.types.spans import Spans
 __all__ = ["BLOCK_BYTES", "FileCopy", "hidden_files", "is_copy"]
 
 BLOCK_BYTES = 16 << 20
+_READ_BYTES = 2 << 20  # of a local file at a time: more costs more memory, and no less time
 
 
 def _nothing() -> None:
@@ -43,6 +45,7 @@ class FileCopy:
         self.path = folder / file.name
         self.partial, record = hidden_files(self.path)
         self.fetched_bytes = 0
+        self._step = _READ_BYTES if is_local(file.source.path) else BLOCK_BYTES
         with writing(str(self.path)):
             self._record = BlockRecord(
                 record,
@@ -71,10 +74,14 @@ class FileCopy:
         start, stop = self.blocks[block]
         known = self._record.checksum(block)
         if known is None or crc32(self._read(start, stop)) != known:
-            data = self.file.source.read(start, stop)
+            crc = 0
+            for at in range(start, stop, self._step):
+                data = self.file.source.read(at, min(at + self._step, stop))
+                crc = crc32(data, crc)
+                with writing(str(self.path)):
+                    pwrite_all(self._fd, data, at)
             with writing(str(self.path)):
-                pwrite_all(self._fd, data, start)
-                self._record.note(block, crc32(data))
+                self._record.note(block, crc)
             self.fetched_bytes += stop - start
         return stop - start
 
@@ -188,7 +195,7 @@ def _bad_spans(
     files, count = files_of([copy]), len(spans.starts)
     starts, sizes = np.ascontiguousarray(spans.starts), np.ascontiguousarray(spans.sizes)
     asked = Spans(files.buffers, np.zeros(count, np.int32), starts, sizes)
-    for part, values, unread in fetch_pieces(files, asked):
+    for part, values, unread in fetch_pieces(files, asked, piece_bytes=_READ_BYTES):
         sums = np.empty(len(values), np.uint32)
         checksum(values, sums, pool).wait()
         progressed()
@@ -207,7 +214,7 @@ def _whole_crc(copy: ByteSource, file: StagedFile, progressed: Callable[[], None
     crc = 0
     regions = unsealed_regions(file_size=seal.file_size, seal_start=seal.seal_start, head_size=seal.head_size)
     for start, stop in regions:
-        for at in range(start, stop, BLOCK_BYTES):
-            crc = crc32(copy.read(at, min(at + BLOCK_BYTES, stop)), crc)
+        for at in range(start, stop, _READ_BYTES):
+            crc = crc32(copy.read(at, min(at + _READ_BYTES, stop)), crc)
             progressed()
     return crc if seal.file_crc == file.file_crc else seal.file_crc
