@@ -9,6 +9,9 @@ from click.testing import CliRunner
 
 from fastio.cli import cli
 from fastio.store import open_store
+from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.folders import folder_of
+from tests.servers.fixtures import Bucket
 from tests.store.build import make_samples, write
 
 
@@ -41,3 +44,14 @@ def test_errors_are_one_line(source: str, tmp_path: Path) -> None:
     assert [f"error: {tmp_path}/copy/train.tar: exists, and is not a copy that fastio made of {source}"] == [
         line.partition(": choose")[0] for line in result.output.splitlines()
     ]
+
+
+def test_from_an_object_store(bucket: Bucket, source: str, tmp_path: Path) -> None:
+    """With the options of its client."""
+    folder, name = folder_of(f"{bucket.url}/train.tar", RemoteOptions(bucket.options))
+    folder.put(name, Path(source), replace=False)
+    options = [word for key, value in bucket.options.items() for word in ("--storage-option", f"{key}={value}")]
+    result = CliRunner().invoke(cli, ["stage", f"{bucket.url}/train.tar", str(tmp_path / "copy"), *options])
+
+    assert (0, "") == (result.exit_code, result.stderr)
+    assert Path(source).read_bytes() == (tmp_path / "copy" / "train.tar").read_bytes()
