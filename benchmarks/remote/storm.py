@@ -33,10 +33,11 @@ _ADVICE = re.compile(r"\b(open the store again|check|copy|pack again|repair|rais
 
 @dataclass(slots=True)
 class Storm:
-    """What came of it; all but ``faults``, ``epochs``, ``mended``, ``ended`` and ``messages`` must be empty."""
+    """What came of it; the lists must be empty."""
 
     faults: Counter[str] = field(default_factory=Counter)  # that the server made, by kind
     epochs: int = 0
+    untouched: int = 0  # epochs that ended before their fault's turn came
     mended: int = 0  # epochs with faults that gave every sample
     ended: int = 0  # by an error
     messages: Counter[str] = field(default_factory=Counter)  # their shapes: no numbers, no addresses
@@ -46,16 +47,18 @@ class Storm:
     nameless: list[str] = field(default_factory=list)  # errors that name no shard, or no key of a sample
     adviceless: list[str] = field(default_factory=list)
 
-    def add(self, fault: Fault, epoch: Epoch | None, shards: str) -> None:
-        """Judge an epoch; None: it did not end."""
+    def add(self, fault: Fault, epoch: Epoch | None, shards: str, *, faults: Counter[str]) -> None:
+        """Judge an epoch; None: it did not end. ``faults`` are those that the server made meanwhile."""
         self.epochs += 1
+        self.faults += faults
         if epoch is None:
             self.hangs.append(str(fault))
             return
         if epoch.wrong or (epoch.error is None and not epoch.complete):
             self.wrong.append(f"{fault}: {len(epoch.wrong)} wrong, {len(epoch.numbers)} samples")
         if epoch.error is None:
-            self.mended += 1
+            self.mended += bool(faults)
+            self.untouched += not faults
             return
         self.ended += 1
         message = str(epoch.error)
@@ -90,9 +93,10 @@ def storm(
         )
         server.clear()
         server.set_faults(fault)
-        result.add(fault, _bounded(known, url, result.epochs), known.prefix)
+        epoch = _bounded(known, url, result.epochs)
         server.set_faults()
-        result.faults.update(request.fault for request in server.requests() if request.fault)
+        faults_made = Counter(request.fault for request in server.requests() if request.fault)
+        result.add(fault, epoch, known.prefix, faults=faults_made)
     return result
 
 
@@ -124,7 +128,10 @@ def main(faults: int, seed: int) -> None:
         result = storm(server, sets, faults=faults, seed=seed)
     kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(result.faults.items()))
     click.echo(f"{result.faults.total()} faults ({kinds}) in {result.epochs} epochs")
-    click.echo(f"{result.mended} epochs gave every sample, {result.ended} ended with an error:")
+    click.echo(
+        f"{result.mended} epochs gave every sample in spite of theirs, {result.untouched} met none, "
+        f"{result.ended} ended with an error:"
+    )
     for message, count in result.messages.most_common():
         click.echo(f"{count:6} {message}")
     bad = {
