@@ -44,14 +44,14 @@ class Case:
 
 
 CASES = {
-    "fastio": Case("of_fastio"),
-    "fastio, local files": Case("of_fastio", is_remote=False),
-    "LitData": Case("of_litdata", "litdata"),
-    "WebDataset": Case("of_webdataset", "webdataset"),
-    "fastio, 3 % of GETs 2 s late": Case("of_fastio", faults=SLOW_TAILS),
-    "LitData, 3 % of GETs 2 s late": Case("of_litdata", "litdata", faults=SLOW_TAILS),
-    "WebDataset, 3 % of GETs 2 s late": Case("of_webdataset", "webdataset", faults=SLOW_TAILS),
-    "fastio, half of it kept": Case("of_fastio", cache=0.5),
+    "far: fastio": Case("of_fastio"),
+    "far: LitData": Case("of_litdata", "litdata"),
+    "far: WebDataset": Case("of_webdataset", "webdataset"),
+    "local files: fastio": Case("of_fastio", is_remote=False),
+    "3 % late: fastio": Case("of_fastio", faults=SLOW_TAILS),
+    "3 % late: LitData": Case("of_litdata", "litdata", faults=SLOW_TAILS),
+    "3 % late: WebDataset": Case("of_webdataset", "webdataset", faults=SLOW_TAILS),
+    "half kept: fastio": Case("of_fastio", cache=0.5),
 }
 
 
@@ -60,11 +60,13 @@ CASES = {
 @click.option("--gigabytes", default=2.0, show_default=True, help="Of photos.")
 @click.option("--rounds", default=3, show_default=True, help="Interleaved rounds.")
 @click.option("--threads", default=2, show_default=True, help="Native threads or worker processes.")
-@click.option("--only", default="", help="Only the cases whose name contains this text.")
+@click.option("--only", multiple=True, help="Only the cases whose name contains this text; several add up.")
 @click.option("--write/--no-write", default=True, show_default=True, help="Keep the result in benchmarks/results.")
-def main(photos: Path | None, gigabytes: float, rounds: int, threads: int, only: str, write: bool) -> None:
+def main(photos: Path | None, gigabytes: float, rounds: int, threads: int, only: tuple[str, ...], write: bool) -> None:
     """Pack for every peer, then read with each ROUNDS times, in turn, and print medians."""
-    cases = {name: case for name, case in CASES.items() if only.lower() in name.lower()}
+    cases = {
+        name: case for name, case in CASES.items() if not only or any(text.lower() in name.lower() for text in only)
+    }
     if reason := why_no_nginx():
         raise click.ClickException(reason)
     source = photo_set(DATA, photos=photos, gigabytes=gigabytes)
@@ -83,7 +85,7 @@ def main(photos: Path | None, gigabytes: float, rounds: int, threads: int, only:
     report |= {"runs": results.runs, "failed": results.failed}
     Console(width=200).print(table(report))
     if write:
-        path = result_path("remote", only)
+        path = result_path("remote", *only)
         write_result(path, report)
         click.echo(f"written: {path.relative_to(DATA.parent.parent)}")
 
