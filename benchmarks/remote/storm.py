@@ -82,7 +82,7 @@ def storm(
     """
     result, draw = Storm(), random.Random(seed)
     while result.faults.total() < faults:
-        url, known = sets[result.epochs % len(sets)]
+        url, known = sets[result.epochs // len(kinds) % len(sets)]
         fault = Fault(
             kind=kinds[result.epochs % len(kinds)],
             seconds=_LATE_S,
