@@ -271,6 +271,8 @@ def test_a_busy_server_names_a_time(server: RangeServer, files: RemoteFiles, mon
     assert DATA[300:500] == found.view(0).tobytes()
     assert [("one", 300, 500), ("one", 0, 1), ("one", 300, 500)] == server.requests
     assert pauses == [pytest.approx(7, abs=1)]
+    files.close()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith(("asyncio", "fastio-remote"))]
     assert (seconds_of("7"), seconds_of("soon"), seconds_of(None)) == (7, None, None)
 
 

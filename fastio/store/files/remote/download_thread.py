@@ -160,6 +160,8 @@ class DownloadThread:
             for _, data in self._waiting.values():
                 data.set_exception(StoreError(_CLOSED))
             self._waiting.clear()
+            with contextlib.suppress(TimeoutError):  # a file system of fsspec that hangs is left to itself
+                loop.run_until_complete(asyncio.wait_for(loop.shutdown_default_executor(), _JOIN_S / 2))
             loop.close()
 
     def _accept(self, number: int, wanted: ByteRange, data: Future[Data], is_urgent: bool) -> None:
