@@ -18,6 +18,7 @@ from fastio.cli.bench import bench
 from fastio.cli.doctor import doctor
 from fastio.cli.failures import Interrupted, failed, notes, usage
 from fastio.cli.group import Group
+from fastio.cli.index import index
 from fastio.cli.info import info
 from fastio.cli.ls import ls
 from fastio.cli.merge import merge
@@ -110,7 +111,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(pack, seal, info, ls, show, unpack, verify, merge, stage),
+    *(pack, seal, info, ls, show, unpack, verify, merge, index, stage),
     *(doctor, plan, bench, bandwidth, tune, profile, monitor),
 ):
     cli.add_command(_command)

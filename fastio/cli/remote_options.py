@@ -91,7 +91,7 @@ def _gathered(
 ) -> RemoteOptions:
     from fastio.store.files.remote_options import RemoteOptions
 
-    pairs = [each.partition("=") for each in storage]
+    pairs = [option.partition("=") for option in storage]
     bad = next((key for key, sign, _ in pairs if not key or not sign), None)
     if bad is not None:
         raise click.UsageError(f"{_OPTION} {bad!r}: expected KEY=VALUE, e.g. endpoint=http://127.0.0.1:9000")

@@ -26,6 +26,7 @@ from fastio.store.set_object import SET_SUFFIX, read_set
 from fastio.store.set_output import SetOutput
 from fastio.store.sets import open_members
 from fastio.store.single_output import SingleOutput
+from fastio.store.tar_names import INDEX_FOLDER
 from fastio.store.target import expand, match_format, target_format
 from fastio.store.urls import check_named, set_of_url, shards_of_url
 from fastio.store.write_target import Target
@@ -242,11 +243,23 @@ def _read_or_scan(file: ByteSource, form: Format) -> Shard:
         if form.foreign is None:
             _refuse_other_content(file, form, exc)
             raise
+        if not is_local(file.path):
+            raise _unindexed(file) from exc
     try:
         return form.foreign.open(file)
     except StoreError as exc:
         _refuse_other_content(file, form, exc)
         raise
+
+
+def _unindexed(file: ByteSource) -> StoreError:
+    """Return the error for a file without a seal, which cannot be scanned behind a URL."""
+    if file.read(0, min(HEAD_BYTES, file.size)).tobytes().startswith(INDEX_FOLDER.encode()):
+        return StoreCorrupt(f"{file.path}: packed by fastio, but its seal is missing or damaged: copy or pack again")
+    return StoreError(
+        f"{file.path}: has no seal of fastio: if another tool wrote it, index it and its like once, by `fastio index "
+        f"{file.path} --to DIR` (or a pattern of all shards), and open DIR/NAME{SET_SUFFIX}"
+    )
 
 
 def _refuse_other_content(file: ByteSource, form: Format, error: StoreError) -> None:

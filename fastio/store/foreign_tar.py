@@ -48,7 +48,7 @@ from fastio.store.tar_scan import BLOCK, Member, header_starts, scan
 from fastio.types.schema import COLUMN, Field, Schema
 from fastio.types.spans import Spans
 
-__all__ = ["check_foreign_set", "open_foreign"]
+__all__ = ["check_foreign_set", "open_foreign", "scan_foreign"]
 
 _SAMPLED_MEMBERS = 256
 _SAMPLED_BYTES = 512
@@ -85,6 +85,23 @@ def open_foreign(file: ByteSource) -> Shard:
     if _is_unchanged(file):  # or it was written to meanwhile
         write_sidecar(shard, file)
     return shard
+
+
+def scan_foreign(file: ByteSource, *, path: str | None = None) -> Shard:
+    """
+    Return the index of a tar that fastio did not write, with the CRC-32 of every value: all of it is read.
+
+    ``path`` is what messages call it. Raises the errors of ``open_foreign``.
+    """
+    path = path or file.path
+    if file.size == 0:
+        raise StoreIncomplete(f"{path}: the file is empty; pack or copy it again")
+    try:
+        shard = _build(file)
+        checksums = {name: _checksums(file, starts, shard.sizes[name]) for name, starts in shard.starts.items()}
+    except StoreError as exc:
+        raise type(exc)(str(exc).replace(file.path, path)) from exc
+    return replace(shard, checksums=checksums, content_crc=_content_crc(shard))
 
 
 def _is_unchanged(file: ByteSource) -> bool:

@@ -37,7 +37,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Bucket:
     monkeypatch.setitem(KINDS, "toy", bucket.kind())
     monkeypatch.setattr(RemoteFolder, "entries", entries)
     monkeypatch.setattr(
-        "fastio.store.sets.RemoteSource.known", lambda path, options, *, size: KINDS["toy"].open(path, options)
+        "fastio.store.sets.RemoteSource.known", lambda path, options, **_: KINDS["toy"].open(path, options)
     )
     return bucket
 

@@ -1,0 +1,120 @@
+"""
+Indexes tar shards that other tools wrote, by one pass over their bytes: a set object that lists them where they lie.
+
+Behind a URL, the headers of a tar lie where only requests find them, one a member. So each shard is copied to a file
+without a name, scanned there like a local one, and every value gets its CRC-32: what the shards hold later is compared
+with it, as that of shards that fastio wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from fastio.errors import StoreError
+from fastio.store.atomic import PartialFile, exists, writing
+from fastio.store.files import ByteSource, open_file
+from fastio.store.files.local import is_local
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
+from fastio.store.foreign_tar import check_foreign_set, scan_foreign
+from fastio.store.formats import FORMATS
+from fastio.store.publish import publish_file
+from fastio.store.sealed import Shard
+from fastio.store.set_object import SetMember, write_set
+from fastio.store.sets import set_path
+from fastio.store.target import expand
+from fastio.store.urls import shards_of_url
+
+__all__ = ["IndexReport", "index_foreign"]
+
+_BLOCK_BYTES = 16 << 20  # of a shard in one request
+_AT_ONCE = 4
+_TAR = "tar"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """The set object that was written, and what it lists."""
+
+    path: str
+    samples: int
+    shards: int
+    size_bytes: int
+
+
+def index_foreign(
+    path: str,
+    folder: str,
+    *,
+    options: RemoteOptions = DEFAULT,
+    overwrite: bool = False,
+    progress: Callable[[int], None] = lambda nbytes: None,
+) -> IndexReport:
+    """
+    Write ``folder/name.fastio-set`` for the tar shards that ``path`` names: a file, a pattern, a range, or a folder.
+
+    ``progress`` is told the bytes of each shard that is done. Raises StoreError for shards that are not tar files, have
+    different fields, or were packed by fastio, and if the name is taken and not to be replaced.
+    """
+    files = _files(path, options)
+    name = os.path.basename(set_path(path if path.endswith(f".{_TAR}") else f"{path.rstrip('/')}.{_TAR}"))  # noqa: PTH119 - of a URL too
+    target = os.path.join(folder, name)  # noqa: PTH118 - keeps "./"
+    if os.path.lexists(target) and not overwrite:
+        raise exists(target)
+    shards = []
+    for file in files:
+        shards.append(_indexed(open_file(file, options=options)))
+        progress(shards[-1].data.size)
+    shards = check_foreign_set(path, shards)
+    members = [SetMember(shard.path, shard.count, shard.data.size, 0) for shard in shards]
+    with writing(target):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    partial = PartialFile(target)
+    try:
+        write_set(partial, shards, members, form=_TAR, generation=1, metadata=shards[0].metadata)
+        publish_file(partial, replace=overwrite)
+    finally:
+        partial.discard()
+    return IndexReport(target, sum(m.count for m in members), len(members), sum(m.size for m in members))
+
+
+def _files(path: str, options: RemoteOptions) -> list[str]:
+    """Return the shards by absolute names: their set object may lie anywhere."""
+    form = FORMATS[_TAR]
+    if is_local(path):
+        return [os.path.abspath(file) for file in expand(path, form)]  # noqa: PTH100 - as the user named it
+    found, files = shards_of_url(path, options)
+    if found is not form:
+        raise StoreError(f"{path}: expected tar files, got {found.name}: fastio reads those only if it packed them")
+    return files
+
+
+def _indexed(source: ByteSource) -> Shard:
+    """Return the index of a shard with the checksums of its values, over the source itself."""
+    if is_local(source.path):
+        return scan_foreign(source)
+    with tempfile.NamedTemporaryFile(prefix="fastio-", suffix=".tar") as scratch:
+        with writing(scratch.name):
+            _copy(source, scratch.fileno())
+        shard = scan_foreign(open_file(scratch.name, "pread"), path=source.path)
+    source.release()
+    return replace(shard, path=source.path, data=source)
+
+
+def _copy(source: ByteSource, descriptor: int) -> None:
+    """Copy all bytes of a file into an open one, some blocks at a time."""
+    starts = iter(range(0, source.size, _BLOCK_BYTES))
+
+    def copy(start: int) -> None:
+        block = source.read(start, min(start + _BLOCK_BYTES, source.size))
+        if os.pwrite(descriptor, block.data, start) != len(block):
+            raise OSError(28, os.strerror(28))
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fastio-index") as threads:
+        while batch := list(islice(starts, _AT_ONCE)):
+            list(threads.map(copy, batch))
