@@ -100,7 +100,11 @@ def expand_local(path: str) -> tuple[Format, list[str]]:
 
 
 def member_files(set_object: SetObject, path: str, options: RemoteOptions) -> list[StagedFile]:
-    """Return the shards of the set whose object lies at ``path``, each under a name of its own."""
+    """
+    Return the shards of the set whose object lies at ``path``, each under a name of its own.
+
+    Raises StoreError for files of other tools of which the set object has no checksums.
+    """
     folder, _ = folder_of(path, options)
     form = FORMATS[set_object.format]
     names = _plain_names(set_object.members)
@@ -108,7 +112,9 @@ def member_files(set_object: SetObject, path: str, options: RemoteOptions) -> li
     files = []
     for i, member in enumerate(set_object.members):
         url = folder.full(member.name)
-        part = slice(int(firsts[i]), int(firsts[i + 1]))
+        spans = _spans(set_object, slice(int(firsts[i]), int(firsts[i + 1])))
+        if member.file_crc == 0 and len(spans) < len(set_object.schema.payload):
+            raise _without_checksums(url)
         files.append(
             StagedFile(
                 name=names[i],
@@ -116,7 +122,7 @@ def member_files(set_object: SetObject, path: str, options: RemoteOptions) -> li
                 file_crc=member.file_crc,
                 format=form.name,
                 seal_at=form.seal_at if member.file_crc else None,
-                spans=_spans(set_object, part),
+                spans=spans,
             )
         )
     return files
@@ -143,13 +149,16 @@ def _sealed_file(path: str, form: Format, options: RemoteOptions) -> tuple[Stage
     except StoreIncomplete as exc:
         if form.foreign is None:
             raise
-        raise StoreError(
-            f"{path}: not packed by fastio, so nothing says whether a copy is right: make an index first "
-            "(fastio index), or copy it by other means"
-        ) from exc
+        raise _without_checksums(path) from exc
     finally:
         source.release()
     return StagedFile(folder_of(path, options)[1], source, seal.file_crc, form.name, form.seal_at), seal
+
+
+def _without_checksums(path: str) -> StoreError:
+    return StoreError(
+        f"{path}: was not packed by fastio, so nothing says whether a copy is right: pack it, or copy it by other means"
+    )
 
 
 def _open(path: str, options: RemoteOptions) -> ByteSource:

@@ -394,7 +394,7 @@ def test_unfinished_and_foreign_sources_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreIncomplete, match="no set object"):
         stage(str(tmp_path / "source" / "in-%06d.tar"), str(tmp_path / "copy"))
     (tmp_path / "notes.tar").write_bytes(bytes(10240))
-    with pytest.raises(StoreError, match=r"notes\.tar: not packed by fastio"):
+    with pytest.raises(StoreError, match=r"notes\.tar: was not packed by fastio"):
         stage(str(tmp_path / "notes.tar"), str(tmp_path / "copy"))
 
 
