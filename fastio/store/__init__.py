@@ -184,8 +184,8 @@ def create_store(
     Return a writer for a new store; its suffix names the format.
 
     Shards are written to ``name-%06d.tar`` (or ``%d``), each up to ``shard_bytes`` (default: 1 GiB) of samples, or a
-    single larger sample. An existing store is replaced only with ``overwrite``, and only once the new store is
-    complete.
+    single larger sample, and have their names as they fill; the set object, which makes a set of them, comes last. An
+    existing store is replaced only with ``overwrite``, and only once the new store is complete.
     """
     target = _target(os.fspath(path), overwrite=overwrite, shard_bytes=shard_bytes)
     output = SetOutput(target, shard_bytes=shard_bytes or _SHARD_BYTES) if target.is_set else SingleOutput(target)

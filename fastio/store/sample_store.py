@@ -130,7 +130,8 @@ class SampleStore(Protocol):
 
 class SampleWriter(Protocol):
     """
-    Writes one store. Nothing exists under the final name before ``close`` returns.
+    Writes one store, which nobody can open before ``close`` has written its end: a file gets its name then, a set its
+    set object, while its shards have their names as they fill.
 
     As a context manager, it aborts on an exception and otherwise closes at the end of the block.
     """
@@ -140,7 +141,7 @@ class SampleWriter(Protocol):
         ...
 
     def close(self, metadata: Mapping[str, Any] | None = None) -> None:
-        """Write index and seal, fsync, rename. ``metadata`` is JSON kept in the store."""
+        """Write index and seal, sync, and name the store. ``metadata`` is JSON kept in it."""
         ...
 
     def abort(self) -> None:
