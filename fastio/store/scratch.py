@@ -94,9 +94,11 @@ def _locked(path: Path) -> int | None:
 def _remove_stale(parent: Path) -> None:
     """Remove the folders of processes that were killed, and log their names."""
     for path in sorted(parent.glob(f"{_PREFIX}*")):
-        if path.lstat().st_uid != os.getuid():
-            continue
-        fd = _locked(path)
+        try:
+            is_ours = path.lstat().st_uid == os.getuid()
+        except FileNotFoundError:
+            continue  # its owner has just removed it
+        fd = _locked(path) if is_ours else None
         if fd is None:
             continue
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 
 import pytest
@@ -12,6 +13,7 @@ from fastio.errors import StoreError
 from fastio.store import FORMATS, open_store
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.folders import folder_of
+from fastio.store.scratch import ScratchFolder
 from fastio.store.set_object import SetObject
 from fastio.store.sets import seal_set
 from fastio.store.shard_destination import ShardDestination
@@ -58,6 +60,14 @@ def _at_once(*works: Callable[[], object]) -> list[BaseException | None]:
 
     with ThreadPoolExecutor(len(works)) as threads:
         return list(threads.map(run, works))
+
+
+def test_a_scratch_folder_that_goes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for stale scratch folders is not disturbed by others that remove theirs."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: [folder / pattern.replace("*", "gone")])
+    with ScratchFolder() as scratch:
+        assert scratch.path.is_dir()
 
 
 def test_the_same_set_twice(bucket: Bucket, options: RemoteOptions) -> None:
