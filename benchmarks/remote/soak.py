@@ -76,11 +76,11 @@ class Soak:
         return statistics.median(value(reading) for reading in part)
 
     def growing(self) -> list[str]:
-        """Return what was more in the last third than in the first."""
+        """Return what was more in the last third: memory than in the first, all else than in the second."""
         first, last = self.third(0, _rss), self.third(2, _rss)
         lines = [f"memory: {first:.0f} -> {last:.0f} MB"] if last > _GROWTH * first else []
         for name in ("threads", "sockets", "files"):
-            before = self.third(0, lambda reading, name=name: getattr(reading, name))  # type: ignore[misc]
+            before = self.third(1, lambda reading, name=name: getattr(reading, name))  # type: ignore[misc]
             after = self.third(2, lambda reading, name=name: getattr(reading, name))  # type: ignore[misc]
             if after > before + (_SPARE_THREADS if name == "threads" else 0):
                 lines.append(f"{name}: {before:g} -> {after:g}")

@@ -33,7 +33,7 @@ def test_damage_that_stays(served: Served) -> None:
 
 
 def test_growth_is_noticed() -> None:
-    """Memory, threads or sockets that grow from the first third to the last are named."""
-    soak = Soak(readings=[Reading(minute, 100 + 10 * minute, 8, 4 + minute // 5, 20) for minute in range(9)])
+    """Memory, threads or sockets that grow until the last third are named."""
+    soak = Soak(readings=[Reading(minute, 100 + 10 * minute, 8, 4 + minute // 6, 20) for minute in range(9)])
 
     assert ["memory: 110 -> 170 MB", "sockets: 4 -> 5"] == soak.growing()
