@@ -46,6 +46,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
     shard_bytes: int | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    append: bool = False,
     part: Part | None = None,
     progress: Progress | None = None,
 ) -> PackReport:
@@ -60,7 +61,9 @@ def pack(  # noqa: PLR0913 - an option of the command each
 
     A set of shards (``out-%06d.tar``) is packed shard by shard, by a plan that is made of the source. ``resume`` packs
     only the shards that are missing or damaged; ``part`` packs only those of one part, and makes the set if they were
-    the last. Both raise StoreError if ``out`` is a single file, or if its shards are those of another plan.
+    the last. Both raise StoreError if ``out`` is a single file, or if its shards are those of another plan. ``append``
+    adds the samples to the set that is there, as its next generation, and raises SchemaError if they have other
+    fields, other classes, or keys that it has already.
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
@@ -71,12 +74,12 @@ def pack(  # noqa: PLR0913 - an option of the command each
     if pictures is not None:
         check_pictures(source, pictures)
     out = os.fspath(out)
-    options = PackOptions(jobs, on_error, shard_bytes, overwrite, resume, part, progress)
+    options = PackOptions(jobs, on_error, shard_bytes, overwrite, resume, part, progress, append=append)
     target_format(out)
     if NUMBER.search(Path(out).name):
         return pack_set(source, out, pictures, options)
-    if resume or part is not None:
-        raise one_file(out, "--resume" if resume else "--part")
+    if resume or append or part is not None:
+        raise one_file(out, "--resume" if resume else "--append" if append else "--part")
     return _pack_file(source, out, pictures, options)
 
 

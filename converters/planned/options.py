@@ -26,3 +26,4 @@ class PackOptions:
     part: Part | None = None
     progress: Progress | None = None
     remote: RemoteOptions = DEFAULT
+    append: bool = False

@@ -12,6 +12,7 @@ from fastio.converters.planned.options import PackOptions
 from fastio.converters.planned.plan import PackPlan, plan_of
 from fastio.converters.planned.planned_set import PlannedSet
 from fastio.converters.planned.seal import seal_shards
+from fastio.converters.planned.seal_append import seal_appended
 from fastio.converters.planned.shards import PlannedShard, open_shard
 from fastio.converters.raw import Raw
 from fastio.converters.source import Problem, Source
@@ -149,7 +150,12 @@ def _seal(planned: PlannedSet, shards: Mapping[int, PlannedShard]) -> None:
         return
     ordered = [shards[number] for number in sorted(shards)]
     try:
-        seal_shards(planned.target, planned.folder, ordered, planned.current, remote=planned.options.remote)
+        if planned.options.append:
+            assert planned.current is not None, "checked"
+            name = str(planned.source.metadata.get("source", {}).get("name"))
+            seal_appended(planned.target, ordered, planned.current, name, remote=planned.options.remote)
+        else:
+            seal_shards(planned.target, planned.folder, ordered, planned.current, remote=planned.options.remote)
     except BaseException as exc:
         if not any(COMPLETE in note for note in getattr(exc, "__notes__", ())):
             _note(exc, planned, len(ordered))

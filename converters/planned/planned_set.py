@@ -15,6 +15,7 @@ from fastio.converters.ahead import ShardChunk, shard_chunks, threads
 from fastio.converters.lossy_masks import LossyMasks
 from fastio.converters.pack_problems import miscounted, stop_at
 from fastio.converters.pack_record import PackRecord, chunk_bytes
+from fastio.converters.planned.append import base_of_appended, check_appended, is_appended
 from fastio.converters.planned.changed import changed
 from fastio.converters.planned.options import PackOptions, Progress
 from fastio.converters.planned.plan import PackPlan
@@ -63,21 +64,27 @@ class PlannedSet:
         target = Target(out, target_format(out), options.overwrite)
         goes_on = options.resume or options.part is not None
         if is_local(out):
-            prepare_set(replace(target, overwrite=True) if goes_on else target)
+            prepare_set(replace(target, overwrite=True) if goes_on or options.append else target)
         folder, _ = folder_of(out, options.remote)
         current = set_object_at(folder, target)
-        if current is not None and goes_on and _lists(current, plan) and _first_number(target, current) >= 0:
+        if options.append:
+            base = base_of_appended(target, current, plan)
+        elif current is not None and goes_on and _lists(current, plan) and _first_number(target, current) >= 0:
             base = _first_number(target, current)
         else:
             base = base_number(target, current, len(plan))
         planned = cls(plan, source, target, folder, base, current, frozenset(folder.entries()), options)
-        if not options.overwrite and not planned.is_sealed:
+        if options.append:
+            planned._check_append(goes_on=goes_on)
+        elif not options.overwrite and not planned.is_sealed:
             planned._check_free(goes_on=goes_on)
         return planned
 
     @property
     def is_sealed(self) -> bool:
         """Whether the set object there lists the shards of this plan, under the names that they have here."""
+        if self.options.append:
+            return self.current is not None and is_appended(self.current, self.plan)
         return (
             self.current is not None
             and _lists(self.current, self.plan)
@@ -232,6 +239,23 @@ class PlannedSet:
             raise StoreError(
                 f"{self.target.path}: {counted(len(names), 'file')} are there under the names of its shards, e.g. "
                 f"{names[0]}, and no set object: go on with --resume, or start anew with --overwrite"
+            )
+
+    def _check_append(self, *, goes_on: bool) -> None:
+        """Raise StoreError or SchemaError if the source cannot be appended, or if that was interrupted before."""
+        assert self.current is not None, "base_of_appended has looked"
+        if self.is_sealed:
+            if goes_on:
+                return
+            raise StoreError(f"{self.target.path}: {self.source.path} was appended already: there is nothing to add")
+        check_appended(self.current, self.plan, self.source, self.options.remote)
+        names = [name for name in map(self.name, range(len(self.plan))) if name in self.present]
+        if goes_on:
+            self._check_same_plan(names)
+        elif names:
+            raise StoreError(
+                f"{self.target.path}: {counted(len(names), 'file')} are there that the set does not list, e.g. "
+                f"{names[0]}, perhaps of an append that was interrupted: go on with --append --resume, or remove them"
             )
 
     def _check_same_plan(self, names: Sequence[str]) -> None:

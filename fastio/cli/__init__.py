@@ -26,6 +26,7 @@ from fastio.cli.monitor import monitor
 from fastio.cli.pack import pack
 from fastio.cli.plan import plan
 from fastio.cli.profile import profile
+from fastio.cli.repair import repair
 from fastio.cli.seal import seal
 from fastio.cli.show import show
 from fastio.cli.stage import stage
@@ -42,6 +43,8 @@ TERMINATED = 143  # the exit code that a shell reports for SIGTERM
 _LEFT = {
     "pack": "; the new store was not written, and an existing one under this name is unchanged",
     "seal": "; the set was not written",
+    "merge": "; the set was not written",
+    "repair": "; shards that were mended before stay so, the others are as they were",
     "unpack": "; if the folder existed before, some files may already be in it; otherwise nothing was written",
     "show": "; nothing was written",
     "stage": "; what was copied is kept: the same command goes on from there",
@@ -111,7 +114,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(pack, seal, info, ls, show, unpack, verify, merge, index, stage),
+    *(pack, seal, info, ls, show, unpack, verify, merge, repair, index, stage),
     *(doctor, plan, bench, bandwidth, tune, profile, monitor),
 ):
     cli.add_command(_command)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from fastio.cli.json_form import echo_json
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import counted, size
 
 if TYPE_CHECKING:
+    from fastio.store.files.remote_options import RemoteOptions
     from fastio.store.merge import MergeReport
 
 __all__ = ["merge"]
@@ -21,10 +23,13 @@ __all__ = ["merge"]
 @click.option("--out", required=True, metavar="NAME.fastio-set", help="The set object to write.")
 @click.option("--overwrite", is_flag=True, help="Replace a set object that exists; its shards stay where they are.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def merge(paths: tuple[str, ...], *, out: str, overwrite: bool, as_json: bool) -> None:
+@remote_options
+def merge(paths: tuple[str, ...], *, out: str, overwrite: bool, as_json: bool, remote: RemoteOptions) -> None:
     """
-    Make one set of the sets STORE..., whose samples come one set after the other. No data is copied or moved: the new
-    set lists the shards where they lie, so it does not open once one of them has been removed or replaced.
+    Make one set of several, without copying their shards.
+
+    The samples of the STOREs come one store after the other. The new set lists the shards where they lie, so it does
+    not open once one of them has been removed or replaced.
 
     Each STORE is a set object, shards by a pattern, a folder of shards or one tar file, all packed by fastio. Fields,
     classes and tokenizers must agree, and no two samples may have the same key. Shards in the folder of the new set
@@ -37,7 +42,7 @@ def merge(paths: tuple[str, ...], *, out: str, overwrite: bool, as_json: bool) -
     """
     from fastio.store.merge import merge_stores
 
-    report = merge_stores(paths, out, overwrite=overwrite)
+    report = merge_stores(paths, out, overwrite=overwrite, remote=remote)
     if as_json:
         echo_json("merge", dataclasses.asdict(report))
     else:

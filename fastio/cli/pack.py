@@ -50,6 +50,7 @@ __all__ = ["pack"]
     help="Bytes per shard, for an OUT like train-%06d.tar: 500MB, 1GB.  [default: 1GiB]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
+@click.option("--append", is_flag=True, help="Add SRC to the set of shards OUT, as its next generation.")
 @click.option("--resume", is_flag=True, help="Pack only the shards that are missing or damaged.")
 @part_option
 @max_pixels_option
@@ -64,6 +65,7 @@ def pack(  # noqa: PLR0913 - an option each
     on_error: Literal["raise", "skip"],
     shard_size: int | None,
     overwrite: bool,
+    append: bool,
     resume: bool,
     part: Part | None,
     pictures: PictureArguments,
@@ -82,6 +84,7 @@ def pack(  # noqa: PLR0913 - an option each
       fastio pack ./imagenet photos.lmdb --shuffle 0 --restart 8
       fastio pack train.lmdb train.h5
       fastio pack ./imagenet 'photos-%06d.tar' --resume
+      fastio pack ./photos-of-may 'photos-%06d.tar' --append
       fastio pack ./imagenet 'photos-%06d.tar' --part auto        # in each task of a SLURM array
       fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
     """
@@ -90,8 +93,10 @@ def pack(  # noqa: PLR0913 - an option each
     from fastio.store import FORMATS, check_target, open_store
     from fastio.store.publish import COMPLETE
 
+    if append and overwrite:
+        raise click.UsageError("--append keeps what OUT has, --overwrite replaces it: give one of them")
     # Checked before a source is scanned, which may take long.
-    check_target(out, overwrite=overwrite or resume or part is not None, shard_bytes=shard_size)
+    check_target(out, overwrite=overwrite or append or resume or part is not None, shard_bytes=shard_size)
     source = pictures.source(src, kind)
     click.echo(_source_line(source), err=True)
     with noted() as facts:
@@ -105,6 +110,7 @@ def pack(  # noqa: PLR0913 - an option each
                 on_error=on_error,
                 shard_bytes=shard_size,
                 overwrite=overwrite,
+                append=append,
                 resume=resume,
                 part=part,
                 progress=progress,

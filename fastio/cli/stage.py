@@ -30,7 +30,9 @@ __all__ = ["stage"]
 @remote_options
 def stage(path: str, folder: str, *, jobs: int | None, as_json: bool, remote: RemoteOptions) -> None:
     """
-    Copy the store SET (a path or URL; a set with all its shards) into the folder DIR, and check every byte of the copy.
+    Copy a store to a disk of this machine.
+
+    SET is a path or URL; a set comes with all its shards. DIR is a folder. Every byte of the copy is checked.
 
     Run it again after an interruption: it goes on where it stopped. Of the processes that stage to one folder, one
     copies and the others wait. The copy is an ordinary store.

@@ -56,13 +56,11 @@ def verify(  # noqa: PLR0913 - one argument an option
       fastio verify train.lmdb --against ./pngs --labels labels.pkl
       fastio verify train.h5 --against train.lmdb
     """
-    from fastio.converters import LabelOptions, open_source
-    from fastio.converters.fields_asked import parse_choice
-    from fastio.converters.origin import origin_of, recorded_root
+    from fastio.converters.origin import origin_of
+    from fastio.converters.source_again import source_again
     from fastio.converters.sources.store import names_store
     from fastio.converters.text.again import read_again
     from fastio.converters.text.decode import text_field
-    from fastio.converters.tokenized_source import tokenized_as
     from fastio.converters.verify import verify as run
     from fastio.store import open_store
 
@@ -77,15 +75,7 @@ def verify(  # noqa: PLR0913 - one argument an option
                 raise click.UsageError("a store of text knows how it was packed: drop --labels and --source-kind")
             source = read_again(store, against)
         elif against is not None:
-            source = open_source(  # read the way it was read for packing
-                against,
-                kind=kind,
-                labels=labels,
-                label_options=LabelOptions.from_json(record.get("label_options") or {}),
-                fields=[parse_choice(words) for words in record.get("fields") or ()],
-                root=recorded_root(record, against),
-            )
-            source = tokenized_as(store.metadata, source)
+            source = source_again(store.metadata, against, kind=kind, labels=labels)
         total = len(store) * (1 + decode + (source is not None))
     with meter("verifying", total) as progress:
         report = run(path, decode=decode, against=source, jobs=jobs, progress=progress, remote=remote)

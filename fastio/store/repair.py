@@ -11,18 +11,22 @@ from typing import Protocol
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
-from fastio.store.folders import folder_of
+from fastio.store.folders import StoreFolder, folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.scratch import ScratchFolder
 from fastio.store.set_object import SetMember, SetObject
 from fastio.store.whole import check_whole, damage_of, open_damaged
 
-__all__ = ["Maker", "Offer", "RepairReport", "ShardRepair", "damaged_members", "repair_set"]
+__all__ = ["CannotMake", "Maker", "Offer", "RepairReport", "ShardRepair", "damaged_members", "repair_set"]
 
 _THREADS = 4  # shards checked at once
 _ADVICE = "set TMPDIR to a folder on a larger disk"
 
 Progress = Callable[[int, int], object]  # called with samples and bytes
+
+
+class CannotMake(StoreError):  # noqa: N818 - reads as a statement, like StoreNotFound
+    """Whoever might have a good shard does not have this one; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,11 @@ class Maker(Protocol):
     """Where good shards come from: another copy of the set, or its source."""
 
     def offers(self, number: int, member: SetMember) -> Iterable[Offer]:
-        """Return where shard ``number`` of a set, as ``member`` lists it, can be had; what is written is checked."""
+        """
+        Return where shard ``number`` of a set, as ``member`` lists it, can be had. What is written is checked.
+
+        Raises CannotMake, as writing may.
+        """
         ...
 
 
@@ -131,17 +139,35 @@ def _repaired(
     folder, name = folder_of(path, remote)
     etag = folder.etag(name)
     reasons: list[str] = []
-    for offer in (offer for maker in makers for offer in maker.offers(number, member)):
-        scratch.require(member.size, advice=_ADVICE)
-        file = scratch.file(name)
+    for maker in makers:
         try:
-            offer.write(file)
-            check_whole(open_damaged(str(file)), member, FORMATS[found.format].seal_at)
-            folder.put(name, file, etag=etag)
-        except (StoreCorrupt, StoreIncomplete, StoreNotFound) as exc:
-            reasons.append(f"{offer.source}: {str(exc).removeprefix(f'{file}: ').removeprefix(f'{offer.source}: ')}")
-        else:
-            return ShardRepair(path, problem, offer.source)
-        finally:
-            file.unlink(missing_ok=True)
+            for offer in maker.offers(number, member):
+                reason = _written(found, member, offer, scratch, (folder, name, etag))
+                if reason is None:
+                    return ShardRepair(path, problem, offer.source)
+                reasons.append(reason)
+        except CannotMake as exc:
+            reasons.append(str(exc))
     return ShardRepair(path, problem, None, "; ".join(reasons) or "no copy of it is there")
+
+
+def _written(
+    found: SetObject,
+    member: SetMember,
+    offer: Offer,
+    scratch: ScratchFolder,
+    target: tuple[StoreFolder, str, str | None],
+) -> str | None:
+    """Give a shard the bytes that are offered if they are right. Returns why they are not."""
+    folder, name, etag = target
+    scratch.require(member.size, advice=_ADVICE)
+    file = scratch.file(name)
+    try:
+        offer.write(file)
+        check_whole(open_damaged(str(file)), member, FORMATS[found.format].seal_at)
+        folder.put(name, file, etag=etag)
+    except (StoreCorrupt, StoreIncomplete, StoreNotFound, CannotMake) as exc:
+        return f"{offer.source}: {str(exc).removeprefix(f'{file}: ').removeprefix(f'{offer.source}: ')}"
+    finally:
+        file.unlink(missing_ok=True)
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -41,3 +42,22 @@ def test_merge_of_equal_keys(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "key 'a' is in " in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_repair(tmp_path: Path) -> None:
+    """`repair` names each shard, what was wrong, and where its bytes are from; the exit code is 1 if one is left."""
+    path = Path(write_set(tmp_path / "set", ["a", "b", "c"]))
+    shutil.copytree(path.parent, tmp_path / "copy")
+    (path.parent / "x-000001.tar").unlink()
+    (tmp_path / "copy/x-000002.tar").unlink()
+    result = CliRunner().invoke(cli, ["repair", str(path), "--against", str(tmp_path / "copy")])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        f"{path.parent}/x-000001.tar: missing: written again from {tmp_path}/copy/x-000001.tar",
+        f"{path}: 2 of 3 shards were whole; 1 written again",
+    ]
+    (path.parent / "x-000002.tar").unlink()
+    result = CliRunner().invoke(cli, ["repair", str(path), "--against", str(tmp_path / "copy"), "--json"])
+    assert result.exit_code == 1
+    check("fastio.repair/1", json.loads(result.stdout))
+    assert json.loads(result.stdout)["left"][0]["problem"] == "missing"

@@ -1,0 +1,81 @@
+"""Lets a set grow: the shards of one more plan behind those that it has, as its next generation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from fastio import _native
+from fastio.converters.planned.plan import PackPlan
+from fastio.converters.source import Source
+from fastio.errors import SchemaError, StoreError
+from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.joined_metadata import DescribedSamples, common_metadata
+from fastio.store.set_object import SetObject, read_set
+from fastio.store.sets import open_members
+from fastio.store.unique_keys import ended_keys
+from fastio.store.write_target import Target
+
+__all__ = ["base_of_appended", "check_appended", "is_appended", "part_of"]
+
+_KEYS_AT_ONCE = 1 << 16
+
+
+def is_appended(current: SetObject, plan: PackPlan) -> bool:
+    """Whether the last shards of a set are those of a plan."""
+    last = current.members[-len(plan) :]
+    return len(last) == len(plan) and all(member.plan == plan.digest for member in last)
+
+
+def base_of_appended(target: Target, current: SetObject | None, plan: PackPlan) -> int:
+    """
+    Return the number of the first file that is to be appended: the one behind all that the set lists, or the first one
+    of this plan if they are listed already. Raises StoreError if there is no set.
+    """
+    if current is None:
+        raise StoreError(
+            f"{target.path}: there is no set to append to: pack it without --append, or name the shards as those of "
+            "the set are named"
+        )
+    names = [member.name for member in current.members]
+    if is_appended(current, plan):
+        names = names[-len(plan) :]
+        return min(number for name in names if (number := target.number_of(name)) is not None)
+    numbers = [number for name in names if (number := target.number_of(name)) is not None]
+    return max(numbers, default=-1) + 1
+
+
+def check_appended(current: SetObject, plan: PackPlan, source: Source, remote: RemoteOptions) -> None:
+    """
+    Raise SchemaError if the samples of a source cannot join a set: they have other fields, classes or tokens, or keys
+    that the set has already.
+    """
+    if plan.schema != current.schema:
+        fields, expected = (", ".join(map(str, schema.fields)) for schema in (plan.schema, current.schema))
+        raise SchemaError(
+            f"{source.path}: would be packed as {fields}, but {current.path} holds {expected}: the samples of one set "
+            "have the same fields: pack it the same way, or to a set of its own"
+        )
+    common_metadata([part_of(current), DescribedSamples(source.path, source.metadata, len(source))])
+    known = _native.KeySet()
+    for shard in open_members(read_set(current.file), options=remote):
+        if shard.count:
+            known.insert(ended_keys(shard)[:-1].tobytes())
+    for keys in _keys(source):
+        twice = known.insert("\0".join(keys).encode("utf-8", "surrogatepass"))
+        if twice is not None:
+            raise SchemaError(
+                f"{source.path}: key {keys[twice]!r} is in {current.path} already: keys of a set are unique: append "
+                "only samples that are new, or pack them under other names"
+            )
+
+
+def part_of(current: SetObject) -> DescribedSamples:
+    """Return what a set is as a part of a larger one."""
+    return DescribedSamples(current.path, json.loads(current.metadata), len(current))
+
+
+def _keys(source: Source) -> Iterator[Sequence[str]]:
+    count = len(source) - len(source.problems)
+    for start in range(0, count, _KEYS_AT_ONCE):
+        yield source.scanned(range(start, min(start + _KEYS_AT_ONCE, count))).keys
