@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
@@ -163,6 +163,10 @@ class FastDataset(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return self._read([index])[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield every sample. Without this, Python would take an IndexError of a transform for the end."""
+        return (self[index] for index in range(len(self)))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return the samples at these indices, decoded by one native call per group of equal shape."""

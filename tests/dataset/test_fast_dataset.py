@@ -56,6 +56,16 @@ def test_a_sample_is_a_picture_and_its_label(png_store: Path) -> None:
     assert len(dataset) == 50
 
 
+def test_a_loop_over_it_does_not_end_early(png_store: Path) -> None:
+    """An IndexError of a transform reaches the loop: it is not taken for the end of the samples."""
+    dataset = FastDataset(png_store)
+    assert len(list(dataset)) == 50
+
+    dataset.transform = lambda image: image.getbands()[3]
+    with pytest.raises(IndexError):
+        list(dataset)
+
+
 def test_it_looks_like_an_image_folder(png_store: Path) -> None:
     """classes, class_to_idx, targets and samples are what scripts expect of torchvision's ImageFolder."""
     dataset = FastDataset(png_store)
