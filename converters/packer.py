@@ -30,6 +30,7 @@ from fastio.converters.stages import stages_of
 from fastio.converters.transcode import Transcode
 from fastio.errors import StoreError
 from fastio.store import SampleWriter, check_target, create_store, open_store
+from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.formats import shard_suffixes
 from fastio.store.target import NUMBER, target_format
 
@@ -49,6 +50,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
     append: bool = False,
     part: Part | None = None,
     progress: Progress | None = None,
+    remote: RemoteOptions = DEFAULT,
 ) -> PackReport:
     """
     Pack all samples of ``source`` into the store ``out``, whose suffix names the format.
@@ -63,7 +65,8 @@ def pack(  # noqa: PLR0913 - an option of the command each
     only the shards that are missing or damaged; ``part`` packs only those of one part, and makes the set if they were
     the last. Both raise StoreError if ``out`` is a single file, or if its shards are those of another plan. ``append``
     adds the samples to the set that is there, as its next generation, and raises SchemaError if they have other
-    fields, other classes, or keys that it has already.
+    fields, other classes, or keys that it has already. ``out`` may be a URL, reached as ``remote`` says: each shard is
+    a file in TMPDIR until it is uploaded.
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
@@ -74,7 +77,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
     if pictures is not None:
         check_pictures(source, pictures)
     out = os.fspath(out)
-    options = PackOptions(jobs, on_error, shard_bytes, overwrite, resume, part, progress, append=append)
+    options = PackOptions(jobs, on_error, shard_bytes, overwrite, resume, part, progress, remote, append=append)
     target_format(out)
     if NUMBER.search(Path(out).name):
         return pack_set(source, out, pictures, options)

@@ -13,12 +13,14 @@ from fastio.cli.pack_text import packs_text
 from fastio.cli.part_option import part_option
 from fastio.cli.picture_options import PictureArguments, picture_options
 from fastio.cli.pixel_option import max_pixels_option
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import SIZE, counted, meter, number, per_second, printable, problem_table, size
 from fastio.cli.source_kind import source_kind_option, source_words, target_words
 from fastio.cli.text_options import TextArguments
 
 if TYPE_CHECKING:
     from fastio.converters import PackReport, Part, Source
+    from fastio.store.files.remote_options import RemoteOptions
     from fastio.types.schema import Field
 
 __all__ = ["pack"]
@@ -31,6 +33,7 @@ __all__ = ["pack"]
 )
 @click.argument("src")
 @click.argument("out")
+@remote_options
 @source_kind_option("What SRC is; auto decides by the names in it.", with_text=True)
 @click.option("--split", metavar="NAME", help="Pack only the folder NAME in SRC: train, val, ...")
 @click.option(
@@ -69,6 +72,7 @@ def pack(  # noqa: PLR0913 - an option each
     resume: bool,
     part: Part | None,
     pictures: PictureArguments,
+    remote: RemoteOptions,
 ) -> None:
     """
     Pack files into one container. SRC is {sources}. OUT is named like {targets}.
@@ -114,6 +118,7 @@ def pack(  # noqa: PLR0913 - an option each
                 resume=resume,
                 part=part,
                 progress=progress,
+                remote=remote,
             )
             if not report.missing:
                 facts.append(f"{out}: {COMPLETE}")
@@ -123,7 +128,7 @@ def pack(  # noqa: PLR0913 - an option each
             click.echo(_part_line(report, part))
         if report.missing:
             return
-        with open_store(out) as store:
+        with open_store(out, remote=remote) as store:
             epoch, done, better = epoch_line(epoch_facts(store)), packing_lines(store.metadata), advice(store)
             overhead = FORMATS[store.format].overhead(store.schema)
         lines = [] if part is not None else _summary(report, overhead)

@@ -44,6 +44,7 @@ def packs_text(command: _Command) -> _Command:
                 raise click.UsageError(f"{text.given[0]} is for text, but {_no_text(src)}")
             command(src, out, tokens=text.tokens() if text.given else None, **options)
             return
+        options.pop("remote")  # text is streamed to this machine, see create_store
         for name in ("resume", "append", "part"):
             if options.pop(name):
                 raise click.UsageError(f"--{name}: {_STREAMED}")

@@ -188,6 +188,11 @@ def create_store(
     existing store is replaced only with ``overwrite``, and only once the new store is complete.
     """
     target = _target(os.fspath(path), overwrite=overwrite, shard_bytes=shard_bytes)
+    if not is_local(target.path):
+        raise StoreError(
+            f"{target.path}: what is streamed (text, fastio.Writer, datasets) is packed on this machine: choose a "
+            "local name, and pack that store to the URL"
+        )
     output = SetOutput(target, shard_bytes=shard_bytes or _SHARD_BYTES) if target.is_set else SingleOutput(target)
     return SealedWriter(target.path, target.format, schema, output)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fastio.errors import StoreError
 from fastio.store.atomic import exists
+from fastio.store.files.local import is_local
 from fastio.store.format import Format
 from fastio.store.listing import check_no_journal, visible_names
 from fastio.store.seal import read_seal
@@ -65,15 +66,19 @@ class Target:
 
     def check(self) -> None:
         """Raise StoreError if nothing can be written under this name; changes nothing."""
-        if not self.folder.is_dir():
+        if not is_local(self.path):
+            if not self.is_set:
+                raise StoreError(f"{self.path}: only shards are packed into object stores: name them name-%06d.tar")
+        elif not self.folder.is_dir():
             raise StoreError(f"{self.path}: the folder {self.folder} does not exist: create it first")
         odd = _NEARLY_NUMBER.search(NUMBER.sub("", Path(self.path).name, count=1))
         if odd is not None:
             raise StoreError(
                 f"{self.path}: {odd[0]!r} would stay in the name unchanged; the number of a shard is one %06d or %d"
             )
-        check_no_journal(self.path)
-        self.check_free()
+        if is_local(self.path):
+            check_no_journal(self.path)
+            self.check_free()
 
     def check_free(self) -> None:
         """Raise StoreError if a final name is taken and must not be replaced."""
