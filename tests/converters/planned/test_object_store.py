@@ -1,18 +1,78 @@
-"""Sets packed straight into an object store."""
+"""Packing into an object store: the same shards, going on, parts, and sealing there."""
 
 from __future__ import annotations
 
 import tempfile
 
 import pytest
+from click.testing import CliRunner
 
-from fastio.converters import pack
-from fastio.errors import StoreError
+from fastio.cli import cli
+from fastio.converters import Part, pack, seal
+from fastio.errors import StoreError, StoreIncomplete
 from fastio.store import create_store, open_store
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.folders import folder_of
 from tests.converters.planned.packing import PATTERN, SHARD_BYTES, files, packed, source_in
 from tests.store.build import LABELLED
+
+
+@pytest.fixture
+def remote(bucket):
+    """The options of the bucket."""
+    return RemoteOptions(bucket.options)
+
+
+def objects(bucket, remote):
+    """Everything that lies in the bucket."""
+    folder, _ = folder_of(f"{bucket.url}/{PATTERN}", remote)
+    contents = {}
+    for name in folder.entries():
+        file = folder.open(name)
+        contents[name] = file.read(0, file.size).tobytes()
+    return contents
+
+
+def test_shards_there_are_those_that_lie_here(tmp_path, bucket, remote):
+    """To the byte, by parts, also when one is packed again; a missing one is packed by resume, or named by seal."""
+    source, out = source_in(tmp_path), f"{bucket.url}/{PATTERN}"
+    expected = files(packed(tmp_path, "here", source))
+    options = {"shard_bytes": SHARD_BYTES, "remote": remote}
+    for index in (1, 0, 0):
+        report = pack(source, out, part=Part(index, 2), **options)
+    assert expected == objects(bucket, remote)
+    assert ((), report.shards) == (report.missing, report.kept_shards)
+
+    folder, _ = folder_of(out, remote)
+    for name in ("out.fastio-set", PATTERN % 1):
+        folder.remove(name)
+    with pytest.raises(StoreIncomplete, match=r"missing: out-000001\.tar"):
+        seal(out, remote=remote)
+    with pytest.raises(StoreError, match="--resume"):
+        pack(source, out, **options)
+    report = pack(source, out, resume=True, **options)
+    assert 1 == report.shards - report.kept_shards
+    assert expected == objects(bucket, remote)
+    with open_store(out, remote=remote) as store:
+        assert source.keys == store.keys(range(18))
+
+
+def test_the_commands(tmp_path, bucket):
+    """pack, resume and seal take URLs with the options of requests; a single file is refused."""
+    source_in(tmp_path)
+    given = [f"--storage-option={name}={value}" for name, value in bucket.options.items()]
+    out = f"{bucket.url}/{PATTERN}"
+    for words in (
+        ["pack", str(tmp_path / "classes"), out, "--shard-size", "8kB", *given],
+        ["pack", str(tmp_path / "classes"), out, "--shard-size", "8kB", "--resume", *given],
+        ["seal", out, *given],
+    ):
+        result = CliRunner().invoke(cli, words)
+        assert 0 == result.exit_code, result.output
+    single = CliRunner().invoke(cli, ["pack", str(tmp_path / "classes"), f"{bucket.url}/x.lmdb", *given])
+
+    assert 1 == single.exit_code
+    assert "only shards are packed into object stores" in single.output
 
 
 def test_packed_to_a_bucket(bucket, tmp_path, monkeypatch):
