@@ -76,7 +76,7 @@ def test_shards_cover_the_source():
         {"metadata": {"classes": ["a"], "source": {"kind": "flat", "name": "x"}}},
         {"order": np.arange(999)},
     ],
-    ids=str,
+    ids=lambda change: next(iter(change)),
 )
 def test_the_digest_covers_what_is_known_of_the_source(change):
     """Another key, size, label, class or order is another plan."""
