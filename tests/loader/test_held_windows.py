@@ -14,8 +14,9 @@ import torch
 from fastio import FastDataset, FastLoader
 from fastio.store.files import KINDS
 from fastio.transforms import RandomCrop
+from fastio.types.spans import Spans
 from tests.conftest import encode, pictures, write_store
-from tests.store.files.holding_toy import HoldingBucket
+from tests.store.files.holding_toy import HoldingBucket, HoldingFiles
 from tests.store.files.toy import SCHEME
 
 
@@ -124,6 +125,27 @@ def test_requests_and_memory_are_those_of_the_arithmetic(bucket: HoldingBucket, 
         assert len(reads) == held.requests
         assert sum(stop - start for _, start, stop in reads) == held.size_bytes
         assert bucket.most_held == held.memory_bytes < len(bucket.objects[url][0]) // 2
+
+
+@pytest.mark.usefixtures("large")
+def test_the_first_batch_waits_for_little(bucket: HoldingBucket, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked for far ahead is asked for after the samples of the first batch have come."""
+    begun: list[int] = []
+    fetch = HoldingFiles.fetch
+
+    def counted(files: HoldingFiles, spans: Spans, **options: Any) -> Any:
+        begun.append(len(bucket.reads))
+        return fetch(files, spans, **options)
+
+    monkeypatch.setattr(HoldingFiles, "ahead_bytes", 400_000)
+    monkeypatch.setattr(HoldingFiles, "fetch", counted)
+    with FastLoader(url, 8, shuffle=False, threads=1) as loader:
+        before = len(bucket.reads)
+        for batch in loader:
+            del batch
+    samples = 3 * HoldingFiles.chunk_bytes // 270
+    assert begun[0] - before <= 1 + samples * 270 // 5_000
+    assert max(begun) - before > 400_000 // 5_000
 
 
 @pytest.mark.usefixtures("large")

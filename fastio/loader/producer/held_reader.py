@@ -139,6 +139,8 @@ class HeldReader:
         cuts = np.searchsorted(unit, np.arange(len(windows.starts) + 1))
         nbytes = np.add.reduceat(spans.sizes, cuts[:-1])
         first = np.searchsorted(batches.cuts[1:], windows.needed - self._ahead(batches), side="right")
+        # The first batch waits for nothing else: the rest is asked for once its samples have come.
+        first = np.maximum(first, windows.needed >= self._looked_up(batches))
         done = np.searchsorted(batches.cuts, windows.last, side="right") + self._depth
         return HeldPlan(spans, cuts, nbytes, first, done)
 
@@ -159,9 +161,12 @@ class HeldReader:
 
     def _ahead(self, batches: Batches) -> int:
         """Return how many samples are asked for ahead: at least those that producers look up ahead of a batch."""
-        files, mean = self._dataset.store.files, self._mean_bytes(batches)
-        looked_up = 3 * max(files.chunk_bytes // mean, int(np.diff(batches.cuts).max()))
-        return max(files.ahead_bytes // mean, looked_up)
+        return max(self._dataset.store.files.ahead_bytes // self._mean_bytes(batches), self._looked_up(batches))
+
+    def _looked_up(self, batches: Batches) -> int:
+        """Return how many samples producers look up ahead of a batch, at most."""
+        chunk = self._dataset.store.files.chunk_bytes // self._mean_bytes(batches)
+        return 3 * max(chunk, int(np.diff(batches.cuts).max()))
 
     def _whole(self, batches: Batches) -> Windows | None:
         """Return one window of everything, for samples of a store that are few bytes."""
