@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from fastio.dataset.runs_ahead import chunks_ahead
 from fastio.samplers.agreement import Agreement
 from fastio.samplers.pieces import Entry, Runs, checked_history, cut, pieces
 from fastio.samplers.position import check_state, whole
 from fastio.samplers.share import Share
+from fastio.store.sample_store import SampleStore
 
 __all__ = ["SequentialDataset"]
 
@@ -21,10 +24,20 @@ _STATE_VERSION = 1
 
 
 class BatchReadable(Protocol):
-    """A map-style dataset of a store that returns several samples per call."""
+    """
+    A map-style dataset of a store that returns several samples per call.
+
+    Its samples are read from the fields of ``readers``, unless it ``makes_samples`` of its own.
+    """
 
     @property
-    def store(self) -> Any: ...
+    def store(self) -> SampleStore: ...
+
+    @property
+    def readers(self) -> Mapping[str, Any]: ...
+
+    @property
+    def makes_samples(self) -> bool: ...
 
     def __len__(self) -> int: ...
 
@@ -83,11 +96,11 @@ class SequentialDataset(IterableDataset[Any]):
         self._next = _Position()
         agreement, begun = self._agreement, position.samples
         is_compared = agreement is None or not agreement.is_open
-        for run in cut(self._piece(position.history, reader), position.samples):
-            for first in range(run.start, run.stop, _CHUNK):
+        with closing(self._chunks(cut(self._piece(position.history, reader), position.samples), reader)) as chunks:
+            for chunk in chunks:
                 if not is_compared and position.samples > begun:
                     is_compared = self._compare(position)
-                for sample in self.dataset.__getitems__(list(range(first, min(first + _CHUNK, run.stop)))):
+                for sample in self.dataset.__getitems__(list(chunk)):
                     position.samples += 1
                     yield sample
         if not is_compared:
@@ -95,6 +108,13 @@ class SequentialDataset(IterableDataset[Any]):
         if get_worker_info() is None:
             # A worker stays at its end instead: it must not start over when the other workers' epoch is continued.
             position.history, position.samples, position.reader = [], 0, None
+
+    def _chunks(self, runs: Runs, reader: tuple[int, int]) -> Generator[range]:
+        """Yield the runs in pieces for one native call each; what follows each one is asked for meanwhile."""
+        chunks = (run[start : start + _CHUNK] for run in runs for start in range(0, len(run), _CHUNK))
+        # Of a subclass that makes its own samples, nobody knows what it reads.
+        fields = () if self.dataset.makes_samples else tuple(self.dataset.readers)
+        return chunks_ahead(self.dataset.store, fields, chunks, share=reader[1])
 
     def _compare(self, position: _Position) -> bool:
         """Raise ValueError if another rank reads another dataset, or continues another epoch; True otherwise."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice, pairwise
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,9 @@ def test_a_loaded_position_belongs_to_the_iteration_that_begins_first(store: Pat
 class Numbers:
     """A dataset of indices, for which no store is opened."""
 
-    store = SimpleNamespace(identity=1)
+    store: Any = SimpleNamespace(identity=1, files=SimpleNamespace(holds=False))
+    readers: Any = MappingProxyType({})
+    makes_samples = True
 
     def __init__(self, count: int) -> None:
         self.count = count
