@@ -119,7 +119,8 @@ def _made(planned: PlannedSet, numbers: Sequence[int], make: Make, *, kept: int)
 def _note(error: BaseException, planned: PlannedSet, finished: int) -> None:
     if finished:
         total = counted(len(planned.plan), "shard")
-        error.add_note(f"{planned.target.path}: {finished:,} of {total} are finished and stay: go on with --resume")
+        verbs = "is finished and stays" if finished == 1 else "are finished and stay"
+        error.add_note(f"{planned.target.path}: {finished:,} of {total} {verbs}: go on with --resume")
 
 
 def _has_samples(shards: Mapping[int, PlannedShard]) -> bool:

@@ -138,10 +138,10 @@ class PlannedSet:
 
     def pack(self, numbers: Sequence[int], progress: Progress | None = None) -> Generator[int, None, None]:
         """
-        Pack these shards, and yield the number of each when it is finished: with its name, and on the disk.
+        Pack these shards, and yield the number of each when it is finished: under its name, on the disk or uploaded.
 
-        While the disk takes a shard, the next one is packed. Whoever packs the same shard at the same time, or did
-        before, does no harm: the bytes are the same. Raises SourceError for a bad sample unless ``on_error`` is "skip".
+        While the disk or the object store takes a shard, the next one is packed. Whoever packs the same shard at the
+        same time, or did before, does no harm: the bytes are the same. Raises SourceError for a bad sample unless ``on_error`` is "skip".
         """
         shards = (self.plan.samples_of(number) for number in numbers)
         with (
@@ -150,28 +150,38 @@ class PlannedSet:
             closing(shard_chunks(self.source, shards, self.plan.stages, pool)) as chunks,
             ThreadPoolExecutor(1, "fastio-shard") as closer,
         ):
-            ending: tuple[int, Future[None]] | None = None
+            ending: Future[int] | None = None
+            closed: list[int] = []  # but not yielded yet
             try:
                 for number in numbers:
                     writer, metadata = self._write_shard(number, chunks, destination, progress)
                     last, ending = ending, None
                     try:
                         if last is not None:
-                            last[1].result()
-                        ending = number, closer.submit(self._close, writer, metadata, number)
+                            closed.append(last.result())
+                        finished = self._finished(closed, destination)
+                        ending = closer.submit(self._close, writer, metadata, number)
                     except BaseException:
                         writer.abort()
                         raise
-                    if last is not None:
-                        yield last[0]
-            except Exception:
-                if ending is not None:  # whoever removes what was made must learn of this one, too
-                    ending[1].result()
-                    yield ending[0]
+                    yield from finished
+                if ending is not None:
+                    closed.append(ending.result())
+                    ending = None
+                destination.wait()
+            except Exception:  # whoever counts or removes what was made must learn of these, too
+                if ending is not None and ending.exception() is None:
+                    closed.append(ending.result())
+                destination.join()
+                yield from self._finished(closed, destination)
                 raise
-            if ending is not None:
-                ending[1].result()
-                yield ending[0]
+            yield from closed
+
+    def _finished(self, closed: list[int], destination: ShardDestination) -> list[int]:
+        """Take the shards that are in the folder from those that were closed."""
+        finished = [number for number in closed if destination.is_finished(self.name(number))]
+        closed[:] = [number for number in closed if number not in finished]
+        return finished
 
     def _write_shard(
         self,
@@ -205,13 +215,18 @@ class PlannedSet:
             undo.pop_all()
         return writer, shard_metadata(self.plan, number, self.source, record)
 
-    def _close(self, writer: SampleWriter, metadata: dict[str, Any], number: int) -> None:
-        """Seal a shard and give it its name; one that someone else has made meanwhile is as good."""
+    def _close(self, writer: SampleWriter, metadata: dict[str, Any], number: int) -> int:
+        """
+        Seal a shard, give it its name, and return its number; one that someone else has made meanwhile is as good.
+
+        Uploads see to that themselves: an error may be that of the shard before.
+        """
         try:
             writer.close(metadata)
         except StoreError:
-            if not self._is_twin(number):
+            if not is_local(self.folder.path) or not self._is_twin(number):
                 raise
+        return number
 
     def _is_twin(self, number: int) -> bool:
         """Whether someone else gave the name to the same shard meanwhile."""

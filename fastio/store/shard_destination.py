@@ -40,6 +40,7 @@ class ShardDestination:
         self._shard_bytes = shard_bytes
         self._scratch: ScratchFolder | None = None if is_local(folder.path) else ScratchFolder()
         self._upload: _Upload | None = None
+        self._uploaded: set[str] = set()
 
     def writer(self, name: str, schema: Schema, *, plan: int, number: int, overwrite: bool = False) -> SampleWriter:
         """
@@ -57,16 +58,24 @@ class ShardDestination:
         inner = SealedWriter(target.path, target.format, schema, SingleOutput(target, alone=alone))
         return _UploadingWriter(inner, self._folder.full(name), lambda: self._begin_upload(name, overwrite=overwrite))
 
+    def is_finished(self, name: str) -> bool:
+        """Return whether a shard whose writer was closed is in the folder by now."""
+        return self._scratch is None or name in self._uploaded
+
     def wait(self) -> None:
         """Return when all finished shards are in the folder. Raises StoreError for one that could not be uploaded."""
         upload, self._upload = self._upload, None
         if upload is not None:
             upload.wait()
 
-    def close(self) -> None:
-        """Wait for the upload that is under way, and remove what is left on the disk. Raises nothing."""
+    def join(self) -> None:
+        """Return when no upload is under way, whatever became of it."""
         if self._upload is not None:
             self._upload.join()
+
+    def close(self) -> None:
+        """Wait for the upload that is under way, and remove what is left on the disk. Raises nothing."""
+        self.join()
         if self._scratch is not None:
             self._scratch.close()
 
@@ -78,6 +87,7 @@ class ShardDestination:
         def upload() -> None:
             try:
                 self._folder.put(name, file, replace=overwrite)
+                self._uploaded.add(name)
             finally:
                 file.unlink(missing_ok=True)
 

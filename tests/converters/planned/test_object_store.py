@@ -12,7 +12,7 @@ from fastio.converters import Part, pack, seal
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.store import create_store, open_store
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.folders import folder_of
+from fastio.store.folders import RemoteFolder, folder_of
 from tests.converters.planned.packing import PATTERN, SHARD_BYTES, files, packed, source_in
 from tests.store.build import LABELLED
 
@@ -106,3 +106,23 @@ def test_what_is_not_packed_to_a_bucket():
         create_store("s3://bucket/x-%06d.tar", LABELLED)
     with pytest.raises(StoreError, match="what is streamed"):
         create_store("s3://bucket/x.lmdb", LABELLED)
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 2])
+def test_only_shards_that_are_uploaded_count_as_finished(tmp_path, bucket, remote, monkeypatch, allowed):
+    """An upload that is refused ends the pack; the note counts what is in the bucket, and is left out for nothing."""
+    put, calls = RemoteFolder.put, []
+
+    def refuse(folder, name, file, **conditions):
+        calls.append(name)
+        if len(calls) > allowed:
+            raise StoreError(f"{folder.full(name)}: access denied")
+        put(folder, name, file, **conditions)
+
+    monkeypatch.setattr(RemoteFolder, "put", refuse)
+    with pytest.raises(StoreError, match="access denied") as failed:
+        pack(source_in(tmp_path), f"{bucket.url}/{PATTERN}", shard_bytes=SHARD_BYTES, remote=remote)
+    words = ["1 of 6 shards is finished and stays", "2 of 6 shards are finished and stay"][:allowed][-1:]
+
+    assert allowed == len(objects(bucket, remote))
+    assert words == [note.partition(": ")[2].partition(": go")[0] for note in getattr(failed.value, "__notes__", [])]
