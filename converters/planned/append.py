@@ -10,7 +10,7 @@ from fastio.converters.planned.plan import PackPlan
 from fastio.converters.source import Source
 from fastio.errors import SchemaError, StoreError
 from fastio.store.files.remote_options import RemoteOptions
-from fastio.store.joined_metadata import DescribedSamples, common_metadata
+from fastio.store.joined_metadata import DescribedSamples, merged_metadata
 from fastio.store.set_object import SetObject, read_set
 from fastio.store.sets import open_members
 from fastio.store.unique_keys import ended_keys
@@ -56,7 +56,7 @@ def check_appended(current: SetObject, plan: PackPlan, source: Source, remote: R
             f"{source.path}: would be packed as {fields}, but {current.path} holds {expected}: the samples of one set "
             "have the same fields: pack it the same way, or to a set of its own"
         )
-    common_metadata([part_of(current), DescribedSamples(source.path, source.metadata, len(source))])
+    merged_metadata([part_of(current), DescribedSamples(source.path, source.metadata, len(source))])
     known = _native.KeySet()
     for shard in open_members(read_set(current.file), options=remote):
         if shard.count:

@@ -141,7 +141,8 @@ class PlannedSet:
         Pack these shards, and yield the number of each when it is finished: under its name, on the disk or uploaded.
 
         While the disk or the object store takes a shard, the next one is packed. Whoever packs the same shard at the
-        same time, or did before, does no harm: the bytes are the same. Raises SourceError for a bad sample unless ``on_error`` is "skip".
+        same time, or did before, does no harm: the bytes are the same. Raises SourceError for a bad sample unless
+        ``on_error`` is "skip".
         """
         shards = (self.plan.samples_of(number) for number in numbers)
         with (

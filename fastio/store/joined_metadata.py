@@ -83,8 +83,10 @@ def merged_metadata(stores: Sequence[Described]) -> dict[str, Any]:
     Return the metadata of one set that has the samples of these stores, in this order.
 
     What is equal in all of them stays, and lists of what was skipped or left out are joined. What differs stands
-    under ``merged``, where each store keeps its own. Raises SchemaError as ``common_metadata``.
+    under ``merged``, where each store keeps its own. Raises SchemaError as ``common_metadata``, and if only some of
+    the stores name their classes.
     """
+    _check_all_named(stores)
     all_metadata = [store.metadata for store in stores]
     sources = [metadata.get("source") or {} for metadata in all_metadata]
     source = {**_equal(sources), "name": _joined_names([str(source.get("name")) for source in sources])}
@@ -173,9 +175,21 @@ def _common_classes(stores: Sequence[Described]) -> list[str] | None:
         if at is not None:
             raise SchemaError(
                 f"label {at} is {names[at]!r} in {longest.path} but {own[at]!r} in {store.path}: pack both with "
-                "the same classes, or give each FastDataset of a loader a target_transform that makes them agree"
+                "the same classes, or, for one loader over both, give each FastDataset a target_transform that makes "
+                "them agree"
             )
     return names
+
+
+def _check_all_named(stores: Sequence[Described]) -> None:
+    named = [store for store in stores if _has_classes(store.metadata)]
+    other = next((store for store in stores if not _has_classes(store.metadata)), None)
+    if named and other is not None:
+        names = [str(name) for name in named[0].metadata["classes"]]
+        raise SchemaError(
+            f"{other.path}: its labels are numbers, those of {named[0].path} are names (0 is {names[0]!r}), so nothing "
+            "says that they mean the same: pack both with names, or both with numbers"
+        )
 
 
 def _has_classes(metadata: Mapping[str, Any]) -> bool:

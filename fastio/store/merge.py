@@ -63,6 +63,7 @@ def merge_stores(
         stores = [opened.enter_context(open_store(path, remote=remote)) for path in paths]
         _check_kinds(stores)
         _check_schemas(stores)
+        _check_reachable(out, stores)
         metadata = merged_metadata(stores)
         members = [list(_members(store, out)) for store in stores]
         generation = _next_generation(out, overwrite=overwrite, remote=remote)
@@ -135,6 +136,17 @@ def _check_schemas(stores: Sequence[SealedStore]) -> None:
                 f"{store.path}: holds {fields}, but {first.path} holds {expected}: the samples of one set have "
                 "the same fields: pack them the same way"
             )
+
+
+def _check_reachable(out: str, stores: Sequence[SealedStore]) -> None:
+    """Raise StoreError if some shards lie on this machine and others behind URLs: no reader joins these."""
+    here = next((store for store in stores if any(map(is_local, store.shard_paths))), None)
+    behind_url = next((store for store in stores if not all(map(is_local, store.shard_paths))), None)
+    if here is not None and behind_url is not None:
+        raise StoreError(
+            f"{out}: {here.path} has shards on this machine, {behind_url.path} behind a URL, and one set is read from "
+            f"one kind of place: copy the second one here (fastio stage {behind_url.path} DIR), or the first one there"
+        )
 
 
 def _members(store: SealedStore, out: str) -> Iterator[tuple[Shard, SetMember]]:

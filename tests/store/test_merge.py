@@ -10,7 +10,10 @@ import pytest
 
 from fastio.errors import SchemaError, StoreError
 from fastio.store import create_store, open_store
+from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.folders import folder_of
 from fastio.store.merge import merge_stores
+from tests.servers.fixtures import Bucket
 from tests.store.build import LABELLED, TWO_PAYLOADS, make_batch, make_spans, write
 from tests.store.small_set import write_set
 
@@ -46,6 +49,7 @@ def test_single_files(tmp_path: Path) -> None:
     """A store of one tar file is a shard."""
     with create_store(tmp_path / "a.tar", LABELLED) as writer:
         writer.append(make_batch(["a"], [b"1"]))
+        writer.close({"classes": ["cat", "dog"]})
     merge_stores([str(tmp_path / "a.tar"), write_set(tmp_path / "b", ["b"])], str(tmp_path / "all.fastio-set"))
     assert _values(tmp_path / "all.fastio-set") == {"a": b"1", "b": b"b"}
 
@@ -152,3 +156,29 @@ def test_removed_shard(tmp_path: Path) -> None:
     (tmp_path / "b/x-000000.tar").unlink()
     with pytest.raises(StoreError, match=r"b/x-000000\.tar"):
         open_store(tmp_path / "all.fastio-set")
+
+
+def test_numbers_and_names(tmp_path: Path) -> None:
+    """A store whose labels are bare numbers does not join one whose classes have names, in either order."""
+    with create_store(tmp_path / "a.tar", LABELLED) as writer:
+        writer.append(make_batch(["a"], [b"1"]))
+    stores = [str(tmp_path / "a.tar"), write_set(tmp_path / "b", ["b"])]
+    for order in (stores, stores[::-1]):
+        with pytest.raises(SchemaError, match=r"a\.tar: its labels are numbers, .*names \(0 is 'cat'\).*pack both"):
+            merge_stores(order, str(tmp_path / "all.fastio-set"))
+    assert not (tmp_path / "all.fastio-set").exists()
+
+
+def test_here_and_behind_a_url(tmp_path: Path, bucket: Bucket) -> None:
+    """One set is not read from a disk and an object store at once, so no such set is made."""
+    remote = RemoteOptions(bucket.options)
+    folder, _ = folder_of(f"{bucket.url}/a.tar", remote)
+    for name in ("a", "b"):
+        with create_store(tmp_path / f"{name}.tar", LABELLED) as writer:
+            writer.append(make_batch([name], [b"1"]))
+    folder.put("a.tar", tmp_path / "a.tar")
+    with pytest.raises(
+        StoreError, match=r"b\.tar has shards on this machine, s3://.*a\.tar behind a URL.*fastio stage"
+    ):
+        merge_stores([f"{bucket.url}/a.tar", str(tmp_path / "b.tar")], str(tmp_path / "all.fastio-set"), remote=remote)
+    assert not (tmp_path / "all.fastio-set").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -103,6 +104,21 @@ def test_other_classes(tmp_path):
     append(folder, open_source(source.path))
     with open_store(folder) as store:
         assert store.metadata["classes"][-1] == "zzz"
+
+
+def test_labels_that_are_numbers(tmp_path):
+    """They do not join classes that have names: nothing says which number is which name."""
+    folder = packed(tmp_path, "out", source_in(tmp_path))
+    before, flat = files(folder), tmp_path / "numbers"
+    flat.mkdir()
+    for number, file in enumerate(sorted((tmp_path / "classes").glob("*/*"))[:3]):
+        (flat / f"n{number}{file.suffix}").write_bytes(file.read_bytes())
+    names = sorted(path.name for path in flat.iterdir())
+    (tmp_path / "labels.json").write_text(json.dumps({name: number for number, name in enumerate(names)}))
+    with pytest.raises(SchemaError, match="numbers: its labels are numbers"):
+        append(folder, open_source(flat, labels=tmp_path / "labels.json"))
+
+    assert before == files(folder)
 
 
 def test_no_set(tmp_path):
