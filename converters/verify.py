@@ -48,7 +48,7 @@ class VerifyReport:
     path: str
     samples: int
     size_bytes: int
-    checksums: bool  # tar shards of others have none
+    checksums: bool  # tar shards of others have none until they are indexed
     decoded: int  # pictures and masks
     parsed: int  # texts and JSON documents
     compared: int
@@ -105,7 +105,7 @@ def verify(
             path=os.fspath(path),
             samples=len(store),
             size_bytes=store_bytes(store),
-            checksums=all(shard.is_sealed for shard in store.shards),
+            checksums=all(shard.is_sealed or shard.checksums for shard in store.shards),
             decoded=decoded,
             parsed=parsed,
             compared=result.samples,

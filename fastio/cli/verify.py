@@ -111,7 +111,9 @@ def _one_sided(report: VerifyReport) -> str:
 
 
 def _summary(report: VerifyReport, against: str | None) -> str:
-    sums = "every checksum" if report.checksums else "no checksums in it (not packed by fastio)"
+    sums = (
+        "every checksum" if report.checksums else "no checksums in it (not packed by fastio; `fastio index` adds some)"
+    )
     done = [f"{counted(report.samples, 'sample')}, {size(report.size_bytes)}: {sums}"]
     if report.decoded:
         done.append(f"{counted(report.decoded, 'image')} decoded")

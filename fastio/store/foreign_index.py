@@ -13,10 +13,11 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from fastio.errors import StoreError
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.atomic import PartialFile, exists, writing
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import is_local
@@ -24,8 +25,9 @@ from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.foreign_tar import check_foreign_set, scan_foreign
 from fastio.store.formats import FORMATS
 from fastio.store.publish import publish_file
-from fastio.store.sealed import Shard
-from fastio.store.set_object import SetMember, write_set
+from fastio.store.seal import find_seal
+from fastio.store.sealed import Shard, bytes_from
+from fastio.store.set_object import SET_SUFFIX, SetMember, write_set
 from fastio.store.sets import set_path
 from fastio.store.target import expand
 from fastio.store.urls import shards_of_url
@@ -74,18 +76,20 @@ def index_foreign(
     members = [SetMember(shard.path, shard.count, shard.data.size, 0) for shard in shards]
     with writing(target):
         Path(folder).mkdir(parents=True, exist_ok=True)
-    partial = PartialFile(target)
+    output = PartialFile(target)
     try:
-        write_set(partial, shards, members, form=_TAR, generation=1, metadata=shards[0].metadata)
-        publish_file(partial, replace=overwrite)
+        write_set(output, shards, members, form=_TAR, generation=1, metadata=shards[0].metadata)
+        publish_file(output, replace=overwrite)
     finally:
-        partial.discard()
+        output.discard()
     return IndexReport(target, sum(m.count for m in members), len(members), sum(m.size for m in members))
 
 
 def _files(path: str, options: RemoteOptions) -> list[str]:
     """Return the shards by absolute names: their set object may lie anywhere."""
     form = FORMATS[_TAR]
+    if path.endswith(SET_SUFFIX):
+        raise StoreError(f"{path}: is a set object, which has an index: open it as it is")
     if is_local(path):
         return [os.path.abspath(file) for file in expand(path, form)]  # noqa: PTH100 - as the user named it
     found, files = shards_of_url(path, options)
@@ -96,6 +100,8 @@ def _files(path: str, options: RemoteOptions) -> list[str]:
 
 def _indexed(source: ByteSource) -> Shard:
     """Return the index of a shard with the checksums of its values, over the source itself."""
+    if _is_sealed(source):
+        raise StoreError(f"{source.path}: was packed by fastio and has an index: open it, or its set, as it is")
     if is_local(source.path):
         return scan_foreign(source)
     with tempfile.NamedTemporaryFile(prefix="fastio-", suffix=".tar") as scratch:
@@ -104,6 +110,14 @@ def _indexed(source: ByteSource) -> Shard:
         shard = scan_foreign(open_file(scratch.name, "pread"), path=source.path)
     source.release()
     return replace(shard, path=source.path, data=source)
+
+
+def _is_sealed(source: ByteSource) -> bool:
+    try:
+        find_seal(source.path, source.size, partial(bytes_from, source), FORMATS[_TAR].seal_at)
+    except (StoreIncomplete, StoreCorrupt):
+        return False
+    return True
 
 
 def _copy(source: ByteSource, descriptor: int) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from fastio import FastDataset, FastLoader
+from fastio.converters.verify import verify
 from fastio.errors import SampleError, StoreError
 from fastio.store import open_store
 from fastio.store.files.remote_options import RemoteOptions
@@ -20,6 +21,7 @@ from fastio.store.foreign_index import index_foreign
 from fastio.store.verify import verify_store
 from tests.conftest import encode, pictures
 from tests.servers.fixtures import Bucket
+from tests.store.small_set import write_set
 
 SAMPLES, SHARDS = 30, 3
 
@@ -89,6 +91,13 @@ def test_damage_after_indexing(folder: Path, tmp_path: Path) -> None:
         assert [damage.key for damage in verify_store(dataset.store)] == ["0004"]
 
 
+def test_verify_compares_the_checksums_of_the_index(folder: Path, tmp_path: Path) -> None:
+    """Its report says that there were checksums, as it does of shards that fastio packed."""
+    report = index_foreign(str(folder / "x-*.tar"), str(tmp_path / "index"))
+    assert verify(report.path).checksums
+    assert not verify(str(folder)).checksums
+
+
 def test_without_an_index(bucket: Bucket, uploaded: str) -> None:
     """Opening them behind a URL names the command that makes one, and nothing is scanned request by request."""
     for name in ("x-000000.tar", "x-{000000..000002}.tar", "x-*.tar"):
@@ -97,10 +106,14 @@ def test_without_an_index(bucket: Bucket, uploaded: str) -> None:
 
 
 def test_what_cannot_be_indexed(folder: Path, tmp_path: Path, png_stores: dict[str, Path]) -> None:
-    """Shards of fastio, files that are no tar, and a name that is taken are errors by name; nothing is written."""
+    """Shards and sets of fastio, files that are no tar, and a name that is taken are errors; nothing is written."""
     to = tmp_path / "to"
-    with pytest.raises(StoreError, match=r"png.tar: packed by fastio"):
-        index_foreign(str(png_stores["tar"]), str(to))
+    own = write_set(tmp_path / "own", ["a", "b"])
+    for path in (str(png_stores["tar"]), str(tmp_path / "own" / "x-%06d.tar")):
+        with pytest.raises(StoreError, match=r"\.tar: was packed by fastio and has an index: open it"):
+            index_foreign(path, str(to))
+    with pytest.raises(StoreError, match=r"x\.fastio-set: is a set object"):
+        index_foreign(own, str(to))
     (tmp_path / "no.tar").write_bytes(b"x" * 2000)
     with pytest.raises(StoreError, match=r"no.tar"):
         index_foreign(str(tmp_path / "no.tar"), str(to))
