@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path, PurePath
+from typing import TypeVar
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.file_writer import SealedAlone
@@ -51,6 +52,7 @@ __all__ = [
 _SHARD_BYTES = 1 << 30
 _OPENED_AT_ONCE = 16  # shards behind URLs, each of which takes some requests
 _SHORTENED_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
+_Opened = TypeVar("_Opened")
 _ATTEMPTS = 10  # attempts to open a set that others replace meanwhile
 
 
@@ -102,25 +104,30 @@ def _version(path: str) -> list[tuple[str, tuple[int, int] | None]]:
 
 
 def _open_url(url: str, read: Read, remote: RemoteOptions) -> SealedStore:
-    try:
-        return _open_url_once(url, read, remote)
-    except (StoreCorrupt, StoreIncomplete):  # bytes may have changed on their way, and lie so in the cache directory
-        cache = RangeCache.of(remote)
-        if cache is not None:
-            cache.forget_indexes()
-        return _open_url_once(url, read, remote)
-
-
-def _open_url_once(url: str, read: Read, remote: RemoteOptions) -> SealedStore:
     set_object = set_of_url(url, remote)
     if set_object is not None:
         try:
-            return _open_set(url, set_object, read, remote)
+            return _twice(partial(_open_set, url, set_object, read, remote), remote)
         except StoreNotFound:
             if set_object == url:
                 raise
     form, files = shards_of_url(url, remote)
     return _open_files(url, form, files, read, remote)
+
+
+def _twice(attempt: Callable[[], _Opened], remote: RemoteOptions) -> _Opened:
+    """
+    Return what an attempt to open objects returns, the second one if the first finds damage.
+
+    Bytes may have changed on their way, and then lie so in the cache directory.
+    """
+    try:
+        return attempt()
+    except (StoreCorrupt, StoreIncomplete):
+        cache = RangeCache.of(remote)
+        if cache is not None:
+            cache.forget_indexes()
+        return attempt()
 
 
 def _open_set(path: str, set_object: str, read: Read, remote: RemoteOptions) -> SealedStore:
@@ -234,6 +241,11 @@ def _open_shards(files: Sequence[str], form: Format, read: Read, remote: RemoteO
 
 
 def _open_shard(path: str, form: Format, read: Read, remote: RemoteOptions) -> Shard:
+    attempt = partial(_open_shard_once, path, form, read, remote)
+    return attempt() if is_local(path) else _twice(attempt, remote)
+
+
+def _open_shard_once(path: str, form: Format, read: Read, remote: RemoteOptions) -> Shard:
     file = open_file(path, read, remote)
     try:
         return _read_or_scan(file, form)
