@@ -40,6 +40,7 @@ from fastio.converters.sources import (
 from fastio.converters.sources import zip as zip_archive
 from fastio.converters.transcode import Transcode
 from fastio.errors import SourceError
+from fastio.store.files.local import is_local
 
 __all__ = [
     "SOURCES",
@@ -103,6 +104,11 @@ def open_source(
     in two ways; it says what was found and what to choose from.
     """
     path = os.fspath(path)
+    if not is_local(path):
+        raise SourceError(
+            f"{path}: is a URL, from which nothing is packed: a packed store is copied by `fastio stage {path} DIR`, "
+            "other files by the tools of their server; then pack the copy"
+        )
     named = None if kind == "auto" else _kind_called(kind)
     place = SourcePath(path if split is None else split_folder(path, split))
     chosen = named or _detect(place, has_fields=bool(fields), has_labels=labels is not None)

@@ -53,6 +53,10 @@ def shards_of_url(url: str, options: RemoteOptions) -> tuple[Format, list[str]]:
         if _is_pattern(url):
             raise StoreError(f"{url}: expected a name that ends in one of {formats.suffixes()}")
         names = _names(folder, url, options)
+        if not names:
+            raise StoreNotFound(
+                f"{url}: holds nothing: check the name; a store there is named by its file or its folder"
+            )
         form = formats.of_names(url, names)
         return form, [f"{folder}/{name}" for name in names if form.is_name(name)]
     if shards is not None or not _is_pattern(url):

@@ -101,6 +101,23 @@ def test_errors_are_one_line(bucket: Bucket, url: str, options: list[str]) -> No
         assert name in lines[0]
 
 
+def test_a_folder_that_is_not_there(bucket: Bucket, options: list[str]) -> None:
+    """Nothing begins with its name: that is said, and no command is advised that would fail as well."""
+    result = CliRunner().invoke(cli, ["info", f"{bucket.url}/empty/", *options])
+    assert "holds nothing: check the name" in result.output
+    assert "fastio pack" not in result.output
+
+
+def test_packing_from_a_url(tmp_path: Path) -> None:
+    """One line says how to get a copy that can be packed, before a request is sent; nothing is written."""
+    result = CliRunner().invoke(cli, ["pack", "s3://bucket/photos/", str(tmp_path / "x.lmdb")])
+    assert result.exit_code == 1
+    (line,) = result.output.strip().splitlines()
+    assert "s3://bucket/photos/: is a URL" in line
+    assert "fastio stage s3://bucket/photos/ DIR" in line
+    assert not any(tmp_path.iterdir())
+
+
 def test_secrets_stay_out_of_reports() -> None:
     """Values of options that are secret are hidden in a command line."""
     words = [
