@@ -32,6 +32,7 @@ from fastio.converters.text.unpack import text_files, text_notes
 from fastio.errors import FastioError, StoreCorrupt, StoreError
 from fastio.store import SampleStore
 from fastio.store.atomic import PartialFile
+from fastio.store.files.local import check_folder_here
 from fastio.store.publish import publish_file
 from fastio.store.stale import remove_stale
 from fastio.store.values import read_values
@@ -70,6 +71,7 @@ def unpack(
     folder (absolute, ``..``, through a link), and StoreCorrupt for bytes that differ from their checksum. ``labels``
     names a label file to write (.csv, .tsv, .json or .jsonl).
     """
+    check_folder_here(out)
     target = Path(out).absolute()
     if not target.name:
         raise StoreError(f"{os.fspath(out)}: nothing can be written beside it: choose a folder in it")

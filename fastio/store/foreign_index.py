@@ -20,7 +20,7 @@ from pathlib import Path
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.atomic import PartialFile, exists, writing
 from fastio.store.files import ByteSource, open_file
-from fastio.store.files.local import is_local
+from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.foreign_tar import check_foreign_set, scan_foreign
 from fastio.store.formats import FORMATS
@@ -63,6 +63,7 @@ def index_foreign(
     ``progress`` is told the bytes of each shard that is done. Raises StoreError for shards that are not tar files, have
     different fields, or were packed by fastio, and if the name is taken and not to be replaced.
     """
+    check_folder_here(folder)
     files = _files(path, options)
     name = os.path.basename(set_path(path if path.endswith(f".{_TAR}") else f"{path.rstrip('/')}.{_TAR}"))  # noqa: PTH119 - of a URL too
     target = os.path.join(folder, name)  # noqa: PTH118 - keeps "./"

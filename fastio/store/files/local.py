@@ -19,6 +19,7 @@ __all__ = [
     "CHUNK_BYTES",
     "FLAGS",
     "aligned",
+    "check_folder_here",
     "check_identity",
     "check_range",
     "identity_of",
@@ -44,6 +45,12 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 def is_local(path: str) -> bool:
     """Whether this is a path of the file system, and no URL."""
     return _SCHEME.match(path) is None
+
+
+def check_folder_here(path: str | os.PathLike[str]) -> None:
+    """Raise StoreError for a URL where a folder of this machine is written to."""
+    if not is_local(os.fspath(path)):
+        raise StoreError(f"{os.fspath(path)}: expected a folder of this machine, got a URL")
 
 
 def open_descriptor(path: str) -> int:

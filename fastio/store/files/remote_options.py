@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from fastio.store.files.local import is_local
 from fastio.types.units import parse_size
 
 __all__ = ["DEFAULT", "RemoteOptions"]
@@ -68,6 +69,8 @@ def _folder(name: str, path: str | os.PathLike[str] | None) -> str | None:
     expanded = os.path.expanduser(os.path.expandvars(os.fspath(path)))  # noqa: PTH111 - pathlib has no expandvars
     if not expanded or "$" in expanded:
         raise ValueError(f"{name}={os.fspath(path)!r}: a variable in it is not set")
+    if not is_local(expanded):
+        raise ValueError(f"{name}={expanded!r}: expected a folder of this machine, got a URL")
     return expanded
 
 

@@ -17,7 +17,7 @@ from fastio._native import ThreadPool
 from fastio.errors import StoreError
 from fastio.store.atomic import PartialFile, sync_folder, writing
 from fastio.store.files import open_file
-from fastio.store.files.local import is_local
+from fastio.store.files.local import check_folder_here, is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.index import check_set
 from fastio.store.sealed import Shard, read_shard
@@ -80,6 +80,7 @@ def stage(
     files under these names.
     """
     begun = time.monotonic()
+    check_folder_here(folder)
     options = dataclasses.replace(options, cache_dir=None)  # nothing is read twice
     plan = plan_stage(path, options)
     target = Path(folder)
