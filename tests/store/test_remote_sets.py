@@ -168,6 +168,19 @@ def test_merge(bucket: Bucket, tmp_path: Path) -> None:
         merge_stores(paths, f"{bucket.url}/all.fastio-set", remote=remote)
 
 
+def test_a_missing_shard(bucket: Bucket, tmp_path: Path) -> None:
+    """A shard that its set lists and that was never seen is missing, and the error says who brings it back."""
+    write_set(tmp_path / "a", ["a", "b"])
+    folder = _folder(bucket.url, bucket.options)
+    for file in (tmp_path / "a").iterdir():
+        if file.name != "x-000001.tar":
+            folder.put(file.name, file)
+    with open_store(f"{bucket.url}/x.fastio-set", remote=RemoteOptions(bucket.options)) as store:
+        assert store.keys([1]) == ["b"]
+        with pytest.raises(StoreError, match=r"x-000001\.tar: is missing, but its set lists it: fastio repair"):
+            store.files.fetch(store.spans("image", np.array([1]))).wait()
+
+
 def test_repair(bucket: Bucket, tmp_path: Path) -> None:
     """A set in an object store is mended from a copy on this machine, and the other way round."""
     remote = RemoteOptions(bucket.options)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.errors import StoreError, StoreNotFound
+from fastio.errors import StoreNotFound
 from fastio.store.files.remote.client import Answer, Precondition, RequestFailed
 from fastio.store.files.remote.clients import client_of
 from fastio.store.files.remote.download_thread import ByteRange
@@ -100,7 +100,7 @@ class RangeLoader:
         except Precondition:
             raise source.replaced() from None
         except StoreNotFound as exc:
-            raise StoreError(f"{source.path}: can no longer be read (no such object): open the store again") from exc
+            raise source.gone() from exc
         data = source.accepted(answer, wanted.start, wanted.stop)
         data.setflags(write=False)
         self._measure(answer.latency_s, wanted.size / max(1e-9, time.monotonic() - began - answer.latency_s))

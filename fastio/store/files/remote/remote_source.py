@@ -129,13 +129,19 @@ class RemoteSource:
 
         return repeated(self.path, self.options, attempt)
 
+    def gone(self) -> StoreError:
+        """Return the error for an object that is not there any more, or never was."""
+        if self._etag is None:
+            return StoreError(f"{self.path}: is missing, but its set lists it: fastio repair puts it there from a copy")
+        return StoreError(f"{self.path}: can no longer be read (no such object): open the store again")
+
     def check(self) -> None:
         """See ByteSource."""
         if self.size:
             try:
                 self._fetched(0, 1)
             except StoreNotFound as exc:
-                raise StoreError(f"{self.path}: can no longer be read (no such object): open the store again") from exc
+                raise self.gone() from exc
 
     def release(self) -> None:
         """Let go of the end."""
