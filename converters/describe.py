@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -46,6 +47,8 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "path": store.path,
         "format": store.format,
         "shards": len(store.shard_paths),
+        "folders": _folders(store),
+        "merged": [{name: part[name] for name in ("set", "samples")} for part in store.metadata.get("merged") or ()],
         "samples": len(store),
         "receipt": _receipt(store),
         "size_bytes": size_bytes,
@@ -66,6 +69,11 @@ def describe(store: SampleStore) -> dict[str, Any]:
         "read_without_fastio": _plain_reader(store) if store.schema.payload and is_local(store.path) else "",
         **(describe_fields(store) if has_many_fields(store) else {}),
     }
+
+
+def _folders(store: SampleStore) -> dict[str, int]:
+    """Return how many shards lie in each folder, or prefix of an object store."""
+    return dict(Counter(path.rpartition("/")[0] or "." for path in store.shard_paths))
 
 
 def _receipt(store: SampleStore) -> str | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["info"]
 
 _CLASSES_SHOWN = 20
+_PARTS_SHOWN = 5
 _PICTURES, _PICTURE_SIZE = 36, 128  # in the report
 _LEDGERS = {
     "skipped": "skipped",
@@ -93,11 +94,12 @@ def _opened(path: str, remote: RemoteOptions) -> SampleStore | None:
     from fastio.errors import StoreError
     from fastio.store import open_store
     from fastio.store.files.local import is_local
+    from fastio.store.set_object import SET_SUFFIX
 
     try:
         return open_store(path, remote=remote)
     except StoreError:
-        if not is_local(path):
+        if not is_local(path) or path.endswith(SET_SUFFIX):
             raise
         others = [source for source in SOURCES.values() if source is not KIND and not source.needs_fields]
         if names_store(path) and not any(source.signs(SourcePath(path)) for source in others):
@@ -156,6 +158,7 @@ def _print(report: dict[str, Any]) -> None:
             f"packed from {printable(str(source.get('name')))} ({recorded_kind(source)}){labels}; "
             f"{number(report['skipped'])} skipped" + (" (--skipped lists them)" if report["skipped"] else "")
         )
+    _print_parts(report)
     for line in report["packing"]:
         click.echo(printable(line))
     if report["shuffle"] is not None:
@@ -182,6 +185,19 @@ def _print(report: dict[str, Any]) -> None:
     if report["read_without_fastio"]:
         click.echo("\nwithout fastio:\n")
         click.echo("    " + report["read_without_fastio"].rstrip().replace("\n", "\n    "))
+
+
+def _print_parts(report: dict[str, Any]) -> None:
+    """Print which sets, or packs, follow each other in this set, and in which folders its shards lie."""
+    if len(report["folders"]) > 1:
+        shards = (f"{counted(count, 'shard')} in {folder}" for folder, count in report["folders"].items())
+        click.echo(printable(", ".join(shards)))
+    parts = report["merged"]
+    if not parts:
+        return
+    named = [f"{part['set']} ({counted(part['samples'], 'sample')})" for part in parts[:_PARTS_SHOWN]]
+    more = f" and {number(len(parts) - _PARTS_SHOWN)} more" if len(parts) > _PARTS_SHOWN else ""
+    click.echo(printable(f"merged from {', '.join(named)}{more}"))
 
 
 def _print_each_field(report: dict[str, Any]) -> None:

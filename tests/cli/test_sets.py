@@ -35,6 +35,21 @@ def test_merge_json(tmp_path: Path) -> None:
     check("fastio.merge/1", report)
 
 
+def test_info_of_a_merged_set(tmp_path: Path) -> None:
+    """It names the sets that were merged and the folders of their shards; a missing shard is named, too."""
+    paths = [write_set(tmp_path / name, list(name)) for name in ("ab", "c")]
+    out = tmp_path / "all.fastio-set"
+    CliRunner().invoke(cli, ["merge", *paths, "--out", str(out)])
+    lines = CliRunner().invoke(cli, ["info", str(out)]).stdout.splitlines()
+    assert "merged from x.fastio-set (2 samples), x.fastio-set (1 sample)" in lines
+    assert f"2 shards in {tmp_path}/ab, 1 shard in {tmp_path}/c" in lines
+    (tmp_path / "c" / "x-000000.tar").unlink()
+    result = CliRunner().invoke(cli, ["info", str(out)])
+    assert result.exit_code == 1
+    (line,) = result.output.strip().splitlines()
+    assert "x-000000.tar: is missing; the set" in line
+
+
 def test_merge_of_equal_keys(tmp_path: Path) -> None:
     """An error is one line."""
     first, second = write_set(tmp_path / "a", ["a"]), write_set(tmp_path / "b", ["a"])

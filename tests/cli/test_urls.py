@@ -42,6 +42,8 @@ def test_looking_into_a_store(url: str, options: list[str], png_stores: dict[str
     described = json.loads(run("info", url, *options, "--json").output)
     expected = json.loads(run("info", local, "--json").output)
     assert described.pop("path") == url
+    assert described.pop("folders") == {url.rpartition("/")[0]: 1}
+    assert expected.pop("folders") == {str(local.parent): 1}
     assert described.pop("epoch")["requests"] == 1
     expected.pop("path")
     expected.pop("epoch")
