@@ -167,6 +167,8 @@ class _Run:
             shards = open_members(at_home, read="pread")
             self._write_set(shards, renamed, found.format, found.generation, found.metadata)
             self._remove_hidden(copy.path)
+            # The set object that was fetched is no part of the copy, and the one with other names came from nowhere.
+            self._fetched_bytes += (self._folder / self._plan.result).stat().st_size - copy.fetched_bytes
             return names
 
     def _copy_files(self) -> list[str]:

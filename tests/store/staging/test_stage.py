@@ -149,6 +149,7 @@ def test_a_merged_set_comes_together(tmp_path: Path) -> None:
 
     assert expected == got
     assert [] == hidden(tmp_path / "copy")
+    assert report.size_bytes == report.fetched_bytes
     assert 0 == stage_again_without(tmp_path, merged)
 
 
