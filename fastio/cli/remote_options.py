@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ __all__ = ["REMOTE_NAMES", "hidden_secrets", "remote_options"]
 REMOTE_NAMES = ("storage_option", "cache_dir", "cache_limit", "download_retry", "download_timeout")
 
 _OPTION = "--storage-option"
-_SECRET = re.compile(r"secret|key|token|password|credential|signature", re.IGNORECASE)
 _OPTIONS = (
     click.option(
         _OPTION,
@@ -74,6 +72,8 @@ def hidden_secrets(arguments: Sequence[str]) -> list[str]:
     >>> hidden_secrets(["ls", "--storage-option", "secret_access_key=x", "--storage-option=region=eu"])
     ['ls', '--storage-option', 'secret_access_key=***', '--storage-option=region=eu']
     """
+    from fastio.store.files.remote_options import SECRET
+
     shown: list[str] = []
     for number, argument in enumerate(arguments):
         option, sign, own = argument.partition("=")
@@ -81,7 +81,7 @@ def hidden_secrets(arguments: Sequence[str]) -> list[str]:
         text = own if is_joined else argument
         if is_joined or (number and arguments[number - 1] == _OPTION):
             key, sign, _ = text.partition("=")
-            text = f"{key}=***" if sign and _SECRET.search(key) else text
+            text = f"{key}=***" if sign and SECRET.search(key) else text
         shown.append(f"{_OPTION}={text}" if is_joined else text)
     return shown
 

@@ -122,3 +122,5 @@ def _print(tuned: Tuned) -> None:
     cut = "" if tuned.is_complete else "; too few rounds to be sure: raise --seconds"
     click.echo(f"\n{counted(len(tuned.tried), 'setting')} tried in {tuned.seconds:.0f} s{cut}. Paste this:\n")
     click.echo(tuned.code)
+    if "'***'" in tuned.code:
+        click.echo("\n*** stands for a secret: put yours there, or leave the option out where the environment has it.")

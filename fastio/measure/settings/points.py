@@ -21,6 +21,7 @@ from fastio.measure.loop.batch import size_bytes
 from fastio.measure.loop.data import DataOptions, refuse_options
 from fastio.measure.loop.folder import FolderDataset, folder_loader, is_picture_folder
 from fastio.measure.loop.user_code import is_function_name, load_function
+from fastio.store.files.local import is_local
 from fastio.transforms import Compose
 
 __all__ = ["GridData", "Point", "Value", "numbers_up_to"]
@@ -154,6 +155,8 @@ class GridData:
     def code(self, point: Point) -> str:
         """
         Return Python code that builds the point's loader as ``loader``, with imports; run it where fastio was called.
+
+        Secrets among the storage options are "***".
         """
         settings: dict[str, Any] = {"batch_size": self.options.batch_size}
         if self.options.shuffle and "shuffle" not in dict(point.settings):
@@ -165,9 +168,9 @@ class GridData:
         crop = crop if names else []
         if self.kind == "store":
             steps = f", transforms={self.options.transforms!r}" if names else ""
-            fields = self.options.dataset_fields
-            data = repr(self.name) if fields is None else f"FastDataset({self.name!r}, fields={fields!r})"
-            lines = [f"from fastio import {'' if fields is None else 'FastDataset, '}FastLoader", *crop, ""]
+            data = self._store_code()
+            names = ["FastDataset", "FastLoader"] if data.startswith("FastDataset(") else ["FastLoader"]
+            lines = [f"from fastio import {', '.join(names)}", *crop, ""]
             return "\n".join([*lines, f"loader = FastLoader({data}, {arguments}{steps})"])
         if self.kind == "folder":
             steps = f", Compose({self.options.transforms!r})" if names else ""
@@ -180,6 +183,15 @@ class GridData:
             dataset, lines = f"{function}()", [*path, f"from {module} import {function}"]
         lines = ["from torch.utils.data import DataLoader", *lines, ""]
         return "\n".join([*lines, f"loader = DataLoader({dataset}, {arguments})"])
+
+    def _store_code(self) -> str:
+        """Return the argument of FastLoader: the path, or a FastDataset with the fields and options of requests."""
+        chosen = self.options.dataset_fields
+        given = {} if chosen is None else {"fields": chosen}
+        if not is_local(self.name):
+            given |= self.options.remote.shown()
+        arguments = "".join(f", {name}={value!r}" for name, value in given.items())
+        return f"FastDataset({self.name!r}{arguments})" if given else repr(self.name)
 
     def close(self) -> None:
         """Release the store; calling it twice is harmless."""

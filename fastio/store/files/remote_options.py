@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from fastio.store.files.local import is_local
 from fastio.types.units import parse_size
 
-__all__ = ["DEFAULT", "RemoteOptions"]
+__all__ = ["DEFAULT", "SECRET", "RemoteOptions"]
+
+# In the names of storage options whose values must not be shown.
+SECRET = re.compile(r"secret|key|token|password|credential|signature|authorization", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,14 @@ class RemoteOptions:
             **others,
         )
 
+    def shown(self) -> dict[str, Any]:
+        """Return what differs from the defaults, as arguments of FastDataset; values of secrets are "***"."""
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        given = {name: value for name, value in given.items() if value != getattr(DEFAULT, name)}
+        if "storage_options" in given:
+            given["storage_options"] = _without_secrets(given["storage_options"])
+        return given
+
     def __post_init__(self) -> None:
         if not isinstance(self.storage_options, Mapping):
             raise ValueError(f"storage_options={self.storage_options!r}: expected a dict of names and values")
@@ -61,6 +73,11 @@ class RemoteOptions:
             raise ValueError(f"download_timeout={self.download_timeout}: expected seconds above 0")
         if self.cache_limit is not None and self.cache_limit < 0:
             raise ValueError(f"cache_limit={self.cache_limit}: expected 0 or more bytes")
+
+
+def _without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {key: _without_secrets(value) if isinstance(value, Mapping) else value for key, value in options.items()}
+    return {key: "***" if SECRET.search(key) else value for key, value in plain.items()}
 
 
 def _folder(name: str, path: str | os.PathLike[str] | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from fastio.cli import cli
 from fastio.measure.loop.data import DataOptions
 from fastio.measure.settings.points import GridData
 from fastio.measure.settings.tune import candidates, loading_rate
+from fastio.store.files.remote_options import RemoteOptions
+from tests.servers.fixtures import Served
 
 SCRIPT = """
 from fastio import FastDataset
@@ -75,3 +78,34 @@ def test_lines_to_paste_run(data: str, options: DataOptions, expected: str, monk
     assert rate > 0
     assert expected in code
     assert (4, 16, 16) == (len(labels), *sorted(images.shape)[-2:])
+
+
+def test_options_of_a_url(folder: Path, served: Served) -> None:
+    """They are in the lines, which run; a secret is not."""
+    shutil.copy(folder / "photos.lmdb", served.root)
+    url = f"{served.url}/photos.lmdb"
+    remote = RemoteOptions.of({"client_options": {"user_agent": "me"}}, cache_dir=folder / "cache", download_retry=7)
+    code = _code(url, DataOptions(batch_size=4, crop=16, remote=remote))
+    expected = (
+        f"storage_options={{'client_options': {{'user_agent': 'me'}}}}, cache_dir={str(folder / 'cache')!r}, "
+        "download_retry=7)"
+    )
+    assert f"loader = FastLoader(FastDataset({url!r}, {expected}, batch_size=4" in code
+    names: dict[str, Any] = {}
+    exec(code, names)
+    with names["loader"] as loader:
+        assert (4, 3, 16, 16) == next(iter(loader))[0].shape
+    names["loader"].dataset.close()
+
+    hidden = RemoteOptions.of({"client_options": {"default_headers": {"Authorization": "Bearer 123"}}})
+    code = _code(url, DataOptions(batch_size=4, crop=16, remote=hidden))
+    assert "storage_options={'client_options': {'default_headers': {'Authorization': '***'}}})" in code
+    assert "'photos.lmdb', batch_size=4" in _code("photos.lmdb", DataOptions(batch_size=4, crop=16, remote=remote))
+
+
+def _code(data: str, options: DataOptions) -> str:
+    """The lines for the first candidate."""
+    opened = GridData(data, options)
+    point = candidates(opened)[0]
+    opened.close()
+    return opened.code(point)
