@@ -12,14 +12,14 @@ from typing import Any
 from fastio.converters.pack_record import join_records, metadata_of
 from fastio.converters.planned.planned_set import set_object_at
 from fastio.converters.planned.shards import PlannedShard, open_shard
-from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.atomic import exists
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import StoreFolder, folder_of
 from fastio.store.generations import remove_replaced
 from fastio.store.publish import COMPLETE
-from fastio.store.set_object import SET_SUFFIX, SetMember, SetObject
+from fastio.store.set_object import SET_SUFFIX, SetMember, SetObject, read_set
 from fastio.store.sets import seal_set, set_path
 from fastio.store.target import target_format
 from fastio.store.write_target import Target
@@ -36,11 +36,12 @@ def seal(out: str | os.PathLike[str], *, overwrite: bool = False, remote: Remote
 
     Returns the set, also if it was sealed before. Raises StoreIncomplete with the names of shards that are missing or
     damaged, and StoreError if shards belong to several plans, or if another set is there and not to be replaced
-    (``overwrite``). Two processes may seal at once.
+    (``overwrite``). A set object that is damaged is made anew. Two processes may seal at once.
     """
     target = _target(os.fspath(out), overwrite=overwrite)
     folder, _ = folder_of(target.path, remote)
-    current = set_object_at(folder, target)
+    is_damaged = _is_damaged(folder, target)
+    current = None if is_damaged else set_object_at(folder, target)
     listed = set() if current is None else {member.name for member in current.members}
     names = [name for name in folder.entries() if target.number_of(name) is not None and name not in listed]
     if not names:
@@ -50,7 +51,23 @@ def seal(out: str | os.PathLike[str], *, overwrite: bool = False, remote: Remote
     opened, damaged = _opened(folder, names, target)
     shards = _of_one_plan(target, opened)
     _check_whole(target, names, shards, damaged)
+    if is_damaged:
+        folder.remove(Path(set_path(target.path)).name)
     return seal_shards(target, folder, [shards[number] for number in sorted(shards)], current, remote=remote)
+
+
+def _is_damaged(folder: StoreFolder, target: Target) -> bool:
+    """Whether the set object cannot be read; it is read twice, as bytes may have changed on their way."""
+    name = Path(set_path(target.path)).name
+    for _ in range(2):
+        try:
+            read_set(folder.open(name))
+        except StoreNotFound:
+            return False
+        except (StoreCorrupt, StoreIncomplete):
+            continue
+        return False
+    return True
 
 
 def seal_shards(

@@ -17,14 +17,18 @@ __all__ = ["seal"]
 
 @click.command()
 @click.argument("out")
-@click.option("--overwrite", is_flag=True, help="Replace the set of this name, and remove its shards.")
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Replace the set of this name by the shards that it does not list, and remove its own.",
+)
 @remote_options
 def seal(out: str, *, overwrite: bool, remote: RemoteOptions) -> None:
     """
     Make a set of the shards OUT that parts have packed.
 
     OUT is named as it was packed, such as 'train-%06d.tar'; the source is not needed. The last part seals by itself.
-    If a shard is missing or damaged, it is named and nothing is written.
+    If a shard is missing or damaged, it is named and nothing is written. A damaged set object is made anew.
 
     \b
     Example:

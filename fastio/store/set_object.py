@@ -38,6 +38,7 @@ and label 1 (abridged):
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,7 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import crc32
-from fastio.errors import SchemaError, StoreCorrupt, StoreError
+from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.arrays import Place, byte_view, expected_arrays
 from fastio.store.atomic import PartialFile
 from fastio.store.files import ByteSource
@@ -62,6 +63,8 @@ SET_SUFFIX = ".fastio-set"
 _FORMAT = "set"
 _VERSION = 1
 _ALIGNMENT = 64
+_ADVICE_FOR_SHARDS = re.compile(r"(copy|pack)( or (copy|pack))? again$")
+_ADVICE = "copy it again, or, if its shards lie beside it, make it anew by fastio seal"
 _LISTING = ("metadata", "shard_counts", "shard_sizes", "shard_crcs", "shard_plans", "shard_names")
 
 
@@ -147,6 +150,13 @@ def read_set(file: ByteSource, *, with_index: bool = True) -> SetObject:
 
     Raises StoreIncomplete, StoreCorrupt, and StoreError for a newer version.
     """
+    try:
+        return _read_checked(file, with_index=with_index)
+    except (StoreCorrupt, StoreIncomplete) as exc:  # what is advised for shards is more than a set object needs
+        raise type(exc)(_ADVICE_FOR_SHARDS.sub(_ADVICE, str(exc))) from exc
+
+
+def _read_checked(file: ByteSource, *, with_index: bool) -> SetObject:
     path = file.path
     seal = find_seal(path, file.size, partial(bytes_from, file), always_at(-SEAL_SIZE))
     if not seal.is_of(_FORMAT):

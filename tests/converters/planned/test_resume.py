@@ -343,3 +343,32 @@ def test_a_table_with_tokens_is_packed_by_plan(tmp_path):
         assert one.metadata == many.metadata
         assert 300 == one.metadata["tokenizer"]["options"]["documents"]
         assert 0 < one.metadata["tokenizer"]["options"]["cut"]["documents"]
+
+
+@pytest.mark.parametrize("at", [100, -200, -20], ids=["index", "header", "seal"])
+def test_a_damaged_set_object_is_made_anew(tmp_path, at):
+    """Opening it names fastio seal, which makes the same set object of the shards that lie there."""
+    folder = packed(tmp_path, "out", source_in(tmp_path))
+    expected, path = files(folder), folder / "out.fastio-set"
+    content = bytearray(expected["out.fastio-set"])
+    content[at] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"out\.fastio-set: .*by fastio seal"):
+        open_store(path)
+    assert 18 == len(seal(folder / PATTERN))
+    assert expected == files(folder)
+
+
+def test_a_damaged_set_object_stays_while_a_shard_is_missing(tmp_path):
+    """Nothing is removed before the set can be made."""
+    folder = packed(tmp_path, "out", source_in(tmp_path))
+    path = folder / "out.fastio-set"
+    path.write_bytes(path.read_bytes()[:-5])
+    (folder / (PATTERN % 1)).unlink()
+    expected = files(folder)
+    with pytest.raises(StoreIncomplete, match=r"out\.fastio-set: .*by fastio seal"):
+        open_store(path)
+    with pytest.raises(StoreIncomplete, match=r"out-000001\.tar"):
+        seal(folder / PATTERN)
+
+    assert expected == files(folder)
