@@ -140,7 +140,9 @@ def joined_metadata(path: str, shards: Sequence[PlannedShard]) -> dict[str, Any]
 def _target(path: str, *, overwrite: bool) -> Target:
     target = Target(path, target_format(path), overwrite)
     if not target.is_set:
-        raise StoreError(f"{path}: only shards are sealed: name them as they were packed, e.g. train-%06d.tar")
+        raise StoreError(
+            f"{path}: is the name of one file: name all shards at once, as they were packed, e.g. train-%06d.tar"
+        )
     return target
 
 

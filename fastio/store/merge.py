@@ -59,6 +59,9 @@ def merge_stores(
     _check_out(out)
     if len(paths) < 2:
         raise StoreError(f"{out}: expected two stores or more to merge, got {len(paths)}")
+    twice = next((path for number, path in enumerate(paths) if path in paths[:number]), None)
+    if twice is not None:
+        raise StoreError(f"{twice}: is named twice, but no two samples of a set have the same key: name it once")
     with ExitStack() as opened:
         stores = [opened.enter_context(open_store(path, remote=remote)) for path in paths]
         _check_kinds(stores)

@@ -72,6 +72,13 @@ def test_repeated_key(tmp_path: Path) -> None:
     assert not (tmp_path / "all.fastio-set").exists()
 
 
+def test_the_same_set_twice(tmp_path: Path) -> None:
+    """That is said of the set, not of the first of its keys."""
+    path = write_set(tmp_path / "a", ["a", "b"])
+    with pytest.raises(StoreError, match=r"x\.fastio-set: is named twice"):
+        merge_stores([path, path], str(tmp_path / "all.fastio-set"))
+
+
 def test_longer_classes(tmp_path: Path) -> None:
     """A longer list of classes is kept; another list is an error."""
     first, longer = (

@@ -320,7 +320,7 @@ def test_nothing_to_seal(tmp_path):
     """An empty folder, or a name without a number."""
     with pytest.raises(StoreIncomplete, match="no shards to seal"):
         seal(tmp_path / PATTERN)
-    with pytest.raises(StoreError, match="only shards are sealed"):
+    with pytest.raises(StoreError, match="name all shards at once"):
         seal(tmp_path / "out.lmdb")
 
 
