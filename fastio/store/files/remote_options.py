@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from types import NoneType
 from typing import Any, Self
 
 from fastio.store.files.local import is_local
@@ -67,12 +68,18 @@ class RemoteOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.storage_options, Mapping):
             raise ValueError(f"storage_options={self.storage_options!r}: expected a dict of names and values")
+        for name in ("download_retry", "download_timeout", "cache_limit"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float, NoneType)):
+                raise ValueError(f"{name}={value!r}: expected a number")
         if self.download_retry < 0:
             raise ValueError(f"download_retry={self.download_retry}: expected 0 or more attempts")
         if not self.download_timeout > 0:
             raise ValueError(f"download_timeout={self.download_timeout}: expected seconds above 0")
         if self.cache_limit is not None and self.cache_limit < 0:
             raise ValueError(f"cache_limit={self.cache_limit}: expected 0 or more bytes")
+        if self.cache_limit is not None and self.cache_dir is None:
+            raise ValueError(f"cache_limit={self.cache_limit}: limits a cache_dir, and none is given")
 
 
 def _without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def stage(
     """
     begun = time.monotonic()
     check_folder_here(folder)
-    options = dataclasses.replace(options, cache_dir=None)  # nothing is read twice
+    options = dataclasses.replace(options, cache_dir=None, cache_limit=None)  # nothing is read twice
     plan = plan_stage(path, options)
     target = Path(folder)
     with writing(folder):
