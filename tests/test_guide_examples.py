@@ -102,6 +102,9 @@ def test_the_packing_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr("builtins.print", lambda *_: None)
     photos = [encode(pixels) for pixels in pictures(3)]
     mask = np.zeros((8, 8), np.uint8)
+    for number, photo in enumerate(photos):
+        (tmp_path / "imagenet/cat").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"imagenet/cat/{number}.png").write_bytes(photo)
     names: dict[str, Any] = {
         "dataset": [{"image": photo, "label": 0} for photo in photos],
         "rows": ((photo, mask, "a caption") for photo in photos),
@@ -118,6 +121,7 @@ def test_the_packing_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "beans.h5": 3,
         "many.lmdb": 3,
         "captions.lmdb": 1,
+        "four-%06d.tar": 3,
     }.items():
         with open_store(name) as store:
             assert count == len(store)
