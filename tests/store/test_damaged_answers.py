@@ -60,7 +60,7 @@ def _requests(served: Served, name: str) -> list[Request]:
 
 
 def test_a_shard_that_is_damaged(served: Served) -> None:
-    """Only that one is asked for again before the error; the others are not."""
+    """Only that one is asked for again before the error; the others once, or not at all if its turn came first."""
     count = write_version_1(served.root)
     data = bytearray((served.root / "x-1.tar").read_bytes())
     data[data.index(MAGIC) + 24] ^= 1
@@ -68,7 +68,8 @@ def test_a_shard_that_is_damaged(served: Served) -> None:
     with pytest.raises(StoreCorrupt, match=r"x-1.tar: the seal is damaged: expected CRC-32"):
         open_store(f"{served.url}/x-{{0..{count - 1}}}.tar")
     gets = [served.server.gets(f"/x-{number}.tar") for number in range(count)]
-    assert [1, 2, *[1] * (count - 2)] == gets
+    assert 2 == gets.pop(1)
+    assert set(gets) <= {0, 1}
 
 
 def test_a_tar_of_another_tool(served: Served) -> None:

@@ -159,8 +159,8 @@ def test_paths_of_pathlib() -> None:
 
 def test_options_are_for_paths(local: Path) -> None:
     """Options of requests with an open store would be ignored: a ValueError says where they go."""
-    with open_store(local / "in.fastio-set") as store, pytest.raises(ValueError, match="cache_limit= is for a path"):
-        FastDataset(store, cache_limit="200GB")
+    with open_store(local / "in.fastio-set") as store, pytest.raises(ValueError, match="download_retry= is for a path"):
+        FastDataset(store, download_retry=3)
 
 
 def test_a_lone_shard_is_no_set(bucket: Bucket, local: Path) -> None:
