@@ -86,7 +86,7 @@ class SetObject:
     path: str
     file: ByteSource
     format: str
-    generation: int  # counts from 1; each ``--overwrite``, ``--append`` or repair makes the next one
+    generation: int  # counts from 1; each ``--overwrite`` or ``--append`` makes the next one
     schema: Schema
     members: tuple[SetMember, ...]
     metadata: bytes

@@ -62,7 +62,7 @@ def local(tmp_path: Path) -> Path:
     ("name", "listings"),
     [("in.fastio-set", 0), ("in-%06d.tar", 0), ("in-*.tar", 0), ("in-{000000..000039}.tar", 0), ("", 1)],
 )
-def test_a_set_opens_by_two_reads(bucket: Bucket, local: Path, name: str, listings: int) -> None:
+def test_a_set_opens_by_its_object_alone(bucket: Bucket, local: Path, name: str, listings: int) -> None:
     """The end of the set object and its arrays, whatever names it and however many shards it has."""
     _upload(bucket, local)
     with open_store(f"{FOLDER}/{name}") as store, open_store(local / "in.fastio-set") as expected:
