@@ -89,7 +89,7 @@ void compare_part(JpegDecoder& own_decoder, JpegDecoder& their_decoder, Bytes fi
   const fastio::Region region{x, y, (width - x + 1) / 2, (height - y + 1) / 2};
   fastio::PixelView own{};
   fastio::PixelView theirs{};
-  const fastio::JpegPart part{region, region, 3};
+  const fastio::PicturePart part{region, region, 3};
   if (own_decoder.decode_part(file, part, own) != Status::ok) return;
   if (their_decoder.decode_part(file, part, theirs) != Status::ok) return;
   for (std::size_t row = 0; row < region.height; ++row) {

@@ -21,7 +21,7 @@ Status decode_picture(Worker& worker, Bytes file, const Picture& out, bool verif
 namespace {
 
 /// The whole picture, for every row needs those above it, and the part of it.
-Status decode_png_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_data,
+Status decode_png_part(Worker& worker, Bytes file, const PicturePart& part, bool verify_data,
                        PixelView& pixels) noexcept {
   PngHeader header;
   const Status status = read_png_header(file, header);
@@ -41,7 +41,7 @@ Status decode_png_part(Worker& worker, Bytes file, const JpegPart& part, bool ve
 
 }  // namespace
 
-Status decode_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_data,
+Status decode_part(Worker& worker, Bytes file, const PicturePart& part, bool verify_data,
                    PixelView& pixels) noexcept {
   switch (image_kind(file)) {
     case ImageKind::jpeg: return worker.jpeg.decode_part(file, part, pixels);

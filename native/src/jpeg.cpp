@@ -22,11 +22,11 @@ class JpegDecoder::Handle : JpegEscape {
   Handle& operator=(const Handle&) = delete;
 
   Status run(Bytes file, const Picture& out, Scratch& rgb_row) noexcept;
-  Status run_part(Bytes file, const JpegPart& part, Scratch& memory, PixelView& view) noexcept;
+  Status run_part(Bytes file, const PicturePart& part, Scratch& memory, PixelView& view) noexcept;
 
  private:
   [[nodiscard]] Status decode(Bytes file, const Picture& out, Scratch& rgb_row) noexcept;
-  [[nodiscard]] Status decode_part(Bytes file, const JpegPart& part, Scratch& memory,
+  [[nodiscard]] Status decode_part(Bytes file, const PicturePart& part, Scratch& memory,
                                    PixelView& view) noexcept;
   void open(Bytes file) noexcept;
   [[nodiscard]] Status start(int channels) noexcept;
@@ -101,7 +101,7 @@ Status JpegDecoder::Handle::decode(Bytes file, const Picture& out, Scratch& rgb_
   return Status::ok;
 }
 
-Status JpegDecoder::Handle::decode_part(Bytes file, const JpegPart& part, Scratch& memory,
+Status JpegDecoder::Handle::decode_part(Bytes file, const PicturePart& part, Scratch& memory,
                                         PixelView& view) noexcept {
   open(file);
   if (std::size_t{info_.image_width} * info_.image_height > part.max_pixels)
@@ -158,7 +158,7 @@ Status JpegDecoder::Handle::run(Bytes file, const Picture& out, Scratch& rgb_row
   return outcome;
 }
 
-Status JpegDecoder::Handle::run_part(Bytes file, const JpegPart& part, Scratch& memory,
+Status JpegDecoder::Handle::run_part(Bytes file, const PicturePart& part, Scratch& memory,
                                      PixelView& view) noexcept {
   info_.mem = nullptr;
   if (setjmp(back) == 0) outcome = decode_part(file, part, memory, view);
@@ -175,7 +175,7 @@ Status JpegDecoder::decode(Bytes file, const Picture& out) noexcept {
   return handle_->run(file, out, row_);
 }
 
-Status JpegDecoder::decode_part(Bytes file, const JpegPart& part, PixelView& view) noexcept {
+Status JpegDecoder::decode_part(Bytes file, const PicturePart& part, PixelView& view) noexcept {
   if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
   if (!handle_) return Status::no_memory;
   return handle_->run_part(file, part, part_, view);

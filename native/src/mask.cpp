@@ -101,7 +101,7 @@ class MaskTask final : public Task {
       return worker.png.decode_numbers(file, region, verify_data, numbers);
     }
     if (form.channels == 2) return Status::unsupported;
-    const JpegPart part{region, region, static_cast<int>(form.channels)};
+    const PicturePart part{region, region, static_cast<int>(form.channels)};
     PixelView pixels{};
     const Status status = worker.jpeg.decode_part(file, part, pixels);
     numbers = {pixels.data, pixels.stride, form.channels, 1};

@@ -115,7 +115,7 @@ class TranscodeTask final : public Task {
     if (plan_fault(plan, picture.height, picture.width) != nullptr) return Status::unsupported;
     const TransformOptions options{Filter::bilinear, {}, false, false, false};
     if (!worker.transformer.begin(plan, options, 1)) return Status::no_memory;
-    const JpegPart part{box_of(plan), worker.transformer.region(), picture.channels, 1, {}};
+    const PicturePart part{box_of(plan), worker.transformer.region(), picture.channels, 1, {}};
     PixelView pixels{};
     const Status status = decode_part(worker, file, part, /*verify_data=*/true, pixels);
     if (status != Status::ok) return status;

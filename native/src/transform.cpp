@@ -114,12 +114,12 @@ class PictureTask final : public TransformTask {
 
   [[nodiscard]] Status transform(Worker& worker, const Sample& sample,
                                  const Picture& out) const noexcept override {
-    const JpegPart part{box_of(sample.plan),
-                        worker.transformer.region(),
-                        options().grey ? 3 : out.channels,
-                        shrink(sample.value, sample.plan),
-                        sample.intervals,
-                        options().max_pixels};
+    const PicturePart part{box_of(sample.plan),
+                           worker.transformer.region(),
+                           options().grey ? 3 : out.channels,
+                           shrink(sample.value, sample.plan),
+                           sample.intervals,
+                           options().max_pixels};
     PixelView pixels{};
     const Status status = or_pillow(decode_part(worker, sample.value, part, verify_data(), pixels));
     if (status != Status::ok) return status;

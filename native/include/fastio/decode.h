@@ -7,8 +7,9 @@
 
 #include "fastio/bytes.h"
 #include "fastio/job.h"
-#include "fastio/jpeg.h"
+#include "fastio/picture_part.h"
 #include "fastio/pixels.h"
+#include "fastio/resize.h"
 #include "fastio/status.h"
 
 namespace fastio {
@@ -24,8 +25,8 @@ namespace fastio {
 ///
 /// `bad_shape` where the box leaves the picture. Of a JPEG only what is needed is decoded, see
 /// JpegDecoder::decode_part.
-[[nodiscard]] Status decode_part(Worker& worker, Bytes file, const JpegPart& part, bool verify_data,
-                                 PixelView& pixels) noexcept;
+[[nodiscard]] Status decode_part(Worker& worker, Bytes file, const PicturePart& part,
+                                 bool verify_data, PixelView& pixels) noexcept;
 
 /// Where a batch of pictures goes: picture i lies at `first.data` + i * height * row bytes.
 struct Pictures {

@@ -4,25 +4,13 @@
 #include <memory>
 
 #include "fastio/bytes.h"
-#include "fastio/jpeg_intervals.h"
+#include "fastio/picture_part.h"
 #include "fastio/pixels.h"
-#include "fastio/plan.h"
 #include "fastio/resize.h"
 #include "fastio/scratch.h"
 #include "fastio/status.h"
 
 namespace fastio {
-
-/// A part of a picture to decode. `box` must lie within the picture; `region`, in pixels of the
-/// picture shrunk by `shrink`, within what the box touches there.
-struct JpegPart {
-  Region box;
-  Region region;
-  int channels;
-  std::size_t shrink = 1;  ///< 2, 4 or 8: smaller inverse DCTs, whose sides are rounded up
-  Intervals intervals{};   ///< where they are known: need not be true
-  std::size_t max_pixels = any_pixels;  ///< of the whole picture; `too_large` beyond
-};
 
 /// Who turns the bits of a baseline file into coefficients. Both give the same.
 enum class Entropy { libjpeg_turbo, fastio };
@@ -55,7 +43,7 @@ class JpegDecoder {
   /// As `decode`, but for damage behind the last row needed and in restart intervals without a
   /// pixel needed, which are not looked at (the checksum of the file sees it); `bad_shape` where
   /// the box leaves the picture.
-  [[nodiscard]] Status decode_part(Bytes file, const JpegPart& part, PixelView& view) noexcept;
+  [[nodiscard]] Status decode_part(Bytes file, const PicturePart& part, PixelView& view) noexcept;
 
  private:
   class Handle;  // everything of libjpeg
