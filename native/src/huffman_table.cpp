@@ -26,16 +26,16 @@ HuffmanTable::Entry HuffmanTable::Entry::symbol(int code_length, std::uint8_t sy
   return Entry(static_cast<std::uint32_t>(code_length) << 16 | std::uint32_t{symbol} << 8);
 }
 
-bool HuffmanTable::is_built_from(const HuffmanCodes& codes, bool is_dc) const noexcept {
-  return is_dc == is_dc_ && std::ranges::equal(codes.counts, counts_) &&
+bool HuffmanTable::is_built_from(const HuffmanCodes& codes, HuffmanUse use) const noexcept {
+  return use == use_ && std::ranges::equal(codes.counts, counts_) &&
          std::ranges::equal(codes.symbols, symbols_);
 }
 
-void HuffmanTable::build(const HuffmanCodes& codes, bool is_dc) noexcept {
-  if (is_built_from(codes, is_dc)) return;
+void HuffmanTable::build(const HuffmanCodes& codes, HuffmanUse use) noexcept {
+  if (is_built_from(codes, use)) return;
   std::ranges::copy(codes.counts, counts_.begin());
   std::ranges::copy(codes.symbols, symbols_.begin());
-  is_dc_ = is_dc;
+  use_ = use;
   entries_.fill(Entry());
   std::uint32_t code = 0;
   std::uint32_t position = 0;
@@ -57,9 +57,11 @@ void HuffmanTable::fill(std::uint32_t code, int length, std::uint8_t symbol) noe
   const std::size_t first = static_cast<std::size_t>(code) << free_bits;
   const int size = symbol & 15;
   const std::uint32_t run = symbol >> 4;
+  const bool begins_run =
+      use_ == HuffmanUse::progressive_ac && size == 0 && symbol != 0 && symbol != zero_run;
   for (int rest = 0; rest < 1 << free_bits; ++rest) {
     Entry& entry = entries_[(first + static_cast<std::size_t>(rest)) % entries_.size()];
-    if (is_dc_ || size > free_bits) {
+    if (use_ == HuffmanUse::dc || begins_run || size > free_bits) {
       entry = Entry::symbol(length, symbol);
     } else if (size > 0) {
       entry = Entry::coefficient(length + size, run, extend(rest >> (free_bits - size), size));

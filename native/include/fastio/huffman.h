@@ -25,6 +25,11 @@ struct HuffmanCodes {
   std::span<const std::uint8_t, 256> symbols;  ///< the first sum(counts) count
 };
 
+/// What the symbols of a table stand for. Entries of `dc` are symbols; those of `ac` whole
+/// coefficients, where they fit; so are those of `progressive_ac`, but a symbol where a run of
+/// ended blocks begins.
+enum class HuffmanUse : std::uint8_t { dc, ac, progressive_ac };
+
 /// A table made for decoding; kept until other codes come.
 class HuffmanTable {
  public:
@@ -66,8 +71,8 @@ class HuffmanTable {
 
   /// `codes` must be a valid prefix code without the code of ones only, as libjpeg ensures.
   /// DC symbols are sizes of values, at most 15; AC symbols are run and size. Codes that are
-  /// those of the last call cost a comparison.
-  void build(const HuffmanCodes& codes, bool is_dc) noexcept;
+  /// those of the last call, for the same use, cost a comparison.
+  void build(const HuffmanCodes& codes, HuffmanUse use) noexcept;
 
   [[nodiscard]] Entry operator[](std::uint64_t index) const noexcept { return entries_[index]; }
 
@@ -75,7 +80,7 @@ class HuffmanTable {
   [[nodiscard]] Symbol find(std::uint32_t next16) const noexcept;
 
  private:
-  [[nodiscard]] bool is_built_from(const HuffmanCodes& codes, bool is_dc) const noexcept;
+  [[nodiscard]] bool is_built_from(const HuffmanCodes& codes, HuffmanUse use) const noexcept;
   void fill(std::uint32_t code, int length, std::uint8_t symbol) noexcept;
 
   std::array<Entry, 1 << lookup_bits> entries_{};
@@ -84,8 +89,17 @@ class HuffmanTable {
   std::array<std::uint32_t, longest_code + 1> codes_{};   ///< ... and its code
   std::array<std::uint8_t, 16> counts_{};
   std::array<std::uint8_t, 256> symbols_{};
-  bool is_dc_ = false;
+  HuffmanUse use_ = HuffmanUse::ac;
 };
+
+/// Bits that have been read of a scan, but not used.
+struct ScanBits {
+  std::uint64_t buffer = 0;  ///< the next bits, from the top down
+  int count = 0;             ///< how many are valid
+  int padding = 0;           ///< how many zeros were put behind the end, of all times
+};
+
+class ScanReader;
 
 /// Decodes the MCUs of one scan after another. Not thread-safe: one per thread.
 class HuffmanDecoder {
@@ -131,12 +145,6 @@ class HuffmanDecoder {
   [[nodiscard]] Status decode_mcu(Bytes& input, Coefficients* const* blocks) noexcept;
 
  private:
-  struct Bits {
-    std::uint64_t buffer = 0;  ///< the next bits, from the top down
-    int count = 0;             ///< how many are valid
-    int padding = 0;           ///< how many zeros were put behind the end, of all times
-  };
-  class Reader;
   struct Tables {
     const HuffmanTable* dc;
     const HuffmanTable* ac;
@@ -145,9 +153,8 @@ class HuffmanDecoder {
 
   [[nodiscard]] Status next_interval(Bytes& input) noexcept;
   void jump(Bytes& input) noexcept;
-  [[nodiscard]] Status restart(Bytes& input) noexcept;
   [[nodiscard]] bool interval_is_wanted() const noexcept;
-  [[nodiscard]] static bool decode_block(Reader& reader, const Tables& tables,
+  [[nodiscard]] static bool decode_block(ScanReader& reader, const Tables& tables,
                                          std::int32_t& prediction, std::int16_t* block) noexcept;
 
   std::array<HuffmanTable, most_tables> dc_tables_;
@@ -155,7 +162,7 @@ class HuffmanDecoder {
   std::array<Tables, most_blocks> blocks_{};
   std::size_t block_count_ = 0;
   std::array<std::int32_t, 4> predictions_{};
-  Bits bits_;
+  ScanBits bits_;
   std::uint32_t restart_interval_ = 0;
   std::uint32_t until_restart_ = 0;
   std::size_t interval_ = 0;    ///< the one that the next MCU belongs to
