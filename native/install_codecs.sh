@@ -31,29 +31,6 @@ else
     echo "error: there is no $python; name another with PYTHON=..." >&2
     exit 1
 fi
-if [ ${#missing[@]} -eq 0 ]; then
-    exit 0
+if [ ${#missing[@]} -gt 0 ]; then
+    "$(dirname "$0")/apt_install.sh" "${missing[@]}"
 fi
-
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-        as_root=(sudo)
-    else
-        echo "error: missing ${missing[*]}; install with: sudo apt-get install ${missing[*]}" >&2
-        exit 1
-    fi
-fi
-if ! command -v apt-get >/dev/null; then
-    echo "error: missing the Debian packages ${missing[*]} (or what they are called on this system)" >&2
-    exit 1
-fi
-# Ubuntu calls the same library libjpeg-turbo8-dev.
-if ! apt-cache show libjpeg62-turbo-dev >/dev/null 2>&1; then
-    "${as_root[@]}" apt-get update -qq
-fi
-if ! apt-cache show libjpeg62-turbo-dev >/dev/null 2>&1; then
-    missing=("${missing[@]/libjpeg62-turbo-dev/libjpeg-turbo8-dev}")
-fi
-echo "installing ${missing[*]}"
-DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq "${missing[@]}" >/dev/null
