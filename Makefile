@@ -6,7 +6,7 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-more test-elastic lint format bench bench-peers wheel native-test clean
+.PHONY: help setup demo test test-more test-elastic lint format bench bench-peers wheel native-test native-test-aarch64 clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,6 +53,13 @@ native-test: setup ## Build the C++ core without Python under ASan and UBSan, ru
 	    -DFASTIO_MODULE=OFF -DFASTIO_TESTS=ON -DFASTIO_SANITIZE=address,undefined >/dev/null
 	$(BIN)/cmake --build build/native
 	$(BIN)/ctest --test-dir build/native --output-on-failure
+
+native-test-aarch64: setup ## Build the C++ core for 64-bit ARM, run its tests by qemu
+	native/install_aarch64.sh
+	$(BIN)/cmake -S native -B build/native-aarch64 -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/aarch64.cmake -DFASTIO_MODULE=OFF -DFASTIO_TESTS=ON >/dev/null
+	$(BIN)/cmake --build build/native-aarch64
+	$(BIN)/ctest --test-dir build/native-aarch64 --output-on-failure
 
 lint: setup ## ruff, mypy --strict, clang-format
 	$(BIN)/ruff check .

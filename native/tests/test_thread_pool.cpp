@@ -13,11 +13,12 @@
 #include "fastio/job.h"
 #include "fastio/thread_pool.h"
 
-#if defined(__SANITIZE_THREAD__)  // GCC
-#define UNDER_TSAN 1
+// Neither TSan nor qemu allows threads in the child of a process with threads.
+#if defined(__SANITIZE_THREAD__) || defined(FASTIO_TESTS_EMULATED)
+#define NO_THREADS_AFTER_FORK 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
+#define NO_THREADS_AFTER_FORK 1
 #endif
 #endif
 
@@ -169,7 +170,7 @@ void test_close_finishes_jobs() {
   EXPECT(counts == Counts(1000, 1));
 }
 
-#if !defined(UNDER_TSAN)  // which does not allow threads in the child of a threaded parent
+#if !defined(NO_THREADS_AFTER_FORK)
 void test_child_of_a_fork_starts_anew() {
   ThreadPool pool(2);
   std::atomic<bool> go = false;
@@ -203,7 +204,7 @@ int main() {
   test_fewer_threads_do_the_same();
   test_cancel_skips_the_rest();
   test_close_finishes_jobs();
-#if !defined(UNDER_TSAN)
+#if !defined(NO_THREADS_AFTER_FORK)
   test_child_of_a_fork_starts_anew();
 #endif
   return failures;
