@@ -74,7 +74,8 @@ class FastDataset(Dataset[Any]):
     ``path`` may be a URL (``s3://``, ``gs://``, ``az://``, ``https://``, ``hf://``): fastio/guide/remote.md.
     ``storage_options`` go to the client (endpoint, region, keys), a request is tried ``download_retry`` times more and
     may take ``download_timeout`` seconds, ``cache_dir`` keeps what was read, up to ``cache_limit`` bytes or "200GB",
-    and ``stage`` is a folder that the whole set is copied to first.
+    and ``stage`` is a folder that the whole store is copied to: of a URL while it is read, and with ``stage_wait=True``
+    before (fastio/guide/staging.md).
     """
 
     def __init__(  # noqa: PLR0913 - one flat call, as torchvision's datasets have it
@@ -94,17 +95,19 @@ class FastDataset(Dataset[Any]):
         download_retry: int = DEFAULT.download_retry,
         download_timeout: float = DEFAULT.download_timeout,
         stage: str | Path | None = None,
+        stage_wait: bool = False,
     ) -> None:
         remote = RemoteOptions.of(
             storage_options,
             cache_dir=cache_dir,
             cache_limit=cache_limit,
             stage=stage,
+            stage_wait=stage_wait,
             download_retry=download_retry,
             download_timeout=download_timeout,
         )
         if isinstance(path, (str, Path)):
-            self.store: SampleStore = open_store(staged_path(path, remote), read=read, remote=remote)
+            self.store: SampleStore = open_store(staged_path(path, remote, read), read=read, remote=remote)
         else:
             self.store = path
             _check_defaults(path, read, remote)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TypeVar
@@ -27,6 +28,7 @@ from fastio.store.set_object import SET_SUFFIX, read_set
 from fastio.store.set_output import SetOutput
 from fastio.store.sets import open_members
 from fastio.store.single_output import SingleOutput
+from fastio.store.staging.staged import StageInUse
 from fastio.store.tar_names import INDEX_FOLDER
 from fastio.store.target import expand, match_format, target_format
 from fastio.store.urls import check_named, set_of_url, shards_of_url
@@ -56,6 +58,16 @@ _Opened = TypeVar("_Opened")
 _ATTEMPTS = 10  # attempts to open a set that others replace meanwhile
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How the files of a store are opened: ``opener`` does it again in the process that unpickles the store."""
+
+    read: Read
+    remote: RemoteOptions
+    opener: Callable[[str], SealedStore]
+    stage: StageInUse | None = None
+
+
 def format_of(path: str | os.PathLike[str]) -> str:
     """Return the name in FORMATS for a path's suffix. Raises StoreError for an unknown suffix."""
     return match_format(os.fspath(path)).name
@@ -67,8 +79,8 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
 
     Shards are named by ``name-{000000..000009}.tar``, ``name-%06d.tar``, ``name-*.tar``, their folder or the set
     object beside them; all of these may be URLs, which ``remote`` says how to read. Tar files that others wrote open
-    too: they are scanned once, see ``foreign_tar``. Raises StoreNotFound, StoreIncomplete (no
-    seal) or StoreCorrupt, and StoreError for a newer version.
+    too: they are scanned once, see ``foreign_tar``. A store behind a URL is copied to ``remote.stage`` while it is
+    read. Raises StoreNotFound, StoreIncomplete (no seal) or StoreCorrupt, and StoreError for a newer version.
     """
     check_read(read)
     if isinstance(path, PurePath) and _SHORTENED_URL.match(str(path)):
@@ -87,11 +99,12 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
 
 
 def _open_path(path: str, read: Read, remote: RemoteOptions) -> SealedStore:
+    way = _Way(read, remote, partial(open_store, read=read, remote=remote))
     set_object = set_of_path(path)
     if set_object is not None:
-        return _open_set(path, set_object, read, remote)
+        return _open_set(path, set_object, way)
     form = match_format(path)
-    return _open_files(path, form, expand(path, form), read, remote)
+    return _open_files(path, form, expand(path, form), way)
 
 
 def _version(path: str) -> list[tuple[str, tuple[int, int] | None]]:
@@ -103,16 +116,27 @@ def _version(path: str) -> list[tuple[str, tuple[int, int] | None]]:
         return []
 
 
-def _open_url(url: str, read: Read, remote: RemoteOptions) -> SealedStore:
+def _open_url(url: str, read: Read, remote: RemoteOptions, *, is_again: bool = False) -> SealedStore:
+    """Open the store at a URL. Opening it again, as a worker process does, uses a stage, but begins none."""
+    stage = StageInUse(remote.stage, remote) if remote.stage is not None else None
+    way = _Way(read, remote, partial(_open_url, read=read, remote=remote, is_again=True), stage)
+    store = _open_by(way, url)
+    if stage is not None and not is_again:
+        stage.begin(url)
+    return store
+
+
+def _open_by(way: _Way, url: str) -> SealedStore:
+    remote = way.remote
     set_object = set_of_url(url, remote)
     if set_object is not None:
         try:
-            return _twice(partial(_open_set, url, set_object, read, remote), remote)
+            return _twice(partial(_open_set, url, set_object, way), remote)
         except StoreNotFound:
             if set_object == url:
                 raise
     form, files = shards_of_url(url, remote)
-    return _open_files(url, form, files, read, remote)
+    return _open_files(url, form, files, way)
 
 
 def _twice(attempt: Callable[[], _Opened], remote: RemoteOptions) -> _Opened:
@@ -130,15 +154,19 @@ def _twice(attempt: Callable[[], _Opened], remote: RemoteOptions) -> _Opened:
         return attempt()
 
 
-def _open_set(path: str, set_object: str, read: Read, remote: RemoteOptions) -> SealedStore:
+def _open_set(path: str, set_object: str, way: _Way) -> SealedStore:
     """Open the set of this object, which the user named by ``path``."""
-    folder, name = folder_of(set_object, remote)
-    found = read_set(folder.open(name, read))
+    folder, name = folder_of(set_object, way.remote)
+    source = folder.open(name, way.read)
+    if way.stage is not None:
+        way.stage.use_for_set_object(source)
+    found = read_set(source)
     check_named(path, found)
-    shards = open_members(found, read=read, options=remote)
-    opener = partial(open_store, read=read, remote=remote)
+    shards = open_members(found, read=way.read, options=way.remote)
+    if way.stage is not None:
+        way.stage.use_for_members(shards)
     return SealedStore(
-        path, format_name=found.format, shards=shards, opener=opener, index=shards.joined, set_object=found
+        path, format_name=found.format, shards=shards, opener=way.opener, index=shards.joined, set_object=found
     )
 
 
@@ -156,8 +184,8 @@ def create_shard(
     return SealedWriter(target.path, target.format, schema, SingleOutput(target, alone=SealedAlone(plan, number)))
 
 
-def _open_files(path: str, form: Format, files: Sequence[str], read: Read, remote: RemoteOptions) -> SealedStore:
-    shards = _open_shards(files, form, read, remote)
+def _open_files(path: str, form: Format, files: Sequence[str], way: _Way) -> SealedStore:
+    shards = _open_shards(files, form, way)
     sealed = [shard for shard in shards if shard.seal is not None]
     if sealed and len(sealed) < len(shards):
         other = next(shard.path for shard in shards if shard.seal is None)
@@ -167,8 +195,7 @@ def _open_files(path: str, form: Format, files: Sequence[str], read: Read, remot
     if not shards:
         raise _unfinished(path, form, sealed)
     check = check_set if sealed or form.foreign is None else form.foreign.check_set
-    opener = partial(open_store, read=read, remote=remote)
-    return SealedStore(path, format_name=form.name, shards=check(path, shards), opener=opener)
+    return SealedStore(path, format_name=form.name, shards=check(path, shards), opener=way.opener)
 
 
 def _unfinished(path: str, form: Format, shards: Sequence[Shard]) -> StoreIncomplete:
@@ -233,21 +260,23 @@ def _inodes(files: Sequence[str]) -> list[tuple[str, tuple[int, int] | None]]:
     return found
 
 
-def _open_shards(files: Sequence[str], form: Format, read: Read, remote: RemoteOptions) -> list[Shard]:
+def _open_shards(files: Sequence[str], form: Format, way: _Way) -> list[Shard]:
     if len(files) == 1 or is_local(files[0]):
-        return [_open_shard(file, form, read, remote) for file in files]
+        return [_open_shard(file, form, way) for file in files]
     with ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="fastio") as threads:
-        return list(threads.map(lambda file: _open_shard(file, form, read, remote), files))
+        return list(threads.map(lambda file: _open_shard(file, form, way), files))
 
 
-def _open_shard(path: str, form: Format, read: Read, remote: RemoteOptions) -> Shard:
-    attempt = partial(_open_shard_once, path, form, read, remote)
-    return attempt() if is_local(path) else _twice(attempt, remote)
+def _open_shard(path: str, form: Format, way: _Way) -> Shard:
+    attempt = partial(_open_shard_once, path, form, way)
+    return attempt() if is_local(path) else _twice(attempt, way.remote)
 
 
-def _open_shard_once(path: str, form: Format, read: Read, remote: RemoteOptions) -> Shard:
-    file = open_file(path, read, remote)
+def _open_shard_once(path: str, form: Format, way: _Way) -> Shard:
+    file = open_file(path, way.read, way.remote)
     try:
+        if way.stage is not None:
+            way.stage.use_for_shard(file, form)
         return _read_or_scan(file, form)
     finally:
         file.release()

@@ -33,6 +33,7 @@ class RemoteOptions:
     download_retry: int = 5  # attempts after the first
     download_timeout: float = 60.0  # seconds that one request may take
     stage: str | None = None  # a folder of this machine to copy the whole set into
+    stage_wait: bool = False  # whether opening waits for the copy
 
     @classmethod
     def of(
@@ -72,6 +73,10 @@ class RemoteOptions:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, NoneType)):
                 raise ValueError(f"{name}={value!r}: expected a number")
+        if not isinstance(self.stage_wait, bool):
+            raise ValueError(f"stage_wait={self.stage_wait!r}: expected True or False")
+        if self.stage_wait and self.stage is None:
+            raise ValueError("stage_wait=True: waits for a stage, and none is given")
         if self.download_retry < 0:
             raise ValueError(f"download_retry={self.download_retry}: expected 0 or more attempts")
         if not self.download_timeout > 0:

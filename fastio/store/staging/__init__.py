@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from fastio.store.staging.stage import StageReport, stage
-from fastio.store.staging.staged import staged_path
+from fastio.store.staging.staged import StageInUse, staged_path
 
-__all__ = ["StageReport", "stage", "staged_path"]
+__all__ = ["StageInUse", "StageReport", "stage", "staged_path"]

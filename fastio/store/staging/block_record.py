@@ -26,7 +26,7 @@ from pathlib import Path
 from fastio._native import crc32
 from fastio.store.atomic import pwrite_all
 
-__all__ = ["BlockRecord"]
+__all__ = ["BlockRecord", "blocks_of"]
 
 _HEADER = struct.Struct("<8sQII")
 _ENTRY = struct.Struct("<Q")
@@ -46,8 +46,7 @@ class BlockRecord:
         self.path = path
         self._size = size
         self._block_bytes = block_bytes
-        head = _HEADER.pack(_MAGIC, size, block_bytes, content)
-        head += struct.pack("<II", crc32(head), 0)
+        head = _head(size, block_bytes, content)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         raw = os.pread(self._fd, _HEADER_BYTES + _ENTRY.size * len(self.blocks), 0)
         self.is_new = raw[:_HEADER_BYTES] != head
@@ -86,3 +85,35 @@ class BlockRecord:
     def _write(self, block: int, entry: int) -> None:
         pwrite_all(self._fd, _ENTRY.pack(entry), _HEADER_BYTES + _ENTRY.size * block)
         self._entries[block] = entry
+
+
+def blocks_of(path: Path, *, size: int, content: int, start: int, stop: int) -> list[tuple[int, int, int]] | None:
+    """
+    Return start, stop and CRC-32 of the blocks that hold a range of the file, as its record ``path`` says.
+
+    None if one of them is not there, or the record is of another content. Raises OSError. Any process may ask.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        head = os.pread(fd, _HEADER_BYTES, 0)
+        if len(head) < _HEADER_BYTES:
+            return None
+        _, _, block_bytes, _ = _HEADER.unpack_from(head)
+        if block_bytes == 0 or head != _head(size, block_bytes, content):
+            return None
+        first, last = start // block_bytes, -(-stop // block_bytes)
+        raw = os.pread(fd, _ENTRY.size * (last - first), _HEADER_BYTES + _ENTRY.size * first)
+    finally:
+        os.close(fd)
+    entries = [value for (value,) in _ENTRY.iter_unpack(raw[: len(raw) // _ENTRY.size * _ENTRY.size])]
+    if len(entries) < last - first or not all(entry & _THERE for entry in entries):
+        return None
+    return [
+        (number * block_bytes, min((number + 1) * block_bytes, size), entry & (_THERE - 1))
+        for number, entry in enumerate(entries, first)
+    ]
+
+
+def _head(size: int, block_bytes: int, content: int) -> bytes:
+    head = _HEADER.pack(_MAGIC, size, block_bytes, content)
+    return head + struct.pack("<II", crc32(head), 0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +20,9 @@ from fastio.store.files.pieces import fetch_pieces
 from fastio.store.formats import FORMATS
 from fastio.store.seal import find_seal, unsealed_regions
 from fastio.store.sealed import bytes_from, read_shard
+from fastio.store.staging.arrived_ranges import ArrivedFile, Range
 from fastio.store.staging.block_record import BlockRecord
-from fastio.store.staging.stage_plan import SampleSpans, StagedFile
+from fastio.store.staging.stage_plan import CopyContent, SampleSpans, StagedFile
 from fastio.types.spans import Spans
 
 __all__ = ["BLOCK_BYTES", "FileCopy", "hidden_files", "is_copy"]
@@ -36,15 +39,18 @@ class FileCopy:
     """
     The copy of one file: ``.NAME.partial`` and its record ``.NAME.blocks``, until ``publish`` gives it its name.
 
-    ``copy`` may be called by several threads, for different blocks. Errors of the folder's disk are StoreErrors that
-    name the copy; what is there stays for the next attempt.
+    A block is brought by ``copy``, or by whoever writes what ``begin`` names and then calls ``note``. Threads may bring
+    different blocks at once. ``arrived`` is what epochs put into the copy meanwhile. Errors of the folder's disk are
+    StoreErrors that name the copy; what is there stays for the next attempt.
     """
 
-    def __init__(self, file: StagedFile, folder: Path) -> None:
+    def __init__(self, file: StagedFile, folder: Path, arrived: ArrivedFile | None = None) -> None:
         self.file = file
+        self._arrived = arrived
         self.path = folder / file.name
         self.partial, record = hidden_files(self.path)
         self.fetched_bytes = 0
+        self._counting = threading.Lock()
         self._step = _READ_BYTES if is_local(file.source.path) else BLOCK_BYTES
         with writing(str(self.path)):
             self._record = BlockRecord(
@@ -65,25 +71,47 @@ class FileCopy:
         """Start and stop of each block."""
         return self._record.blocks
 
-    def copy(self, block: int) -> int:
+    def copy(self, block: int) -> None:
         """
-        Bring a block, unless it is there with its CRC-32. Returns its number of bytes.
+        Bring a block, unless it is there.
 
         Raises StoreError if the source cannot be read or was replaced, or the folder's disk is full.
         """
+        missing = self.begin(block)
+        if missing is not None:
+            self.bring(block, missing)
+
+    def bring(self, block: int, missing: Sequence[Range]) -> None:
+        """Read the ranges that ``begin`` returned, write them, and note the block."""
+        crc = 0
+        for first, last in missing:
+            for at in range(first, last, self._step):
+                data = self.file.source.read(at, min(at + self._step, last))
+                crc = crc32(data, crc)
+                self.write(at, data)
+        self.note(block, crc if list(missing) == [self.blocks[block]] else None)
+
+    def begin(self, block: int) -> list[Range] | None:
+        """Return the ranges that are missing of a block; None if it is there with its CRC-32."""
         start, stop = self.blocks[block]
         known = self._record.checksum(block)
-        if known is None or crc32(self._read(start, stop)) != known:
-            crc = 0
-            for at in range(start, stop, self._step):
-                data = self.file.source.read(at, min(at + self._step, stop))
-                crc = crc32(data, crc)
-                with writing(str(self.path)):
-                    pwrite_all(self._fd, data, at)
-            with writing(str(self.path)):
-                self._record.note(block, crc)
-            self.fetched_bytes += stop - start
-        return stop - start
+        if known is not None and crc32(self._read(start, stop)) == known:
+            return None
+        return [(start, stop)] if self._arrived is None else self._arrived.take(start, stop)
+
+    def write(self, start: int, data: Any) -> None:
+        """Write bytes that were fetched."""
+        with writing(str(self.path)):
+            pwrite_all(self._fd, data, start)
+        with self._counting:
+            self.fetched_bytes += len(data)
+
+    def note(self, block: int, checksum: int | None = None) -> None:
+        """Say that all bytes of a block were written; their CRC-32 is computed unless it is known."""
+        if checksum is None:
+            checksum = crc32(self._read(*self.blocks[block]))
+        with writing(str(self.path)):
+            self._record.note(block, checksum)
 
     def check(self, pool: ThreadPool | None = None, progressed: Callable[[], None] = _nothing) -> None:
         """
@@ -92,6 +120,9 @@ class FileCopy:
         ``progressed`` is called after each piece. Raises StoreCorrupt if it differs again, and StoreError if the source
         was replaced.
         """
+        if self._arrived is not None:
+            self._arrived.close()
+            self._arrived = None
         self.file.source.check()
         problem, spans = self._damage(pool, progressed)
         if problem is None:
@@ -148,16 +179,17 @@ def hidden_files(path: Path) -> tuple[Path, Path]:
     return path.with_name(f".{path.name}.partial"), path.with_name(f".{path.name}.blocks")
 
 
-def is_copy(path: Path, file: StagedFile) -> bool:
+def is_copy(path: Path, content: CopyContent) -> bool:
     """Whether a file is there that was sealed with the same content; only its size and seal are read."""
     try:
         found = open_file(str(path), "pread")
     except StoreError:
         return False
     try:
-        if found.size != file.source.size or file.seal_at is None:
+        if found.size != content.size or content.seal_at is None:
             return False
-        return find_seal(found.path, found.size, partial(bytes_from, found), file.seal_at).file_crc == file.file_crc
+        seal = find_seal(found.path, found.size, partial(bytes_from, found), content.seal_at)
+        return seal.file_crc == content.file_crc
     except StoreError:
         return False
     finally:

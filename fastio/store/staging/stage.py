@@ -8,7 +8,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,19 +22,20 @@ from fastio.store.index import check_set
 from fastio.store.sealed import Shard, read_shard
 from fastio.store.set_object import SetMember, read_set, write_set
 from fastio.store.sets import open_members
+from fastio.store.staging.arrived_ranges import ArrivedRanges
 from fastio.store.staging.file_copy import FileCopy, hidden_files, is_copy
-from fastio.store.staging.stage_lock import stage_lock
+from fastio.store.staging.movers import Mover, ThreadMover
+from fastio.store.staging.stage_lock import Waiting, stage_lock
 from fastio.store.staging.stage_plan import StagedFile, StagePlan, member_files, plan_stage
 from fastio.store.staging.stage_record import StageRecord, stamps
 from fastio.types.units import size as shown_size
 
-__all__ = ["StageReport", "stage"]
+__all__ = ["Meter", "StageReport", "copy_store", "stage"]
 
 _LOG = logging.getLogger(__name__)
 
 _JOBS_LOCAL, _JOBS_REMOTE = 4, 16  # blocks under way; each takes 16 MiB of memory
 _WAIT_S = 600.0
-_CHECK_THREADS = 4
 
 Progress = Callable[[int, int], None]
 Meter = Callable[[int], AbstractContextManager[Progress]]
@@ -79,6 +79,20 @@ def stage(
     Raises StoreError: the source cannot be read, was replaced or is damaged, the folder lacks space, or holds other
     files under these names.
     """
+    default = _JOBS_LOCAL if is_local(path) else _JOBS_REMOTE
+    return copy_store(path, folder, options, ThreadMover(jobs or default), Waiting(on_wait, wait_s), meter)
+
+
+def copy_store(
+    path: str,
+    folder: str,
+    options: RemoteOptions,
+    mover: Mover,
+    waiting: Waiting,
+    meter: Meter = _unmeasured,
+    arrived: ArrivedRanges | None = None,
+) -> StageReport:
+    """Do what ``stage`` does; ``mover`` brings the blocks, but for what epochs put into ``arrived``."""
     begun = time.monotonic()
     check_folder_here(folder)
     options = dataclasses.replace(options, cache_dir=None, cache_limit=None)  # nothing is read twice
@@ -89,12 +103,10 @@ def stage(
     _refuse_own_folder(plan, target)
     record = StageRecord.read(target, plan.result)
     if record is None or record.content != plan.content or not record.holds(target):
-        with stage_lock(target, f"copying {path}", wait_s=wait_s, on_wait=on_wait) as progressed:
+        with stage_lock(target, f"copying {path}", waiting) as progressed:
             record = StageRecord.read(target, plan.result)
             if record is None or record.content != plan.content or not record.holds(target):
-                default = _JOBS_LOCAL if is_local(path) else _JOBS_REMOTE
-                run = _Run(plan, target, options, jobs or default, meter, progressed)
-                return run.report(begun)
+                return _Run(plan, target, options, mover, meter, progressed, arrived or ArrivedRanges()).report(begun)
     size_bytes = sum(size for _, size, _ in record.files)
     result = str(target / plan.result)
     return StageReport(path, result, len(record.files), size_bytes, 0, time.monotonic() - begun)
@@ -114,17 +126,19 @@ class _Run:
         plan: StagePlan,
         folder: Path,
         options: RemoteOptions,
-        jobs: int,
+        mover: Mover,
         meter: Meter,
         progressed: Callable[[], None],
+        arrived: ArrivedRanges,
     ) -> None:
         self._plan = plan
         self._folder = folder
         self._options = options
-        self._jobs = jobs
+        self._mover = mover
         self._meter = meter
         self._progressed = progressed
-        self._pool = ThreadPool(_CHECK_THREADS)
+        self._arrived = arrived
+        self._pool = ThreadPool(mover.check_threads)
         self._fetched_bytes = 0
         before = StageRecord.read(folder, plan.result)
         self._ours = frozenset() if before is None else before.names
@@ -194,7 +208,7 @@ class _Run:
 
     def _bring(self, files: Sequence[StagedFile], names: Sequence[str], kept: Sequence[StagedFile] = ()) -> None:
         """Copy the files that are not there, and give each its name once it was checked."""
-        there = {file.name for file in (*files, *kept) if is_copy(self._folder / file.name, file)}
+        there = {file.name for file in (*files, *kept) if is_copy(self._folder / file.name, file.content)}
         missing = [file for file in files if file.name not in there]
         for name in there - {file.name for file in kept}:
             self._remove_hidden(self._folder / name)
@@ -202,14 +216,10 @@ class _Run:
         self._check_free([*missing, *kept])
         marked = [(name, 0, 0) for name in sorted({*names, *self._ours})]
         StageRecord(self._plan.path, self._plan.content, False, marked).write(self._folder, self._plan.result)
-        copies = (FileCopy(file, self._folder) for file in missing)
+        for file in missing:
+            self._arrived.begin(file.name, hidden_files(self._folder / file.name)[0])
+        copies = (FileCopy(file, self._folder, self._arrived.of(file.name)) for file in missing)
         self._transfer(copies, self._publish, self._meter(sum(file.source.size for file in missing)))
-
-    def _publish(self, copy: FileCopy) -> None:
-        copy.check(self._pool, self._progressed)
-        copy.publish()
-        copy.close()
-        self._fetched_bytes += copy.fetched_bytes
 
     def _transfer(
         self,
@@ -217,31 +227,19 @@ class _Run:
         finish: Callable[[FileCopy], None],
         meter: AbstractContextManager[Progress],
     ) -> None:
-        """Copy all blocks of all files, in order, and ``finish`` each file once its last block is there."""
-        left: dict[FileCopy, int] = {}
-        under_way: dict[Future[int], FileCopy] = {}
-        tasks = _tasks(copies, left)
-        with meter as progress, ThreadPoolExecutor(self._jobs, thread_name_prefix="fastio-stage") as pool:
-            try:
-                while True:
-                    while len(under_way) < 2 * self._jobs and (task := next(tasks, None)) is not None:
-                        under_way[pool.submit(task[0].copy, task[1])] = task[0]
-                    if not under_way:
-                        break
-                    finished = wait(under_way, return_when=FIRST_COMPLETED).done
-                    for done in sorted(finished, key=lambda block: block.exception() is not None):  # errors last
-                        copy = under_way.pop(done)
-                        progress(0, done.result())
-                        self._progressed()
-                        left[copy] -= 1
-                        if left[copy] == 0:
-                            finish(copy)
-                            del left[copy]
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                for copy in left:
-                    copy.close()
-                raise
+        with meter as count:
+
+            def progress(size_bytes: int) -> None:
+                count(0, size_bytes)
+                self._progressed()
+
+            self._mover.move(copies, finish, progress)
+
+    def _publish(self, copy: FileCopy) -> None:
+        copy.check(self._pool, self._progressed)
+        copy.publish()
+        copy.close()
+        self._fetched_bytes += copy.fetched_bytes
 
     def _write_set(
         self, shards: Sequence[Shard], members: Sequence[SetMember], form: str, generation: int, metadata: bytes
@@ -290,14 +288,6 @@ class _Run:
         for hidden in hidden_files(path):
             with writing(str(path)):
                 hidden.unlink(missing_ok=True)
-
-
-def _tasks(copies: Iterable[FileCopy], left: dict[FileCopy, int]) -> Iterator[tuple[FileCopy, int]]:
-    """Every block of every file. ``left`` counts the blocks of a file from when it is opened."""
-    for copy in copies:
-        blocks = range(len(copy.blocks))
-        left[copy] = len(blocks)
-        yield from ((copy, block) for block in blocks)
 
 
 def _allocated(path: Path) -> int:

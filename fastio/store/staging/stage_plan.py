@@ -27,7 +27,7 @@ from fastio.store.sets import set_path
 from fastio.store.target import expand, match_format
 from fastio.store.urls import set_of_url, shards_of_url
 
-__all__ = ["SampleSpans", "StagePlan", "StagedFile", "member_files", "plan_stage"]
+__all__ = ["CopyContent", "SampleSpans", "StagePlan", "StagedFile", "member_files", "plan_stage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,16 @@ class SampleSpans:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyContent:
+    """What a copy must be: ``seal_at`` is None for a file of other tools, whose ``file_crc`` is 0."""
+
+    name: str  # in the folder
+    size: int
+    file_crc: int
+    seal_at: SealAt | None
+
+
+@dataclass(frozen=True, slots=True)
 class StagedFile:
     """One file to copy: ``name`` in the folder, from ``source``. ``seal_at`` is None for a file of other tools."""
 
@@ -49,6 +59,11 @@ class StagedFile:
     format: str
     seal_at: SealAt | None
     spans: Sequence[SampleSpans] | None = None  # by a set object; None: by the file's own index
+
+    @property
+    def content(self) -> CopyContent:
+        """What its copy must be."""
+        return CopyContent(self.name, self.source.size, self.file_crc, self.seal_at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,27 +1,35 @@
-"""What ``stage=`` of a dataset does: the copy is made by the first process of the node, the others wait for it."""
+"""What ``stage=`` of a dataset does: the copy is waited for, or read while it is made."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+from fastio.errors import StoreError
+from fastio.store.files import ByteSource, Read
+from fastio.store.files.local import is_local
+from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.folders import folder_of
+from fastio.store.format import Format
+from fastio.store.members import MemberShards
+from fastio.store.seal import SEAL_SIZE, SealAt, always_at, find_seal
+from fastio.store.sealed import bytes_from
+from fastio.store.staging.background import background_stage
+from fastio.store.staging.copy_in_use import CopyInUse
+from fastio.store.staging.progress_log import logged_meter
 from fastio.store.staging.stage import stage
-from fastio.types.units import size
+from fastio.store.staging.stage_plan import CopyContent, member_files
 
-__all__ = ["staged_path"]
-
-_LOG = logging.getLogger(__name__)
-_INTERVAL_S = 30.0  # between lines of progress
-_SHORT_S = 5.0  # copies that take less say nothing
+__all__ = ["StageInUse", "staged_path"]
 
 
-def staged_path(path: str | Path, options: RemoteOptions) -> str | Path:
+def staged_path(path: str | Path, options: RemoteOptions, read: Read = "auto") -> str | Path:
     """
     Return the path of the copy in ``options.stage``, made first if it is not there; ``path`` itself without a stage.
+
+    A URL whose copy need not be waited for stays, too: ``open_store`` reads it and what is there of the copy. Files
+    that are to be mapped, or read by pread, must be there.
 
     Every process of a node calls it: the first copies, the others wait as long as that makes progress. Progress is
     logged. Raises what ``stage`` raises.
@@ -29,23 +37,49 @@ def staged_path(path: str | Path, options: RemoteOptions) -> str | Path:
     folder = options.stage
     if folder is None:
         return path
-    name = str(path)
-    return stage(name, folder, options=options, meter=lambda total: _logged(name, folder, total)).path
+    if not (options.stage_wait or is_local(str(path)) or read in ("map", "pread")):
+        return path
+    return stage(str(path), folder, options=options, meter=logged_meter(str(path), folder)).path
 
 
-@contextmanager
-def _logged(path: str, folder: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    begun = time.monotonic()
-    next_line = begun + _SHORT_S
-    done = 0
+class StageInUse:
+    """The stage of a store behind a URL that is opened: its files get the copies that are there, or will be."""
 
-    def progress(_samples: int, size_bytes: int) -> None:
-        nonlocal done, next_line
-        done += size_bytes
-        now = time.monotonic()
-        if now >= next_line:
-            next_line = now + _INTERVAL_S
-            left_s = (total - done) * (now - begun) / done
-            _LOG.warning("%s: %s of %s copied to %s, %.0f s left", path, size(done), size(total), folder, left_s)
+    def __init__(self, folder: str, options: RemoteOptions) -> None:
+        self._folder = folder
+        self._options = options
+        self._copies: list[CopyInUse] = []
 
-    yield progress
+    def use_for_set_object(self, source: ByteSource) -> None:
+        """Have a set object read from its copy."""
+        self._use(source, always_at(-SEAL_SIZE))
+
+    def use_for_shard(self, source: ByteSource, form: Format) -> None:
+        """Have a sealed file read from its copy."""
+        self._use(source, form.seal_at)
+
+    def use_for_members(self, shards: MemberShards) -> None:
+        """Have the shards of a set read from their copies."""
+        found = shards.set_object
+        result = folder_of(found.path, self._options)[1]
+        for source, file in zip(shards.joined.sources, member_files(found, found.path, self._options), strict=True):
+            self._copy(source, file.content, result)
+
+    def _use(self, source: ByteSource, seal_at: SealAt) -> None:
+        try:
+            seal = find_seal(source.path, source.size, partial(bytes_from, source), seal_at)
+        except StoreError:  # whoever opens it says what is wrong
+            return
+        name = folder_of(source.path, self._options)[1]
+        self._copy(source, CopyContent(name, source.size, seal.file_crc, seal_at), name)
+
+    def _copy(self, source: ByteSource, content: CopyContent, result: str) -> None:
+        if isinstance(source, RemoteSource):
+            source.local_copy = copy = CopyInUse(content, Path(self._folder) / content.name, result)
+            self._copies.append(copy)
+
+    def begin(self, url: str) -> None:
+        """Begin to copy, for as long as one of these files is open; what epochs fetch anyway goes into the copies."""
+        stage = background_stage(url, self._folder, self._options)
+        for copy in self._copies:
+            copy.stage = stage

@@ -23,7 +23,7 @@ from fastio.store.files import ByteSource, open_file
 from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.sets import seal_set, set_path
 from fastio.store.staging import file_copy, stage, stage_plan, staged_path
-from fastio.store.staging.stage_lock import stage_lock
+from fastio.store.staging.stage_lock import Waiting, stage_lock
 from tests.store.build import LABELLED, make_batch
 from tests.store.faults import CALLS, fault, kill
 from tests.store.version_1 import make_version_1
@@ -342,7 +342,7 @@ def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     told: list[str] = []
     with (
-        stage_lock(tmp_path / "copy", "copying it", wait_s=1, on_wait=told.append),
+        stage_lock(tmp_path / "copy", "copying it", Waiting(told.append)),
         pytest.raises(StoreError, match=rf"process {os.getpid()} on .*: copying it has made no progress for 0\.1 s"),
     ):
         stage(path, str(tmp_path / "copy"), on_wait=told.append, wait_s=0.1)

@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.errors import StoreError
+from fastio.store.files.byte_source import Fetched, Nearing
 from fastio.store.files.remote.cached_loader import CachedLoader
 from fastio.store.files.remote.client import RequestFailed
+from fastio.store.files.remote.copied_loader import CopiedLoader
 from fastio.store.files.remote.download_thread import ByteRange, Download, DownloadThread
 from fastio.store.files.remote.held_ranges import HeldRanges
 from fastio.store.files.remote.in_flight import InFlight
@@ -19,6 +22,7 @@ from fastio.store.files.remote.range_loader import RangeLoader
 from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote.remote_stats import RemoteStats
 from fastio.store.files.remote.request_plan import joined_ranges
+from fastio.store.files.remote.whole_copies import WholeCopies
 from fastio.types.spans import Spans
 
 __all__ = ["HeldWindows", "RemoteFiles"]
@@ -33,6 +37,7 @@ class RemoteFiles:
 
     ``read_ahead`` begins a request for each span, or one for several that lie side by side, and what it returns holds
     the bytes in memory. ``fetch`` finds spans there, without a copy, and sends requests of its own for the others.
+    Once all objects have a finished copy on this machine, both read that.
     """
 
     in_place = False
@@ -46,7 +51,9 @@ class RemoteFiles:
         self._in_flight = InFlight()
         self._loader = RangeLoader(sources, self._in_flight)
         self._cached = CachedLoader(sources, self._loader.load)
-        self._thread = DownloadThread(self._cached.load, self._in_flight)
+        self._copied = CopiedLoader(sources, self._cached.load)
+        self._copies = WholeCopies(sources)
+        self._thread = DownloadThread(self._copied.load, self._in_flight)
         self._held = HeldRanges()
         self._failures: dict[tuple[int, int], str] = {}
         self.buffers = _native.Buffers([source.size for source in sources])
@@ -60,13 +67,19 @@ class RemoteFiles:
         pool: _native.ThreadPool | None = None,
         ring: _native.BufferRing | None = None,
         is_near: bool = False,
-    ) -> _Arriving:
+    ) -> Fetched:
         """
         Find the spans in what is held, and begin to fetch the others. Neither pool nor ring is needed.
 
         A span whose range cannot be had gets IO_ERROR; ``failure`` tells why.
         """
         self._check(spans)
+        copies = self._copies.files()
+        if copies is not None:
+            try:
+                return copies.fetch(spans, pool=pool, ring=ring, is_near=is_near)
+            except StoreError as exc:
+                self._copies.give_up(exc)
         downloads, block = self._held.find(spans)
         missing = np.flatnonzero((block < 0) & (spans.sizes > 0))
         if len(missing):
@@ -75,9 +88,15 @@ class RemoteFiles:
             downloads += begun
         return _Arriving(self, spans, downloads, block)
 
-    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> HeldWindows:
+    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> Nearing:
         """Begin to fetch the spans; what is returned holds them until it is dropped."""
         self._check(spans)
+        copies = self._copies.files()
+        if copies is not None:
+            try:
+                return copies.read_ahead(spans, pool=pool)
+            except StoreError as exc:
+                self._copies.give_up(exc)
         ranges, _ = joined_ranges(spans.at(np.flatnonzero(spans.sizes)), most_bytes=self._loader.request_bytes)
         return HeldWindows([self._begin(wanted, is_urgent=False) for wanted in ranges])
 
@@ -97,6 +116,7 @@ class RemoteFiles:
     def close(self) -> None:
         """End the thread. What is under way fails; spans in memory stay."""
         self._close()
+        self._copies.close()
 
     def note_failures(self, spans: Spans, reasons: Mapping[int, str]) -> None:
         """Remember why the spans at these positions could not be read, and forget it of those that now could."""
@@ -112,9 +132,10 @@ class RemoteFiles:
         """
         Begin to fetch these spans, whatever is held of them; returns the download of each, too.
 
-        What is cached of spans that ``are_damaged`` goes first.
+        Neither the cache directory nor copies on this machine give spans again that ``are_damaged``.
         """
         if are_damaged:
+            self._copied.drop(spans)
             self._cached.drop(spans)
         ranges, number = joined_ranges(spans)
         return [self._begin(wanted, is_urgent=True) for wanted in ranges], number

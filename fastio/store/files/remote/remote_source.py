@@ -13,6 +13,7 @@ from fastio.errors import StoreError, StoreNotFound
 from fastio.store.files.local import aligned, check_range
 from fastio.store.files.remote.client import WRONG_ANSWER, Answer, Precondition, RequestFailed
 from fastio.store.files.remote.clients import client_of
+from fastio.store.files.remote.local_copy import LocalCopy
 from fastio.store.files.remote.range_cache import RangeCache, object_id
 from fastio.store.files.remote.retry import repeated
 from fastio.store.files.remote_options import RemoteOptions
@@ -26,7 +27,8 @@ class RemoteSource:
     """
     One version of one object, told by its ETag; see ByteSource.
 
-    Opening reads its last 64 KiB, which ranges within are answered from until ``release``.
+    Opening reads its last 64 KiB, which ranges within are answered from until ``release``. What is there of
+    ``local_copy`` is read instead of the object.
     """
 
     kind = "remote"
@@ -42,6 +44,7 @@ class RemoteSource:
         self._end = end
         self._content = content
         self._choosing = threading.Lock()
+        self.local_copy: LocalCopy | None = None
 
     @classmethod
     def open(cls, path: str, options: RemoteOptions) -> Self:
@@ -82,6 +85,10 @@ class RemoteSource:
         """
         check_range(self.path, start, stop, self.size)
         end = self._end
+        if self.local_copy is not None and (end is None or start < end.start):
+            copied = self.local_copy.read(start, stop)
+            if copied is not None:
+                return copied
         if end is not None and start < min(end.start, stop):
             cache, name = RangeCache.of(self.options), self.cache_name
             if cache is not None and name is not None:

@@ -1,0 +1,296 @@
+"""Epochs that begin while their store is being copied: the samples of the store, whatever happens to the copy."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fastio import FastDataset, FastLoader
+from fastio.store import SampleBatch, create_store, open_store
+from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.index import SealedStore
+from fastio.store.staging import arrived_ranges, file_copy, movers, stage, staged_path
+from fastio.store.staging.background import BackgroundStage
+from fastio.types.schema import COLUMN, IMAGE, Field, Schema
+from tests.conftest import as_spans, encode, pictures
+from tests.servers.fault_server import Fault
+from tests.servers.fixtures import Served
+
+BLOCK = 16_384
+COUNT = 200
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks a shard."""
+    monkeypatch.setattr(file_copy, "BLOCK_BYTES", BLOCK)
+
+
+@pytest.fixture
+def url(served: Served) -> str:
+    """The URL of a set of pictures in some shards."""
+    values = [encode(pixels) for pixels in pictures(COUNT, (16, 16, 3))]
+    schema = Schema((Field("image", IMAGE, "|u1", (None, None, None)), Field("label", COLUMN, "<i8", ())))
+    with create_store(served.root / "in-%06d.tar", schema, shard_bytes=60_000) as writer:
+        keys = [f"{number:04d}.png" for number in range(COUNT)]
+        labels = np.arange(COUNT, dtype=np.int64)
+        writer.append(SampleBatch(keys, {"image": as_spans(values)}, {"label": labels}, {}))
+        writer.close({"classes": None})
+    return f"{served.url}/in.fastio-set"
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]:
+    """Copying waits before each block until the semaphore is released."""
+    blocks = threading.Semaphore(0)
+    begin = movers.DownloadMover._begin
+
+    def begin_in_turn(self: movers.DownloadMover, *args: Any) -> Any:
+        while not blocks.acquire(timeout=0.01):
+            self.pause(0)
+        return begin(self, *args)
+
+    monkeypatch.setattr(movers.DownloadMover, "_begin", begin_in_turn)
+    yield blocks
+    blocks.release(1_000_000)
+
+
+def loader(path: Any, **options: Any) -> FastLoader:
+    """A loader over all pictures, shuffled."""
+    return FastLoader(FastDataset(path, **options), 16, shuffle=True, threads=1, seed=3)
+
+
+def epoch(loader: FastLoader) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The batches of one epoch."""
+    return [(images.clone(), labels.clone()) for images, labels in loader]
+
+
+def assert_equal(expected: Any, got: Any) -> None:
+    """Two epochs have the same tensors."""
+    assert len(expected) == len(got)
+    for (images, labels), (other_images, other_labels) in zip(expected, got, strict=True):
+        assert torch.equal(images, other_images)
+        assert torch.equal(labels, other_labels)
+
+
+def copying(dataset: FastDataset) -> BackgroundStage:
+    """What copies the store of a dataset."""
+    assert isinstance(dataset.store, SealedStore)
+    copy: Any = dataset.store.shards[0].data
+    return copy.local_copy.stage
+
+
+def samples(store: Any) -> list[bytes]:
+    """The bytes of all samples."""
+    spans, status = store.files.fetch(store.spans("image", np.arange(COUNT))).wait()
+    assert status is None
+    return [view.tobytes() for view in spans.views()]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The visible files of a folder."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
+
+
+def test_an_epoch_begins_at_once(url: str, served: Served, tmp_path: Path, held: threading.Semaphore) -> None:
+    """Epochs before, while and after it is copied are those of the files; the last one sends no request."""
+    copy = tmp_path / "copy"
+    with loader(served.root / "in.fastio-set") as local, loader(url, stage=copy) as staged:
+        expected = [epoch(local) for _ in range(4)]
+        assert_equal(expected[0], epoch(staged))
+        held.release(3)
+        assert_equal(expected[1], epoch(staged))
+        held.release(1_000_000)
+        assert copying(staged.dataset).wait(30)
+        before = served.server.gets()
+        assert_equal(expected[2], epoch(staged))
+        assert_equal(expected[3], epoch(staged))
+
+    assert before == served.server.gets()
+    assert contents(served.root) == contents(copy)
+
+
+def test_what_was_fetched_is_not_fetched_again(
+    url: str, served: Served, tmp_path: Path, held: threading.Semaphore
+) -> None:
+    """An epoch's samples go into the copy: only what lies between them comes once more."""
+    with loader(url, stage=tmp_path / "copy") as staged:
+        held.release(-(-(served.root / "in.fastio-set").stat().st_size // BLOCK))
+        while copying(staged.dataset)._arrived.of("in-000000.tar") is None:  # once the set object is there
+            assert not copying(staged.dataset).wait(0.01)
+        epoch(staged)
+        held.release(1_000_000)
+        assert copying(staged.dataset).wait(30)
+    size_bytes = sum(path.stat().st_size for path in served.root.glob("*.tar"))
+
+    assert served.server.body_bytes(".tar") < 1.05 * size_bytes
+    assert contents(served.root) == contents(tmp_path / "copy")
+
+
+def test_a_whole_copy_is_read_at_once(url: str, served: Served, tmp_path: Path) -> None:
+    """One request says that it is the same set still; index and samples come from the disk."""
+    stage(url, str(tmp_path))
+    served.server.clear()
+    with open_store(url, remote=RemoteOptions(stage=str(tmp_path))) as store:
+        copied = samples(store)
+    gets = served.server.gets(".tar"), served.server.gets(".fastio-set")
+
+    assert gets[0] == 0
+    assert gets[1] <= 2  # the store's, and the copy's
+    with open_store(url) as store:
+        assert samples(store) == copied
+
+
+def test_a_single_file(served: Served, tmp_path: Path) -> None:
+    """It is read from the copy, too, index and samples."""
+    values = [encode(pixels) for pixels in pictures(COUNT)]
+    with create_store(served.root / "x.lmdb", Schema((Field("image", IMAGE, "|u1", (None, None, None)),))) as writer:
+        writer.append(SampleBatch([f"{number}.png" for number in range(COUNT)], {"image": as_spans(values)}, {}, {}))
+    url = f"{served.url}/x.lmdb"
+    with open_store(url, remote=RemoteOptions(stage=str(tmp_path))) as store:
+        assert values == samples(store)
+        assert store.shards[0].data.local_copy.stage.wait(30)  # type: ignore[attr-defined]
+        before = served.server.gets()
+        assert values == samples(store)
+    assert before == served.server.gets()
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_a_damaged_block(url: str, tmp_path: Path, held: threading.Semaphore, *, is_noted: bool) -> None:
+    """Wrong bytes in the hidden copy are fetched again, whether its record agrees with them or not."""
+    expected = samples(open_store(url))
+    copy = str(tmp_path)
+    with open_store(url, remote=RemoteOptions(stage=copy)) as store:
+        held.release(1_000_000)
+        assert store.shards[0].data.local_copy.stage.wait(30)  # type: ignore[attr-defined]
+    with open_store(tmp_path / "in.fastio-set") as store:
+        checksums = {Path(shard.path): shard.content_crc for shard in store.shards}
+    for path, checksum in checksums.items():
+        content = bytearray(path.read_bytes())
+        content[1000] ^= 1
+        (tmp_path / f".{path.name}.partial").write_bytes(content)
+        record = file_copy.BlockRecord(
+            tmp_path / f".{path.name}.blocks", size=len(content), block_bytes=BLOCK, content=checksum
+        )
+        for number, (start, stop) in enumerate(record.blocks):
+            data = content if is_noted else path.read_bytes()
+            record.note(number, zlib.crc32(data[start:stop]))
+        record.close()
+        path.unlink()
+    (tmp_path / ".in.fastio-set.staged").unlink()
+    with open_store(url, remote=RemoteOptions(stage=copy)) as store:
+        assert expected == samples(store)
+        assert store.shards[0].data.local_copy.stage.wait(30)  # type: ignore[attr-defined]
+        assert expected == samples(store)
+
+
+def test_a_full_disk(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """Ends the copying with one line; epochs go on."""
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(file_copy, "pwrite_all", full)
+    monkeypatch.setattr(arrived_ranges, "pwrite_all", full)
+    with loader(url) as remote, loader(url, stage=tmp_path) as staged, caplog.at_level(logging.WARNING):
+        assert copying(staged.dataset).wait(30)
+        assert_equal(epoch(remote), epoch(staged))
+
+    assert 1 == len(caplog.records)
+    assert "No space left on device" in caplog.text
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_folder_that_is_removed(
+    url: str, tmp_path: Path, caplog: Any, held: threading.Semaphore, *, is_whole: bool
+) -> None:
+    """While it is copied to, or after: epochs go on with requests, and one line says so."""
+    copy = tmp_path / "copy"
+    with loader(url) as remote, loader(url, stage=copy) as staged:
+        expected = [epoch(remote) for _ in range(2)]
+        held.release(1_000_000 if is_whole else 4)
+        assert not is_whole or copying(staged.dataset).wait(30)
+        assert_equal(expected[0], epoch(staged))
+        if is_whole:
+            staged.dataset.store.files._copies.close()  # descriptors that are open outlive names
+        shutil.rmtree(copy)
+        held.release(1_000_000)
+        assert copying(staged.dataset).wait(30)
+        assert_equal(expected[1], epoch(staged))
+
+    assert 1 == len(caplog.records)
+    assert str(copy) in caplog.text
+
+
+def test_a_killed_process(url: str, served: Served, tmp_path: Path) -> None:
+    """Another one goes on with the copy where it was, and reads what is there meanwhile."""
+    served.server.set_faults(Fault(kind="hang", path="in-000001.tar", method="GET", skip=1))
+    child = subprocess.Popen([sys.executable, "-m", "fastio", "stage", url, str(tmp_path), "--jobs", "1"])
+    while not (tmp_path / "in-000000.tar").exists():
+        assert child.poll() is None
+    with loader(served.root / "in.fastio-set") as local, loader(url, stage=tmp_path) as staged:
+        expected = epoch(local)
+        assert not copying(staged.dataset).wait(0.1)
+        child.kill()
+        child.wait()
+        served.server.clear()
+        assert_equal(expected, epoch(staged))
+        assert copying(staged.dataset).wait(30)
+
+    assert 0 == served.server.gets("in-000000.tar")
+    assert contents(served.root) == contents(tmp_path)
+
+
+def test_other_processes_read_the_copy(url: str, served: Served, tmp_path: Path) -> None:
+    """A worker that gets the store by pickle reads what is there, and copies nothing itself."""
+    with open_store(url, remote=RemoteOptions(stage=str(tmp_path))) as store:
+        expected = samples(store)
+        assert store.shards[0].data.local_copy.stage.wait(30)  # type: ignore[attr-defined]
+        with pickle.loads(pickle.dumps(store)) as again:
+            served.server.clear()
+            assert expected == samples(again)
+            assert again.shards[0].data.local_copy.stage is None
+    assert 0 == served.server.gets()
+
+
+def test_closing_ends_the_copying(url: str, tmp_path: Path, held: threading.Semaphore) -> None:
+    """Its thread goes with the last dataset, and what is there stays for the next one."""
+    before = threading.active_count()
+    dataset = FastDataset(url, stage=tmp_path)
+    other = FastDataset(url, stage=tmp_path)
+    assert copying(dataset) is copying(other)
+    held.release(4)
+    dataset.store.close()
+    del dataset
+    assert threading.active_count() > before
+    other.store.close()
+    del other
+
+    assert before == threading.active_count()
+    held.release(1_000_000)
+    stage(url, str(tmp_path))
+
+
+def test_waiting_is_a_choice(url: str, served: Served, tmp_path: Path) -> None:
+    """``stage_wait=True`` opens the copy alone, and so does a way to read that URLs do not know."""
+    assert url == staged_path(url, RemoteOptions(stage=str(tmp_path)))
+    path = str(tmp_path / "in.fastio-set")
+    assert path == staged_path(url, RemoteOptions(stage=str(tmp_path), stage_wait=True))
+    assert path == staged_path(url, RemoteOptions(stage=str(tmp_path)), "map")
+    assert path == str(FastDataset(url, stage=tmp_path, stage_wait=True).store.path)
+    with pytest.raises(ValueError, match=r"stage_wait=True: waits for a stage, and none is given"):
+        FastDataset(url, stage_wait=True)
