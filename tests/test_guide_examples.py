@@ -81,21 +81,6 @@ def test_the_examples_run(page: str, folder: Path, monkeypatch: pytest.MonkeyPat
                 del names[name]
 
 
-def test_the_staging_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each copy has the samples of the store; a cache of local files stays empty."""
-    monkeypatch.chdir(folder)
-    for name in ("SCRATCH", "HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr("builtins.print", lambda *_: None)
-    names: dict[str, Any] = {}
-    for code in examples("staging.md"):
-        exec(compile(code, "staging.md", "exec"), names)
-        assert 1000 == len(names["dataset"])
-
-    assert ["stage"] == [path.name for path in tmp_path.iterdir()]
-    assert names["report"].fetched_bytes == Path("copy/train.lmdb").stat().st_size
-
-
 def test_the_packing_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Datasets and samples as the guide names them are packed; the stores open."""
     monkeypatch.chdir(tmp_path)
