@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "fastio/inks.h"
 #include "jpeg_callbacks.h"
 #include "jpeg_entropy.h"
 
@@ -21,17 +22,20 @@ class JpegDecoder::Handle : JpegEscape {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
-  Status run(Bytes file, const Picture& out, Scratch& rgb_row) noexcept;
+  Status run(Bytes file, const Picture& out, Scratch& row) noexcept;
   Status run_part(Bytes file, const PicturePart& part, Scratch& memory, PixelView& view) noexcept;
 
  private:
-  [[nodiscard]] Status decode(Bytes file, const Picture& out, Scratch& rgb_row) noexcept;
+  [[nodiscard]] Status decode(Bytes file, const Picture& out, Scratch& row) noexcept;
   [[nodiscard]] Status decode_part(Bytes file, const PicturePart& part, Scratch& memory,
                                    PixelView& view) noexcept;
   void open(Bytes file) noexcept;
   [[nodiscard]] Status start(int channels) noexcept;
   void read_rows(const Picture& out) noexcept;
-  void read_grey_rows(const Picture& out, std::uint8_t* rgb) noexcept;
+  void read_converted_rows(const Picture& out, std::uint8_t* row) noexcept;
+  /// Whether the rows that libjpeg gives are not yet those wanted.
+  [[nodiscard]] bool converts() const noexcept { return to_rgb_ != nullptr || to_grey_; }
+  void convert_row(std::uint8_t* row, std::uint8_t* out) const noexcept;
 
   const Entropy entropy_;
   HuffmanDecoder huffman_;
@@ -39,6 +43,8 @@ class JpegDecoder::Handle : JpegEscape {
   jpeg_error_mgr errors_{};
   jpeg_source_mgr source_{};
   jpeg_progress_mgr progress_{};
+  InksRow to_rgb_ = nullptr;  ///< of a picture with four components
+  bool to_grey_ = false;      ///< by luma
 };
 
 void JpegDecoder::Handle::open(Bytes file) noexcept {
@@ -50,19 +56,34 @@ void JpegDecoder::Handle::open(Bytes file) noexcept {
 
 /// Begins decoding into `channels`; the header has been read.
 Status JpegDecoder::Handle::start(int channels) noexcept {
-  const bool known = info_.num_components == 1 || info_.num_components == 3;
-  if (!known || info_.data_precision != 8) return Status::unsupported;
-  switch (channels) {
-    case 1: info_.out_color_space = info_.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB; break;
-    case 3: info_.out_color_space = JCS_RGB; break;
-    case 4: info_.out_color_space = JCS_EXT_RGBA; break;
-    default: return Status::unsupported;
+  const int components = info_.num_components;
+  const bool known = components == 1 || components == 3 || components == 4;
+  const bool wanted = channels == 1 || channels == 3 || channels == 4;
+  if (!known || !wanted || info_.data_precision != 8) return Status::unsupported;
+  to_rgb_ = nullptr;
+  to_grey_ = channels == 1 && components != 1;
+  if (components == 4) {
+    const Inks inks = info_.jpeg_color_space == JCS_YCCK ? Inks::ycck : Inks::cmyk;
+    to_rgb_ = inks_row(inks, channels == 4 ? 4 : 3);
+    info_.jpeg_color_space = info_.out_color_space = JCS_CMYK;  // unconverted
+  } else if (channels == 4) {
+    info_.out_color_space = JCS_EXT_RGBA;
+  } else {
+    info_.out_color_space = components == 1 && channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   }
   info_.dct_method = JDCT_ISLOW;
   info_.do_fancy_upsampling = TRUE;
   jpeg_start_decompress(&info_);  // reads all scans when there are several
   if (entropy_ == Entropy::fastio) use_own_entropy_decoder(info_, huffman_);
   return is_complete(info_) ? Status::ok : Status::unsupported;
+}
+
+/// `row` as libjpeg gives it to the pixels wanted, in `out`; `row` is unspecified then, unless
+/// it is `out`.
+void JpegDecoder::Handle::convert_row(std::uint8_t* row, std::uint8_t* out) const noexcept {
+  std::uint8_t* const rgb = to_grey_ ? row : out;
+  if (to_rgb_ != nullptr) to_rgb_(row, rgb, info_.output_width);
+  if (to_grey_) rgb_to_grey(rgb, out, info_.output_width);
 }
 
 void JpegDecoder::Handle::read_rows(const Picture& out) noexcept {
@@ -77,23 +98,23 @@ void JpegDecoder::Handle::read_rows(const Picture& out) noexcept {
   }
 }
 
-void JpegDecoder::Handle::read_grey_rows(const Picture& out, std::uint8_t* rgb) noexcept {
+void JpegDecoder::Handle::read_converted_rows(const Picture& out, std::uint8_t* row) noexcept {
   while (info_.output_scanline < info_.output_height) {
-    std::uint8_t* grey = out.row(info_.output_scanline);
-    JSAMPROW row = rgb;
-    if (jpeg_read_scanlines(&info_, &row, 1) == 1) rgb_to_grey(rgb, grey, out.width);
+    std::uint8_t* pixels = out.row(info_.output_scanline);
+    JSAMPROW rows = row;
+    if (jpeg_read_scanlines(&info_, &rows, 1) == 1) convert_row(row, pixels);
   }
 }
 
-Status JpegDecoder::Handle::decode(Bytes file, const Picture& out, Scratch& rgb_row) noexcept {
+Status JpegDecoder::Handle::decode(Bytes file, const Picture& out, Scratch& row_memory) noexcept {
   open(file);
   if (info_.image_height != out.height || info_.image_width != out.width) return Status::bad_shape;
   const Status started = start(out.channels);
   if (started != Status::ok) return started;
-  if (out.channels == 1 && info_.output_components == 3) {
-    std::uint8_t* rgb = rgb_row.reserve(3 * out.width);
-    if (rgb == nullptr) return Status::no_memory;
-    read_grey_rows(out, rgb);
+  if (converts()) {
+    std::uint8_t* row = row_memory.reserve(4 * out.width);
+    if (row == nullptr) return Status::no_memory;
+    read_converted_rows(out, row);
   } else {
     read_rows(out);
   }
@@ -139,9 +160,7 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const PicturePart& part, Scr
     std::uint8_t* pixel_row = pixels + (info_.output_scanline - y) * stride;
     JSAMPROW row = pixel_row;
     if (jpeg_read_scanlines(&info_, &row, 1) != 1) continue;
-    if (part.channels == 1 && components == 3) {
-      rgb_to_grey(pixel_row, pixel_row, info_.output_width);
-    }
+    if (converts()) convert_row(pixel_row, pixel_row);
   }
   if (last == info_.output_height) jpeg_finish_decompress(&info_);
   const auto channels = static_cast<std::size_t>(part.channels);
@@ -149,11 +168,11 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const PicturePart& part, Scr
   return Status::ok;
 }
 
-Status JpegDecoder::Handle::run(Bytes file, const Picture& out, Scratch& rgb_row) noexcept {
+Status JpegDecoder::Handle::run(Bytes file, const Picture& out, Scratch& row) noexcept {
   // A libjpeg object is never used for a second file: it would keep the first one's tables,
   // and a damaged file without tables of its own would be decoded with them, to garbage.
   info_.mem = nullptr;
-  if (setjmp(back) == 0) outcome = decode(file, out, rgb_row);
+  if (setjmp(back) == 0) outcome = decode(file, out, row);
   jpeg_destroy_decompress(&info_);
   return outcome;
 }

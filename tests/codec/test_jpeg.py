@@ -87,12 +87,6 @@ def test_golden_pixels() -> None:
     assert hashlib.sha256(pixels.tobytes()).hexdigest() == GOLDEN
 
 
-def test_cmyk_is_left_to_pillow() -> None:
-    """Four components are UNSUPPORTED, whatever the channels wanted."""
-    file = write_jpeg(smooth(8, 8, 0), "CMYK")
-    assert {_native.UNSUPPORTED} == {decode(file, (8, 8), channels)[0] for channels in (1, 3, 4)}
-
-
 def test_sampling_by_a_fraction_is_left_to_pillow() -> None:
     """Chroma of 2 samples where luma has 3 is no damage, though libjpeg-turbo cannot do it: UNSUPPORTED."""
     file = bytearray(write_jpeg(smooth(24, 24, 0), subsampling="4:4:4"))

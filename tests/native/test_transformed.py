@@ -240,7 +240,7 @@ def resampled_header(file: bytes, sampling: int, width: int, height: int) -> byt
 
 
 def jpeg_files(width: int, height: int, seed: int) -> dict[str, bytes]:
-    """One picture in every subsampling, grey, progressive and with restart markers."""
+    """One picture in every subsampling, grey, CMYK, progressive and with restart markers."""
 
     def drawn(width: int, height: int) -> Image.Image:
         coarse = pixels(1 + height // 5, 1 + width // 5, 3, seed)
@@ -261,6 +261,8 @@ def jpeg_files(width: int, height: int, seed: int) -> dict[str, bytes]:
         "restarts": save_jpeg(picture, subsampling=2, restart_marker_blocks=3),
         "grey": save_jpeg(picture.convert("L"), restart_marker_rows=1),
         "progressive grey": save_jpeg(picture.convert("L"), progressive=True),
+        "CMYK": save_jpeg(picture.convert("CMYK"), restart_marker_blocks=2),
+        "progressive CMYK": save_jpeg(picture.convert("CMYK"), progressive=True),
     }
 
 

@@ -27,12 +27,13 @@ class JpegDecoder {
   JpegDecoder& operator=(const JpegDecoder&) = delete;
   ~JpegDecoder();
 
-  /// Writes the picture to `out`: accurate integer DCT, smooth upsampling, as Pillow does.
+  /// Writes the picture to `out`: accurate integer DCT, smooth upsampling, inks to RGB, as
+  /// Pillow does.
   ///
   /// Damage that libjpeg would patch over (a bad code, a missing marker) is `corrupt`, data
-  /// that end too early are `truncated`; extraneous bytes between segments pass. CMYK,
-  /// 12 bits, progressive files that lack a scan and what libjpeg has not been built for
-  /// are `unsupported`. When the answer is not `ok`, `out` is unspecified; nothing beyond
+  /// that end too early are `truncated`; extraneous bytes between segments pass. 12 bits,
+  /// progressive files that lack a scan and what libjpeg has not been built for are
+  /// `unsupported`. When the answer is not `ok`, `out` is unspecified; nothing beyond
   /// it is ever written.
   [[nodiscard]] Status decode(Bytes file, const Picture& out) noexcept;
 
@@ -50,7 +51,7 @@ class JpegDecoder {
 
   const Entropy entropy_;
   std::unique_ptr<Handle> handle_;  // made with the first file
-  Scratch row_;                     // one RGB row on its way to grey
+  Scratch row_;                     // one row before it is converted
   Scratch part_;                    // what decode_part gives
 };
 

@@ -28,7 +28,7 @@ from tests.conftest import write_store
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # of any fork, from Python 3.12 on
 
-KINDS = ("JPEG", "PNG", "WEBP", "CMYK", "BMP", "GIF", "TIFF", "I;16")
+KINDS = ("JPEG", "PNG", "WEBP", "CMYK", "BMP", "GIF", "TIFF", "CMYK TIFF", "YCbCr TIFF", "I;16")
 SIZE = (20, 26)
 CHAINS: tuple[list[Any], ...] = (
     [],
@@ -44,6 +44,8 @@ def picture(kind: str, seed: int) -> bytes:
     image, file = Image.fromarray(pixels), io.BytesIO()
     if kind == "CMYK":
         image.convert("CMYK").save(file, "JPEG")
+    elif kind.endswith(" TIFF"):
+        image.convert(kind.split(maxsplit=1)[0]).save(file, "TIFF")
     elif kind == "I;16":
         Image.fromarray(pixels[:, :, 0].astype(np.uint16) * 257).save(file, "PNG")
     else:
@@ -92,7 +94,7 @@ def test_equal_to_the_plain_path(
 @pytest.fixture
 def mixed(pictures: dict[tuple[str, int], bytes], tmp_path: Path) -> Path:
     """Forty pictures: each fourth a JPEG, the others for Pillow."""
-    kinds = ("JPEG", "WEBP", "CMYK", "BMP")
+    kinds = ("JPEG", "TIFF", "CMYK TIFF", "YCbCr TIFF")
     values = [pictures[kinds[index % 4], index % 2] for index in range(40)]
     return write_store(tmp_path / "mixed.lmdb", values, np.arange(40), shapes=np.array([(*SIZE, 3)] * 40, np.int32))
 
@@ -202,7 +204,7 @@ def test_one_warning_with_the_count(mixed: Path, caplog: pytest.LogCaptureFixtur
 
     assert [record] == caplog.records
     assert logging.WARNING == record.levelno
-    assert "30 of the 40 pictures read so far (10 BMP, 10 CMYK JPEG, 10 WEBP)" in record.getMessage()
+    assert "30 of the 40 pictures read so far (10 CMYK TIFF, 10 TIFF, 10 YCbCr TIFF)" in record.getMessage()
 
 
 def test_an_epoch_that_is_left_is_told_of_too(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
