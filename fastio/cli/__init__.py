@@ -20,6 +20,7 @@ from fastio.cli.failures import Interrupted, failed, notes, usage
 from fastio.cli.group import Group
 from fastio.cli.index import index
 from fastio.cli.info import info
+from fastio.cli.lean_start import start_lean
 from fastio.cli.ls import ls
 from fastio.cli.merge import merge
 from fastio.cli.monitor import monitor
@@ -61,6 +62,14 @@ class _Commands(Group):
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as exc:
             raise usage(exc) from exc
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command in _WITHOUT_USER_CODE:
+            start_lean()
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -113,10 +122,8 @@ def cli() -> None:
     """
 
 
-for _command in (
-    *(pack, seal, info, ls, show, unpack, verify, merge, repair, index, stage),
-    *(doctor, plan, bench, bandwidth, tune, profile, monitor),
-):
+_WITHOUT_USER_CODE = (pack, seal, info, ls, show, unpack, verify, merge, repair, index, stage)
+for _command in (*_WITHOUT_USER_CODE, doctor, plan, bench, bandwidth, tune, profile, monitor):
     cli.add_command(_command)
 
 
