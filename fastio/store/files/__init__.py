@@ -54,7 +54,7 @@ def open_file(path: str, read: Read = "auto", options: RemoteOptions = DEFAULT) 
 def files_of(sources: Sequence[ByteSource]) -> StoreFiles:
     """The files of one store, or of several that are read as one; StoreError if no kind can read all of them."""
     names = {source.kind for source in sources}
-    for name in (*names, *KINDS):  # its own kind first
+    for name in (*names, *reversed(KINDS)):  # its own kind first; mapped ones for no sources
         if names <= KINDS[name].joins | {name}:
             return KINDS[name].files(sources)
     first = sources[0]

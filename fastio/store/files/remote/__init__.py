@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
-from fastio.store.files.byte_source import Kind
+from fastio.store.files.byte_source import Kind, StoreFiles
 from fastio.store.files.local import is_local
 from fastio.store.files.remote.clients import OBSTORE_SCHEMES
-from fastio.store.files.remote.remote_files import RemoteFiles
 from fastio.store.files.remote.remote_source import RemoteSource
 
 __all__ = ["KIND"]
@@ -27,4 +27,11 @@ def _claims(path: str) -> bool:
     return scheme in known_implementations or scheme in registry
 
 
-KIND = Kind("remote", claims=_claims, open=RemoteSource.open, files=RemoteFiles)
+def _files(sources: Sequence[RemoteSource]) -> StoreFiles:
+    # Imported here: its loaders need asyncio, which imports more than the rest of fastio.store does.
+    from fastio.store.files.remote.remote_files import RemoteFiles
+
+    return RemoteFiles(sources)
+
+
+KIND = Kind("remote", claims=_claims, open=RemoteSource.open, files=_files)

@@ -8,9 +8,7 @@ from typing import Any
 
 from fastio.store.files.remote.client import Client, split_url
 from fastio.store.files.remote.forked import claim_process
-from fastio.store.files.remote.fsspec_client import FsspecClient
 from fastio.store.files.remote.hugging_face import hub_url, with_token
-from fastio.store.files.remote.obstore_client import ObstoreClient
 from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["OBSTORE_SCHEMES", "client_of"]
@@ -41,6 +39,11 @@ def client_of(url: str, options: RemoteOptions) -> tuple[Client, str]:
 
 
 def _opened(bucket: str, storage: Mapping[str, Any], timeout: float) -> Client:
+    # Imported here: with asyncio, ssl and urllib they import more than the rest of fastio.store does.
     if bucket.partition("://")[0] in OBSTORE_SCHEMES:
+        from fastio.store.files.remote.obstore_client import ObstoreClient
+
         return ObstoreClient(bucket, storage, timeout=timeout)
+    from fastio.store.files.remote.fsspec_client import FsspecClient
+
     return FsspecClient(bucket, storage, timeout=timeout)
