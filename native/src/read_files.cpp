@@ -45,6 +45,15 @@ std::int64_t read_and_one_more(int fd, std::uint8_t* out, std::int64_t size) noe
   return total;
 }
 
+/// Whether this is a regular file; false with errno set.
+bool is_regular(int fd) noexcept {
+  struct stat about;
+  if (fstat(fd, &about) != 0) return false;
+  if (S_ISREG(about.st_mode)) return true;
+  errno = S_ISDIR(about.st_mode) ? EISDIR : EINVAL;
+  return false;
+}
+
 class ReadFilesTask final : public Task {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "fastio.read_files"; }
@@ -71,18 +80,14 @@ class ReadFilesTask final : public Task {
     }
     const File file(folder_.fd(), reads_.names[i], O_RDONLY | O_NONBLOCK);
     if (file.fd() < 0) return Status::io_error;
-    // The size is asked for before and proven by trying for one byte more: a file that is being
-    // written to is `changed`, never half a sample.
-    struct stat about;
-    if (fstat(file.fd(), &about) != 0) return Status::io_error;
-    if (!S_ISREG(about.st_mode)) {
-      errno = S_ISDIR(about.st_mode) ? EISDIR : EINVAL;
-      return Status::io_error;
-    }
+    // The size is not asked for but proven, by trying for one byte more: a file that is being
+    // written to is `changed`, never half a sample. Only of files does `size` bytes and no more
+    // come, but a pipe gives none.
     const auto [start, size] = reads_.places[i];
-    if (about.st_size != size) return Status::changed;
     const std::int64_t got = read_and_one_more(file.fd(), reads_.out + start, size);
     if (got < 0) return Status::io_error;
+    if (got == size && size > 0) return Status::ok;
+    if (!is_regular(file.fd())) return Status::io_error;
     return got == size ? Status::ok : Status::changed;
   }
 
