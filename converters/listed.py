@@ -21,7 +21,7 @@ from fastio.converters.source import Chunk, Problem, Scanned
 from fastio.samplers.order import full_order
 from fastio.store.sample_store import SampleBatch, SampleStore
 from fastio.store.values import all_fetched
-from fastio.types.keys import is_plain_path
+from fastio.types.keys import are_plain_paths, is_plain_path
 from fastio.types.picture_kinds import PICTURE_KINDS, UNKNOWN, kind_by_name
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans
@@ -149,7 +149,7 @@ class ListedSource:
         """
         keys = self.keys_at(indices)
         problems, misnamed = dict(values.problems), dict[int, str]()
-        if not self.is_stored:
+        if not self.is_stored and not are_plain_paths(keys):
             problems |= {i: _NO_PATH for i, key in enumerate(keys) if not is_plain_path(key)}
         shapes: dict[str, NDArray[np.int32]] = {}
         for number, each in enumerate(self.schema.payload):
@@ -238,13 +238,15 @@ def _without(count: int, problems: Mapping[int, str]) -> Indices:
 
 def _misnamed(keys: Sequence[str], headers: Headers) -> dict[int, str]:
     """Pictures that are of another kind than the extensions of their names say, by their positions."""
-    extensions = [key[key.rfind(".") :] for key in keys]
-    kinds = {extension: kind_by_name(extension) for extension in set(extensions)}
-    promised = np.array([kinds[extension] for extension in extensions], np.int32)
+    ends = {key[-4:] for key in keys}  # of most sources one, such as ".png"
+    if len(ends) == 1 and (end := ends.pop()).startswith("."):
+        promised = np.full(len(keys), kind_by_name(end), np.int32)
+    else:
+        promised = np.fromiter(map(kind_by_name, keys), np.int32, len(keys))
     odd = (promised != UNKNOWN) & (headers.kind != UNKNOWN) & (promised != headers.kind)
     return {
         i: f"is a {PICTURE_KINDS[headers[i].kind].name} under the name of a {PICTURE_KINDS[promised[i]].name} "
-        f"({extensions[i]})"
+        f"({keys[i][keys[i].rfind('.') :]})"
         for i in np.flatnonzero(odd).tolist()
     }
 
