@@ -178,10 +178,8 @@ class LmdbWriter:
         header_page = self._write_run(encoded, len(encoded))
         nodes[b"_header"] = header_page, len(encoded)
         entries = self._count * len(self._names) + len(nodes) + 1
-        first = self._file.size // PAGE
-        # How many pages the tail takes does not depend on their content.
-        seal_page = first + len(self._tail(nodes, first, seal_page=0).pages)
-        tail = self._tail(nodes, first, seal_page=seal_page)
+        tail = self._tail(nodes, self._file.size // PAGE)
+        seal_page = tail.seal_page
         for page_bytes in tail.pages:
             self._file.write(page_bytes)
         self._file.write(_OVERFLOW.pack(seal_page, 0, OVERFLOW, 1))
@@ -219,32 +217,32 @@ class LmdbWriter:
                 f"{self._file.path}: expected values up to {VALUE_MAX} bytes in LMDB, got {size}: pack tar"
             )
 
-    def _tail(self, nodes: Mapping[bytes, tuple[int, int]], first: int, *, seal_page: int) -> _Tail:
-        """Return the leaves of the index and all branch pages, from page ``first`` on."""
-        sealed = {**nodes, b"_seal": (seal_page, PAGE - PAGE_HEADER)}
-        pages: list[bytes] = []
-        leaves = list(self._leaves)
-        items = [(key, _big_node(key, size, page)) for key, (page, size) in sorted(sealed.items())]
-        for group in _groups([len(node) + 2 for _, node in items]):
-            leaves.append((items[group.start][0], first + len(pages)))
-            pages.append(_node_page(first + len(pages), LEAF, [node for _, node in items[group]]))
-        level, depth, branches = leaves, 1, 0
+    def _tail(self, nodes: Mapping[bytes, tuple[int, int]], first: int) -> _Tail:
+        """Return the leaves of the index and all branch pages, from page ``first`` on; the seal's page comes next."""
+        keys = sorted([*nodes, b"_seal"])
+        groups = _groups([len(_big_node(key, 0, 0)) + 2 for key in keys])
+        leaves = [*self._leaves, *((keys[group.start], first + i) for i, group in enumerate(groups))]
+        level, depth, branches = leaves, 1, list[bytes]()
         while len(level) > 1:
             upper: list[tuple[bytes, int]] = []
             for group in _groups([_even(NODE_HEADER + len(key)) + 2 for key, _ in level]):
-                page = first + len(pages)
+                page = first + len(groups) + len(branches)
                 upper.append((level[group.start][0], page))
                 below = [_branch_node(key if i else b"", child) for i, (key, child) in enumerate(level[group])]
-                pages.append(_node_page(page, BRANCH, below))
-            branches += len(upper)
+                branches.append(_node_page(page, BRANCH, below))
             level, depth = upper, depth + 1
-        return _Tail(pages, root=level[0][1], depth=depth, branches=branches, leaves=len(leaves))
+        seal_page = first + len(groups) + len(branches)
+        runs = {**nodes, b"_seal": (seal_page, PAGE - PAGE_HEADER)}
+        entries = [_big_node(key, runs[key][1], runs[key][0]) for key in keys]
+        pages = [_node_page(first + i, LEAF, entries[group]) for i, group in enumerate(groups)]
+        return _Tail([*pages, *branches], level[0][1], seal_page, depth, branches=len(branches), leaves=len(leaves))
 
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
     pages: list[bytes]
     root: int
+    seal_page: int
     depth: int
     branches: int
     leaves: int
