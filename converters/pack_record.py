@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastio.converters.lossy_masks import LossyMasks
-from fastio.converters.record_tokens import with_counts
 from fastio.converters.source import Chunk, Problem, Source, Stage, TextCounts
 
 __all__ = ["PackRecord", "chunk_bytes", "join_records", "ledger", "metadata_of", "sorted_problems", "source_metadata"]
@@ -89,7 +88,7 @@ def metadata_of(source: Mapping[str, Any], record: Mapping[str, Any]) -> dict[st
     left_aside = {"left_aside": source["left_aside"]} if source["left_aside"] else {}
     metadata = dict(source["metadata"])
     if record["texts"] is not None:
-        metadata["tokenizer"] = with_counts(metadata["tokenizer"], record["texts"])
+        metadata["tokenizer"] = record["texts"].within(metadata["tokenizer"])
     return {**metadata, **packing, **left_aside, **listed, "skipped": problems}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from fastio.converters.text.tokenizer import Tokenizer, id_dtype
 from fastio.errors import SchemaError, SourceError
 from fastio.types.schema import TOKENS, Field
 
-__all__ = ["TextTokens", "with_counts"]
+__all__ = ["TextTokens"]
 
 
 class TextTokens:
@@ -129,12 +129,6 @@ class TextTokens:
 
     def __setstate__(self, state: tuple[Tokenizer, Sequences]) -> None:
         self.__init__(*state)  # type: ignore[misc]
-
-
-def with_counts(record: Mapping[str, Any], counts: TextCounts) -> dict[str, Any]:
-    """Return the record of a tokenizer with these counts."""
-    cut = {"documents": counts.cut_documents, "tokens": counts.cut_tokens}
-    return {**record, "options": {**record["options"], "documents": counts.documents, "cut": cut}}
 
 
 def _documents(texts: Sequence[str]) -> Documents:

@@ -31,6 +31,11 @@ class TextCounts(NamedTuple):
     cut_documents: int
     cut_tokens: int
 
+    def within(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the record of a tokenizer with these counts."""
+        cut = {"documents": self.cut_documents, "tokens": self.cut_tokens}
+        return {**record, "options": {**record["options"], "documents": self.documents, "cut": cut}}
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastio._native import ThreadPool
 from fastio.converters.fields_asked import FieldChoice
-from fastio.converters.record_tokens import TextTokens, with_counts
+from fastio.converters.record_tokens import TextTokens
 from fastio.converters.record_values import joined
 from fastio.converters.source import Chunk, Problem, Scanned, Source, TextCounts
 from fastio.converters.text.decode import tokenizer_of
@@ -84,7 +84,7 @@ class TokenizedSource:
         depends on what is read, and stands in the chunks.
         """
         fields = {name: type_of(field) for name, field in self.fields.items()}
-        record = with_counts(self.tokens.record, TextCounts(0, 0, 0))
+        record = TextCounts(0, 0, 0).within(self.tokens.record)
         return {**self.source.metadata, "tokenizer": {**record, "fields": fields}}
 
     @property
