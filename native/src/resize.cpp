@@ -65,6 +65,14 @@ void vertical(const Taps& taps, std::size_t bytes, const PixelView& in,
   }
 }
 
+const ResizePasses& passes_for([[maybe_unused]] SimdLevel level) noexcept {
+#if defined(__x86_64__)
+  if (level >= SimdLevel::avx512) return avx512_passes;
+  if (level >= SimdLevel::avx2) return avx2_passes;
+#endif
+  return scalar_passes;
+}
+
 /// Whether an axis is not simply copied.
 bool changes(const Axis& axis) noexcept {
   return axis.mirrored || axis.start != 0.0 || axis.size != axis.virtual_size;
@@ -77,7 +85,7 @@ double shrinkage(const Axis& axis) noexcept {
 
 }  // namespace
 
-const ResizePasses scalar_passes{horizontal, vertical};
+const ResizePasses scalar_passes{nullptr, horizontal, vertical};
 
 bool Resizer::prepare(const Axis& x, const Axis& y, Filter filter) noexcept {
   x_changes_ = changes(x);
@@ -92,25 +100,18 @@ Region Resizer::region() const noexcept {
 
 bool Resizer::run(const PixelView& in, int channels, const PixelTarget& out,
                   SimdLevel level) noexcept {
-  const ResizePasses* passes = &scalar_passes;
-#if defined(__x86_64__)
-  if (level >= SimdLevel::avx2) {
-    passes = &avx2_passes;
-    if (!x_.pack() || !y_.pack()) return false;
-  }
-#else
-  (void)level;
-#endif
+  const ResizePasses& passes = passes_for(level);
+  if (passes.pack != nullptr && !((x_.*passes.pack)() && (y_.*passes.pack)())) return false;
   const auto pixel_bytes = static_cast<std::size_t>(channels);
   const Region needed = region();
   const std::size_t in_bytes = needed.width * pixel_bytes;
   const std::size_t out_bytes = x_.count() * pixel_bytes;
   if (!y_changes_) {
-    passes->horizontal(x_, channels, in, needed.height, out);
+    passes.horizontal(x_, channels, in, needed.height, out);
     return true;
   }
   if (!x_changes_) {
-    passes->vertical(y_, out_bytes, in, out);
+    passes.vertical(y_, out_bytes, in, out);
     return true;
   }
   const std::size_t stride = vertical_first_ ? in_bytes : out_bytes;
@@ -118,11 +119,11 @@ bool Resizer::run(const PixelView& in, int channels, const PixelTarget& out,
   std::uint8_t* between = between_.reserve(rows * stride + slack);
   if (between == nullptr) return false;
   if (vertical_first_) {
-    passes->vertical(y_, in_bytes, in, {between, stride});
-    passes->horizontal(x_, channels, {between, stride}, rows, out);
+    passes.vertical(y_, in_bytes, in, {between, stride});
+    passes.horizontal(x_, channels, {between, stride}, rows, out);
   } else {
-    passes->horizontal(x_, channels, in, rows, {between, stride});
-    passes->vertical(y_, out_bytes, {between, stride}, out);
+    passes.horizontal(x_, channels, in, rows, {between, stride});
+    passes.vertical(y_, out_bytes, {between, stride}, out);
   }
   return true;
 }

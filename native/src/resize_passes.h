@@ -16,13 +16,16 @@ using VerticalPass = void (*)(const Taps& taps, std::size_t bytes, const PixelVi
                               const PixelTarget& out) noexcept;
 
 struct ResizePasses {
+  bool (Taps::*pack)() noexcept;  ///< what both axes must have done before; null: nothing
   HorizontalPass horizontal;
   VerticalPass vertical;
 };
 
 extern const ResizePasses scalar_passes;
 #if defined(__x86_64__)
-extern const ResizePasses avx2_passes;  // for 3 and 4 channels; 1 channel as scalar_passes
+// Of pairs and of quads; for 3 and 4 channels: 1 channel as scalar_passes.
+extern const ResizePasses avx2_passes;
+extern const ResizePasses avx512_passes;
 #endif
 
 }  // namespace fastio

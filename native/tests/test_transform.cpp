@@ -2,7 +2,9 @@
 // of the whole, and nothing outside is written.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <vector>
@@ -53,6 +55,15 @@ void test_plans() {
   }
 }
 
+/// What this machine can do beyond plain code.
+std::vector<SimdLevel> levels() {
+  std::vector<SimdLevel> levels;
+  for (const auto level : {SimdLevel::sse41, SimdLevel::avx2, SimdLevel::avx512}) {
+    if (level <= fastio::simd_level()) levels.push_back(level);
+  }
+  return levels;
+}
+
 /// One resampling, from a copy of exactly the region needed into memory of exactly the size.
 Pixels resampled(const Axis& x, const Axis& y, Filter filter, int channels, const Pixels& picture,
                  SimdLevel level) {
@@ -91,7 +102,9 @@ void test_resizing(int channels) {
     Axis x = axis_of(width, between(1, 70));
     Axis y = axis_of(height, between(1, 70));
     const Pixels whole = resampled(x, y, filter, channels, picture, SimdLevel::none);
-    EXPECT(whole == resampled(x, y, filter, channels, picture, fastio::simd_level()));
+    for (const SimdLevel level : levels()) {
+      EXPECT(whole == resampled(x, y, filter, channels, picture, level));
+    }
 
     const auto whole_width = static_cast<std::size_t>(x.virtual_size);
     x.first = between(0, x.virtual_size - 1);
@@ -110,7 +123,30 @@ void test_resizing(int channels) {
       }
     }
     EXPECT(part == resampled(x, y, filter, channels, picture, SimdLevel::none));
-    EXPECT(part == resampled(x, y, filter, channels, picture, fastio::simd_level()));
+    for (const SimdLevel level : levels()) {
+      EXPECT(part == resampled(x, y, filter, channels, picture, level));
+    }
+  }
+}
+
+/// Weights fit the digits of a TapQuad, whatever the box and where it lies.
+void test_weights() {
+  constexpr std::int32_t most = 127 * ((1 << 16) + (1 << 8) + 1);
+  for (int repeat = 0; repeat < 2000; ++repeat) {
+    const std::int32_t size = between(1, 40);
+    const double start = between(0, 1000) / 1000.0 * (size - 0.01);
+    const double box = between(1, 1000) / 1000.0 * (size - start);
+    const auto low = static_cast<std::int32_t>(start);
+    const std::int32_t high = std::min(static_cast<std::int32_t>(std::ceil(start + box)), size);
+    const std::int32_t wanted = between(1, 60);
+    const Axis axis{start, box, low, high, wanted, 0, wanted, false};
+    fastio::Taps taps;
+    EXPECT(taps.prepare(axis, static_cast<Filter>(between(0, 5))));
+    for (std::size_t i = 0; i < taps.count(); ++i) {
+      for (std::size_t j = 0; j < taps.length(i); ++j) {
+        EXPECT(std::abs(taps.weights(i)[j]) <= most);
+      }
+    }
   }
 }
 
@@ -163,6 +199,7 @@ void test_split_rows(int channels) {
 
 int main() {
   test_plans();
+  test_weights();
   for (const int channels : {1, 3, 4}) {
     test_resizing(channels);
     test_mirrored_rows(channels);

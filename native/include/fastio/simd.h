@@ -5,8 +5,8 @@ namespace fastio {
 
 /// Instruction sets that routines are written for, each with those before it. All give the
 /// same bytes.
-/// `avx512` stands for what servers have had since Ice Lake and Zen 4: F, BW, VL, DQ and
-/// VPCLMULQDQ.
+/// `avx512` stands for what servers have had since Ice Lake and Zen 4: F, BW, VL, DQ, VNNI
+/// and VPCLMULQDQ.
 enum class SimdLevel { none, sse41, avx2, avx512 };
 
 /// The best level of this machine, or the one that the environment names, if that is lower:

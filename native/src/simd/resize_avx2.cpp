@@ -136,7 +136,7 @@ template <int channels>
   const std::size_t count = taps.count();
   const std::size_t low = taps.low();
   const TapPair* pairs = taps.pairs(0);
-  const std::uint32_t* starts = taps.pair_starts();
+  const std::uint32_t* starts = taps.group_starts();
   const auto at = [&](std::size_t i) noexcept {
     return pixel<channels>(pairs + i * pair_count, pair_count, (starts[i] - low) * channels, in,
                            shuffles);
@@ -166,12 +166,12 @@ void horizontal_rows(const Taps& taps, const PixelView& in, std::size_t rows,
     const TwoRows from{in.data + y * in.stride, in.data + below * in.stride};
     std::uint8_t* upper = out.data + y * out.stride;
     std::uint8_t* lower = out.data + below * out.stride;
-    switch (taps.pair_count()) {
+    switch (taps.group_count()) {
       case 1: two_rows<channels>(taps, 1, from, upper, lower); break;
       case 2: two_rows<channels>(taps, 2, from, upper, lower); break;
       case 3: two_rows<channels>(taps, 3, from, upper, lower); break;
       case 4: two_rows<channels>(taps, 4, from, upper, lower); break;
-      default: two_rows<channels>(taps, taps.pair_count(), from, upper, lower); break;
+      default: two_rows<channels>(taps, taps.group_count(), from, upper, lower); break;
     }
   }
 }
@@ -227,8 +227,8 @@ void vertical(const Taps& taps, std::size_t bytes, const PixelView& in,
               const PixelTarget& out) noexcept {
   const std::uint8_t* last = in.data + (taps.high() - taps.low() - 1) * in.stride;
   for (std::size_t i = 0; i < taps.count(); ++i) {
-    const std::size_t first = (taps.pair_starts()[i] - taps.low()) * in.stride;
-    const Column column{taps.pairs(i), taps.pair_count(), in.data + first, last, in.stride};
+    const std::size_t first = (taps.group_starts()[i] - taps.low()) * in.stride;
+    const Column column{taps.pairs(i), taps.group_count(), in.data + first, last, in.stride};
     std::uint8_t* row = out.data + i * out.stride;
     if (bytes < block) {
       std::uint8_t whole[block];
@@ -245,7 +245,7 @@ void vertical(const Taps& taps, std::size_t bytes, const PixelView& in,
 
 }  // namespace
 
-const ResizePasses avx2_passes{horizontal, vertical};
+const ResizePasses avx2_passes{&Taps::pack_pairs, horizontal, vertical};
 
 }  // namespace fastio
 
