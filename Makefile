@@ -6,7 +6,7 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 NATIVE := $(shell find native -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-more test-elastic lint format bench bench-peers wheel native-test native-test-aarch64 clean
+.PHONY: help setup demo test test-more test-elastic lint format bench bench-peers wheel wheel-aarch64 native-test native-test-aarch64 clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -84,6 +84,9 @@ bench-peers: setup ## Install every peer (once, 6 GB), measure all beside fastio
 
 wheel: $(VENV)/fastio ## Build dist/*.whl; codecs are linked in, nothing else is needed where it is installed
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+
+wheel-aarch64: $(VENV)/fastio ## Build dist/*_aarch64.whl for 64-bit ARM, here
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt native/wheel_aarch64.sh $(BIN)/python
 
 clean: ## Remove what was built, made and measured into temporary places
 	rm -rf $(VENV) build dist demo benchmarks/.data benchmarks/.peers .mypy_cache .pytest_cache .ruff_cache

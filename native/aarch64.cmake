@@ -6,6 +6,7 @@ get_filename_component(FASTIO_SYSROOT ${CMAKE_CURRENT_LIST_DIR}/../build/aarch64
 set(CMAKE_FIND_ROOT_PATH ${FASTIO_SYSROOT})
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
-# Debian keeps the headers that differ between processors (jconfig.h, pyconfig.h) beside the others.
-set(CMAKE_CXX_FLAGS_INIT "-isystem ${FASTIO_SYSROOT}/usr/include/aarch64-linux-gnu")
+# Debian keeps headers that differ between processors (jconfig.h, pyconfig.h) in a folder of their own.
+set(CMAKE_CXX_FLAGS_INIT
+    "-isystem ${FASTIO_SYSROOT}/usr/include -isystem ${FASTIO_SYSROOT}/usr/include/aarch64-linux-gnu")
 set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-aarch64;-L;/usr/aarch64-linux-gnu")
