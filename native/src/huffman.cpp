@@ -2,6 +2,7 @@
 #include "fastio/huffman.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "scan_reader.h"
 
@@ -23,64 +24,13 @@ void HuffmanDecoder::begin(std::span<const Block> blocks, std::uint32_t restart_
   }
   predictions_ = {};
   bits_ = {};
-  restart_interval_ = until_restart_ = restart_interval;
+  restart_interval_ = restart_interval;
+  until_event_ = restart_interval == 0 ? std::numeric_limits<std::size_t>::max() : restart_interval;
   interval_ = read_up_to_ = 0;
   mcus_per_row_ = 0;
   passing_over_ = false;
   places_ = Intervals();
-}
-
-void HuffmanDecoder::pass_over_all_but(const Wanted& wanted, std::size_t mcus_per_row) noexcept {
-  wanted_ = wanted;
-  mcus_per_row_ = mcus_per_row;
-  passing_over_ = restart_interval_ != 0 && !interval_is_wanted();
-}
-
-void HuffmanDecoder::jump_by(const Intervals& places, Bytes file) noexcept {
-  places_ = places;
-  file_ = file;
-}
-
-bool HuffmanDecoder::interval_is_wanted() const noexcept {
-  if (mcus_per_row_ == 0) return true;
-  const std::size_t first = interval_ * restart_interval_;
-  const std::size_t last = first + restart_interval_ - 1;
-  std::size_t row = first / mcus_per_row_;
-  std::size_t column = first - row * mcus_per_row_;
-  const std::size_t last_row = std::min(last / mcus_per_row_, wanted_.last_row);
-  for (; row <= last_row; ++row, column = 0) {
-    const std::size_t last_column = std::min(last - row * mcus_per_row_, mcus_per_row_ - 1);
-    if (row >= wanted_.first_row && column <= wanted_.last_column &&
-        last_column >= wanted_.first_column) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/// Moves on to the next interval, and the input to its beginning if it is wanted.
-Status HuffmanDecoder::next_interval(Bytes& input) noexcept {
-  ++interval_;
-  until_restart_ = restart_interval_;
-  passing_over_ = !interval_is_wanted();
-  if (passing_over_) return Status::ok;
-  predictions_ = {};
-  bits_ = {};
-  if (interval_ - read_up_to_ > 1) jump(input);
-  while (read_up_to_ < interval_) {
-    const Status status = pass_restart_marker(input, read_up_to_);
-    if (status != Status::ok) return status;
-    ++read_up_to_;
-  }
-  return Status::ok;
-}
-
-/// Goes to the last interval whose place is known, if that is right and ahead.
-void HuffmanDecoder::jump(Bytes& input) noexcept {
-  const auto [interval, rest] = places_.before(interval_, file_);
-  if (interval <= read_up_to_ || rest.data() <= input.data()) return;
-  input = rest;
-  read_up_to_ = interval;
+  table_ = nullptr;
 }
 
 /// False for a code that is none and for a run that leaves the block.
@@ -127,14 +77,13 @@ void HuffmanDecoder::jump(Bytes& input) noexcept {
 }
 
 Status HuffmanDecoder::decode_mcu(Bytes& input, Coefficients* const* blocks) noexcept {
-  if (restart_interval_ != 0) {
-    if (until_restart_ == 0) {
-      const Status status = next_interval(input);
-      if (status != Status::ok) return status;
-    }
-    --until_restart_;
-    if (passing_over_) return Status::ok;
+  if (until_event_ == 0) {
+    const bool is_wanted = blocks != nullptr;
+    const Status status = table_ != nullptr ? next_stretch(input, is_wanted) : next_interval(input);
+    if (status != Status::ok) return status;
   }
+  --until_event_;
+  if (passing_over_) return Status::ok;
   ScanReader reader(input, bits_);
   bool sound = true;
   for (std::size_t i = 0; i < block_count_ && sound; ++i) {
@@ -150,6 +99,7 @@ Status HuffmanDecoder::decode_mcu(Bytes& input, Coefficients* const* blocks) noe
   }
   bits_ = reader.bits();
   input = reader.rest();
+  if (until_event_ == 0 && table_ != nullptr) sound = sound && agrees(input);
   return sound ? Status::ok : Status::corrupt;
 }
 

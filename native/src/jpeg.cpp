@@ -24,11 +24,13 @@ class JpegDecoder::Handle : JpegEscape {
 
   Status run(Bytes file, const Picture& out, Scratch& row) noexcept;
   Status run_part(Bytes file, const PicturePart& part, Scratch& memory, PixelView& view) noexcept;
+  Status note_points(Bytes file, std::size_t spacing, Blob& table) noexcept;
 
  private:
   [[nodiscard]] Status decode(Bytes file, const Picture& out, Scratch& row) noexcept;
   [[nodiscard]] Status decode_part(Bytes file, const PicturePart& part, Scratch& memory,
                                    PixelView& view) noexcept;
+  void attempt_part(Bytes file, const PicturePart& part, Scratch& memory, PixelView& view) noexcept;
   void open(Bytes file) noexcept;
   [[nodiscard]] Status start(int channels) noexcept;
   void read_rows(const Picture& out) noexcept;
@@ -39,6 +41,8 @@ class JpegDecoder::Handle : JpegEscape {
 
   const Entropy entropy_;
   HuffmanDecoder huffman_;
+  ScanHints hints_;
+  bool relies_on_points_ = false;
   jpeg_decompress_struct info_{};
   jpeg_error_mgr errors_{};
   jpeg_source_mgr source_{};
@@ -144,13 +148,12 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const PicturePart& part, Scr
   if (width < info_.output_width) jpeg_crop_scanline(&info_, &x, &width);
   const auto y = static_cast<JDIMENSION>(region.y - std::min(region.y, margin));
   const std::size_t last = region.y + region.height;
-  limit_scan(info_,
-             {.x = x * part.shrink,
-              .right = (x + width) * part.shrink,
-              .y = y * part.shrink,
-              .bottom = last * part.shrink},
-             huffman_);
-  huffman_.jump_by(part.intervals, file);
+  relies_on_points_ = limit_scan(info_,
+                                 {.x = x * part.shrink,
+                                  .right = (x + width) * part.shrink,
+                                  .y = y * part.shrink,
+                                  .bottom = last * part.shrink},
+                                 hints_, huffman_);
   const auto components = static_cast<std::size_t>(info_.output_components);
   const std::size_t stride = info_.output_width * components;
   std::uint8_t* pixels = memory.reserve((last - y) * stride + Resizer::slack);
@@ -179,8 +182,34 @@ Status JpegDecoder::Handle::run(Bytes file, const Picture& out, Scratch& row) no
 
 Status JpegDecoder::Handle::run_part(Bytes file, const PicturePart& part, Scratch& memory,
                                      PixelView& view) noexcept {
+  hints_.places = part.intervals;
+  hints_.file = file;
+  attempt_part(file, part, memory, view);
+  if (outcome != Status::ok && relies_on_points_) {  // perhaps they are wrong: without them
+    hints_.places = Intervals();
+    attempt_part(file, part, memory, view);
+  }
+  return outcome;
+}
+
+void JpegDecoder::Handle::attempt_part(Bytes file, const PicturePart& part, Scratch& memory,
+                                       PixelView& view) noexcept {
   info_.mem = nullptr;
+  relies_on_points_ = false;
   if (setjmp(back) == 0) outcome = decode_part(file, part, memory, view);
+  jpeg_destroy_decompress(&info_);
+}
+
+Status JpegDecoder::Handle::note_points(Bytes file, std::size_t spacing, Blob& table) noexcept {
+  info_.mem = nullptr;
+  if (setjmp(back) == 0) {
+    open(file);
+    outcome = Status::unsupported;
+    if (jpeg_has_multiple_scans(&info_) == 0) outcome = start(info_.num_components == 1 ? 1 : 3);
+    if (outcome == Status::ok) {
+      outcome = fastio::note_points(info_, file, spacing, huffman_, table);
+    }
+  }
   jpeg_destroy_decompress(&info_);
   return outcome;
 }
@@ -198,6 +227,12 @@ Status JpegDecoder::decode_part(Bytes file, const PicturePart& part, PixelView& 
   if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
   if (!handle_) return Status::no_memory;
   return handle_->run_part(file, part, part_, view);
+}
+
+Status JpegDecoder::note_points(Bytes file, std::size_t spacing, Blob& table) noexcept {
+  if (!handle_) handle_.reset(new (std::nothrow) Handle(entropy_));
+  if (!handle_) return Status::no_memory;
+  return handle_->note_points(file, spacing, table);
 }
 
 }  // namespace fastio

@@ -69,6 +69,31 @@ bool begin_scan(const jpeg_decompress_struct& info, HuffmanDecoder& decoder) noe
   return true;
 }
 
+/// Whether our decoder has been put in place.
+bool is_own(const jpeg_decompress_struct& info) noexcept {
+  return static_cast<JpegEscape*>(info.client_data)->huffman != nullptr;
+}
+
+/// The MCUs of the scan that has begun.
+ScanGrid grid_of(const jpeg_decompress_struct& info, std::size_t spacing) noexcept {
+  return {info.MCUs_per_row, info.MCU_rows_in_scan, static_cast<std::size_t>(info.comps_in_scan),
+          spacing};
+}
+
+/// `ok` where the end marker is what follows, behind bytes that are not needed: libjpeg passes
+/// over these too.
+Status find_end(Bytes input) noexcept {
+  const std::uint8_t* next = input.data();
+  const std::uint8_t* const stop = next + input.size();
+  for (;;) {
+    next = std::find(next, stop, 0xFF);
+    next = std::find_if(next, stop, [](auto byte) { return byte != 0xFF; });
+    if (next == stop) return Status::truncated;
+    if (*next++ == 0) continue;
+    return next[-1] == JPEG_EOI ? Status::ok : Status::unsupported;
+  }
+}
+
 /// Called by libjpeg for every MCU; blocks are null where it skips.
 boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* blocks) noexcept {
   HuffmanDecoder& decoder = *static_cast<JpegEscape*>(info->client_data)->huffman;
@@ -96,24 +121,63 @@ bool entropy_is_replaceable() noexcept {
 #endif
 }
 
-void limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels,
+bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, ScanHints& hints,
                 HuffmanDecoder& decoder) noexcept {
+  if (!is_own(info)) return false;
   const bool interleaved = info.comps_in_scan > 1;
   const auto width = static_cast<std::size_t>(DCTSIZE * (interleaved ? info.max_h_samp_factor : 1));
   const auto height =
       static_cast<std::size_t>(DCTSIZE * (interleaved ? info.max_v_samp_factor : 1));
-  // Smooth upsampling looks at the neighbours of a pixel.
+  // Of the columns libjpeg uses those alone that jpeg_crop_scanline has left; of the rows those
+  // above and below too, for smooth upsampling looks at the neighbours of a pixel.
   const HuffmanDecoder::Wanted wanted{
       .first_row = (pixels.y - std::min<std::size_t>(pixels.y, height)) / height,
-      .last_row = pixels.bottom / height + 1,
-      .first_column = (pixels.x - std::min<std::size_t>(pixels.x, width)) / width,
-      .last_column = pixels.right / width + 1};
+      .last_row = std::min<std::size_t>(pixels.bottom / height + 1, info.MCU_rows_in_scan - 1),
+      .first_column = pixels.x / width,
+      .last_column = std::min<std::size_t>((pixels.right - 1) / width, info.MCUs_per_row - 1)};
+  const bool is_whole = wanted.first_row == 0 && wanted.first_column == 0 &&
+                        wanted.last_column + 1 == info.MCUs_per_row;
+  const Bytes input(info.src->next_input_byte, info.src->bytes_in_buffer);
+  if (!is_whole &&
+      hints.table.read(hints.places.bytes(), hints.file, grid_of(info, 1), wanted.last_row) &&
+      decoder.jump_by(hints.table, wanted, hints.file, input)) {
+    return true;
+  }
   decoder.pass_over_all_but(wanted, info.MCUs_per_row);
+  decoder.jump_by(hints.places, hints.file);
+  return false;
+}
+
+Status note_points(const jpeg_decompress_struct& info, Bytes file, std::size_t spacing,
+                   HuffmanDecoder& decoder, Blob& table) noexcept {
+  if (!is_own(info) || info.restart_interval != 0) return Status::unsupported;
+  const ScanGrid grid = grid_of(info, spacing);
+  Scratch memory;
+  auto* const points =
+      reinterpret_cast<ScanPoint*>(memory.reserve(grid.points() * sizeof(ScanPoint)));
+  if (points == nullptr) return Status::no_memory;
+  Bytes input(info.src->next_input_byte, info.src->bytes_in_buffer);
+  ScanPoint* next = points;
+  for (std::size_t row = 0; row < grid.rows; ++row) {
+    for (std::size_t number = 0; number < grid.points_per_row(); ++number) {
+      *next++ = decoder.point(file, input);
+      const std::size_t stop = grid.column(number + 1);
+      for (std::size_t column = grid.column(number); column < stop; ++column) {
+        const Status status = decoder.decode_mcu(input, nullptr);
+        if (status != Status::ok) return status;
+      }
+    }
+  }
+  *next++ = decoder.point(file, input);
+  const Status status = find_end(input);
+  if (status != Status::ok) return status;
+  return write_jump_table({points, next}, grid, file, table) ? Status::ok : Status::no_memory;
 }
 
 void use_own_entropy_decoder(jpeg_decompress_struct& info, HuffmanDecoder& decoder) noexcept {
-  if (!begin_scan(info, decoder)) return;
-  static_cast<JpegEscape*>(info.client_data)->huffman = &decoder;
+  const bool can_read = begin_scan(info, decoder);
+  static_cast<JpegEscape*>(info.client_data)->huffman = can_read ? &decoder : nullptr;
+  if (!can_read) return;
   reinterpret_cast<EntropyDecoderHead*>(info.entropy)->decode_mcu = decode_mcu;
 }
 

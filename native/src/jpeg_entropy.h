@@ -22,8 +22,24 @@ struct WantedPixels {
   std::size_t x, right, y, bottom;
 };
 
-/// Lets `decoder` pass over what has no part in them. Behind use_own_entropy_decoder.
-void limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels,
+/// What an index says of where decoding may start in a file, and room for what that means.
+struct ScanHints {
+  Intervals places;
+  Bytes file;
+  JumpTable table{};
+};
+
+/// Lets `decoder` pass over what has no part in them, by `hints` where these are of use. Behind
+/// use_own_entropy_decoder and jpeg_crop_scanline. Whether points of MCUs are relied on: an error
+/// may then be theirs, and the file sound. `hints` must stay.
+bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, ScanHints& hints,
                 HuffmanDecoder& decoder) noexcept;
+
+/// Decodes the whole scan and adds to `table` where its MCUs begin. Behind
+/// use_own_entropy_decoder. `unsupported`, without a table, where `decoder` was not put in place,
+/// for restart markers, and where other segments follow the scan; damage as from decoding.
+[[nodiscard]] Status note_points(const jpeg_decompress_struct& info, Bytes file,
+                                 std::size_t spacing, HuffmanDecoder& decoder,
+                                 Blob& table) noexcept;
 
 }  // namespace fastio

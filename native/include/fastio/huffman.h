@@ -12,6 +12,7 @@
 
 #include "fastio/bytes.h"
 #include "fastio/jpeg_intervals.h"
+#include "fastio/jump_table.h"
 #include "fastio/status.h"
 
 namespace fastio {
@@ -136,6 +137,19 @@ class HuffmanDecoder {
   /// stay. `decode_mcu` must be given the rest of `file`.
   void jump_by(const Intervals& places, Bytes file) noexcept;
 
+  /// From now to the next `begin`, decodes of each row that is asked for with blocks only the
+  /// wanted columns, from the last point before them on: all other blocks stay zero. `table` has
+  /// the points up to the last wanted row; both must stay. Every point that decoding comes by must
+  /// agree, the first one behind a start always is: `corrupt` otherwise. `input` is what
+  /// decode_mcu would be given now. False, without effect, if the scan does not begin where the
+  /// table says, has restart markers or more than one MCU before it was decoded.
+  [[nodiscard]] bool jump_by(const JumpTable& table, const Wanted& wanted, Bytes file,
+                             Bytes input) noexcept;
+
+  /// Where the next MCU begins, if its bits have not been passed over: `input` is the rest of
+  /// `file` as decode_mcu left it.
+  [[nodiscard]] ScanPoint point(Bytes file, Bytes input) const noexcept;
+
   /// Decodes the next MCU and moves `input` on, never past a marker but a restart marker.
   ///
   /// `blocks` points to one block for each of the MCU, all zero; nullptr throws the values
@@ -153,6 +167,9 @@ class HuffmanDecoder {
 
   [[nodiscard]] Status next_interval(Bytes& input) noexcept;
   void jump(Bytes& input) noexcept;
+  [[nodiscard]] Status next_stretch(Bytes& input, bool is_wanted) noexcept;
+  [[nodiscard]] bool enter(const ScanPoint& point, Bytes& input) noexcept;
+  [[nodiscard]] bool agrees(Bytes input) const noexcept;
   [[nodiscard]] bool interval_is_wanted() const noexcept;
   [[nodiscard]] static bool decode_block(ScanReader& reader, const Tables& tables,
                                          std::int32_t& prediction, std::int16_t* block) noexcept;
@@ -164,14 +181,20 @@ class HuffmanDecoder {
   std::array<std::int32_t, 4> predictions_{};
   ScanBits bits_;
   std::uint32_t restart_interval_ = 0;
-  std::uint32_t until_restart_ = 0;
-  std::size_t interval_ = 0;    ///< the one that the next MCU belongs to
-  std::size_t read_up_to_ = 0;  ///< the one that the input stands in
+  std::size_t until_event_ = 0;  ///< MCUs before the next interval, or stretch of a row, begins
+  std::size_t interval_ = 0;     ///< the one that the next MCU belongs to
+  std::size_t read_up_to_ = 0;   ///< the one that the input stands in
   Wanted wanted_{};
   std::size_t mcus_per_row_ = 0;  ///< 0: all are wanted
   bool passing_over_ = false;
   Intervals places_;
   Bytes file_;
+  const JumpTable* table_ = nullptr;
+  std::size_t first_point_ = 0;  ///< of each row: where decoding starts
+  std::size_t stop_column_ = 0;  ///< where it ends
+  std::size_t row_ = 0;          ///< of the stretch under way
+  std::size_t column_ = 0;       ///< where that ends
+  std::size_t next_point_ = 0;   ///< the one at or behind its end
   Coefficients discarded_{};
 };
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "fastio/blob.h"
 #include "fastio/bytes.h"
 #include "fastio/picture_part.h"
 #include "fastio/pixels.h"
@@ -45,6 +46,14 @@ class JpegDecoder {
   /// pixel needed, which are not looked at (the checksum of the file sees it); `bad_shape` where
   /// the box leaves the picture.
   [[nodiscard]] Status decode_part(Bytes file, const PicturePart& part, PixelView& view) noexcept;
+
+  /// Reads all codes of a file and adds to `table` a jump table (jump_table.h) with a point about
+  /// every `spacing` MCUs, which decode_part takes for `intervals`.
+  ///
+  /// Damage as from `decode`. `unsupported`, without a table, for files that need none (with
+  /// restart markers) or cannot have one (progressive, arithmetic, several scans): damage in
+  /// these is not looked for.
+  [[nodiscard]] Status note_points(Bytes file, std::size_t spacing, Blob& table) noexcept;
 
  private:
   class Handle;  // everything of libjpeg

@@ -32,6 +32,9 @@ class Intervals {
   /// `places` are std::uint32_t, aligned or not.
   explicit Intervals(Bytes places) noexcept : places_(places) {}
 
+  /// As given: a table of points instead of places, perhaps (is_jump_table).
+  [[nodiscard]] Bytes bytes() const noexcept { return places_; }
+
   /// The last known place up to interval `number`, if the right marker stands before it.
   [[nodiscard]] Place before(std::size_t number, Bytes file) const noexcept;
 
