@@ -6,11 +6,12 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from fastio._native import ThreadPool
+from fastio.converters.jumps import begin_jumps
 from fastio.converters.source import Chunk, Source, Stage
 from fastio.machine import available_cpus
 
@@ -61,23 +62,32 @@ def read_ahead(source: Source, pieces: Iterable[range], pool: ThreadPool) -> Gen
 
 
 def chunks_through(
-    source: Source, pieces: Iterable[range], stage: Stage | None, pool: ThreadPool
+    source: Source, pieces: Iterable[range], stage: Stage | None, pool: ThreadPool, *, jump: bool = False
 ) -> Generator[Chunk, None, None]:
-    """Yield the chunks of a source in order, after the stage if there is one; both work ahead."""
-    with closing(read_ahead(source, pieces, pool)) as chunks:
-        if stage is None:
-            yield from chunks
-            return
-        parts = (part for chunk in chunks for part in stage.parts(chunk, source.schema))
-        with closing(begun_ahead(stage.begin(part, source.schema, pool) for part in parts)) as changed:
-            yield from changed
+    """Yield the chunks of a source in order, after the stage if there is one, with jump tables; all work ahead."""
+    with ExitStack() as steps:
+        chunks = steps.enter_context(closing(read_ahead(source, pieces, pool)))
+        if stage is not None:
+            parts = (part for chunk in chunks for part in stage.parts(chunk, source.schema))
+            changes = (stage.begin(part, source.schema, pool) for part in parts)
+            chunks = steps.enter_context(closing(begun_ahead(changes)))
+        if jump:
+            notes = (begin_jumps(chunk, source.schema, pool) for chunk in chunks)
+            chunks = steps.enter_context(closing(begun_ahead(notes)))
+        yield from chunks
 
 
 def shard_chunks(
-    source: Source, shards: Iterable[range], stages: Callable[[], Stage] | None, pool: ThreadPool
+    source: Source,
+    shards: Iterable[range],
+    stages: Callable[[], Stage] | None,
+    pool: ThreadPool,
+    *,
+    jump: bool = False,
 ) -> Generator[ShardChunk, None, None]:
     """
-    Yield the chunks of some ranges of a source in order, the samples of each range through a stage of its own.
+    Yield the chunks of some ranges of a source in order, the samples of each range through a stage of its own, and with
+    jump tables if asked for.
 
     Threads work ahead across the ends of ranges, so that small shards are packed as fast as large ones.
     """
@@ -94,12 +104,13 @@ def shard_chunks(
             for piece in _pieces_within(pieces, stops, samples):
                 yield read(piece, stage, is_last=piece.stop == samples.stop)
 
-    with closing(begun_ahead(reads())) as chunks:
-        if stages is None:
-            yield from chunks
-            return
-        with closing(begun_ahead(_changes(source, chunks, pool))) as changed:
-            yield from changed
+    with ExitStack() as steps:
+        chunks = steps.enter_context(closing(begun_ahead(reads())))
+        if stages is not None:
+            chunks = steps.enter_context(closing(begun_ahead(_changes(source, chunks, pool))))
+        if jump:
+            chunks = steps.enter_context(closing(begun_ahead(_notes(source, chunks, pool))))
+        yield from chunks
 
 
 def _changes(source: Source, chunks: Iterable[ShardChunk], pool: ThreadPool) -> Iterator[Callable[[], ShardChunk]]:
@@ -114,6 +125,16 @@ def _changes(source: Source, chunks: Iterable[ShardChunk], pool: ThreadPool) -> 
         parts = each.stage.parts(each.chunk, source.schema)
         for number, part in enumerate(parts, 1):
             yield change(part, each.stage, is_last=each.is_last and number == len(parts))
+
+
+def _notes(source: Source, chunks: Iterable[ShardChunk], pool: ThreadPool) -> Iterator[Callable[[], ShardChunk]]:
+    """Begin to note where MCUs begin in the pictures of chunks."""
+
+    def note(each: ShardChunk) -> Callable[[], ShardChunk]:
+        finish = begin_jumps(each.chunk, source.schema, pool)
+        return lambda: replace(each, chunk=finish())
+
+    yield from map(note, chunks)
 
 
 def _pieces_within(pieces: Sequence[range], stops: Sequence[int], samples: range) -> Iterator[range]:

@@ -48,6 +48,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
     overwrite: bool = False,
     resume: bool = False,
     append: bool = False,
+    jump: bool = False,
     part: Part | None = None,
     progress: Progress | None = None,
     remote: RemoteOptions = DEFAULT,
@@ -67,6 +68,9 @@ def pack(  # noqa: PLR0913 - an option of the command each
     adds the samples to the set that is there, as its next generation, and raises SchemaError if they have other
     fields, other classes, or keys that it has already. ``out`` may be a URL, reached as ``remote`` says: each shard is
     a file in TMPDIR until it is uploaded.
+
+    ``jump`` reads all codes of baseline JPEGs once: damaged ones are bad samples, and the index keeps where their MCUs
+    begin, so that crops decode faster.
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error={on_error!r}: expected 'raise' or 'skip'")
@@ -77,7 +81,9 @@ def pack(  # noqa: PLR0913 - an option of the command each
     if pictures is not None:
         check_pictures(source, pictures)
     out = os.fspath(out)
-    options = PackOptions(jobs, on_error, shard_bytes, overwrite, resume, part, progress, remote, append=append)
+    options = PackOptions(
+        jobs, on_error, shard_bytes, overwrite, resume, part, progress, remote, append=append, jump=jump
+    )
     target_format(out)
     if NUMBER.search(Path(out).name):
         return pack_set(source, out, pictures, options)
@@ -101,7 +107,8 @@ def _pack_file(source: Source, out: str, pictures: Transcode | Raw | None, optio
     check_target(out, overwrite=options.overwrite, shard_bytes=options.shard_bytes)
     stage = None if pictures is None else stages_of(pictures, source)()
     record = PackRecord(LossyMasks(source.schema), stage)
-    with ExitStack() as writers, closing(_chunks(source, stage, options.jobs)) as chunks:
+    jump = options.jump and not isinstance(pictures, Raw)
+    with ExitStack() as writers, closing(_chunks(source, stage, options.jobs, jump=jump)) as chunks:
         writer: SampleWriter | None = None
         for chunk in chunks:
             if chunk.problems and options.on_error == "raise":
@@ -141,14 +148,14 @@ def _pack_file(source: Source, out: str, pictures: Transcode | Raw | None, optio
             )
 
 
-def _chunks(source: Source, stage: Stage | None, jobs: int | None) -> Generator[Chunk, None, None]:
+def _chunks(source: Source, stage: Stage | None, jobs: int | None, *, jump: bool) -> Generator[Chunk, None, None]:
     """
-    The source's chunks in order, after the stage where there is one.
+    The source's chunks in order, after the stage if there is one, with jump tables if asked for.
 
     When the packer leaves early, the threads end before its files are removed.
     """
     with (
         closing(_native.ThreadPool(threads(jobs))) as pool,
-        closing(chunks_through(source, pieces_of(source), stage, pool)) as chunks,
+        closing(chunks_through(source, pieces_of(source), stage, pool, jump=jump)) as chunks,
     ):
         yield from chunks

@@ -383,6 +383,24 @@ def decode_masks(spans: Spans, out: NDArray[Any], status: NDArray[np.int32], poo
     many bits for it is BAD_SHAPE; one with more than ``max_pixels`` is TOO_LARGE.
     """
 
+class JumpTables:
+    """What ``note_points`` noted of ``count`` pictures."""
+
+    def __init__(self, count: int) -> None: ...
+
+    def take(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int32]]:
+        """
+        After the job: the words of all tables, one after the other; how many each picture
+        has; status.
+        """
+
+def note_points(spans: Spans, out: JumpTables, pool: ThreadPool | None = None, *, spacing: int = 8) -> Job:
+    """
+    Read all codes of baseline JPEGs and note where about every ``spacing``-th MCU begins:
+    words for ``Spans.intervals``, by which decoders start there. Other pictures have none,
+    nor have damaged ones, whose status says so.
+    """
+
 def stat_files(folder: int, names: Sequence[str | bytes], out: NDArray[np.int64]) -> None:
     """
     Look at files of the folder open as ``folder``, links followed. ``out`` is (n, 4): errno

@@ -31,9 +31,9 @@ def differences(shard: PlannedShard, plan: PackPlan, source: Source) -> list[str
     """Return how the plan of a shard differs from ``plan`` of ``source``, the options first; never empty."""
     before, now = shard.plan, plan.record
     words = [
-        f"{what} was {form(before[name])}, now {form(now[name])}"
+        f"{what} was {form(before.get(name))}, now {form(now.get(name))}"
         for name, (what, form) in _OPTIONS.items()
-        if before[name] != now[name]
+        if before.get(name) != now.get(name)
     ]
     if before["samples"] != now["samples"]:
         words.append(f"the source had {before['samples']:,} samples, now {now['samples']:,}")
@@ -78,11 +78,16 @@ def _pictures(options: Mapping[str, Any] | None) -> str:
     return "none" if not options else ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
 
 
+def _jump(spacing: int | None) -> str:
+    return "off" if spacing is None else f"every {spacing} MCUs"
+
+
 _OPTIONS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "version": ("the version of the plan", _plain),
     "format": ("the format", _plain),
     "shard_size": ("--shard-size", size),
     "pictures": ("what is done to pictures", _pictures),
+    "jump": ("--jump", _jump),
 }
 _OTHERS = {
     "schema": "fields or their types differ",

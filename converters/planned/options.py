@@ -27,3 +27,4 @@ class PackOptions:
     progress: Progress | None = None
     remote: RemoteOptions = DEFAULT
     append: bool = False
+    jump: bool = False

@@ -86,7 +86,7 @@ def check_set(out: str, shard_bytes: int | None) -> None:
 def plan_for(source: Source, out: str, pictures: Transcode | Raw | None, options: PackOptions) -> PackPlan:
     """Return the plan by which ``source`` is packed to ``out``. Raises SourceError if there is nothing to pack."""
     shard_bytes = options.shard_bytes or SHARD_BYTES
-    plan = plan_of(source, target_format(out), shard_bytes=shard_bytes, pictures=pictures)
+    plan = plan_of(source, target_format(out), shard_bytes=shard_bytes, pictures=pictures, jump=options.jump)
     if not len(plan):
         raise nothing_left(source, source.problems)
     return plan

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.converters.cut import cut
+from fastio.converters.jumps import jump_fields
 from fastio.converters.pack_record import source_metadata
 from fastio.converters.raw import Raw
 from fastio.converters.scan import shown
@@ -21,6 +22,7 @@ from fastio.converters.stages import stages_of
 from fastio.converters.transcode import Transcode
 from fastio.errors import SchemaError
 from fastio.store import Format
+from fastio.store.jump_tables import JUMP_SPACING
 from fastio.types.schema import Schema
 
 __all__ = ["PackPlan", "plan_of"]
@@ -47,6 +49,7 @@ class PackPlan:
     schema: Schema  # of the shards
     record: Mapping[str, Any]
     stages: Callable[[], Stage] | None = field(compare=False)  # makes the stage of one shard
+    jump: bool = False  # whether the shards have jump tables
 
     def __len__(self) -> int:
         """How many shards there are."""
@@ -62,13 +65,15 @@ class PackPlan:
         return range(int(self.cuts[number]), int(self.cuts[number + 1]))
 
 
-def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transcode | Raw | None = None) -> PackPlan:
+def plan_of(
+    source: Source, form: Format, *, shard_bytes: int, pictures: Transcode | Raw | None = None, jump: bool = False
+) -> PackPlan:
     """
     Divide ``source`` into shards of up to ``shard_bytes``, by the sizes of its samples as the container ``form`` takes
     them, or a single larger sample.
 
-    Pictures that are made smaller count as they are in the source, those that are decoded by their pixels. Raises
-    SchemaError if a key comes twice.
+    Pictures that are made smaller count as they are in the source, those that are decoded by their pixels. With
+    ``jump``, encoded pictures get jump tables. Raises SchemaError if a key comes twice.
     """
     stages = None if pictures is None else stages_of(pictures, source)
     schema = source.schema if stages is None else stages().schema(source.schema)
@@ -85,6 +90,7 @@ def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transco
         sizes.append(scanned.sizes)
     every = np.concatenate(sizes) if sizes else np.empty(0, np.int64)
     known = source_metadata(source)
+    jump = jump and bool(jump_fields(schema))
     record = {
         "version": _VERSION,
         "format": form.name,
@@ -95,13 +101,14 @@ def plan_of(source: Source, form: Format, *, shard_bytes: int, pictures: Transco
         "bytes": int(every.sum()),
         "metadata": _json_hash(known["metadata"]),
         "problems": _json_hash([known["skipped"], known["left_aside"]]),
+        **({"jump": JUMP_SPACING} if jump else {}),
         **{name: hash_.hexdigest() for name, hash_ in hashes.items()},
     }
     costs = _container_bytes(form, schema, every)
     pieces = cut(costs, shard_bytes, max(len(every), 1))
     cuts = np.array([0, *(piece.stop for piece in pieces)], np.int64)
     digest = int(_json_hash(record), 16) or 1
-    return PackPlan(digest, cuts, schema, {**record, "shards": len(pieces)}, stages)
+    return PackPlan(digest, cuts, schema, {**record, "shards": len(pieces)}, stages, jump)
 
 
 def _blocks(source: Source) -> Iterator[Scanned]:

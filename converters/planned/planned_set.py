@@ -148,7 +148,7 @@ class PlannedSet:
         with (
             ShardDestination(self.folder, shard_bytes=self.plan.record["shard_size"]) as destination,
             closing(_native.ThreadPool(threads(self.options.jobs))) as pool,
-            closing(shard_chunks(self.source, shards, self.plan.stages, pool)) as chunks,
+            closing(shard_chunks(self.source, shards, self.plan.stages, pool, jump=self.plan.jump)) as chunks,
             ThreadPoolExecutor(1, "fastio-shard") as closer,
         ):
             ending: Future[int] | None = None

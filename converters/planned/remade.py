@@ -84,7 +84,11 @@ class Remade:
         digest = shard.member.plan
         if digest not in self._plans:
             self._plans[digest] = plan_of(
-                source, self._format, shard_bytes=shard.plan["shard_size"], pictures=_pictures(shard.plan["pictures"])
+                source,
+                self._format,
+                shard_bytes=shard.plan["shard_size"],
+                pictures=_pictures(shard.plan["pictures"]),
+                jump="jump" in shard.plan,
             )
         plan = self._plans[digest]
         if plan.digest != digest:

@@ -14,7 +14,7 @@ from fastio.converters.write.writer import Writer
 __all__ = ["pack"]
 
 
-def pack(
+def pack(  # noqa: PLR0913 - an option each
     dataset: Any,
     path: str | os.PathLike[str],
     *,
@@ -24,6 +24,7 @@ def pack(
     on_error: Literal["raise", "skip"] = "raise",
     overwrite: bool = False,
     progress: Callable[[int, int], object] | None = None,
+    jump: bool = False,
 ) -> WriteReport:
     """
     Pack a dataset of any library into a new store, in its order, and return what was written.
@@ -42,11 +43,11 @@ def pack(
 
     ``key`` is the field with a sample's key (which the store then leaves out, unless ``fields`` names it), or a
     function of the sample; by default samples are numbered. ``jobs`` processes read and encode a dataset with a length
-    (default: this process alone); the store does not depend on their number. ``on_error``, ``overwrite`` and
-    ``progress`` are those of ``fastio.Writer``, which takes more options, and whose ``write_all`` does the work.
-    Raises SourceError for what is no dataset, SampleError for a wrong sample, StoreError if a worker dies.
+    (default: this process alone); the store does not depend on their number. ``on_error``, ``overwrite``,
+    ``progress`` and ``jump`` are those of ``fastio.Writer``, which takes more options, and whose ``write_all`` does the
+    work. Raises SourceError for what is no dataset, SampleError for a wrong sample, StoreError if a worker dies.
     """
-    with Writer(path, fields, overwrite=overwrite, on_error=on_error, progress=progress) as writer:
+    with Writer(path, fields, overwrite=overwrite, on_error=on_error, progress=progress, jump=jump) as writer:
         writer.write_all(dataset, key=key, jobs=jobs)
         writer.flush()  # a sample that proves wrong here leaves nothing; in close(), the store would stay
     return writer.report

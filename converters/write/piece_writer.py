@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio import _native
+from fastio.converters.ahead import threads
+from fastio.converters.jumps import damage, jump_fields
 from fastio.converters.lossy_masks import LossyMasks
 from fastio.converters.mask_sizes import mask_size_problems
 from fastio.converters.probe import picture_shapes
@@ -19,6 +22,7 @@ from fastio.converters.source import Problem
 from fastio.converters.write.sample_encoder import Misfit, Piece
 from fastio.errors import SampleError
 from fastio.store import SampleBatch, SampleWriter
+from fastio.store.jump_tables import begin_jump_tables
 from fastio.store.writer import DuplicateKeyError
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
@@ -67,13 +71,17 @@ class PieceWriter:
     ledger: Ledger
     tokenizer: TextTokens | None = None
     progress: Callable[[int, int], object] | None = None
+    jump: bool = False
     packed: int = 0
     size_bytes: int = 0
     made_pngs: int = 0
     lossy_masks: LossyMasks = field(init=False)
+    _pool: _native.ThreadPool | None = None
 
     def __post_init__(self) -> None:
         self.lossy_masks = LossyMasks(self.schema)
+        if self.jump:
+            self._pool = _native.ThreadPool(threads(None))
 
     def write(self, piece: Piece, refused: Refused = ()) -> None:
         """
@@ -84,6 +92,8 @@ class PieceWriter:
             self.ledger.refuse(refused)
             return
         batch, problems = _batch(self.schema, piece, self.tokenizer)
+        if self._pool is not None:
+            batch = self._with_jumps(batch, self._pool, problems)
         left = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
         left = self._append(batch, left, problems)
         if len(left):
@@ -95,6 +105,16 @@ class PieceWriter:
         if self.progress is not None and len(left):
             self.progress(len(left), size)
         self.ledger.refuse([*refused, *((batch.keys[i], problems[i]) for i in sorted(problems))])
+
+    def _with_jumps(self, batch: SampleBatch, pool: _native.ThreadPool, problems: dict[int, Misfit]) -> SampleBatch:
+        """The batch with jump tables; damaged JPEGs become problems."""
+        spans = dict(batch.spans)
+        begun = {field.name: begin_jump_tables(spans[field.name], pool) for field in jump_fields(self.schema)}
+        for name, finish in begun.items():
+            spans[name], status = finish()
+            for i, sentence in damage([status], batch.keys).items():
+                problems.setdefault(i, Misfit(sentence, name))
+        return replace(batch, spans=spans)
 
     def _append(self, batch: SampleBatch, left: NDArray[np.int64], problems: dict[int, Misfit]) -> NDArray[np.int64]:
         """Write the samples at ``left``, except those whose keys the store has already; they become problems."""

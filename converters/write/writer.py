@@ -70,8 +70,11 @@ class Writer:
     error, whose ``key`` names the sample, then comes from a later ``write``, from ``flush`` or from ``close``, after
     all good samples are kept: a key that an earlier piece has already, a text that the ``tokenizer`` refuses, and
     whatever does not fit among the first 64 samples while types are inferred. What is wrong in a picture after its
-    header (``fastio verify --decode`` finds it) is not looked for. With ``on_error="skip"``, wrong samples are listed
-    in the store instead (``metadata["skipped"]``).
+    header (``fastio verify --decode`` finds it) is not looked for, unless ``jump`` is given. With ``on_error="skip"``,
+    wrong samples are listed in the store instead (``metadata["skipped"]``).
+
+    ``jump`` reads all codes of baseline JPEGs: damaged ones are wrong samples, found as late as a second key, and the
+    index keeps where their MCUs begin, so that crops decode faster.
 
     The store gets its name at the end of the block, when it is complete, even if ``close`` then raises SampleError for
     a sample that it had to leave out; an exception inside the block leaves nothing.
@@ -84,7 +87,7 @@ class Writer:
     does. Raises StoreError if nothing can be written under the name, and SchemaError for impossible fields.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an option of the class each
         self,
         path: str | os.PathLike[str],
         fields: FieldsAsked = None,
@@ -95,6 +98,7 @@ class Writer:
         tokenizer: TextTokens | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         progress: Callable[[int, int], object] | None = None,
+        jump: bool = False,
     ) -> None:
         self._state = "closed"  # for __del__, until all is checked
         if on_error not in ("raise", "skip"):
@@ -102,7 +106,7 @@ class Writer:
         self.path = os.fspath(path)
         self._metadata = checked_metadata(metadata)
         self._source: dict[str, Any] = source_record("python", os.path.basename(self.path))  # noqa: PTH119
-        self._options = (tokenizer, progress)
+        self._options = (tokenizer, progress, jump)
         self._ledger = Ledger(self.path, on_error)
         self._create = partial(create_store, self.path, overwrite=overwrite, shard_bytes=shard_bytes)
         self._fields = Fields.of(fields)
@@ -364,12 +368,12 @@ class Writer:
         return refused
 
     def _begin(self, schema: Schema) -> None:
-        tokenizer, progress = self._options
+        tokenizer, progress, jump = self._options
         if tokenizer is not None and not any(each.traits.is_tokens for each in schema.fields):
             raise SchemaError(f"{self.path}: the tokenizer has no use, for no field is of the type 'tokens'")
         self._encoder = SampleEncoder(schema, tokenizer=tokenizer, classes=classes_of(self._metadata, schema))
         store = self._create(schema)
-        self._pieces = PieceWriter(schema, store, self._ledger, tokenizer, progress)
+        self._pieces = PieceWriter(schema, store, self._ledger, tokenizer, progress, jump)
 
     def _flush(self, refused: Refused = ()) -> None:
         """Write the piece. Raises SampleError for ``refused`` and what the piece shows, after the good samples."""

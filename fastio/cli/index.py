@@ -21,9 +21,15 @@ __all__ = ["index"]
 @click.argument("path")
 @click.option("--to", "folder", required=True, metavar="DIR", help="Where the set object goes.")
 @click.option("--overwrite", is_flag=True, help="Replace a set object of this name.")
+@click.option(
+    "--jump/--no-jump",
+    default=False,
+    show_default=True,
+    help="Note where to start within each JPEG (about 1 % of its bytes), so that crops decode faster.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @remote_options
-def index(path: str, folder: str, *, overwrite: bool, as_json: bool, remote: RemoteOptions) -> None:
+def index(path: str, folder: str, *, overwrite: bool, jump: bool, as_json: bool, remote: RemoteOptions) -> None:
     """
     Index tar shards of other tools, such as WebDataset's.
 
@@ -38,7 +44,7 @@ def index(path: str, folder: str, *, overwrite: bool, as_json: bool, remote: Rem
     """
     from fastio.store.foreign_index import index_foreign
 
-    report = index_foreign(path, folder, options=remote, overwrite=overwrite)
+    report = index_foreign(path, folder, options=remote, overwrite=overwrite, jump=jump)
     if as_json:
         echo_json("index", dataclasses.asdict(report))
         return

@@ -93,6 +93,7 @@ def pack(  # noqa: PLR0913 - an option each
       fastio pack corpus.txt corpus.lmdb --split-text paragraph --tokenizer bpe.json --eos
     """
     from fastio.converters import pack as run
+    from fastio.converters.jumps import jump_lines
     from fastio.converters.packing import advice, packing_lines
     from fastio.store import FORMATS, check_target, open_store
     from fastio.store.publish import COMPLETE
@@ -115,6 +116,7 @@ def pack(  # noqa: PLR0913 - an option each
                 shard_bytes=shard_size,
                 overwrite=overwrite,
                 append=append,
+                jump=pictures.jump,
                 resume=resume,
                 part=part,
                 progress=progress,
@@ -129,7 +131,11 @@ def pack(  # noqa: PLR0913 - an option each
         if report.missing:
             return
         with open_store(out, remote=remote) as store:
-            epoch, done, better = epoch_line(epoch_facts(store)), packing_lines(store.metadata), advice(store)
+            epoch, done, better = (
+                epoch_line(epoch_facts(store)),
+                [*packing_lines(store.metadata), *jump_lines(store)],
+                advice(store),
+            )
             overhead = FORMATS[store.format].overhead(store.schema)
         lines = [] if part is not None else _summary(report, overhead)
         for line in (*lines, epoch, *map(printable, done), *better):

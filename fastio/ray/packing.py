@@ -48,6 +48,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
     shard_bytes: int | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    jump: bool = False,
     progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> PackReport:
@@ -89,6 +90,7 @@ def pack(  # noqa: PLR0913 - an option of the command each
         shard_bytes=shard_bytes,
         overwrite=overwrite,
         resume=resume,
+        jump=jump,
         remote=RemoteOptions(storage_options=dict(storage_options or {})),
     )
     tasks = _Tasks(opener, pictures, concurrency, progress)

@@ -55,11 +55,13 @@ def index_foreign(
     *,
     options: RemoteOptions = DEFAULT,
     overwrite: bool = False,
+    jump: bool = False,
     progress: Callable[[int], None] = lambda nbytes: None,
 ) -> IndexReport:
     """
     Write ``folder/name.fastio-set`` for the tar shards that ``path`` names: a file, a pattern, a range, or a folder.
 
+    With ``jump``, the index keeps where MCUs of JPEGs begin (see ``begin_jump_tables``); damaged ones stay as they are.
     ``progress`` is told the bytes of each shard that is done. Raises StoreError for shards that are not tar files, have
     different fields, or were packed by fastio, and if the name is taken and not to be replaced.
     """
@@ -71,7 +73,7 @@ def index_foreign(
         raise exists(target)
     shards = []
     for file in files:
-        shards.append(_indexed(open_file(file, options=options)))
+        shards.append(_indexed(open_file(file, options=options), jump=jump))
         progress(shards[-1].data.size)
     shards = check_foreign_set(path, shards)
     members = [SetMember(shard.path, shard.count, shard.data.size, 0) for shard in shards]
@@ -99,16 +101,16 @@ def _files(path: str, options: RemoteOptions) -> list[str]:
     return files
 
 
-def _indexed(source: ByteSource) -> Shard:
+def _indexed(source: ByteSource, *, jump: bool) -> Shard:
     """Return the index of a shard with the checksums of its values, over the source itself."""
     if _is_sealed(source):
         raise StoreError(f"{source.path}: was packed by fastio and has an index: open it, or its set, as it is")
     if is_local(source.path):
-        return scan_foreign(source)
+        return scan_foreign(source, jump=jump)
     with tempfile.NamedTemporaryFile(prefix="fastio-", suffix=".tar") as scratch:
         with writing(scratch.name):
             _copy(source, scratch.fileno())
-        shard = scan_foreign(open_file(scratch.name, "pread"), path=source.path)
+        shard = scan_foreign(open_file(scratch.name, "pread"), path=source.path, jump=jump)
     source.release()
     return replace(shard, path=source.path, data=source)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ __all__ = [
     "bytes_from",
     "check_array",
     "check_spans",
+    "hints_of",
     "intervals_of",
     "read_arrays",
     "read_shard",
@@ -88,7 +89,7 @@ def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: 
         )
     header = IndexHeader.from_bytes(raw.tobytes(), path=path)
     required, optional = expected_arrays(header.schema, seal.count)
-    arrays = read_arrays(file, header.places)
+    arrays = read_arrays(file, header.places, hints=hints_of(header.schema))
     for name, expected in required.items():
         check_array(path, arrays, name, expected)
     for name in optional.keys() & arrays.keys():
@@ -138,12 +139,23 @@ def _check_head(file: ByteSource, seal: Seal) -> None:
         )
 
 
-def read_arrays(file: ByteSource, index: Mapping[str, Place]) -> dict[str, NDArray[Any]]:
+def hints_of(schema: Schema) -> frozenset[str]:
+    """Return the names of the arrays that tell decoders where they may start, see ``read_arrays``."""
+    return frozenset(f"{field.name}_{part}" for field in schema.payload for part in ("intervals", "interval_counts"))
+
+
+def read_arrays(
+    file: ByteSource, index: Mapping[str, Place], *, hints: Collection[str] = ()
+) -> dict[str, NDArray[Any]]:
     """
     Return the index arrays by name; those that lie near each other in the file are read together.
 
-    Behind a URL, where each read is a request, they are whatever their size.
+    Behind a URL, where each read is a request, they are whatever their size. ``hints`` are larger than all others
+    together, and nothing needs them: they are not read there, and here not compared with their checksum, for which
+    they would have to be read. Decoders check them.
     """
+    if not is_local(file.path):
+        index = {name: place for name, place in index.items() if name not in hints}
     dtypes = {name: _dtype(file.path, name, place) for name, place in index.items()}
     stops = {name: _stop(file, name, place, dtypes[name]) for name, place in index.items()}
     arrays: dict[str, NDArray[Any]] = {}
@@ -154,7 +166,12 @@ def read_arrays(file: ByteSource, index: Mapping[str, Place]) -> dict[str, NDArr
         for name in names:
             place = index[name]
             arrays[name] = _array(
-                file.path, name, place, dtypes[name], together[place.start - start : stops[name] - start]
+                file.path,
+                name,
+                place,
+                dtypes[name],
+                together[place.start - start : stops[name] - start],
+                is_checked=name not in hints,
             )
     return {name: arrays[name] for name in index}
 
@@ -195,8 +212,10 @@ def _stop(file: ByteSource, name: str, place: Place, dtype: np.dtype[Any]) -> in
     return place.start + size
 
 
-def _array(path: str, name: str, place: Place, dtype: np.dtype[Any], raw: NDArray[np.uint8]) -> NDArray[Any]:
-    crc = crc32(raw)
+def _array(
+    path: str, name: str, place: Place, dtype: np.dtype[Any], raw: NDArray[np.uint8], *, is_checked: bool
+) -> NDArray[Any]:
+    crc = crc32(raw) if is_checked else place.crc32
     if crc != place.crc32:
         raise StoreCorrupt(
             f"{path}: index array {name!r} (bytes {place.start} to {place.start + len(raw)}): CRC-32 is {crc:08x}, "

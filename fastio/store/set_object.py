@@ -53,7 +53,7 @@ from fastio.store.arrays import Place, byte_view, expected_arrays
 from fastio.store.atomic import PartialFile
 from fastio.store.files import ByteSource
 from fastio.store.seal import SEAL_SIZE, Seal, always_at, find_seal, set_checksum
-from fastio.store.sealed import Intervals, Shard, bytes_from, check_array, read_arrays
+from fastio.store.sealed import Intervals, Shard, bytes_from, check_array, hints_of, read_arrays
 from fastio.store.unique_keys import ended_keys
 from fastio.types.schema import Schema
 
@@ -167,7 +167,8 @@ def _read_checked(file: ByteSource, *, with_index: bool) -> SetObject:
             f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; copy or pack again"
         )
     form, generation, schema, places = _parsed(raw.tobytes(), path=path)
-    arrays = read_arrays(file, places if with_index else {name: places[name] for name in _LISTING if name in places})
+    wanted = places if with_index else {name: places[name] for name in _LISTING if name in places}
+    arrays = read_arrays(file, wanted, hints=hints_of(schema))
     file.release()
     _check_listing(path, arrays)
     if with_index:

@@ -150,7 +150,7 @@ bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, 
 
 Status note_points(const jpeg_decompress_struct& info, Bytes file, std::size_t spacing,
                    HuffmanDecoder& decoder, Blob& table) noexcept {
-  if (!is_own(info) || info.restart_interval != 0) return Status::unsupported;
+  if (info.restart_interval != 0 || !begin_scan(info, decoder)) return Status::unsupported;
   const ScanGrid grid = grid_of(info, spacing);
   Scratch memory;
   auto* const points =

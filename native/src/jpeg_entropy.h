@@ -35,9 +35,9 @@ struct ScanHints {
 bool limit_scan(const jpeg_decompress_struct& info, const WantedPixels& pixels, ScanHints& hints,
                 HuffmanDecoder& decoder) noexcept;
 
-/// Decodes the whole scan and adds to `table` where its MCUs begin. Behind
-/// use_own_entropy_decoder. `unsupported`, without a table, where `decoder` was not put in place,
-/// for restart markers, and where other segments follow the scan; damage as from decoding.
+/// Decodes the whole scan and adds to `table` where its MCUs begin. When the scan has begun.
+/// `unsupported`, without a table, where `decoder` cannot read it, for restart markers, and where
+/// other segments follow the scan; damage as from decoding.
 [[nodiscard]] Status note_points(const jpeg_decompress_struct& info, Bytes file,
                                  std::size_t spacing, HuffmanDecoder& decoder,
                                  Blob& table) noexcept;

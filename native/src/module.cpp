@@ -212,6 +212,7 @@ NB_MODULE(_native, m) {
   fastio::python::bind_views(m);
   fastio::python::bind_transforms(m);
   fastio::python::bind_masks(m);
+  fastio::python::bind_note_points(m);
   fastio::python::bind_files(m);
   fastio::python::bind_key_set(m);
   fastio::python::bind_lmdb_pages(m);

@@ -227,6 +227,7 @@ void bind_files(nb::module_& m);
 void bind_key_set(nb::module_& m);
 void bind_lmdb_pages(nb::module_& m);
 void bind_masks(nb::module_& m);
+void bind_note_points(nb::module_& m);
 void bind_range_log(nb::module_& m);
 void bind_read_plans(nb::module_& m);
 void bind_tar_members(nb::module_& m);

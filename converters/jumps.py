@@ -1,0 +1,90 @@
+"""Notes where MCUs of JPEGs begin while they are packed, and finds the damaged ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio import _native
+from fastio.converters.probe import decode_problem
+from fastio.converters.source import Chunk, Problem
+from fastio.errors import SourceError
+from fastio.store.jump_tables import begin_jump_tables
+from fastio.store.sample_store import SampleStore
+from fastio.types.schema import Field, Schema
+from fastio.types.units import size
+
+__all__ = ["begin_jumps", "damage", "jump_fields", "jump_lines"]
+
+
+def jump_fields(schema: Schema) -> list[Field]:
+    """Return the fields whose pictures may have jump tables: encoded ones that are not masks."""
+    return [field for field in schema.payload if field.traits.is_image]
+
+
+def begin_jumps(chunk: Chunk, schema: Schema, pool: _native.ThreadPool) -> Callable[[], Chunk]:
+    """
+    Begin to note where MCUs of a chunk's JPEGs begin; the result waits for it and returns the new chunk.
+
+    JPEGs that are found to be damaged become problems of the chunk.
+    """
+    begun = {
+        field.name: begin_jump_tables(chunk.batch.spans[field.name], pool)
+        for field in jump_fields(schema)
+        if chunk.batch.keys
+    }
+    if not begun:
+        return lambda: chunk
+
+    def finish() -> Chunk:
+        done = {name: finish_tables() for name, finish_tables in begun.items()}
+        problems = damage((status for _, status in done.values()), chunk.batch.keys)
+        batch = replace(chunk.batch, spans={**chunk.batch.spans, **{name: spans for name, (spans, _) in done.items()}})
+        if not problems:
+            return replace(chunk, batch=batch)
+        good = np.setdiff1d(np.arange(len(batch.keys)), np.fromiter(problems, np.int64, len(problems)))
+        listed = [Problem(batch.keys[i], problems[i]) for i in sorted(problems)]
+        return replace(chunk, batch=batch.at(good), problems=[*chunk.problems, *listed])
+
+    return finish
+
+
+def damage(statuses: Iterable[NDArray[np.int32]], keys: Iterable[str]) -> dict[int, str]:
+    """
+    Return what is wrong with damaged pictures, by position, from their status in each field.
+
+    Raises SourceError if there was not enough memory for one, which says nothing of the picture.
+    """
+    names, problems = list(keys), dict[int, str]()
+    for status in statuses:
+        for i in np.flatnonzero(status).tolist():
+            if status[i] == _native.NO_MEMORY:
+                raise SourceError(
+                    f"{names[i]}: there is not enough memory to read this picture: free some, or pack with fewer "
+                    "threads (--jobs)"
+                )
+            problems.setdefault(i, decode_problem(int(status[i])))
+    return problems
+
+
+def jump_lines(store: SampleStore) -> list[str]:
+    """
+    Return a line for each field whose JPEGs can be decoded from the middle, by jump tables or restart markers.
+
+    None for a store behind a URL, where this part of the index is not read.
+    """
+    lines = []
+    for field in jump_fields(store.schema):
+        spans = store.spans(field.name, np.arange(len(store)))
+        if spans.intervals is None or not spans.intervals.sizes.any():
+            continue
+        count, nbytes = np.count_nonzero(spans.intervals.sizes), int(spans.intervals.sizes.sum())
+        share = 100 * nbytes / int(spans.sizes.sum())
+        lines.append(
+            f"start points within {count:,} of {len(spans):,} pictures of {field.name!r}, for faster crops: "
+            f"{size(nbytes)} of the index, {share:.2f} % of the pictures' bytes"
+        )
+    return lines

@@ -1,0 +1,206 @@
+"""Jump tables: JPEGs keep their bytes, crops have the same pixels from every store, damage is found while packing."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image
+
+import fastio
+from fastio import _native
+from fastio.cli import cli
+from fastio.converters import open_source, pack
+from fastio.errors import SampleError, SourceError, StoreError
+from fastio.store import open_store
+from fastio.store.jump_tables import begin_jump_tables
+from fastio.types.spans import Spans
+
+TAG = 0xFFFF_FF01  # of the first word of a table
+
+
+def jpeg(seed: int, **options: object) -> bytes:
+    """A photo of noise, 200x160."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (20, 25, 3), np.uint8).repeat(8, 0).repeat(8, 1)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", **options)
+    return file.getvalue()
+
+
+def folder(path: Path, **files: bytes) -> Path:
+    """A class folder of these pictures."""
+    (path / "a").mkdir(parents=True)
+    for name, data in files.items():
+        (path / "a" / f"{name}.jpg").write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Three kinds of JPEGs."""
+    return folder(
+        tmp_path / "photos",
+        plain=jpeg(0),
+        progressive=jpeg(1, progressive=True),
+        restart=jpeg(2, restart_marker_blocks=8),
+        small=jpeg(3, subsampling=0),
+    )
+
+
+def tables(path: Path) -> list[NDArray[np.uint32]]:
+    """The words that each sample has."""
+    with open_store(path) as store:
+        intervals = store.spans("image", np.arange(len(store))).intervals
+        return [] if intervals is None else [view.view("<u4") for view in intervals.views()]
+
+
+def crops(spans: Spans, box: tuple[int, int, int, int]) -> tuple[NDArray[np.uint8], list[int]]:
+    """The pixels of a box (x, y, width, height) of each picture, as they are, and status."""
+    x, y, width, height = box
+    plan = np.array([(x, y, width, height, width, height, 0, 0, width, height, 0, 0, 0)] * len(spans), np.int32)
+    out, status = np.zeros((len(spans), height, width, 3), np.uint8), np.zeros(len(spans), np.int32)
+    _native.decode_transformed(spans, plan, out, status, filter=0, fill=b"\0\0\0").wait()
+    return out, status.tolist()
+
+
+@pytest.mark.parametrize("name", ["s.lmdb", "s.h5", "s.zip", "s.tar", "s-%02d.tar"])
+def test_every_store_keeps_them(tmp_path: Path, source: Path, name: str) -> None:
+    """Baseline JPEGs without markers have tables; bytes stay, and so do the pixels of crops."""
+    pack(open_source(source), tmp_path / name, jump=True)
+    pack(open_source(source), tmp_path / "plain.lmdb")
+
+    words = tables(next(tmp_path.glob("s.fastio-set"), tmp_path / name))
+    assert [TAG, None, None, TAG] == [each[0] if len(each) else None for each in words]
+    assert [] == tables(tmp_path / "plain.lmdb")
+    with (
+        open_store(next(tmp_path.glob("s.fastio-set"), tmp_path / name)) as store,
+        open_store(tmp_path / "plain.lmdb") as plain,
+    ):
+        spans, expected = store.spans("image", np.arange(4)), plain.spans("image", np.arange(4))
+        assert [view.tobytes() for view in expected.views()] == [view.tobytes() for view in spans.views()]
+        box = (100, 50, 60, 70)
+        assert crops(expected, box)[0].tobytes() == crops(spans, box)[0].tobytes()
+        assert [0, 0, 0, 0] == crops(spans, box)[1]
+
+
+def test_a_copied_store_keeps_them(tmp_path: Path, source: Path) -> None:
+    """From store to store, also where nobody asks for them again."""
+    pack(open_source(source), tmp_path / "a.lmdb", jump=True)
+    pack(open_source(tmp_path / "a.lmdb"), tmp_path / "b.h5")
+
+    assert [each.tolist() for each in tables(tmp_path / "a.lmdb")] == [
+        each.tolist() for each in tables(tmp_path / "b.h5")
+    ]
+
+
+def test_shards_are_the_same_bytes(tmp_path: Path, source: Path) -> None:
+    """However they are packed; other shards are refused by name."""
+    names = ("a", "b")
+    pack(open_source(source), tmp_path / "a-%d.tar", jump=True, shard_bytes=16_000, jobs=1)
+    (tmp_path / "a-0.tar").rename(tmp_path / "kept.tar")
+    pack(open_source(source), tmp_path / "a-%d.tar", jump=True, shard_bytes=16_000, resume=True)
+    pack(open_source(source), tmp_path / "b-%d.tar", jump=True, shard_bytes=16_000, jobs=2)
+
+    assert len(list(tmp_path.glob("a-*.tar"))) > 1
+    first, second = ([file.read_bytes() for file in sorted(tmp_path.glob(f"{name}-*.tar"))] for name in names)
+    assert first == second
+    (tmp_path / "a.fastio-set").unlink()
+    with pytest.raises(StoreError, match="--jump was every 8 MCUs, now off"):
+        pack(open_source(source), tmp_path / "a-%d.tar", shard_bytes=16_000, resume=True)
+
+
+def test_damage_is_found_while_packing(tmp_path: Path) -> None:
+    """A damaged JPEG stops the run, or is listed; without the option nobody looks."""
+    cut, changed = jpeg(1)[:-200] + b"\xff\xd9", bytearray(jpeg(2))
+    changed[-300:-298] = b"\xff\xd4"
+    source = folder(tmp_path / "photos", changed=bytes(changed), cut=cut, good=jpeg(0))
+
+    with pytest.raises(SourceError, match=r"changed\.jpg"):
+        pack(open_source(source), tmp_path / "s.lmdb", jump=True)
+    report = pack(open_source(source), tmp_path / "s.lmdb", jump=True, on_error="skip")
+    assert ["a/changed.jpg", "a/cut.jpg"] == [each.key for each in report.skipped]
+    assert {"cannot be decoded: its data are damaged"} == {each.problem for each in report.skipped}
+    assert 3 == pack(open_source(source), tmp_path / "t.lmdb").packed
+
+
+def test_the_writer_takes_them_too(tmp_path: Path) -> None:
+    """fastio.Writer and fastio.pack, with damage as a wrong sample."""
+    with fastio.Writer(tmp_path / "w.lmdb", {"image": "image"}, jump=True) as writer:
+        writer.write({"image": jpeg(0)})
+    fastio.pack([{"image": jpeg(0)}], tmp_path / "p.lmdb", jump=True)
+
+    assert TAG == tables(tmp_path / "w.lmdb")[0][0] == tables(tmp_path / "p.lmdb")[0][0]
+    writer = fastio.Writer(tmp_path / "x.lmdb", jump=True)
+    writer.write({"image": jpeg(0)}, key="good")
+    writer.write({"image": jpeg(1)[:-200] + b"\xff\xd9"}, key="bad")
+    with pytest.raises(SampleError, match=r"'bad'.*damaged"):
+        writer.close()
+
+
+def test_pictures_that_are_rewritten_keep_their_markers(tmp_path: Path, source: Path) -> None:
+    """Only those without places of restart intervals get tables."""
+    run = ("pack", str(source), str(tmp_path / "s.lmdb"), "--jump", "--restart", "4")
+    assert 0 == CliRunner().invoke(cli, run, catch_exceptions=False).exit_code
+
+    assert all(len(each) and each[0] != TAG for each in tables(tmp_path / "s.lmdb"))
+
+
+def test_the_commands_say_it(tmp_path: Path, source: Path) -> None:
+    """``pack --jump`` and ``info``."""
+    packed = CliRunner().invoke(cli, ("pack", str(source), str(tmp_path / "s.lmdb"), "--jump"), catch_exceptions=False)
+    info = CliRunner().invoke(cli, ("info", str(tmp_path / "s.lmdb")), catch_exceptions=False)
+
+    for result in (packed, info):
+        assert "start points within 2 of 4 pictures of 'image'" in result.output
+
+
+def test_shards_of_other_tools(tmp_path: Path, source: Path) -> None:
+    """``fastio index --jump`` puts the tables into the set object; the shards stay as they are."""
+    import tarfile
+
+    with tarfile.open(tmp_path / "x-0.tar", "w") as tar:
+        tar.add(source / "a" / "plain.jpg", "0.jpg")
+    before = (tmp_path / "x-0.tar").read_bytes()
+    run = ("index", str(tmp_path / "x-0.tar"), "--to", str(tmp_path / "i"), "--jump")
+    assert 0 == CliRunner().invoke(cli, run, catch_exceptions=False).exit_code
+
+    assert [TAG] == [each[0] for each in tables(next((tmp_path / "i").iterdir()))]
+    assert before == (tmp_path / "x-0.tar").read_bytes()
+
+
+PHOTOS = [np.frombuffer(jpeg(seed, quality=60 + 10 * seed, subsampling=seed % 3), np.uint8) for seed in range(3)]
+NOTED = begin_jump_tables(Spans.joined(np.concatenate(PHOTOS), np.array([len(photo) for photo in PHOTOS])))()[0]
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_wrong_tables_change_no_pixel(data: st.DataObject) -> None:
+    """Words that are changed, cut, added, or of another picture: the pixels are those without them."""
+    assert NOTED.intervals is not None
+    words = [view.view("<u4").copy() for view in NOTED.intervals.views()]
+    for i in range(len(words)):
+        kind = data.draw(st.sampled_from(["keep", "change", "cut", "add", "other"]))
+        at = data.draw(st.integers(0, len(words[i]) - 1))
+        if kind == "change":
+            words[i][at] ^= np.uint32(data.draw(st.integers(0, 2**32 - 1)))
+        elif kind == "cut":
+            words[i] = words[i][:at]
+        elif kind == "add":
+            words[i] = np.insert(words[i], at, data.draw(st.integers(0, 2**32 - 1)))
+        elif kind == "other":
+            words[i] = words[data.draw(st.integers(0, len(words) - 1))]
+    sizes = np.array([4 * len(each) for each in words], np.int64)
+    forged = replace(NOTED, intervals=Spans.joined(np.concatenate([*words, np.zeros(1, "<u4")]).view(np.uint8), sizes))
+    x, y = data.draw(st.integers(0, 190)), data.draw(st.integers(0, 150))
+    box = (x, y, data.draw(st.integers(1, 200 - x)), data.draw(st.integers(1, 160 - y)))
+    plain, status = crops(replace(NOTED, intervals=None), box)
+
+    assert [0, 0, 0] == status
+    assert plain.tobytes() == crops(forged, box)[0].tobytes()
