@@ -14,7 +14,7 @@ fi
 
 # Debian 12, whose libjpeg-turbo our entropy decoder knows.
 suite=bookworm
-packages=(libjpeg62-turbo-dev libdeflate-dev libwebp-dev libpython3.11-dev)
+packages=(libjpeg62-turbo-dev libdeflate-dev libhwy-dev libwebp-dev libpython3.11-dev)
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 folder=$PWD/build/aarch64
 if [ "$(cat "$folder/sysroot/packages" 2>/dev/null)" = "${packages[*]}" ]; then

@@ -69,6 +69,8 @@ const ResizePasses& passes_for([[maybe_unused]] SimdLevel level) noexcept {
 #if defined(__x86_64__)
   if (level >= SimdLevel::avx512) return avx512_passes;
   if (level >= SimdLevel::avx2) return avx2_passes;
+#elif defined(__aarch64__)
+  if (level >= SimdLevel::neon) return neon_passes;
 #endif
   return scalar_passes;
 }
@@ -85,7 +87,7 @@ double shrinkage(const Axis& axis) noexcept {
 
 }  // namespace
 
-const ResizePasses scalar_passes{nullptr, horizontal, vertical};
+const ResizePasses scalar_passes{horizontal, vertical};
 
 bool Resizer::prepare(const Axis& x, const Axis& y, Filter filter) noexcept {
   x_changes_ = changes(x);
@@ -101,7 +103,7 @@ Region Resizer::region() const noexcept {
 bool Resizer::run(const PixelView& in, int channels, const PixelTarget& out,
                   SimdLevel level) noexcept {
   const ResizePasses& passes = passes_for(level);
-  if (passes.pack != nullptr && !((x_.*passes.pack)() && (y_.*passes.pack)())) return false;
+  if (&passes != &scalar_passes && !(x_.pack() && y_.pack())) return false;
   const auto pixel_bytes = static_cast<std::size_t>(channels);
   const Region needed = region();
   const std::size_t in_bytes = needed.width * pixel_bytes;

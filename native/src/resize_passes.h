@@ -16,16 +16,17 @@ using VerticalPass = void (*)(const Taps& taps, std::size_t bytes, const PixelVi
                               const PixelTarget& out) noexcept;
 
 struct ResizePasses {
-  bool (Taps::*pack)() noexcept;  ///< what both axes must have done before; null: nothing
   HorizontalPass horizontal;
   VerticalPass vertical;
 };
 
 extern const ResizePasses scalar_passes;
+// Those of vectors are for 3 and 4 channels, 1 channel as scalar_passes, and need Taps::pack.
 #if defined(__x86_64__)
-// Of pairs and of quads; for 3 and 4 channels: 1 channel as scalar_passes.
 extern const ResizePasses avx2_passes;
 extern const ResizePasses avx512_passes;
+#elif defined(__aarch64__)
+extern const ResizePasses neon_passes;
 #endif
 
 }  // namespace fastio

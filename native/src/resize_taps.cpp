@@ -158,44 +158,28 @@ void Taps::set_range() noexcept {
   }
 }
 
-/// Has `put(group, place, weight)` write each weight into its group of `taps`; the rest is 0.
-template <typename Group, std::size_t taps, typename Put>
-bool Taps::pack(Put put) noexcept {
-  group_count_ = (longest_ + taps - 1) / taps;
-  const std::size_t group_bytes = count_ * group_count_ * sizeof(Group);
-  static_assert(sizeof(Group) % sizeof(std::uint32_t) == 0);
-  std::uint8_t* memory = packed_.reserve(group_bytes + count_ * sizeof(std::uint32_t));
+bool Taps::pack() noexcept {
+  pair_count_ = (longest_ + 1) / 2;
+  const std::size_t pair_bytes = count_ * pair_count_ * sizeof(TapPair);
+  std::uint8_t* memory = packed_.reserve(pair_bytes + count_ * sizeof(std::uint32_t));
   if (memory == nullptr) return false;
-  auto* groups = reinterpret_cast<Group*>(memory);
-  groups_ = groups;
-  group_starts_ = reinterpret_cast<std::uint32_t*>(memory + group_bytes);
-  std::fill_n(groups, count_ * group_count_, Group{});
-  const std::size_t latest = high_ - std::min(high_ - low_, taps * group_count_);
-  for (std::size_t i = 0; i < count_; ++i, groups += group_count_) {
+  pairs_ = reinterpret_cast<TapPair*>(memory);
+  pair_starts_ = reinterpret_cast<std::uint32_t*>(memory + pair_bytes);
+  const std::size_t latest = high_ - std::min(high_ - low_, 2 * pair_count_);
+  for (std::size_t i = 0; i < count_; ++i) {
     const std::size_t start = std::min<std::size_t>(starts_[i], latest);
     const std::size_t shift = starts_[i] - start;
+    TapPair* pairs = pairs_ + i * pair_count_;
+    std::fill(pairs, pairs + pair_count_, TapPair{});
     for (std::size_t j = 0; j < lengths_[i]; ++j) {
-      put(groups[(j + shift) / taps], (j + shift) % taps, weights_[i * most_ + j]);
+      const std::int32_t weight = weights_[i * most_ + j];
+      TapPair& pair = pairs[(j + shift) / 2];
+      pair.high[(j + shift) % 2] = static_cast<std::int16_t>(weight >> half_bits);
+      pair.low[(j + shift) % 2] = static_cast<std::int16_t>(weight & ((1 << half_bits) - 1));
     }
-    group_starts_[i] = static_cast<std::uint32_t>(start);
+    pair_starts_[i] = static_cast<std::uint32_t>(start);
   }
   return true;
-}
-
-bool Taps::pack_pairs() noexcept {
-  return pack<TapPair, 2>([](TapPair& pair, std::size_t place, std::int32_t weight) {
-    pair.high[place] = static_cast<std::int16_t>(weight >> half_bits);
-    pair.low[place] = static_cast<std::int16_t>(weight & ((1 << half_bits) - 1));
-  });
-}
-
-bool Taps::pack_quads() noexcept {
-  return pack<TapQuad, 4>([](TapQuad& quad, std::size_t place, std::int32_t weight) {
-    for (auto& digits : quad.digits) {
-      digits[place] = static_cast<std::int8_t>(weight & 0xFF);
-      weight = (weight - digits[place]) >> 8;
-    }
-  });
 }
 
 }  // namespace fastio

@@ -19,6 +19,8 @@ SimdLevel best() noexcept {
   if (has_avx512) return SimdLevel::avx512;
   if (__builtin_cpu_supports("avx2")) return SimdLevel::avx2;
   if (__builtin_cpu_supports("sse4.1")) return SimdLevel::sse41;
+#elif defined(__aarch64__)
+  return SimdLevel::neon;
 #endif
   return SimdLevel::none;
 }
@@ -45,6 +47,7 @@ const char* simd_name(SimdLevel level) noexcept {
     case SimdLevel::avx512: return "avx512";
     case SimdLevel::avx2: return "avx2";
     case SimdLevel::sse41: return "sse4.1";
+    case SimdLevel::neon: return "neon";
     case SimdLevel::none: break;
   }
   return "none";

@@ -46,12 +46,6 @@ struct TapPair {
   std::int16_t low[2];
 };
 
-/// The weights of four neighbouring taps, each as three signed digits: weight = digits[2] * 65536
-/// + digits[1] * 256 + digits[0]. There are instructions that add up four products of 8 bits.
-struct TapQuad {
-  std::int8_t digits[3][4];
-};
-
 /// The weights of one axis. Not thread-safe: one per thread.
 class Taps {
  public:
@@ -63,10 +57,7 @@ class Taps {
   [[nodiscard]] bool prepare(const Axis& axis, Filter filter) noexcept;
 
   /// Computes the pairs too; false when there is no memory.
-  [[nodiscard]] bool pack_pairs() noexcept;
-
-  /// Computes the quads instead; false when there is no memory.
-  [[nodiscard]] bool pack_quads() noexcept;
+  [[nodiscard]] bool pack() noexcept;
 
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   /// Input positions that are read at all: [low, high).
@@ -80,16 +71,12 @@ class Taps {
     return weights_ + i * most_;
   }
 
-  /// The same as pairs or as quads, groups of 2 or 4 taps: all positions have equally many groups,
-  /// and begin early enough to end within [low, high), unless that range is shorter than one
-  /// position's groups: then they end less than a group behind it, and weigh 0 there.
-  [[nodiscard]] std::size_t group_count() const noexcept { return group_count_; }
-  [[nodiscard]] const std::uint32_t* group_starts() const noexcept { return group_starts_; }
+  /// The same as pairs: all positions have equally many, and those of all but a range shorter
+  /// than that begin early enough to end within [low, high), or one position behind it.
+  [[nodiscard]] std::size_t pair_count() const noexcept { return pair_count_; }
+  [[nodiscard]] const std::uint32_t* pair_starts() const noexcept { return pair_starts_; }
   [[nodiscard]] const TapPair* pairs(std::size_t i) const noexcept {
-    return static_cast<const TapPair*>(groups_) + i * group_count_;
-  }
-  [[nodiscard]] const TapQuad* quads(std::size_t i) const noexcept {
-    return static_cast<const TapQuad*>(groups_) + i * group_count_;
+    return pairs_ + i * pair_count_;
   }
 
  private:
@@ -97,8 +84,6 @@ class Taps {
   void store(std::size_t i, std::size_t start, std::span<const double> exact) noexcept;
   void prepare_nearest(const Axis& axis) noexcept;
   void set_range() noexcept;
-  template <typename Group, std::size_t taps, typename Put>
-  [[nodiscard]] bool pack(Put put) noexcept;
 
   Scratch memory_;
   Scratch packed_;
@@ -106,14 +91,14 @@ class Taps {
   std::size_t count_ = 0;
   std::size_t most_ = 0;
   std::size_t longest_ = 0;
-  std::size_t group_count_ = 0;
+  std::size_t pair_count_ = 0;
   std::size_t low_ = 0;
   std::size_t high_ = 0;
   std::uint32_t* starts_ = nullptr;
   std::uint32_t* lengths_ = nullptr;
   std::int32_t* weights_ = nullptr;
-  std::uint32_t* group_starts_ = nullptr;
-  void* groups_ = nullptr;
+  std::uint32_t* pair_starts_ = nullptr;
+  TapPair* pairs_ = nullptr;
 };
 
 /// Pixels to read: `data` is the pixel (x, y) of the input, rows are `stride` bytes apart.

@@ -1,0 +1,12 @@
+// Resampling in NEON.
+#if defined(__aarch64__)
+
+#include "resize_highway.h"
+
+namespace fastio {
+
+const ResizePasses neon_passes{horizontal, vertical};
+
+}  // namespace fastio
+
+#endif
