@@ -8,10 +8,39 @@
 
 namespace fastio {
 
+namespace {
+
+/// All of a picture, by a decoder that writes any region of one.
+template <class Decoder>
+Status decode_whole(Decoder& decoder, Bytes file, const Picture& out) noexcept {
+  const Status status = decoder.open(file);
+  if (status != Status::ok) return status;
+  if (decoder.height() != out.height || decoder.width() != out.width) return Status::bad_shape;
+  return decoder.decode({0, 0, out.width, out.height}, out);
+}
+
+/// A region and nothing else, by such a decoder.
+template <class Decoder>
+Status decode_region(Decoder& decoder, Scratch& memory, Bytes file, const PicturePart& part,
+                     PixelView& pixels) noexcept {
+  const Status status = decoder.open(file);
+  if (status != Status::ok) return status;
+  if (decoder.width() * decoder.height() > part.max_pixels) return Status::too_large;
+  if (!part.box.is_inside(decoder.width(), decoder.height())) return Status::bad_shape;
+  Picture picture{nullptr, part.region.height, part.region.width, part.channels};
+  picture.data = memory.reserve(picture.height * picture.row_bytes() + Resizer::slack);
+  if (picture.data == nullptr) return Status::no_memory;
+  pixels = {picture.data, picture.row_bytes()};
+  return decoder.decode(part.region, picture);
+}
+
+}  // namespace
+
 Status decode_picture(Worker& worker, Bytes file, const Picture& out, bool verify_data) noexcept {
   switch (image_kind(file)) {
     case ImageKind::jpeg: return worker.jpeg.decode(file, out);
     case ImageKind::png: return worker.png.decode(file, out, verify_data);
+    case ImageKind::bmp: return decode_whole(worker.bmp, file, out);
     case ImageKind::unknown:
       return file.size() < signature_bytes ? Status::truncated : Status::not_image;
     default: return Status::unsupported;
@@ -46,6 +75,7 @@ Status decode_part(Worker& worker, Bytes file, const PicturePart& part, bool ver
   switch (image_kind(file)) {
     case ImageKind::jpeg: return worker.jpeg.decode_part(file, part, pixels);
     case ImageKind::png: return decode_png_part(worker, file, part, verify_data, pixels);
+    case ImageKind::bmp: return decode_region(worker.bmp, worker.picture, file, part, pixels);
     case ImageKind::unknown:
       return file.size() < signature_bytes ? Status::truncated : Status::not_image;
     default: return Status::unsupported;

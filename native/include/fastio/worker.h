@@ -1,6 +1,7 @@
 /// What one thread keeps between samples so that nothing is allocated in the loop.
 #pragma once
 
+#include "fastio/bmp.h"
 #include "fastio/jpeg.h"
 #include "fastio/jpeg_writer.h"
 #include "fastio/nearest.h"
@@ -15,6 +16,7 @@ class Worker {
  public:
   PngDecoder png;
   JpegDecoder jpeg;
+  BmpDecoder bmp;
   Transformer transformer;
   NearestPicker nearest;
   JpegWriter jpeg_writer;
