@@ -78,9 +78,12 @@ format: setup ## Let ruff and clang-format write
 bench: setup ## Measure rates side by side, in interleaved rounds; writes benchmarks/results
 	$(BIN)/python -m benchmarks.run
 
-# PHOTOS=DIR takes real JPEGs; PEERS='--only ffcv --rounds 1' and the like go to benchmarks/run_peers.py.
+# PHOTOS=DIR takes real JPEGs; PEERS='--only ffcv --rounds 1' and the like go to benchmarks/run_peers.py, REMOTE to
+# benchmarks/remote/run.py.
 bench-peers: setup ## Install every peer (once, 6 GB), measure all beside fastio; writes benchmarks/results
 	$(BIN)/python -m benchmarks.run_peers $(if $(PHOTOS),--photos '$(PHOTOS)') $(PEERS)
+	$(BIN)/python -m benchmarks.remote.run $(if $(PHOTOS),--photos '$(PHOTOS)') $(REMOTE)
+	$(BIN)/python -m benchmarks.standings
 
 wheel: $(VENV)/fastio ## Build dist/*.whl; codecs are linked in, nothing else is needed where it is installed
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

@@ -27,6 +27,7 @@ from rich.table import Table
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.peers.files_pil import center_224, random_224
+from benchmarks.peers.normalize import to_floats
 from benchmarks.synthetic import make_photos
 from fastio import FastDataset
 from fastio.converters import open_source, pack
@@ -35,8 +36,6 @@ __all__ = ["main"]
 
 Transform = Callable[[Image.Image], torch.Tensor]
 
-MEAN = torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1)
-STD = torch.tensor([0.229, 0.224, 0.225]).reshape(3, 1, 1)
 CROPS: dict[str, Callable[[Image.Image], Image.Image]] = {
     "RandomResizedCrop(224), flip": random_224,
     "Resize(256), CenterCrop(224)": center_224,
@@ -67,8 +66,7 @@ def as_bytes(crop: Callable[[Image.Image], Image.Image], picture: Image.Image) -
 
 def as_floats(crop: Callable[[Image.Image], Image.Image], picture: Image.Image) -> torch.Tensor:
     """The crop, ToTensor and Normalize."""
-    tensor = torch.from_numpy(np.array(crop(picture), np.uint8, copy=True)).permute(2, 0, 1).contiguous()
-    return tensor.to(torch.float32).div(255).sub_(MEAN).div_(STD)
+    return to_floats(np.array(crop(picture), np.uint8, copy=True))
 
 
 TENSORS = {"uint8": as_bytes, "ToTensor, Normalize": as_floats}

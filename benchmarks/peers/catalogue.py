@@ -1,10 +1,10 @@
-"""Who is measured: every peer with its file, its environment, and what a reader must know of its output."""
+"""What is measured, and who takes part: tasks, and every peer with its file, its environment, and remarks on it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["PHOTOS", "PHOTO_TASKS", "TASKS", "TEXT", "Entry"]
+__all__ = ["FLOATS", "KINDS", "PHOTOS", "TASKS", "TEXT", "Entry", "Task"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,31 @@ PHOTOS = (
     Entry("Grain, OpenCV", "photos.grain_records", "grain", remark=OPENCV),
 )
 
+# A script with files, Pillow and a DataLoader, and what changes of lines make of it, beside the loaders of others.
+FLOATS = (
+    Entry("files, Pillow, DataLoader", "photos.files_pillow", "files_pil", "floats"),
+    Entry("files, Pillow-SIMD, DataLoader", "photos.files_pillow", "pillow_simd", "floats-simd"),
+    Entry("FastDataset, DataLoader", "photos.fastio_dataset", ""),
+    Entry("FastLoader", "photos.fastio_store", ""),
+    Entry("FastLoader, --restart 8", "photos.fastio_store", "", "restart", "lossless rewrite"),
+    Entry("FFCV, JPEG mode", "photos.ffcv_beton", "ffcv", "jpg", "encoded anew", keeps_pixels=False),
+    Entry("FFCV, raw", "photos.ffcv_beton", "ffcv", "raw", "decoded, 500 px at most", keeps_pixels=False),
+    Entry("webdataset, OpenCV", "photos.webdataset_tar", "webdataset", "opencv", remark=OPENCV),
+    Entry("DALI", "photos.dali_cpu", "dali"),
+)
+
+# Other kinds of pictures than plain JPEGs. FFCV is not among them: it encodes its own.
+KINDS = (
+    Entry("fastio", "photos.fastio_store", ""),
+    Entry("fastio, --restart 8", "photos.fastio_store", "", "restart", "JPEGs rewritten losslessly"),
+    Entry("files, Pillow", "photos.files_pillow", "files_pil"),
+    Entry("files, Pillow-SIMD", "photos.files_pillow", "pillow_simd", "simd"),
+    Entry("LMDB, OpenCV", "photos.lmdb_opencv", "plain_lmdb", remark=OPENCV),
+    Entry("webdataset, OpenCV", "photos.webdataset_tar", "webdataset", "opencv", remark=OPENCV),
+    Entry("DALI", "photos.dali_cpu", "dali"),
+    Entry("SPDL", "photos.spdl_files", "spdl"),
+)
+
 UNGROUPED = "not grouped by length"
 
 TEXT = (
@@ -70,6 +95,33 @@ TEXT = (
     Entry("Grain", "text.grain_records", "grain", remark=UNGROUPED),
 )
 
-# task -> what it is called in tables
-PHOTO_TASKS = {"random_224": "RandomResizedCrop(224) + flip", "center_224": "Resize(256) + CenterCrop(224)"}
-TASKS = {**PHOTO_TASKS, "text": "sequences, padded"}
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """
+    One piece of work, and who does it.
+
+    ``work`` is what a peer's file is told to do (``Work.task``), ``pictures`` the set of photos that it does it with
+    (``picture_sets.py``; "" for text).
+    """
+
+    title: str
+    work: str
+    peers: tuple[Entry, ...]
+    pictures: str = ""
+    batch_size: int = 128
+
+
+CROP = "RandomResizedCrop(224) + flip"
+
+TASKS = {
+    "random_224": Task(CROP, "random_224", PHOTOS, "jpeg"),
+    "center_224": Task("Resize(256) + CenterCrop(224)", "center_224", PHOTOS, "jpeg"),
+    "center_224_by_64": Task("Resize(256) + CenterCrop(224), batches of 64", "center_224", PHOTOS, "jpeg", 64),
+    "floats_224": Task(f"{CROP}, ToTensor, Normalize", "floats_224", FLOATS, "jpeg"),
+    "webp": Task(f"WebP: {CROP}", "random_224", KINDS, "webp"),
+    "cmyk": Task(f"CMYK JPEG: {CROP}", "random_224", KINDS, "cmyk"),
+    "progressive": Task(f"progressive JPEG: {CROP}", "random_224", KINDS, "progressive"),
+    "large": Task(f"JPEG of 12 megapixels: {CROP}, batches of 16", "random_224", KINDS, "large", 16),
+    "text": Task("sequences, padded", "text", TEXT, batch_size=64),
+}

@@ -10,6 +10,7 @@ import pickle
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,14 +19,15 @@ from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.peers.collate import channels_first
 from benchmarks.peers.crops import center_places, random_box
+from benchmarks.peers.normalize import to_floats
 
-__all__ = ["FileDataset", "center_224", "crop_32", "loader", "photo_loader", "random_224"]
+__all__ = ["FileDataset", "center_224", "crop_32", "loader", "photo_loader", "random_224", "random_floats"]
 
-Transform = Callable[[Image.Image], Image.Image]
+Transform = Callable[[Image.Image], Any]
 
 
 class FileDataset(Dataset[tuple[torch.Tensor, int]]):
-    """Picture files and their classes; gives (H, W, 3) uint8 and the class."""
+    """Picture files and their classes; gives what ``transform`` makes of an RGB picture as a tensor, and the class."""
 
     def __init__(self, paths: Sequence[Path], labels: Sequence[int], transform: Transform | None = None) -> None:
         self.paths = paths
@@ -38,9 +40,9 @@ class FileDataset(Dataset[tuple[torch.Tensor, int]]):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         with Image.open(self.paths[index]) as file:
             image = file.convert("RGB")
-        if self.transform is not None:
-            image = self.transform(image)
-        return torch.from_numpy(np.array(image)), int(self.labels[index])
+        made = image if self.transform is None else self.transform(image)
+        tensor = made if isinstance(made, torch.Tensor) else torch.from_numpy(np.array(made))
+        return tensor, int(self.labels[index])
 
 
 def random_224(image: Image.Image) -> Image.Image:
@@ -48,6 +50,11 @@ def random_224(image: Image.Image) -> Image.Image:
     left, top, width, height = random_box(*image.size)
     box = (left, top, left + width, top + height)
     return _flipped(image.crop(box).resize((224, 224), Image.Resampling.BILINEAR))
+
+
+def random_floats(image: Image.Image) -> torch.Tensor:
+    """RandomResizedCrop(224), RandomHorizontalFlip(), ToTensor(), Normalize(...): (3, 224, 224) float32."""
+    return to_floats(np.array(random_224(image)))
 
 
 def center_224(image: Image.Image) -> Image.Image:
@@ -77,6 +84,7 @@ def loader(
     workers: int,
     transform: Transform | None = None,
     shuffle: bool = False,
+    collate: Callable[[Any], Any] = channels_first,
 ) -> DataLoader[tuple[torch.Tensor, int]]:
     """A DataLoader over a flat folder and a pickle ``{file name: class}``, workers kept between epochs."""
     numbers = pickle.loads(labels.read_bytes())
@@ -86,6 +94,7 @@ def loader(
         batch_size=batch_size,
         workers=workers,
         shuffle=shuffle,
+        collate=collate,
     )
 
 
@@ -100,7 +109,12 @@ def photo_loader(
 
 
 def _loader(
-    dataset: FileDataset, *, batch_size: int, workers: int, shuffle: bool = False
+    dataset: FileDataset,
+    *,
+    batch_size: int,
+    workers: int,
+    shuffle: bool = False,
+    collate: Callable[[Any], Any] = channels_first,
 ) -> DataLoader[tuple[torch.Tensor, int]]:
     return DataLoader(
         dataset,
@@ -108,5 +122,5 @@ def _loader(
         shuffle=shuffle,
         num_workers=workers,
         persistent_workers=workers > 0,
-        collate_fn=channels_first,
+        collate_fn=collate,
     )

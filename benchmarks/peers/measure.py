@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers.work import Peer, Work, from_json, names_and_numbers
+from benchmarks.peers.work import MEAN, STD, Peer, Work, from_json, names_and_numbers
 from benchmarks.process_tree import cpu_seconds
 
 __all__ = ["OutputError", "check_photos", "check_text", "main", "measure_loading", "measure_packing"]
@@ -93,18 +93,20 @@ def check_photos(reference: NDArray[np.uint8]) -> Check:
     """
     A check of an epoch against ``reference``, Pillow's centre crops of the photos that are repeated to make the set.
 
-    Every sample once, (B, 3, 224, 224) uint8. The centre crops are compared pixel by pixel: ``error`` is the mean
-    absolute difference from Pillow, of 255. Of random crops only the mean over the epoch can be expected.
+    Every sample once, (B, 3, 224, 224) uint8, or float32 for "floats_224". The centre crops are compared pixel by
+    pixel: ``error`` is the mean absolute difference from Pillow, of 255. Of random crops only the mean over the epoch
+    can be expected.
     """
 
     def check(batches: Iterator[Any], work: Work) -> dict[str, Any]:
+        kind = np.dtype(np.float32 if work.task == "floats_224" else np.uint8)
         numbers: list[int] = []
         means, errors = [], []
         for images, labels in batches:
             pixels, found = np.asarray(images), np.asarray(labels).reshape(-1)
-            if pixels.shape != (len(found), 3, 224, 224) or pixels.dtype != np.uint8:
-                raise OutputError(f"a batch of {pixels.shape} {pixels.dtype}, expected (B, 3, 224, 224) uint8")
-            means.append(float(pixels.mean(dtype=np.float64)) * len(found))
+            if pixels.shape != (len(found), 3, 224, 224) or pixels.dtype != kind:
+                raise OutputError(f"a batch of {pixels.shape} {pixels.dtype}, expected (B, 3, 224, 224) {kind}")
+            means.append(_mean_level(pixels) * len(found))
             if work.task == "center_224":
                 errors += [_difference(pixels[i], reference[int(n) % len(reference)]) for i, n in enumerate(found)]
             numbers += map(int, found)
@@ -116,6 +118,12 @@ def check_photos(reference: NDArray[np.uint8]) -> Check:
         return {"mean": mean, **({"error": math.fsum(errors) / len(errors)} if errors else {})}
 
     return check
+
+
+def _mean_level(pixels: NDArray[Any]) -> float:
+    """The mean of (B, 3, H, W) in levels of 255, before Normalize where the pixels are floats."""
+    channels = pixels.mean(axis=(0, 2, 3), dtype=np.float64)
+    return float((channels if pixels.dtype == np.uint8 else 255 * (channels * STD + MEAN)).mean())
 
 
 def _difference(image: NDArray[np.uint8], expected: NDArray[np.uint8]) -> float:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers.catalogue import TEXT
 from benchmarks.peers.suite import Suite
 
 __all__ = ["BATCH_SIZE", "SEQUENCES", "VOCABULARY", "sequence_lengths", "text_suite"]
@@ -33,14 +32,12 @@ def text_suite(root: Path, *, count: int = SEQUENCES) -> Suite:
     """
     home = root / f"sequences-{count}"
     suite = Suite(
-        tasks=("text",),
-        entries=TEXT,
+        pictures="",
         source=home / "sequences",
         labels=home / "sequences",
         expected=home / "expected.npy",
         packed=home / "packed",
-        batch_size=BATCH_SIZE,
-        settings={"sequences": count, "batch_size": BATCH_SIZE},
+        settings={"sequences": count},
     )
     if not suite.expected.exists():
         rng = np.random.default_rng(0)

@@ -8,7 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["Peer", "Work", "from_json", "names_and_numbers", "to_json"]
+__all__ = ["MEAN", "STD", "Peer", "Work", "from_json", "names_and_numbers", "to_json"]
+
+# What Normalize is told for ImageNet, of values between 0 and 1.
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +22,8 @@ class Work:
 
     ``source`` is a flat folder of JPEGs (photos) or a file of sequences (text). The number of a sample in ``labels``,
     a pickle of ``{file name: number}``, is its position among the sorted names, so that each run can be checked
-    for giving every sample once. ``packed`` is a folder of the peer's own. ``task`` is "random_224" or "center_224"
-    for photos, "text" for sequences.
+    for giving every sample once. ``packed`` is a folder of the peer's own. ``task`` is "random_224", "center_224" or
+    "floats_224" (random crops through ToTensor and Normalize) for photos, "text" for sequences.
     """
 
     source: Path
@@ -29,6 +33,11 @@ class Work:
     task: str
     batch_size: int
     workers: int
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the photos come in random order, each with a random crop."""
+        return self.task in ("random_224", "floats_224")
 
 
 class Peer(Protocol):
@@ -41,7 +50,8 @@ class Peer(Protocol):
         """
         Batches, one epoch an iteration.
 
-        Photos: (images, numbers), uint8 of shape (B, 3, 224, 224) in any memory layout. Text: (tokens, lengths), int64.
+        Photos: (images, numbers), uint8 of shape (B, 3, 224, 224) in any memory layout, or float32 for "floats_224".
+        Text: (tokens, lengths), int64.
         """
 
 

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers.catalogue import PHOTOS, TEXT, Entry
+from benchmarks.peers.catalogue import FLOATS, KINDS, PHOTOS, TASKS, TEXT, Entry
 from benchmarks.peers.environments import HOME, REQUIREMENTS, process_environment
+from benchmarks.peers.picture_sets import PICTURE_SETS
 from benchmarks.peers.suite import Suite
 
 PEERS = REQUIREMENTS.parent
+ENTRIES = [*PHOTOS, *FLOATS, *KINDS, *TEXT]
 
 
-@pytest.mark.parametrize("entry", [*PHOTOS, *TEXT], ids=lambda entry: f"{entry.module}-{entry.variant}")
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry.name} {entry.packed_name}")
 def test_every_peer_has_its_file_and_environment(entry: Entry) -> None:
     """The names in the catalogue exist."""
     assert (PEERS / f"{entry.module.replace('.', '/')}.py").exists()
@@ -23,16 +25,16 @@ def test_every_peer_has_its_file_and_environment(entry: Entry) -> None:
 
 def test_every_file_is_in_the_catalogue() -> None:
     """Neither peers nor requirements lie about unused."""
-    modules = {entry.module for entry in (*PHOTOS, *TEXT)}
+    modules = {entry.module for entry in ENTRIES}
     files = {
         f"{path.parent.name}.{path.stem}" for name in ("photos", "text") for path in (PEERS / name).glob("[a-z]*.py")
     }
 
     assert modules == files
-    assert {path.stem for path in REQUIREMENTS.iterdir()} == {e.environment for e in (*PHOTOS, *TEXT)} - {""}
+    assert {path.stem for path in REQUIREMENTS.iterdir()} == {e.environment for e in ENTRIES} - {""}
 
 
-@pytest.mark.parametrize("entries", [PHOTOS, TEXT])
+@pytest.mark.parametrize("entries", [PHOTOS, FLOATS, KINDS, TEXT], ids=["photos", "floats", "kinds", "text"])
 def test_names_and_places_are_unique(entries: tuple[Entry, ...]) -> None:
     """Two peers share neither a row nor a packed form."""
     assert len(entries) == len({entry.name for entry in entries})
@@ -52,9 +54,20 @@ def test_peers_write_into_folders_of_their_own() -> None:
         assert Path(value).is_relative_to(HOME / "homes" / "litdata"), name
 
 
-def test_a_suite_is_cut_by_task_and_name(tmp_path: Path) -> None:
-    """``only`` looks for a part of the name in any case."""
-    suite = Suite(("a", "b"), PHOTOS, tmp_path, tmp_path, tmp_path, tmp_path, 8)
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_has_pictures_in_whole_batches(name: str) -> None:
+    """An even number of whole batches, so that two workers have the same to do."""
+    task = TASKS[name]
+    if task.pictures:
+        samples = PICTURE_SETS[task.pictures].samples
 
-    assert (("b",), 3) == (suite.part("b", "ffcv").tasks, len(suite.part("b", "ffcv").entries))
-    assert ("a", "b") == suite.part("all", "").tasks
+        assert 0 == samples % (2 * task.batch_size)
+
+
+def test_a_suite_says_what_is_to_be_done(tmp_path: Path) -> None:
+    """Two tasks on the same pictures share what was packed."""
+    suite = Suite("jpeg", tmp_path, tmp_path, tmp_path, tmp_path)
+    crops, floats = (suite.work(PHOTOS[0], TASKS[name], workers=2) for name in ("random_224", "floats_224"))
+
+    assert (True, True) == (crops.is_random, floats.is_random)
+    assert crops.packed == floats.packed

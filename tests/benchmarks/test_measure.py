@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peers.measure import OutputError, check_photos, check_text, measure_loading, measure_packing
-from benchmarks.peers.work import Work, from_json, to_json
+from benchmarks.peers.work import MEAN, STD, Work, from_json, to_json
 
 DISTINCT, SAMPLES = 2, 4
 REFERENCE = np.random.default_rng(0).integers(0, 256, (DISTINCT, 224, 224, 3)).astype(np.uint8)
@@ -52,6 +53,17 @@ def test_pillows_own_crops_are_no_error(work: Work) -> None:
     found = check_photos(REFERENCE)(batches(RIGHT[order], order), work)
 
     assert 0.0 == found["error"]
+
+
+def test_floats_are_measured_in_levels(work: Work) -> None:
+    """Pillow's own crops after ToTensor and Normalize have the mean that they had before."""
+    floats = (RIGHT / 255 - np.reshape(MEAN, (3, 1, 1))) / np.reshape(STD, (3, 1, 1))
+    wanted = replace(work, task="floats_224")
+    checked = check_photos(REFERENCE)(batches(floats.astype(np.float32), range(SAMPLES)), wanted)
+
+    assert float(REFERENCE.mean()) == pytest.approx(checked["mean"], abs=0.01)
+    with pytest.raises(OutputError, match=r"expected .* float32"):
+        check_photos(REFERENCE)(batches(RIGHT, range(SAMPLES)), wanted)
 
 
 def test_the_distance_from_pillow_is_a_mean(work: Work) -> None:

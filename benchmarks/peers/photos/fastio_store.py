@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from benchmarks.peers.work import Work
+from benchmarks.peers.work import MEAN, STD, Work
 from fastio import FastDataset, FastLoader
 from fastio.converters import Transcode, open_source
 from fastio.converters import pack as pack_store
-from fastio.transforms import CenterCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform
+from fastio.transforms import CenterCrop, Normalize, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform
 
 __all__ = ["loader", "pack"]
 
 TRANSFORMS: dict[str, list[Transform]] = {
     "random_224": [RandomResizedCrop(224), RandomHorizontalFlip()],
     "center_224": [Resize(256), CenterCrop(224)],
+    "floats_224": [RandomResizedCrop(224), RandomHorizontalFlip(), Normalize(MEAN, STD)],
 }
 PICTURES = {"restart": Transcode(restart=8), "short": Transcode(short_side=256)}
 
@@ -31,7 +32,7 @@ def loader(work: Work) -> Iterable[Any]:
     return FastLoader(
         FastDataset(work.packed / "train.lmdb"),
         work.batch_size,
-        shuffle=work.task == "random_224",
+        shuffle=work.is_random,
         threads=work.workers,
         transforms=TRANSFORMS[work.task],
     )

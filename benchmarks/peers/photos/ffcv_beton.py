@@ -14,11 +14,11 @@ import numpy as np
 from ffcv.fields import IntField, RGBImageField
 from ffcv.fields.decoders import CenterCropRGBImageDecoder, IntDecoder, RandomResizedCropRGBImageDecoder
 from ffcv.loader import Loader, OrderOption
-from ffcv.transforms import RandomHorizontalFlip, ToTensor, ToTorchImage
+from ffcv.transforms import NormalizeImage, RandomHorizontalFlip, ToTensor, ToTorchImage
 from ffcv.writer import DatasetWriter
 from PIL import Image
 
-from benchmarks.peers.work import Work, names_and_numbers
+from benchmarks.peers.work import MEAN, STD, Work, names_and_numbers
 
 __all__ = ["loader", "pack"]
 
@@ -50,15 +50,19 @@ def pack(work: Work) -> None:
 
 def loader(work: Work) -> Iterable[Any]:
     """Batches of (B, 3, 224, 224) and numbers."""
-    if work.task == "random_224":
+    decoders: list[Any]
+    if work.is_random:
         decoders = [RandomResizedCropRGBImageDecoder((224, 224)), RandomHorizontalFlip()]
     else:
         decoders = [CenterCropRGBImageDecoder((224, 224), ratio=224 / 256)]
+    if work.task == "floats_224":
+        levels = [np.array([255 * value for value in values], np.float32) for values in (MEAN, STD)]
+        decoders.append(NormalizeImage(*levels, np.float32))
     return Loader(
         str(work.packed / "train.beton"),
         batch_size=work.batch_size,
         num_workers=work.workers,
-        order=OrderOption.QUASI_RANDOM if work.task == "random_224" else OrderOption.SEQUENTIAL,
+        order=OrderOption.QUASI_RANDOM if work.is_random else OrderOption.SEQUENTIAL,
         os_cache=True,
         drop_last=False,
         pipelines={

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from torch.utils.data import default_collate
+
 from benchmarks.peers import files_pil
+from benchmarks.peers.collate import channels_first
 from benchmarks.peers.work import Work
 
 __all__ = ["loader"]
+
+TRANSFORMS = {
+    "random_224": files_pil.random_224,
+    "center_224": files_pil.center_224,
+    "floats_224": files_pil.random_floats,
+}
 
 
 def loader(work: Work) -> Iterable[Any]:
@@ -18,6 +27,7 @@ def loader(work: Work) -> Iterable[Any]:
         work.labels,
         batch_size=work.batch_size,
         workers=work.workers,
-        transform=getattr(files_pil, work.task),
-        shuffle=work.task == "random_224",
+        transform=TRANSFORMS[work.task],
+        shuffle=work.is_random,
+        collate=default_collate if work.task == "floats_224" else channels_first,
     )

@@ -27,7 +27,7 @@ class _Epochs:
     def __init__(self, work: Work) -> None:
         decode = opencv.transform(work.task)
         records = grain.MapDataset.source(grain.sources.ArrayRecordDataSource(str(work.packed / "train.array_record")))
-        if work.task == "random_224":
+        if work.is_random:
             records = records.shuffle(seed=1)
         samples = records.map(lambda data: (decode(data[8:]), int.from_bytes(data[:8], "little")))
         options = grain.ReadOptions(num_threads=work.workers, prefetch_buffer_size=2 * work.batch_size)

@@ -46,7 +46,7 @@ def loader(work: Work) -> Iterable[Any]:
     return DataLoader(
         _Photos(work.packed / "train.h5", work.task),
         work.batch_size,
-        shuffle=work.task == "random_224",
+        shuffle=work.is_random,
         num_workers=work.workers,
         persistent_workers=True,
         collate_fn=channels_first,

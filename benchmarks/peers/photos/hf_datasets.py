@@ -40,7 +40,7 @@ def loader(work: Work) -> Iterable[Any]:
     return DataLoader(
         datasets.load_from_disk(str(work.packed)).with_transform(transform),
         work.batch_size,
-        shuffle=work.task == "random_224",
+        shuffle=work.is_random,
         num_workers=work.workers,
         persistent_workers=True,
         collate_fn=lambda rows: channels_first([(row["image"], row["number"]) for row in rows]),

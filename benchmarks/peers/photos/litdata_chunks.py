@@ -39,7 +39,7 @@ def _sample(folder: Path, names: list[str], number: int) -> dict[str, Any]:
 
 class _Photos(litdata.StreamingDataset):
     def __init__(self, work: Work) -> None:
-        super().__init__(str(work.packed), shuffle=work.task == "random_224", drop_last=False)
+        super().__init__(str(work.packed), shuffle=work.is_random, drop_last=False)
         self.decode = opencv.transform(work.task)
 
     def __getitem__(self, index: Any) -> tuple[torch.Tensor, int]:

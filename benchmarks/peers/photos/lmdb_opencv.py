@@ -23,5 +23,5 @@ def loader(work: Work) -> Iterable[Any]:
         batch_size=work.batch_size,
         workers=work.workers,
         decode=opencv.transform(work.task),
-        shuffle=work.task == "random_224",
+        shuffle=work.is_random,
     )

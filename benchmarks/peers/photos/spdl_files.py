@@ -24,7 +24,7 @@ class _Epochs:
         self.items = [(str(work.source / name), number) for name, number in names_and_numbers(work).items()]
 
     def __iter__(self) -> Iterator[Any]:
-        if self.work.task == "random_224":
+        if self.work.is_random:
             random.shuffle(self.items)
         pipeline = (
             PipelineBuilder()
@@ -41,7 +41,7 @@ class _Epochs:
     def _decode(self, item: tuple[str, int]) -> tuple[Any, int]:
         path, number = item
         packets = spdl.io.demux_image(path)
-        filters = _random_crop(packets.width, packets.height) if self.work.task == "random_224" else CENTER
+        filters = _random_crop(packets.width, packets.height) if self.work.is_random else CENTER
         return spdl.io.decode_packets(packets, filter_desc=filters), number
 
 

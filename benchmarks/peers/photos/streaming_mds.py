@@ -25,7 +25,7 @@ def pack(work: Work) -> None:
 
 class _Photos(StreamingDataset):
     def __init__(self, work: Work) -> None:
-        super().__init__(local=str(work.packed), shuffle=work.task == "random_224", batch_size=work.batch_size)
+        super().__init__(local=str(work.packed), shuffle=work.is_random, batch_size=work.batch_size)
         self.decode = opencv.transform(work.task)
 
     def __getitem__(self, index: Any) -> tuple[torch.Tensor, int]:
