@@ -12,8 +12,6 @@ constexpr int extend(int bits, int size) noexcept {
   return bits < 1 << (size - 1) ? bits + 1 - (1 << size) : bits;
 }
 
-constexpr int zero_run = 0xF0;  // the symbol for sixteen zeros
-
 }  // namespace
 
 HuffmanTable::Entry HuffmanTable::Entry::coefficient(int length, std::uint32_t skip,
@@ -58,7 +56,7 @@ void HuffmanTable::fill(std::uint32_t code, int length, std::uint8_t symbol) noe
   const int size = symbol & 15;
   const std::uint32_t run = symbol >> 4;
   const bool begins_run =
-      use_ == HuffmanUse::progressive_ac && size == 0 && symbol != 0 && symbol != zero_run;
+      use_ == HuffmanUse::progressive_ac && size == 0 && run != 0 && run != zero_run;
   for (int rest = 0; rest < 1 << free_bits; ++rest) {
     Entry& entry = entries_[(first + static_cast<std::size_t>(rest)) % entries_.size()];
     if (use_ == HuffmanUse::dc || begins_run || size > free_bits) {
@@ -66,7 +64,7 @@ void HuffmanTable::fill(std::uint32_t code, int length, std::uint8_t symbol) noe
     } else if (size > 0) {
       entry = Entry::coefficient(length + size, run, extend(rest >> (free_bits - size), size));
     } else {
-      entry = Entry::coefficient(length, symbol == zero_run ? run : past_the_end, 0);
+      entry = Entry::coefficient(length, run == zero_run ? run : past_the_end, 0);
     }
   }
 }

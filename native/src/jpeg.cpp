@@ -6,6 +6,7 @@
 #include "fastio/inks.h"
 #include "jpeg_callbacks.h"
 #include "jpeg_entropy.h"
+#include "jpeg_progressive.h"
 
 namespace fastio {
 
@@ -17,6 +18,7 @@ class JpegDecoder::Handle : JpegEscape {
       if (reinterpret_cast<j_decompress_ptr>(c)->input_scan_number > most_jpeg_scans) {
         leave(c, Status::corrupt);
       }
+      ProgressiveScans::watch(*reinterpret_cast<j_decompress_ptr>(c));
     };
   }
   Handle(const Handle&) = delete;
@@ -32,7 +34,8 @@ class JpegDecoder::Handle : JpegEscape {
                                    PixelView& view) noexcept;
   void attempt_part(Bytes file, const PicturePart& part, Scratch& memory, PixelView& view) noexcept;
   void open(Bytes file) noexcept;
-  [[nodiscard]] Status start(int channels) noexcept;
+  [[nodiscard]] Status start(int channels,
+                             std::size_t bottom = ProgressiveScans::all_rows) noexcept;
   void read_rows(const Picture& out) noexcept;
   void read_converted_rows(const Picture& out, std::uint8_t* row) noexcept;
   /// Whether the rows that libjpeg gives are not yet those wanted.
@@ -43,6 +46,7 @@ class JpegDecoder::Handle : JpegEscape {
   HuffmanDecoder huffman_;
   ScanHints hints_;
   bool relies_on_points_ = false;
+  ProgressiveScans scans_;
   jpeg_decompress_struct info_{};
   jpeg_error_mgr errors_{};
   jpeg_source_mgr source_{};
@@ -58,8 +62,9 @@ void JpegDecoder::Handle::open(Bytes file) noexcept {
   jpeg_read_header(&info_, TRUE);
 }
 
-/// Begins decoding into `channels`; the header has been read.
-Status JpegDecoder::Handle::start(int channels) noexcept {
+/// Begins decoding into `channels`; the header has been read. Of a progressive file, rows of the
+/// whole picture from `bottom` on are not needed.
+Status JpegDecoder::Handle::start(int channels, std::size_t bottom) noexcept {
   const int components = info_.num_components;
   const bool known = components == 1 || components == 3 || components == 4;
   const bool wanted = channels == 1 || channels == 3 || channels == 4;
@@ -77,6 +82,7 @@ Status JpegDecoder::Handle::start(int channels) noexcept {
   }
   info_.dct_method = JDCT_ISLOW;
   info_.do_fancy_upsampling = TRUE;
+  if (entropy_ == Entropy::fastio) scans_.attach(info_, bottom);
   jpeg_start_decompress(&info_);  // reads all scans when there are several
   if (entropy_ == Entropy::fastio) use_own_entropy_decoder(info_, huffman_);
   return is_complete(info_) ? Status::ok : Status::unsupported;
@@ -136,7 +142,7 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const PicturePart& part, Scr
     return Status::truncated;
   info_.scale_num = 1;
   info_.scale_denom = static_cast<unsigned>(part.shrink);
-  const Status started = start(part.channels);
+  const Status started = start(part.channels, (part.region.y + part.region.height) * part.shrink);
   if (started != Status::ok) return started;
   const Region& region = part.region;
   // Smooth upsampling looks at neighbours; beyond what is decoded there would be none.

@@ -18,12 +18,14 @@
 namespace fastio {
 
 class HuffmanDecoder;
+class ProgressiveScans;
 
 /// Where libjpeg's errors lead to, and what they were.
 struct JpegEscape {
   std::jmp_buf back{};
   Status outcome = Status::ok;
-  HuffmanDecoder* huffman = nullptr;  ///< see use_own_entropy_decoder
+  HuffmanDecoder* huffman = nullptr;        ///< see use_own_entropy_decoder
+  ProgressiveScans* progressive = nullptr;  ///< see ProgressiveScans::attach
 };
 
 /// Leaves libjpeg with `status`. The object's client_data must be a JpegEscape.

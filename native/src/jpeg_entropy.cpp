@@ -41,7 +41,8 @@ Entropy choose() noexcept {
   const char* wish = std::getenv("FASTIO_ENTROPY");
   const bool unwanted = wish != nullptr && std::strcmp(wish, "turbo") == 0;
   if (unwanted || !entropy_is_replaceable()) return Entropy::libjpeg_turbo;
-  const bool agree = agree_on(plain_picture) && agree_on(restart_picture);
+  const bool agree =
+      agree_on(plain_picture) && agree_on(restart_picture) && agree_on(progressive_picture);
   return agree ? Entropy::fastio : Entropy::libjpeg_turbo;
 }
 

@@ -40,7 +40,7 @@ constexpr std::uint64_t little_endian(std::uint64_t value) noexcept {
 }
 
 /// Whether one of the first `count` (0 to 7) of eight bytes is 0xFF.
-constexpr bool has_marker_start(std::uint64_t bytes, int count) noexcept {
+[[gnu::always_inline]] constexpr bool has_marker_start(std::uint64_t bytes, int count) noexcept {
   // The first bit set is right; above it a borrow may have set others.
   const std::uint64_t found = (~bytes - 0x0101010101010101) & bytes & 0x8080808080808080;
   return (found & ((std::uint64_t{1} << 8 * count) - 1)) != 0;
@@ -62,7 +62,7 @@ class ScanReader {
   [[nodiscard]] bool overrun() const noexcept { return bits_.count < bits_.padding; }
 
   /// Loads bits until there are at least 56; zeros where a marker or the end is reached.
-  void refill() noexcept {
+  [[gnu::always_inline]] void refill() noexcept {
     std::uint64_t bytes;
     if (stop_ - next_ >= 8) [[likely]] {
       std::memcpy(&bytes, next_, sizeof bytes);
@@ -79,14 +79,14 @@ class ScanReader {
     *this = refill_by_bytes(*this);
   }
 
-  [[nodiscard]] std::uint64_t peek(int count) const noexcept {
+  [[nodiscard, gnu::always_inline]] std::uint64_t peek(int count) const noexcept {
     return bits_.buffer >> (64 - count);
   }
-  void drop(HuffmanTable::Entry entry) noexcept {
+  [[gnu::always_inline]] void drop(HuffmanTable::Entry entry) noexcept {
     bits_.buffer <<= entry.shift();
     bits_.count -= entry.length();
   }
-  void drop(int count) noexcept {
+  [[gnu::always_inline]] void drop(int count) noexcept {
     bits_.buffer <<= count;
     bits_.count -= count;
   }
@@ -103,8 +103,15 @@ class ScanReader {
     return found.code_length != 0;
   }
 
+  /// The next `count` bits, 0 to 56.
+  [[nodiscard, gnu::always_inline]] std::uint64_t take_bits(int count) noexcept {
+    const std::uint64_t bits = bits_.buffer >> 1 >> (63 - count);
+    drop(count);
+    return bits;
+  }
+
   /// A value of `size` bits, 0 to 15: negative ones are sent less one, without a sign.
-  [[nodiscard]] std::int32_t take_value(int size) noexcept {
+  [[nodiscard, gnu::always_inline]] std::int32_t take_value(int size) noexcept {
     const auto value = static_cast<std::int32_t>(bits_.buffer >> 1 >> (63 - size));
     drop(size);
     const std::int32_t half = 1 << size >> 1;

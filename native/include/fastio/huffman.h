@@ -38,6 +38,8 @@ class HuffmanTable {
   static constexpr int longest_code = 16;
   /// What an entry that ends a block skips: from everywhere to behind it.
   static constexpr std::uint32_t past_the_end = 64;
+  /// The run of an AC symbol without a value that passes 16 zeros.
+  static constexpr std::uint32_t zero_run = 15;
 
   /// What the next bits begin with. Either a whole coefficient (`length` is not 0): bits to
   /// drop, zeros to skip, value. Or a symbol and the length of its code, which is 0 when the

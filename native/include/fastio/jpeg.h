@@ -13,11 +13,11 @@
 
 namespace fastio {
 
-/// Who turns the bits of a baseline file into coefficients. Both give the same.
+/// Who turns the bits of a file into coefficients. Both give the same.
 enum class Entropy { libjpeg_turbo, fastio };
 
 /// `fastio` unless the environment says FASTIO_ENTROPY=turbo, the build is one whose insides
-/// are not known, or two small pictures, decoded by both when first asked, differ.
+/// are not known, or three small pictures, decoded by both when first asked, differ.
 [[nodiscard]] Entropy entropy_in_use() noexcept;
 
 /// Decodes one file after another. Not thread-safe: one per thread.
