@@ -65,8 +65,9 @@ def pack(  # noqa: PLR0913 - an option of the command each
     A set of shards (``out-%06d.tar``) is packed shard by shard, by a plan that is made of the source. ``resume`` packs
     only the shards that are missing or damaged; ``part`` packs only those of one part, and makes the set if they were
     the last. Both raise StoreError if ``out`` is a single file, or if its shards are those of another plan. ``append``
-    adds the samples to the set that is there, as its next generation, and raises SchemaError if they have other
-    fields, other classes, or keys that it has already. ``out`` may be a URL, reached as ``remote`` says: each shard is
+    adds the samples to the set that is there, as its next generation, with the numbers that it has for the names of
+    their classes (new names come behind), and raises SchemaError if they have other fields, or keys that it has
+    already. ``out`` may be a URL, reached as ``remote`` says: each shard is
     a file in TMPDIR until it is uploaded.
 
     ``jump`` reads all codes of baseline JPEGs once: damaged ones are bad samples, and the index keeps where their MCUs

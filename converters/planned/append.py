@@ -8,17 +8,29 @@ from collections.abc import Iterator, Sequence
 from fastio import _native
 from fastio.converters.planned.plan import PackPlan
 from fastio.converters.source import Source
-from fastio.errors import SchemaError, StoreError
+from fastio.errors import SchemaError, StoreError, StoreNotFound
 from fastio.store.files.remote_options import RemoteOptions
+from fastio.store.folders import folder_of
 from fastio.store.joined_metadata import DescribedSamples, merged_metadata
 from fastio.store.set_object import SetObject, read_set
-from fastio.store.sets import open_members
+from fastio.store.sets import open_members, set_path
 from fastio.store.unique_keys import ended_keys
 from fastio.store.write_target import Target
 
-__all__ = ["base_of_appended", "check_appended", "is_appended", "part_of"]
+__all__ = ["base_of_appended", "check_appended", "classes_at", "is_appended", "part_of"]
 
 _KEYS_AT_ONCE = 1 << 16
+
+
+def classes_at(out: str, remote: RemoteOptions) -> Sequence[str] | None:
+    """Return the class names of the set that a pattern names; None if it has none, or is not there."""
+    folder, name = folder_of(set_path(out), remote)
+    try:
+        current = read_set(folder.open(name), with_index=False)
+    except StoreNotFound:
+        return None
+    classes: Sequence[str] | None = json.loads(current.metadata).get("classes")
+    return classes
 
 
 def is_appended(current: SetObject, plan: PackPlan) -> bool:

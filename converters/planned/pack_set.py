@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fastio.converters.pack_problems import nothing_left
 from fastio.converters.pack_record import join_records, sorted_problems
 from fastio.converters.pack_report import PackReport
+from fastio.converters.planned.append import classes_at
 from fastio.converters.planned.options import PackOptions
 from fastio.converters.planned.plan import PackPlan, plan_of
 from fastio.converters.planned.planned_set import PlannedSet
@@ -15,6 +16,7 @@ from fastio.converters.planned.seal import seal_shards
 from fastio.converters.planned.seal_append import seal_appended
 from fastio.converters.planned.shards import PlannedShard, open_shard
 from fastio.converters.raw import Raw
+from fastio.converters.relabelled import relabelled
 from fastio.converters.source import Problem, Source
 from fastio.converters.transcode import Transcode
 from fastio.errors import SampleError, SchemaError, SourceError, StoreError
@@ -46,6 +48,8 @@ def pack_set(
     """
     begun = time.perf_counter()
     check_set(out, options.shard_bytes)
+    if options.append:
+        source = relabelled(source, classes_at(out, options.remote))
     plan = plan_for(source, out, pictures, options)
     planned = PlannedSet.begin(plan, source, out, options)
     numbers = range(len(plan)) if options.part is None else options.part.numbers(len(plan))

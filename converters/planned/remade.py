@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -14,6 +15,7 @@ from fastio.converters.planned.plan import PackPlan, plan_of
 from fastio.converters.planned.planned_set import PlannedSet
 from fastio.converters.planned.shards import PlannedShard, open_shard
 from fastio.converters.raw import Raw
+from fastio.converters.relabelled import relabelled
 from fastio.converters.source import Source
 from fastio.converters.transcode import Transcode
 from fastio.errors import FastioError, StoreError
@@ -50,7 +52,8 @@ class Remade:
         self._remote = remote
         self._source: Source | None = None
         self._known: dict[int, tuple[int, PlannedShard]] = {}
-        self._plans: dict[int, PackPlan] = {}
+        self._plans: dict[int, tuple[Source, PackPlan]] = {}
+        self._classes = json.loads(repaired.metadata).get("classes")
 
     def offers(self, number: int, member: SetMember) -> Iterator[Offer]:
         """See ``repair.Maker``."""
@@ -80,17 +83,23 @@ class Remade:
 
     def _planned(self, shard: PlannedShard) -> tuple[Source, PackPlan]:
         """Return the source and its plan, made as that of a shard was. Raises CannotMake if it is another one now."""
-        source = self._source = self._source or self._open_source()
+        self._source = self._source or self._open_source()
         digest = shard.member.plan
         if digest not in self._plans:
-            self._plans[digest] = plan_of(
-                source,
-                self._format,
-                shard_bytes=shard.plan["shard_size"],
-                pictures=_pictures(shard.plan["pictures"]),
-                jump="jump" in shard.plan,
-            )
-        plan = self._plans[digest]
+            # What was appended has the class numbers of the set.
+            same, renumbered = self._source, relabelled(self._source, self._classes)
+            for source in (same, renumbered) if renumbered is not same else (same,):
+                plan = plan_of(
+                    source,
+                    self._format,
+                    shard_bytes=shard.plan["shard_size"],
+                    pictures=_pictures(shard.plan["pictures"]),
+                    jump="jump" in shard.plan,
+                )
+                self._plans[digest] = source, plan
+                if plan.digest == digest:
+                    break
+        source, plan = self._plans[digest]
         if plan.digest != digest:
             words = "; ".join(differences(shard, plan, source))
             raise CannotMake(f"{source.path} is not what it was packed from: {words}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -87,23 +88,51 @@ def test_same_keys(tmp_path):
     assert files(folder) == before
 
 
-def test_other_classes(tmp_path):
-    """Classes that mean other numbers are refused by name; more of them are fine."""
+def labels_by_name(folder: Path) -> dict[str, str]:
+    """The class of each sample of a set, by its number there; every key begins with the name of its folder."""
+    with open_store(folder) as store:
+        names = [store.metadata["classes"][label] for label in store.column("label").tolist()]
+        return dict(zip(store.keys(range(len(store))), names, strict=True))
+
+
+def test_some_of_the_classes(tmp_path):
+    """A folder with one of the classes: its samples get the number that the set has for that name."""
     folder = packed(tmp_path, "out", source_in(tmp_path))
-    before, source = files(folder), more(tmp_path)
+    source = more(tmp_path)
+    first, *others = sorted(path for path in Path(source.path).iterdir() if path.is_dir())
+    shutil.rmtree(first)
+    shutil.rmtree(others[0])
+    append(folder, open_source(source.path))
+    whole = files(folder)
+
+    by_name = labels_by_name(folder)
+    assert 22 == len(by_name)
+    assert all(key.startswith(name) for key, name in by_name.items())
+    with pytest.raises(StoreError, match="was appended already"):
+        append(folder, open_source(source.path))
+    new = sorted(folder.glob("*.tar"))[-1]
+    new.unlink()
+    assert [new.name] == [Path(shard.path).name for shard in repair(str(folder), source.path).repaired]
+    assert files(folder) == whole
+
+
+def test_new_classes(tmp_path, caplog):
+    """Names that the set lacks come behind its own, also where the alphabet has them first; one line says so."""
+    folder = packed(tmp_path, "out", source_in(tmp_path))
+    before = labels_by_name(folder)
+    source = more(tmp_path)
     last = sorted(path for path in (tmp_path / "more").iterdir() if path.is_dir())[-1]
     last.rename(last.with_name("0000"))
-    with pytest.raises(SchemaError, match="label 0 is"):
-        append(folder, open_source(source.path))
-    assert files(folder) == before
-    (tmp_path / "more/0000").rename(last)
-    class_folders(tmp_path / "further", 1)
-    next((tmp_path / "further").iterdir()).rename(tmp_path / "more/zzz")
-    for file in (tmp_path / "more/zzz").iterdir():
-        file.rename(file.with_name(f"900zzz{file.name}"))
     append(folder, open_source(source.path))
+
+    by_name = labels_by_name(folder)
+    assert before.items() <= by_name.items()
+    assert all(key.startswith(name) for key, name in by_name.items())
     with open_store(folder) as store:
-        assert store.metadata["classes"][-1] == "zzz"
+        assert ["0000"] == store.metadata["classes"][3:]
+    assert ["more: 1 class the set does not have yet: '0000'"] == [
+        Path(record.getMessage()).name for record in caplog.records
+    ]
 
 
 def test_labels_that_are_numbers(tmp_path):

@@ -1,0 +1,130 @@
+"""Relabelled: a source whose labels are numbers of another list of classes, told by their names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastio._native import ThreadPool
+from fastio.converters.source import Chunk, Problem, Scanned, Source
+from fastio.types.schema import Schema
+from fastio.types.units import counted
+
+__all__ = ["Relabelled", "relabelled"]
+
+_LOG = logging.getLogger(__name__)
+_LABEL = "label"
+_SHOWN = 5  # new classes in the log
+
+
+def relabelled(source: Source, classes: Sequence[str] | None) -> Source:
+    """
+    Return the source with labels that count the classes of a set: its names have the set's numbers, and names that the
+    set lacks come behind them. The source itself if it has these numbers already, or if one of them has no names.
+    """
+    own = source.metadata.get("classes")
+    if own is None or classes is None or _LABEL not in source.schema or list(own) == list(classes):
+        return source
+    known = set(classes)
+    new = [name for name in own if name not in known]
+    if new:
+        shown = ", ".join(map(repr, new[:_SHOWN])) + (", ..." if len(new) > _SHOWN else "")
+        _LOG.warning("%s: %s the set does not have yet: %s", source.path, counted(len(new), "class", "classes"), shown)
+    names = [*classes, *new]
+    numbers = {name: number for number, name in enumerate(names)}
+    return Relabelled(source, names, np.array([numbers[name] for name in own], np.int64))
+
+
+@dataclass(frozen=True)
+class Relabelled:
+    """
+    The samples of ``source``, with ``classes`` as the names of labels. Satisfies ``Source``.
+
+    ``numbers`` (int64) holds the label here for each label there.
+    """
+
+    source: Source
+    classes: Sequence[str]
+    numbers: NDArray[np.int64]
+
+    @property
+    def path(self) -> str:
+        """The path as the user named it."""
+        return self.source.path
+
+    @property
+    def kind(self) -> str:
+        """The name in SOURCES."""
+        return self.source.kind
+
+    @property
+    def schema(self) -> Schema:
+        """The source's fields."""
+        return self.source.schema
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The source's, with these classes."""
+        return {**self.source.metadata, "classes": list(self.classes)}
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """Problems found while scanning."""
+        return self.source.problems
+
+    @property
+    def left_out(self) -> Sequence[Problem]:
+        """Files that are not samples."""
+        return self.source.left_out
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all samples."""
+        return self.source.size_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """The space that the source takes on disk."""
+        return self.source.disk_bytes
+
+    @property
+    def files_opened(self) -> int:
+        """How many files are opened to read all of it."""
+        return self.source.files_opened
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def chunks(self, max_bytes: int, max_samples: int) -> Sequence[range]:
+        """Return the samples in pieces."""
+        return self.source.chunks(max_bytes, max_samples)
+
+    def scanned(self, chunk: range) -> Scanned:
+        """Return keys, sizes and columns, with the labels of these classes."""
+        scanned = self.source.scanned(chunk)
+        return replace(scanned, columns=self._renumbered(scanned.columns))
+
+    def shuffled(self, seed: int) -> Relabelled:
+        """Return the same samples in an order drawn from their names and the seed."""
+        return replace(self, source=self.source.shuffled(seed))
+
+    def begin(self, chunk: range, pool: ThreadPool | None = None) -> Callable[[], Chunk]:
+        """Begin to read one piece; the result waits for it and gives it the labels of these classes."""
+        finish = self.source.begin(chunk, pool)
+
+        def finished() -> Chunk:
+            read = finish()
+            return replace(read, batch=replace(read.batch, columns=self._renumbered(read.batch.columns)))
+
+        return finished
+
+    def _renumbered(self, columns: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        if _LABEL not in columns:
+            return columns
+        labels = columns[_LABEL]
+        return {**columns, _LABEL: self.numbers[labels].astype(labels.dtype)}
