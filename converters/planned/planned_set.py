@@ -245,6 +245,8 @@ class PlannedSet:
     def _check_free(self, *, goes_on: bool) -> None:
         """Raise StoreError if another set is there, or, for a pack from the beginning, shards that no set lists."""
         if self.current is not None:
+            if goes_on:
+                self._check_same_plan([member.name for member in self.current.members])
             raise exists(self.current.path)
         names = [name for name in sorted(self.present) if self.target.number_of(name) is not None]
         if not names:

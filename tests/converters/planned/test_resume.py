@@ -68,6 +68,15 @@ def test_only_what_is_missing_is_packed(tmp_path, read_samples):
     assert len(read_samples) == 18 - report.kept_samples
 
 
+def test_another_shard_size_of_a_whole_set(tmp_path):
+    """What differs is said, and what to do; nothing changes."""
+    before = files(packed(tmp_path, "out", source_in(tmp_path)))
+    with pytest.raises(StoreError, match=r"--shard-size was 8\.0 kB, now 9\.0 kB.* or pack all again with --overwrite"):
+        go_on(tmp_path, shard_bytes=9000)
+
+    assert before == files(tmp_path / "out")
+
+
 @pytest.mark.parametrize("damage", ["cut", "empty", "seal", "index"])
 def test_a_damaged_shard_is_packed_again(tmp_path, damage):
     """One that is cut off, empty, or whose seal or index differs from its checksum; also in a set that was sealed."""
