@@ -61,6 +61,10 @@ class Remade:
         source, plan = self._planned(shard)
         yield Offer(source.path, partial(self._write, source, plan, shard.number + number - at))
 
+    def check(self) -> None:
+        """See ``repair.Maker``: there must be a source. What it has is known once its plan is made."""
+        self._source = self._source or self._open_source()
+
     def _known_shard(self, member: SetMember) -> tuple[int, PlannedShard]:
         """Return a shard of the same plan that can be opened, and its number in the set. Raises CannotMake."""
         if not member.plan:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from fastio.errors import StoreCorrupt, StoreIncomplete
+from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.atomic import writing
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import folder_of
@@ -32,6 +32,7 @@ class Copies:
 
     def __init__(self, path: str, repaired: SetObject, *, remote: RemoteOptions = DEFAULT) -> None:
         form = FORMATS[repaired.format]
+        self._path, self._set_path, self._members = path, repaired.path, repaired.members
         self._remote = remote
         self._seal_at: SealAt = form.seal_at
         self._listed: tuple[SetMember, ...] | None = None
@@ -50,6 +51,13 @@ class Copies:
         for name in self._names_of(member):
             path = self._folder.full(name)
             yield Offer(path, partial(_copy, path, self._remote))
+
+    def check(self) -> None:
+        """See ``repair.Maker``."""
+        if not any(True for member in self._members for _ in self._names_of(member)):
+            raise StoreError(
+                f"{self._path}: holds no shard of {self._set_path}: name another copy of the set, or its source"
+            )
 
     def _names_of(self, member: SetMember) -> Iterator[str]:
         if self._listed is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
+from fastio.errors import SourceError, StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import StoreFolder, folder_of
 from fastio.store.formats import FORMATS
@@ -46,6 +46,10 @@ class Maker(Protocol):
 
         Raises CannotMake, as writing may.
         """
+        ...
+
+    def check(self) -> None:
+        """Raise StoreError or SourceError if nothing of the set can come from here, as far as names and seals tell."""
         ...
 
 
@@ -112,8 +116,10 @@ def repair_set(
     Check every byte of a set, and write each missing or damaged shard again as the first maker that has it makes it.
 
     A shard is replaced only by bytes that have the size and CRC-32 that the set lists, in one step; others stay as
-    they are, and are ``left`` in the report. Raises StoreError if a shard cannot be read or written.
+    they are, and are ``left`` in the report. Raises StoreError if a shard cannot be read or written, and before
+    anything is read if no maker has anything of the set (or SourceError).
     """
+    _check_makers(makers)
     damaged = damaged_members(found, remote=remote, progress=progress)
     repaired: list[ShardRepair] = []
     left: list[ShardRepair] = []
@@ -124,6 +130,17 @@ def repair_set(
             result = _repaired(found, number, problem, makers, scratch, remote)
             (left if result.source is None else repaired).append(result)
     return RepairReport(found.path, len(found.members), tuple(repaired), tuple(left))
+
+
+def _check_makers(makers: Sequence[Maker]) -> None:
+    """Raise the error of the last maker if all of them refuse: to find that out after hours of reading is too late."""
+    for maker in makers[:-1]:
+        try:
+            maker.check()
+        except (StoreError, SourceError):
+            continue
+        return
+    makers[-1].check()
 
 
 def _repaired(

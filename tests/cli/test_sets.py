@@ -76,3 +76,14 @@ def test_repair(tmp_path: Path) -> None:
     assert result.exit_code == 1
     check("fastio.repair/1", json.loads(result.stdout))
     assert json.loads(result.stdout)["left"][0]["problem"] == "missing"
+
+
+def test_repair_against_a_wrong_place(tmp_path: Path) -> None:
+    """Is refused before the set is read."""
+    write_set(tmp_path / "set", ["a"])
+    write_set(tmp_path / "other", ["b"])
+    result = CliRunner().invoke(cli, ["repair", str(tmp_path / "set"), "--against", str(tmp_path / "other")])
+
+    assert 1 == result.exit_code
+    assert f"error: {tmp_path / 'other'}: holds no shard of {tmp_path / 'set'}" in result.output
+    assert "checking" not in result.output

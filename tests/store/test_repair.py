@@ -126,6 +126,9 @@ class _Wrong:
     def offers(self, number: int, member: SetMember) -> Iterator[Offer]:
         yield Offer("wrong", lambda file: file.write_bytes(bytes(member.size)) and None)
 
+    def check(self) -> None:
+        """It seems to have everything."""
+
 
 def test_wrong_bytes(damaged: Path) -> None:
     """Other bytes than those that the set lists never get the name, and the next source is asked."""
