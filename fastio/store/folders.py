@@ -12,7 +12,7 @@ from typing import Protocol
 
 from fastio.errors import StoreError, StoreNotFound
 from fastio.store import formats
-from fastio.store.atomic import PartialFile, sync_folder, writing
+from fastio.store.atomic import PartialFile, exists, sync_folder, writing
 from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote.client import Precondition
@@ -63,7 +63,7 @@ class StoreFolder(Protocol):
         Give a copy of a packed file this name, at once: others see all of it or nothing, and it survives a crash.
 
         It replaces nothing, with ``replace`` whatever is there, with ``etag`` that version only. If a file
-        is in the way, but has the same seal, nothing changes; for any other, Precondition (a StoreError) is raised.
+        is in the way, but has the same seal, nothing changes; for any other, StoreError is raised.
         """
         ...
 
@@ -126,7 +126,7 @@ class LocalFolder:
         if not replace and self.etag(name) != etag:
             if _is_same(self, name, file):
                 return
-            raise (_taken if etag is None else _other_version)(self.full(name))
+            raise (exists if etag is None else _other_version)(self.full(name))
         copy = PartialFile(self.full(name))
         try:
             with writing(copy.path), file.open("rb") as source, os.fdopen(os.dup(copy.fd), "wb") as out:
@@ -186,7 +186,7 @@ class RemoteFolder:
             repeated(url, self.options, lambda: client.put(key, file, if_absent=is_new, etag=etag))
         except Precondition as exc:
             if not _is_same(self, name, file):  # or it is what a lost answer, or a twin of this packer, has put there
-                raise (_taken if etag is None else _other_version)(self.full(name)) from exc
+                raise (exists if etag is None else _other_version)(self.full(name)) from exc
 
     def remove(self, name: str) -> None:
         """See StoreFolder."""
@@ -195,12 +195,8 @@ class RemoteFolder:
         repeated(url, self.options, lambda: client.remove(key))
 
 
-def _taken(path: str) -> Precondition:
-    return Precondition(f"{path}: exists; choose another name, or --overwrite (in Python overwrite=True)")
-
-
-def _other_version(path: str) -> Precondition:
-    return Precondition(f"{path}: was replaced by another process meanwhile: look what it holds, then run this again")
+def _other_version(path: str) -> StoreError:
+    return StoreError(f"{path}: was replaced by another process meanwhile: look what it holds, then run this again")
 
 
 def _is_same(folder: StoreFolder, name: str, file: Path) -> bool:

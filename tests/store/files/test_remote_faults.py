@@ -15,7 +15,6 @@ from fastio import FastDataset, FastLoader, _native
 from fastio.errors import SampleError, StoreError
 from fastio.store.files import files_of, open_file
 from fastio.store.files.remote import range_loader, retry
-from fastio.store.files.remote.client import RequestFailed
 from fastio.store.files.remote.clients import client_of
 from fastio.store.files.remote.hedging import Hedging
 from fastio.store.files.remote.in_flight import FEWEST, MOST, InFlight
@@ -146,8 +145,9 @@ def test_a_fault_that_stays(server: RangeServer, files: RemoteFiles, name: str) 
     assert files.fetch(asked).wait()[1] is None
     assert files.failure(asked) is None
     server.faults.extend([fault] * 3)
-    with pytest.raises(RequestFailed, match=rf"{server.url}/one: cannot be read or written: .*the last of 3 attempts"):
+    with pytest.raises(StoreError, match=rf"{server.url}/one: cannot be read .*the last of 3 attempts") as caught:
         open_file(f"{server.url}/one", options=OPTIONS).read(300, 500)
+    assert StoreError is caught.type, "an error that users can import"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from fastio.errors import StoreError
 from fastio.store.files.remote.client import RequestFailed
 from fastio.store.files.remote_options import RemoteOptions
 
@@ -31,13 +32,17 @@ def pause_s(attempt: int, retry_after_s: float | None = None) -> float:
 
 
 def repeated(path: str, options: RemoteOptions, attempt: Callable[[], Result]) -> Result:
-    """Return what ``attempt`` returns, asked again after a pause while it fails for a reason that may pass."""
+    """
+    Return what ``attempt`` returns, asked again after a pause while it fails for a reason that may pass.
+
+    Raises StoreError when the last attempt failed.
+    """
     for number in range(options.download_retry + 1):
         try:
             return attempt()
         except RequestFailed as exc:
             if number == options.download_retry:
-                raise after_attempts(path, exc, number + 1) from None
+                raise StoreError(str(after_attempts(path, exc, number + 1))) from None
             time.sleep(pause_s(number, exc.retry_after_s()))
     raise AssertionError
 
