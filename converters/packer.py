@@ -34,7 +34,7 @@ from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.formats import shard_suffixes
 from fastio.store.target import NUMBER, target_format
 
-__all__ = ["pack"]
+__all__ = ["check_one_file", "pack"]
 
 
 def pack(  # noqa: PLR0913 - an option of the command each
@@ -86,19 +86,20 @@ def pack(  # noqa: PLR0913 - an option of the command each
         jobs, on_error, shard_bytes, overwrite, resume, part, progress, remote, append=append, jump=jump
     )
     target_format(out)
+    check_one_file(out, resume=resume, append=append, part=part)
     if NUMBER.search(Path(out).name):
         return pack_set(source, out, pictures, options)
-    if resume or append or part is not None:
-        raise one_file(out, "--resume" if resume else "--append" if append else "--part")
     return _pack_file(source, out, pictures, options)
 
 
-def one_file(out: str, option: str) -> StoreError:
-    """Return the error for an option that only sets of shards have."""
-    suffix = shard_suffixes()[0]
-    return StoreError(
+def check_one_file(out: str, *, resume: bool, append: bool, part: Part | None) -> None:
+    """Raise StoreError if ``out`` is a single file and an option is given that only sets of shards have."""
+    option = "--resume" if resume else "--append" if append else "--part" if part is not None else None
+    if option is None or NUMBER.search(Path(out).name):
+        return
+    raise StoreError(
         f"{out}: is a single file, which is packed as a whole, so {option} has nothing to go by: pack shards, named "
-        f"like name-%06d{suffix}"
+        f"like name-%06d{shard_suffixes()[0]}"
     )
 
 

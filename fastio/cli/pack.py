@@ -94,6 +94,7 @@ def pack(  # noqa: PLR0913 - an option each
     """
     from fastio.converters import pack as run
     from fastio.converters.jumps import jump_lines
+    from fastio.converters.packer import check_one_file
     from fastio.converters.packing import advice, packing_lines
     from fastio.store import FORMATS, check_target, open_store
     from fastio.store.publish import COMPLETE
@@ -101,6 +102,7 @@ def pack(  # noqa: PLR0913 - an option each
     if append and overwrite:
         raise click.UsageError("--append keeps what OUT has, --overwrite replaces it: give one of them")
     # Checked before a source is scanned, which may take long.
+    check_one_file(out, resume=resume, append=append, part=part)
     check_target(out, overwrite=overwrite or append or resume or part is not None, shard_bytes=shard_size)
     source = pictures.source(src, kind)
     click.echo(_source_line(source), err=True)

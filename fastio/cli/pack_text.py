@@ -16,6 +16,7 @@ from fastio.cli.text_options import TEXT_OPTIONS, TextArguments
 
 if TYPE_CHECKING:
     from fastio.converters.text import Encoder, TextReport, TextSource
+    from fastio.store.files.remote_options import RemoteOptions
 
 __all__ = ["packs_text"]
 
@@ -34,6 +35,7 @@ def packs_text(command: _Command) -> _Command:
 
     @wraps(command)
     def packing(src: str, out: str, *, split: str | None, **options: Any) -> None:
+        _check_remote(out, options["remote"])
         if split is not None:
             src, options["filters"] = _split(src, split, options["filters"])
         text = TextArguments(**{name: options.pop(name) for name in TextArguments.__slots__})
@@ -61,6 +63,20 @@ def packs_text(command: _Command) -> _Command:
     for option in reversed(TEXT_OPTIONS):
         packing = option(packing)
     return packing
+
+
+def _check_remote(out: str, remote: RemoteOptions) -> None:
+    """Raise UsageError for options of URLs that nothing would use."""
+    from fastio.store.files.local import check_address, is_local
+    from fastio.store.files.remote_options import DEFAULT
+
+    check_address(out)
+    if is_local(out) and remote != DEFAULT:
+        given = ", ".join(remote.shown())
+        raise click.UsageError(
+            f"{out}: is on this machine, and nothing is packed from URLs: options of URLs ({given}) have no use here: "
+            "drop them"
+        )
 
 
 def _of_tables(options: Mapping[str, Any]) -> list[str]:

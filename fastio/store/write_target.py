@@ -67,6 +67,11 @@ class Target:
     def check(self) -> None:
         """Raise StoreError if nothing can be written under this name; changes nothing."""
         if not is_local(self.path):
+            if self.path.lower().startswith(("http://", "https://")):
+                raise StoreError(
+                    f"{self.path}: a web server takes no files: pack to its object store (s3://, gs://, az://), or to "
+                    "this machine"
+                )
             if not self.is_set:
                 raise StoreError(f"{self.path}: only shards are packed into object stores: name them name-%06d.tar")
         elif not self.folder.is_dir():
