@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TypeVar
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.file_writer import SealedAlone
 from fastio.store.files import ByteSource, Read, check_read, open_file
-from fastio.store.files.local import is_local
+from fastio.store.files.local import check_address, is_local
 from fastio.store.files.remote.range_cache import RangeCache
 from fastio.store.files.remote_options import DEFAULT, RemoteOptions
 from fastio.store.folders import folder_of
@@ -53,7 +52,6 @@ __all__ = [
 
 _SHARD_BYTES = 1 << 30
 _OPENED_AT_ONCE = 16  # shards behind URLs, each of which takes some requests
-_SHORTENED_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 _Opened = TypeVar("_Opened")
 _ATTEMPTS = 10  # attempts to open a set that others replace meanwhile
 
@@ -83,8 +81,7 @@ def open_store(path: str | os.PathLike[str], *, read: Read = "auto", remote: Rem
     read. Raises StoreNotFound, StoreIncomplete (no seal) or StoreCorrupt, and StoreError for a newer version.
     """
     check_read(read)
-    if isinstance(path, PurePath) and _SHORTENED_URL.match(str(path)):
-        raise StoreError(f"{path}: pathlib drops a slash of a URL: pass it as a str")
+    check_address(path)
     path = os.fspath(path)
     if not is_local(path):
         return _open_url(path, read, remote)
@@ -237,6 +234,7 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False, shard
 
 
 def _target(path: str, *, overwrite: bool, shard_bytes: int | None) -> Target:
+    check_address(path)
     target = Target(path, target_format(path), overwrite)
     if target.is_set and not target.format.has_shards:
         others = " or ".join(shard_suffixes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,31 @@ def test_packing_from_a_url(tmp_path: Path) -> None:
     assert "s3://bucket/photos/: is a URL" in line
     assert "fastio stage s3://bucket/photos/ DIR" in line
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["x.lmdb", "--storage-option", "endpoint=x"], r"is on this machine, .* \(storage_options\) have no use here"),
+        (["x.lmdb", "--resume"], "is a single file, which is packed as a whole, so --resume has nothing to go by"),
+        (["http://127.0.0.1:9/x-%06d.tar"], "a web server takes no files"),
+        (["s3:/bucket/x-%06d.tar"], "a URL has two slashes: s3://bucket/x-%06d.tar"),
+    ],
+)
+def test_what_cannot_be_packed_to(words: list[str], hint: str, tmp_path: Path) -> None:
+    """Is said in one line, before the source is looked at."""
+    result = CliRunner().invoke(cli, ["pack", str(tmp_path / "no-such-source"), *words])
+
+    assert 0 != result.exit_code
+    assert re.search(hint, result.output), result.output
+    assert "no-such-source" not in result.output
+
+
+def test_a_bucket_that_is_not_there(bucket: Bucket, options: list[str]) -> None:
+    """Is named as such, also where one file was asked for."""
+    for name in ("x.tar", "x-%06d.tar", "x/"):
+        result = CliRunner().invoke(cli, ["info", f"s3://no-such-bucket/{name}", *options])
+        assert "error: s3://no-such-bucket: no such bucket" in result.output
 
 
 def test_secrets_stay_out_of_reports() -> None:

@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ __all__ = [
     "CHUNK_BYTES",
     "FLAGS",
     "aligned",
+    "check_address",
     "check_folder_here",
     "check_identity",
     "check_range",
@@ -39,12 +40,26 @@ AHEAD_BYTES = 48 << 20
 CHUNK_BYTES = 16 << 20
 
 _ALIGNMENT = 64  # of copies, relative to the file: arrays that are aligned there are aligned here
+_SHORTENED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_local(path: str) -> bool:
     """Whether this is a path of the file system, and no URL."""
     return _SCHEME.match(path) is None
+
+
+def check_address(path: str | os.PathLike[str]) -> None:
+    """Raise StoreError for what was meant to be a URL and has lost a slash, unless a file has that name."""
+    name = os.fspath(path)
+    if _SHORTENED.match(name) is None or os.path.lexists(name):
+        return
+    scheme, _, rest = name.partition(":/")
+    is_path = isinstance(path, PurePath)
+    advice = (
+        "pathlib drops a slash of a URL: pass it as a str" if is_path else f"a URL has two slashes: {scheme}://{rest}"
+    )
+    raise StoreError(f"{name}: {advice}")
 
 
 def check_folder_here(path: str | os.PathLike[str]) -> None:

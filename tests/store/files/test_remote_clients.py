@@ -199,11 +199,34 @@ def test_credentials_that_expire(server: RangeServer, monkeypatch: pytest.Monkey
     assert client._store is not before
 
 
-def test_an_unknown_option() -> None:
-    """It is named, in one line."""
-    with pytest.raises(StoreError, match=r"s3://b: .*'colour' is not valid for store 'S3'") as caught:
-        open_file("s3://b/x.tar", options=RemoteOptions({"anon": True, "colour": "red"}, download_retry=0))
+@pytest.mark.parametrize(
+    ("name", "hint"), [("colour", "see the names of"), ("endpont", "did you mean 'endpoint'"), ("kye", "mean 'key'")]
+)
+def test_an_unknown_option(name: str, hint: str) -> None:
+    """It is named, in one line, with the one that it may have meant."""
+    with pytest.raises(StoreError, match=rf"s3://b: storage option '{name}' is unknown: .*{hint}") as caught:
+        open_file("s3://b/x.tar", options=RemoteOptions({"anon": True, name: "red"}, download_retry=0))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("s3:/bucket/x.tar", r"s3:/bucket/x\.tar: a URL has two slashes: s3://bucket/x\.tar"),
+        (Path("s3://bucket/x.tar"), "pathlib drops a slash of a URL: pass it as a str"),
+        ("S3://bucket/x.tar", "small letters: s3://"),
+    ],
+)
+def test_misspelt_urls(path: Any, hint: str) -> None:
+    """They are told from missing files, and how to write them is said."""
+    with pytest.raises(StoreError, match=hint):
+        open_store(path)
+
+
+def test_google_by_the_name_of_gcsfs() -> None:
+    """gcs:// is gs://."""
+    options = RemoteOptions({"anon": True})
+    assert "gcs://bucket" == client_of("gcs://bucket/x.tar", options)[0]._bucket  # type: ignore[attr-defined]
 
 
 def test_the_hub(server: RangeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

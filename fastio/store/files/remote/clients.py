@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from fastio.errors import StoreError
 from fastio.store.files.remote.client import Client, split_url
 from fastio.store.files.remote.forked import claim_process
 from fastio.store.files.remote.hugging_face import hub_url, with_token
@@ -23,13 +24,16 @@ def client_of(url: str, options: RemoteOptions) -> tuple[Client, str]:
     """
     Return the client for a URL, shared by all who ask for the same bucket with the same options, and the key.
 
-    Raises StoreError in a process that was forked from one that had a client.
+    Raises StoreError in a process that was forked from one that had a client, and for a scheme in capitals.
     """
     claim_process()
     storage = options.storage_options
     if url.startswith("hf://"):
         url, storage = hub_url(url), with_token(storage)
     bucket, key = split_url(url)
+    scheme = bucket.partition("://")[0]
+    if scheme != scheme.lower():
+        raise StoreError(f"{url}: write the beginning of a URL in small letters: {scheme.lower()}://")
     wanted = bucket, repr(sorted(storage.items())), options.download_timeout
     client = _clients.get(wanted)
     if client is None:

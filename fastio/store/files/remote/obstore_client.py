@@ -53,7 +53,8 @@ class ObstoreClient:
             config = client_config(self._bucket, self._options)
             common = {"allow_http": True, "timeout": timedelta(seconds=self._timeout)}
             config["client_options"] = {**common, **config.get("client_options", {})}
-            opened = partial(self._obstore.store.from_url, self._bucket, **config)
+            bucket = self._bucket.replace("gcs://", "gs://", 1)  # which obstore does not know by gcsfs's name
+            opened = partial(self._obstore.store.from_url, bucket, **config)
             headers = config["client_options"].get("default_headers", {})
             self._retry_after = RetryAfter(self._signed, headers)
             self._store: Any = opened(retry_config={"max_retries": 0})

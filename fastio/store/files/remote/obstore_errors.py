@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import Any
 
 from fastio.errors import StoreError, StoreNotFound
 from fastio.store.files.remote.client import WRONG_ANSWER, Cause, Precondition, RequestFailed
+from fastio.store.files.remote.storage_options import OPTION_NAMES
 
 __all__ = ["translated"]
 
@@ -21,6 +23,8 @@ _PASSING = frozenset({408, 409, _NO_RANGE, 425, 429})  # and all from 500
 _BUSY = frozenset({429, 503, 509})
 _EXPIRED = re.compile("expired|InvalidToken|TokenRefreshRequired", re.IGNORECASE)
 _LOG_IN = "log in again, or pass new ones"
+_NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified bucket does not exist")
+_UNKNOWN_OPTION = re.compile(r"Configuration key: '([^']*)' is not valid")
 _METADATA = re.compile(r"169\.254\.1(69\.254|70\.2)|metadata\.google")
 _PROVIDER = re.compile(r"credential provider: (?:[\w.]+: )?([^\n]*)")
 _SERVER_ERROR = 500
@@ -35,11 +39,19 @@ def translated(exc: Exception, url: str, errors: Any, timeout_s: float) -> Store
     text = str(exc)
     if isinstance(exc, (errors.PreconditionError, errors.AlreadyExistsError)):
         return Precondition(f"{url}: is there already, or is another version than expected: open the store again")
+    if _NO_BUCKET.search(text):
+        bucket = "/".join(url.split("/")[:3])
+        return StoreNotFound(f"{bucket}: no such bucket: check its name, and the endpoint")
     if isinstance(exc, FileNotFoundError):
         return StoreNotFound(f"{url}: no such object; check the name, or pack the dataset first")
     provider = _PROVIDER.search(text)
     if provider is not None:
         return StoreError(provider[1] if provider[1].startswith(url.partition("//")[0]) else f"{url}: {provider[1]}")
+    unknown = _UNKNOWN_OPTION.search(text)
+    if unknown is not None:
+        near = get_close_matches(unknown[1], OPTION_NAMES, 1)
+        hint = f": did you mean {near[0]!r}?" if near else ": see the names of obstore's or fsspec's options"
+        return StoreError(f"{url}: storage option {unknown[1]!r} is unknown{hint}")
     status, code, reason = _answer(text)
     if _EXPIRED.search(code) or (status in (400, 401, 403) and _EXPIRED.search(reason)):
         return RequestFailed(url, f"the credentials have expired ({reason})", _LOG_IN, cause="expired")

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastio.store.files.remote.aws_profile import has_own_credentials, profile_options
 
-__all__ = ["client_config"]
+__all__ = ["OPTION_NAMES", "client_config"]
 
 # Names of s3fs, gcsfs and adlfs for what obstore calls otherwise.
 _ALIASES = {
@@ -27,6 +27,12 @@ _ALIASES = {
     "az": {"anon": "skip_signature", "sas_token": "sas_key", "credential": "token"},
     "http": {},
 }
+# What people write most often, to name what a misspelt one may have meant.
+OPTION_NAMES = (
+    "endpoint", "region", "access_key_id", "secret_access_key", "session_token", "skip_signature", "profile",
+    "virtual_hosted_style_request", "account_name", "account_key", "sas_key", "token", "application_credentials",
+    "service_account", "client_options", *(name for aliases in _ALIASES.values() for name in aliases),
+)  # fmt: skip
 _FAMILIES = {"s3a": "s3", "gcs": "gs", "azure": "az", "adl": "az", "abfs": "az", "abfss": "az", "https": "http"}
 
 
