@@ -40,7 +40,6 @@ class RangeLoader:
         self._sources = sources
         self._in_flight = in_flight
         self.hedging = Hedging()
-        self.requests = 0
         self._latency_s = 0.0
         self._bytes_per_s = 0.0
 
@@ -93,7 +92,6 @@ class RangeLoader:
 
     async def _request(self, source: RemoteSource, wanted: ByteRange) -> Data:
         client, key = client_of(source.path, source.options)
-        self.requests += 1
         began = time.monotonic()
         try:
             answer: Answer = await client.fetch(key, wanted.start, wanted.stop, etag=source.etag)

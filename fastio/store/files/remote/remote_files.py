@@ -20,7 +20,6 @@ from fastio.store.files.remote.held_ranges import HeldRanges
 from fastio.store.files.remote.in_flight import InFlight
 from fastio.store.files.remote.range_loader import RangeLoader
 from fastio.store.files.remote.remote_source import RemoteSource
-from fastio.store.files.remote.remote_stats import RemoteStats
 from fastio.store.files.remote.request_plan import joined_ranges
 from fastio.store.files.remote.whole_copies import WholeCopies
 from fastio.types.spans import Spans
@@ -106,12 +105,6 @@ class RemoteFiles:
             if place in self._failures:
                 return self._failures[place]
         return None
-
-    @property
-    def stats(self) -> RemoteStats:
-        """What was asked for so far."""
-        loader, hedging = self._loader, self._loader.hedging
-        return RemoteStats(loader.requests, hedging.bytes_arrived, hedging.bytes_hedged, self._in_flight.limit)
 
     def close(self) -> None:
         """End the thread. What is under way fails; spans in memory stay."""
