@@ -37,6 +37,7 @@ from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
 
 __all__ = [
     "MAGIC",
+    "PACK_AGAIN",
     "SEAL_SIZE",
     "ReadBytes",
     "Seal",
@@ -51,6 +52,7 @@ __all__ = [
 
 MAGIC = b"\x89fastio\n"
 SEAL_SIZE = 128
+PACK_AGAIN = "copy or pack again"  # what to do about a damaged file, unless its reader knows better
 VERSION = 2
 MAX_HEAD = 1 << 20
 
@@ -111,9 +113,9 @@ class Seal:
         return body + _CRC.pack(crc32(body))
 
     @classmethod
-    def unpack(cls, data: bytes, *, path: str, start: int, file_size: int) -> Seal:
+    def unpack(cls, data: bytes, *, path: str, start: int, file_size: int, advice: str = PACK_AGAIN) -> Seal:
         """
-        Read and check the seal at ``start`` of a file of ``file_size`` bytes.
+        Read and check the seal at ``start`` of a file of ``file_size`` bytes. ``advice`` ends messages about damage.
 
         Raises StoreIncomplete if there is none, StoreError if it is newer, StoreCorrupt if it contradicts itself or
         the file.
@@ -121,12 +123,12 @@ class Seal:
         if len(data) != SEAL_SIZE or data[: len(MAGIC)] != MAGIC:
             raise StoreIncomplete(
                 f"{path}: is not a complete fastio store: it was not packed by fastio, or packing or copying was "
-                f"interrupted (no seal at byte {start} of {file_size}): pack or copy again"
+                f"interrupted (no seal at byte {start} of {file_size}): {advice}"
             )
         body, (crc,) = data[:-4], _CRC.unpack(data[-4:])
         if crc32(body) != crc:
             raise StoreCorrupt(
-                f"{path}: the seal is damaged: expected CRC-32 {crc:08x}, got {crc32(body):08x}: copy again"
+                f"{path}: the seal is damaged: expected CRC-32 {crc:08x}, got {crc32(body):08x}: {advice}"
             )
         _, version, name, *numbers = _BODY.unpack(body)
         if version > VERSION:
@@ -135,17 +137,17 @@ class Seal:
                 "upgrade fastio"
             )
         seal = cls(name.rstrip(b"\0").decode("latin-1"), *numbers)
-        seal._check(path, start, file_size)
+        seal._check(path, start, file_size, advice)
         return seal
 
     def is_of(self, format_name: str) -> bool:
         """Return whether the file was sealed as one of this format."""
         return format_mark(self.format) == format_mark(format_name)
 
-    def _check(self, path: str, start: int, file_size: int) -> None:
+    def _check(self, path: str, start: int, file_size: int, advice: str) -> None:
         if self.file_size != file_size:
             raise StoreCorrupt(
-                f"{path}: expected {self.file_size} bytes, got {file_size}; truncated or changed: copy or pack again"
+                f"{path}: expected {self.file_size} bytes, got {file_size}; truncated or changed: {advice}"
             )
         fits = (
             self.seal_start == start
@@ -156,7 +158,7 @@ class Seal:
             and self.count <= self.set_count
         )
         if not fits:
-            raise StoreCorrupt(f"{path}: the seal contradicts itself ({self}): pack again")
+            raise StoreCorrupt(f"{path}: the seal contradicts itself ({self}): {advice}")
 
 
 def always_at(place: int) -> SealAt:
@@ -164,10 +166,10 @@ def always_at(place: int) -> SealAt:
     return lambda file_size, _read: place if place >= 0 else file_size + place
 
 
-def find_seal(path: str, file_size: int, read: ReadBytes, seal_at: SealAt) -> Seal:
+def find_seal(path: str, file_size: int, read: ReadBytes, seal_at: SealAt, *, advice: str = PACK_AGAIN) -> Seal:
     """Read and check the seal of a file. Raises the errors of ``Seal.unpack``."""
     start = min(max(0, seal_at(file_size, read)), file_size)
-    return Seal.unpack(read(start, SEAL_SIZE), path=path, start=start, file_size=file_size)
+    return Seal.unpack(read(start, SEAL_SIZE), path=path, start=start, file_size=file_size, advice=advice)
 
 
 def read_seal(path: str, seal_at: SealAt) -> Seal | None:

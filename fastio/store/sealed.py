@@ -15,7 +15,7 @@ from fastio.errors import StoreCorrupt
 from fastio.store.arrays import Expected, IndexHeader, Place, expected_arrays, split_keys, unit_bytes
 from fastio.store.files import ByteSource
 from fastio.store.files.local import is_local
-from fastio.store.seal import Seal, SealAt, find_seal, unsealed_regions
+from fastio.store.seal import PACK_AGAIN, Seal, SealAt, find_seal, unsealed_regions
 from fastio.types.schema import Schema
 
 __all__ = [
@@ -145,19 +145,19 @@ def hints_of(schema: Schema) -> frozenset[str]:
 
 
 def read_arrays(
-    file: ByteSource, index: Mapping[str, Place], *, hints: Collection[str] = ()
+    file: ByteSource, index: Mapping[str, Place], *, hints: Collection[str] = (), advice: str = PACK_AGAIN
 ) -> dict[str, NDArray[Any]]:
     """
     Return the index arrays by name; those that lie near each other in the file are read together.
 
     Behind a URL, where each read is a request, they are whatever their size. ``hints`` are larger than all others
     together, and nothing needs them: they are not read there, and here not compared with their checksum, for which
-    they would have to be read. Decoders check them.
+    they would have to be read. Decoders check them. Raises StoreCorrupt, which ends with ``advice``.
     """
     if not is_local(file.path):
         index = {name: place for name, place in index.items() if name not in hints}
-    dtypes = {name: _dtype(file.path, name, place) for name, place in index.items()}
-    stops = {name: _stop(file, name, place, dtypes[name]) for name, place in index.items()}
+    dtypes = {name: _dtype(file.path, name, place, advice) for name, place in index.items()}
+    stops = {name: _stop(file, name, place, dtypes[name], advice) for name, place in index.items()}
     arrays: dict[str, NDArray[Any]] = {}
     most = _TOGETHER_BYTES if is_local(file.path) else file.size
     for names in _neighbours({name: (place.start, stops[name]) for name, place in index.items()}, most):
@@ -169,8 +169,8 @@ def read_arrays(
                 file.path,
                 name,
                 place,
-                dtypes[name],
                 together[place.start - start : stops[name] - start],
+                advice,
                 is_checked=name not in hints,
             )
     return {name: arrays[name] for name in index}
@@ -191,15 +191,15 @@ def _neighbours(ranges: Mapping[str, tuple[int, int]], most: int) -> Iterator[li
         yield group
 
 
-def _dtype(path: str, name: str, place: Place) -> np.dtype[Any]:
+def _dtype(path: str, name: str, place: Place, advice: str) -> np.dtype[Any]:
     try:
         dtype = np.dtype(place.dtype)
     except (TypeError, ValueError, SyntaxError) as exc:  # SyntaxError: "(,)f4" is parsed as Python
-        raise StoreCorrupt(f"{path}: index array {name!r}: {place.dtype!r} is not a dtype: pack again") from exc
+        raise StoreCorrupt(f"{path}: index array {name!r}: {place.dtype!r} is not a dtype: {advice}") from exc
     return dtype
 
 
-def _stop(file: ByteSource, name: str, place: Place, dtype: np.dtype[Any]) -> int:
+def _stop(file: ByteSource, name: str, place: Place, dtype: np.dtype[Any], advice: str) -> int:
     """Where an index array ends; StoreCorrupt if that is not in the file."""
     size = dtype.itemsize
     for length in place.shape:
@@ -207,38 +207,41 @@ def _stop(file: ByteSource, name: str, place: Place, dtype: np.dtype[Any]) -> in
     if dtype.hasobject or dtype.itemsize == 0 or place.start > file.size or size > file.size - place.start:
         raise StoreCorrupt(
             f"{file.path}: index array {name!r}: expected {size} bytes of {dtype} at {place.start}, "
-            f"the file has {file.size}; pack again"
+            f"the file has {file.size}; {advice}"
         )
     return place.start + size
 
 
 def _array(
-    path: str, name: str, place: Place, dtype: np.dtype[Any], raw: NDArray[np.uint8], *, is_checked: bool
+    path: str, name: str, place: Place, raw: NDArray[np.uint8], advice: str, *, is_checked: bool
 ) -> NDArray[Any]:
+    dtype = np.dtype(place.dtype)
     crc = crc32(raw) if is_checked else place.crc32
     if crc != place.crc32:
         raise StoreCorrupt(
             f"{path}: index array {name!r} (bytes {place.start} to {place.start + len(raw)}): CRC-32 is {crc:08x}, "
-            f"expected {place.crc32:08x}; damaged: copy or pack again"
+            f"expected {place.crc32:08x}; damaged: {advice}"
         )
     array: NDArray[Any] = np.frombuffer(raw, np.uint8).view(dtype) if len(raw) else np.empty(0, dtype)
     try:
         array = array.reshape(place.shape)
     except ValueError as exc:  # an empty one with too many or too long dimensions
-        raise StoreCorrupt(f"{path}: index array {name!r}: no array has the shape {place.shape}; pack again") from exc
+        raise StoreCorrupt(f"{path}: index array {name!r}: no array has the shape {place.shape}; {advice}") from exc
     if not array.flags.aligned:
         array = array.copy()
     array.setflags(write=False)
     return array
 
 
-def check_array(path: str, arrays: Mapping[str, NDArray[Any]], name: str, expected: Expected) -> None:
+def check_array(
+    path: str, arrays: Mapping[str, NDArray[Any]], name: str, expected: Expected, *, advice: str = PACK_AGAIN
+) -> None:
     """Raise StoreCorrupt unless there is an array of this name with the dtype and shape expected."""
     dtype, shape = expected
     array = arrays.get(name)
     if array is None or array.dtype.str != dtype or not _has_shape(array, shape):
         got = "none" if array is None else f"{array.dtype.str} {array.shape}"
-        raise StoreCorrupt(f"{path}: index array {name!r}: expected {dtype} {shape}, got {got}; pack again")
+        raise StoreCorrupt(f"{path}: index array {name!r}: expected {dtype} {shape}, got {got}; {advice}")
 
 
 def _places(

@@ -38,7 +38,6 @@ and label 1 (abridged):
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -48,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import crc32
-from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreIncomplete
+from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.store.arrays import Place, byte_view, expected_arrays
 from fastio.store.atomic import PartialFile
 from fastio.store.files import ByteSource
@@ -63,7 +62,6 @@ SET_SUFFIX = ".fastio-set"
 _FORMAT = "set"
 _VERSION = 1
 _ALIGNMENT = 64
-_ADVICE_FOR_SHARDS = re.compile(r"(copy|pack)( or (copy|pack))? again$")
 _ADVICE = "copy it again, or, if its shards lie beside it, make it anew by fastio seal"
 _LISTING = ("metadata", "shard_counts", "shard_sizes", "shard_crcs", "shard_plans", "shard_names")
 
@@ -150,32 +148,23 @@ def read_set(file: ByteSource, *, with_index: bool = True) -> SetObject:
 
     Raises StoreIncomplete, StoreCorrupt, and StoreError for a newer version.
     """
-    try:
-        return _read_checked(file, with_index=with_index)
-    except (StoreCorrupt, StoreIncomplete) as exc:  # what is advised for shards is more than a set object needs
-        raise type(exc)(_ADVICE_FOR_SHARDS.sub(_ADVICE, str(exc))) from exc
-
-
-def _read_checked(file: ByteSource, *, with_index: bool) -> SetObject:
     path = file.path
-    seal = find_seal(path, file.size, partial(bytes_from, file), always_at(-SEAL_SIZE))
+    seal = find_seal(path, file.size, partial(bytes_from, file), always_at(-SEAL_SIZE), advice=_ADVICE)
     if not seal.is_of(_FORMAT):
         raise StoreCorrupt(f"{path}: sealed as {seal.format!r}, expected a set object: give it the right suffix")
     raw = file.read(seal.header_start, seal.header_start + seal.header_size)
     if crc32(raw) != seal.header_crc:
-        raise StoreCorrupt(
-            f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; copy or pack again"
-        )
+        raise StoreCorrupt(f"{path}: header: expected CRC-32 {seal.header_crc:08x}, got {crc32(raw):08x}; {_ADVICE}")
     form, generation, schema, places = _parsed(raw.tobytes(), path=path)
     wanted = places if with_index else {name: places[name] for name in _LISTING if name in places}
-    arrays = read_arrays(file, wanted, hints=hints_of(schema))
+    arrays = read_arrays(file, wanted, hints=hints_of(schema), advice=_ADVICE)
     file.release()
     _check_listing(path, arrays)
     if with_index:
         _check_index(path, arrays, schema, seal.count)
     members = _members(path, arrays)
     if (_identity(members), sum(member.count for member in members)) != (seal.set_crc, seal.count):
-        raise StoreCorrupt(f"{path}: the list of shards does not match the seal: copy or pack again")
+        raise StoreCorrupt(f"{path}: the list of shards does not match the seal: {_ADVICE}")
     return SetObject(
         path=path,
         file=file,
@@ -266,29 +255,29 @@ def _parsed(raw: bytes, *, path: str) -> tuple[str, int, Schema, dict[str, Place
     except SchemaError as exc:
         raise StoreError(f"{path}: {exc}") from exc
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as exc:
-        raise StoreCorrupt(f"{path}: the header is not one that fastio writes ({exc!r}): pack again") from exc
+        raise StoreCorrupt(f"{path}: the header is not one that fastio writes ({exc!r}): {_ADVICE}") from exc
 
 
 def _check_listing(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     for name in ("metadata", "shard_names"):
-        check_array(path, arrays, name, ("|u1", (None,)))
+        check_array(path, arrays, name, ("|u1", (None,)), advice=_ADVICE)
     shards = len(arrays.get("shard_counts", ()))
     for name, dtype in (("shard_counts", "<i8"), ("shard_sizes", "<i8"), ("shard_crcs", "<u4"), ("shard_plans", "<u8")):
-        check_array(path, arrays, name, (dtype, (shards,)))
+        check_array(path, arrays, name, (dtype, (shards,)), advice=_ADVICE)
 
 
 def _check_index(path: str, arrays: Mapping[str, NDArray[Any]], schema: Schema, count: int) -> None:
     required, optional = expected_arrays(schema, count)
     for name, expected in required.items():
-        check_array(path, arrays, name, expected)
+        check_array(path, arrays, name, expected, advice=_ADVICE)
     for name in optional.keys() & arrays.keys():
-        check_array(path, arrays, name, optional[name])
-    check_array(path, arrays, "keys", ("|u1", (None,)))
+        check_array(path, arrays, name, optional[name], advice=_ADVICE)
+    check_array(path, arrays, "keys", ("|u1", (None,)), advice=_ADVICE)
 
 
 def _members(path: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[SetMember, ...]:
     names = arrays["shard_names"].tobytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
     numbers = [arrays[name].tolist() for name in ("shard_counts", "shard_sizes", "shard_crcs", "shard_plans")]
     if len(names) != len(numbers[0]) or not names:
-        raise StoreCorrupt(f"{path}: lists {len(names)} names of {len(numbers[0])} shards: copy or pack again")
+        raise StoreCorrupt(f"{path}: lists {len(names)} names of {len(numbers[0])} shards: {_ADVICE}")
     return tuple(SetMember(*member) for member in zip(names, *numbers, strict=True))
