@@ -76,18 +76,18 @@ class BatchIteration:
         parts = left.slices()
         held, stats = HeldUnits(), self._stats
         submitted = self._submitted(left, cursor.epoch, held)
-        under_way = deque(islice(submitted, self._options.depth))
+        under_way = deque[PendingBatch]()
         first = True
         begin, is_compared = cursor.place, not self._agreement.is_open
         try:
-            while under_way:
+            for _ in range(len(left)):
                 if self._is_closed:
                     self.check_open()
                 if not is_compared and consumer.batch - begin[2] >= SURE_AFTER:
                     is_compared = self._compare(begin)
                 begun = perf_counter()
                 with named_range(WAIT):
-                    under_way.extend(islice(submitted, 1))
+                    under_way.extend(islice(submitted, self._ahead(len(under_way), first=first)))
                     finished = under_way.popleft().result()
                 stats.count(finished.samples, finished.nbytes, waited_s=perf_counter() - begun, first=first)
                 stats.decoded_on_device += finished.on_device
@@ -166,6 +166,15 @@ class BatchIteration:
         """Begin the batches one after the other, while what they need is read ahead."""
         submitted = self._producer.submit(left, epoch=epoch)
         return self._reader.run(left, submitted) if self._held is None else self._held.run(left, submitted, held)
+
+    def _ahead(self, under_way: int, *, first: bool) -> int:
+        """
+        Return how many batches to begin before the next one is waited for.
+
+        Behind a URL two at most, and one before the first batch, which waits for nothing else then.
+        """
+        missing = self._options.depth + 1 - under_way
+        return missing if self._held is None else min(missing, 1 if first else 2)
 
     def _say_unlabelled(self, batches: Batches) -> None:
         """Warn once if a batch is a single tensor that ``images, labels = batch`` would unpack without an error."""

@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from fastio import FastDataset, FastLoader
+from fastio.loader.producer.held_reader import HeldReader
+from fastio.samplers.batches import Batches
 from fastio.store.files import KINDS
 from fastio.transforms import RandomCrop
 from fastio.types.spans import Spans
@@ -146,6 +148,60 @@ def test_the_first_batch_waits_for_little(bucket: HoldingBucket, url: str, monke
     samples = 3 * HoldingFiles.chunk_bytes // 270
     assert begun[0] - before <= 1 + samples * 270 // 5_000
     assert max(begun) - before > 400_000 // 5_000
+
+
+@pytest.fixture
+def single(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The samples of a first batch are asked for alone if the windows around them are four times as large."""
+    monkeypatch.setattr("fastio.loader.producer.held_reader._LEAST_WAITED_BYTES", 0)
+    monkeypatch.setattr("fastio.loader.producer.held_reader._GAP_BYTES", 0)
+    monkeypatch.setattr(HoldingFiles, "chunk_bytes", 1000)
+
+
+@pytest.mark.usefixtures("large", "single")
+@pytest.mark.parametrize("depth", [1, 4])
+def test_the_first_batch_waits_for_its_own_samples(
+    bucket: HoldingBucket, url: str, local: Path, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In lanes they are asked for alone, before the blocks around them; the count of requests is that of the plan."""
+    planned: list[Batches] = []
+    plan = HeldReader.plan
+    monkeypatch.setattr(HeldReader, "plan", lambda reader, batches: planned.append(batches) or plan(reader, batches))
+    options: dict[str, Any] = {"shuffle": True, "threads": 1, "seed": 3, "prefetch_batches": depth}
+    with FastLoader(url, 8, **options) as loader, FastLoader(local, 8, **options) as plain:
+        before = len(bucket.reads)
+        for got, expected in zip(loader, plain, strict=True):
+            assert torch.equal(expected[0], got[0])
+        reads, held = bucket.reads[before:], loader.stats.held
+    assert held is not None
+    assert bucket.missed == 0
+    assert len(reads) == held.requests
+    assert sum(stop - start for _, start, stop in reads) == held.size_bytes
+    store = FastDataset(local).store
+    spans = store.spans("image", planned[0].indices[:8])
+    assert held.size_bytes == store.spans("image", np.arange(COUNT)).sizes.sum() + spans.sizes.sum()
+    firsts = [start for _, start, _ in reads[:8]]
+    assert sorted(spans.starts.tolist()) == firsts
+    assert sum(stop - start for _, start, stop in reads[:8]) == spans.sizes.sum()
+    gc.collect()
+    assert not list(bucket.held)
+
+
+@pytest.mark.usefixtures("large", "single")
+@pytest.mark.parametrize("name", ["_LEAST_WAITED_BYTES", "_MOST_SINGLE", "_SINGLE_SHARE"])
+def test_when_the_first_batch_waits_for_windows(
+    bucket: HoldingBucket, url: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """That is when its windows are small, its samples many, or a large part of the epoch: no byte comes twice then."""
+    monkeypatch.setattr(f"fastio.loader.producer.held_reader.{name}", 1 << 40 if name == "_LEAST_WAITED_BYTES" else 0)
+    with FastLoader(url, 8, shuffle=True, threads=1, seed=3) as loader:
+        before = len(bucket.reads)
+        for batch in loader:
+            del batch
+        shuffle, reads = loader.stats.shuffle, bucket.reads[before:]
+    assert shuffle is not None
+    assert len(set(reads)) == len(reads)
+    assert sum(stop - start for _, start, stop in reads) <= shuffle.store_bytes
 
 
 @pytest.mark.usefixtures("large")

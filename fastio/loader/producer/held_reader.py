@@ -28,6 +28,10 @@ _UNIT_BYTES = 4 << 20  # of neighbouring samples that are asked for together, wh
 _LEAST_BYTES = 64 << 10  # of such a run, on average: with less, a request would mostly wait for its first byte
 _GAP_BYTES = 64 << 10  # between values that are asked for together
 _LOOKED_AT = 1024  # samples whose sizes stand for all
+_MOST_SINGLE = 512  # requests for the samples of the first batch alone
+_SINGLE_SHARE = 0.02  # of an epoch's bytes that may come twice for it
+_LEAST_WAITED_BYTES = 32 << 20  # that the first batch would otherwise wait for,
+_LEAST_GAIN = 4  # and how many times the bytes of its samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,8 @@ class HeldPlan:
     The units of reading of some batches, each a few neighbouring samples, in the order in which they are needed.
 
     Unit k is ``spans[cuts[k]:cuts[k + 1]]``, ``nbytes[k]`` bytes in all. It is asked for before batch ``asked[k]`` is
-    begun, and let go before batch ``dropped[k]`` is. Arrays are int64.
+    begun, and let go before batch ``dropped[k]`` is. Arrays are int64. With ``has_singles``, the first unit holds the
+    samples of the first batch alone, which later units bring again with their neighbours.
     """
 
     spans: Spans
@@ -44,6 +49,7 @@ class HeldPlan:
     nbytes: NDArray[np.int64]
     asked: NDArray[np.int64]
     dropped: NDArray[np.int64]
+    has_singles: bool = False
 
     def __len__(self) -> int:
         return len(self.nbytes)
@@ -142,7 +148,32 @@ class HeldReader:
         # The first batch waits for nothing else: the rest is asked for once its samples have come.
         first = np.maximum(first, windows.needed >= self._looked_up(batches))
         done = np.searchsorted(batches.cuts, windows.last, side="right") + self._depth
-        return HeldPlan(spans, cuts, nbytes, first, done)
+        return self._with_singles(batches, HeldPlan(spans, cuts, nbytes, first, done))
+
+    def _with_singles(self, batches: Batches, plan: HeldPlan) -> HeldPlan:
+        """
+        Return the plan with the samples of the first batch before all else, if these are far fewer bytes than the
+        units that have them.
+
+        A batch of an order in lanes has samples of each lane, so its units are hundreds of MiB.
+        """
+        count = max(1, int(np.searchsorted(batches.cuts[1:], self._chunk_samples(batches), side="right")))
+        samples = np.unique(batches.indices[: batches.cuts[count]])
+        values = self._spans(samples)
+        spans, _ = _ranges(values, np.zeros(len(values), np.int64))
+        nbytes = int(spans.sizes.sum())
+        total, waited = int(plan.nbytes.sum()), int(plan.nbytes[plan.asked == 0].sum())
+        is_worth_it = waited >= max(_LEAST_WAITED_BYTES, _LEAST_GAIN * nbytes)
+        if not is_worth_it or len(spans) > _MOST_SINGLE or nbytes > _SINGLE_SHARE * total:
+            return plan
+        return HeldPlan(
+            joined_spans([spans, plan.spans]),
+            np.concatenate(([0], plan.cuts + len(spans))),
+            np.append(nbytes, plan.nbytes),
+            np.append(0, plan.asked),
+            np.append(count + self._depth, plan.dropped),
+            has_singles=True,
+        )
 
     def _run(self, plan: HeldPlan, submitted: Iterator[PendingBatch], held: HeldUnits) -> Iterator[PendingBatch]:
         read_ahead = self._dataset.store.files.read_ahead
@@ -151,7 +182,8 @@ class HeldReader:
         while True:
             held.drop(number)
             while unit < len(asked) and asked[unit] <= number:
-                held.keep(dropped[unit], read_ahead(plan.spans.part(cuts[unit], cuts[unit + 1])))
+                spans = plan.spans.part(cuts[unit], cuts[unit + 1])
+                held.keep(dropped[unit], read_ahead(spans, comes_again=plan.has_singles and unit == 0))
                 unit += 1
             batch = next(submitted, None)
             if batch is None:
@@ -165,8 +197,11 @@ class HeldReader:
 
     def _looked_up(self, batches: Batches) -> int:
         """Return how many samples producers look up ahead of a batch, at most."""
-        chunk = self._dataset.store.files.chunk_bytes // self._mean_bytes(batches)
-        return 3 * max(chunk, int(np.diff(batches.cuts).max()))
+        return 3 * max(self._chunk_samples(batches), int(np.diff(batches.cuts).max()))
+
+    def _chunk_samples(self, batches: Batches) -> int:
+        """Return how many samples producers look up at once, if batches are smaller."""
+        return self._dataset.store.files.chunk_bytes // self._mean_bytes(batches)
 
     def _whole(self, batches: Batches) -> Windows | None:
         """Return one window of everything, for samples of a store that are few bytes."""

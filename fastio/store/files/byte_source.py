@@ -156,11 +156,12 @@ class StoreFiles(Protocol):
         """
         ...
 
-    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> Nearing:
+    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False) -> Nearing:
         """
         Begin to bring spans nearer, without a promise: those fetched afterwards come sooner.
 
-        It may block while the disk's queue is full, and dropping the result cancels it; see ``holds``.
+        It may block while the disk's queue is full, and dropping the result cancels it; see ``holds``. With
+        ``comes_again``, the same bytes are asked for once more with what lies around them: a cache need not keep them.
         """
         ...
 

@@ -100,7 +100,9 @@ class InPlaceFiles:
         wants_advice = pool is not None and not is_near and len(spans) > 0
         return _InPlace(spans, self.read_ahead(spans, pool=pool) if wants_advice else None)
 
-    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> _native.Job:
+    def read_ahead(
+        self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
+    ) -> _native.Job:
         """Have the kernel read what is not in memory yet."""
         return _native.read_ahead(spans, pool)
 

@@ -131,7 +131,9 @@ class PreadFiles:
         starts = np.cumsum(spans.sizes) - spans.sizes
         return _Fetched(Spans(memory, spans.shard, starts, spans.sizes, spans.checksums, spans.intervals), job, error)
 
-    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> _native.Job:
+    def read_ahead(
+        self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
+    ) -> _native.Job:
         """Have the kernel read the spans, whether they are in memory or not: nobody can look."""
         descriptors, files = self._descriptors(spans)
         return _native.read_files_ahead(spans, descriptors, files, pool)

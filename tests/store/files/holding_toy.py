@@ -69,7 +69,7 @@ class HoldingFiles:
         self._sources = sources
         self.buffers = _native.Buffers([source.size for source in sources])
 
-    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> Held:
+    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False) -> Held:
         """One read for each span."""
         ranges = []
         for shard, start, size in zip(spans.shard.tolist(), spans.starts.tolist(), spans.sizes.tolist(), strict=True):

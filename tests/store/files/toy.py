@@ -118,7 +118,9 @@ class ToyFiles:
         memory = _native.Buffers([out] * len(self._sources))
         return Arrived(Spans(memory, spans.shard, places, spans.sizes, spans.checksums, spans.intervals))
 
-    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> _native.Job:
+    def read_ahead(
+        self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
+    ) -> _native.Job:
         """Nothing comes nearer: a job of no work."""
         none = np.empty(0, np.int64)
         return _native.read_ahead(Spans.of(np.empty(0, np.uint8), none, none))

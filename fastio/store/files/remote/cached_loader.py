@@ -20,7 +20,8 @@ Data = NDArray[np.uint8]
 
 class CachedLoader:
     """
-    ``load`` brings what ``fetch`` would, and keeps it; without a cache directory it is ``fetch``.
+    ``load`` brings what ``fetch`` would, and keeps it where the range says so; without a cache directory it is
+    ``fetch``.
 
     The disk is read and written by other threads than the one that loads.
     """
@@ -41,7 +42,7 @@ class CachedLoader:
         gaps = [ByteRange(wanted.shard, start, stop) for start, stop, data in pieces if data is None]
         fetched = await asyncio.gather(*map(self._fetch, gaps))
         name = self._sources[wanted.shard].cache_name  # if not before, then by the first answer
-        if name is not None:
+        if name is not None and wanted.is_kept:
             for gap, data in zip(gaps, fetched, strict=True):
                 await asyncio.to_thread(cache.keep, name, gap.start, gap.stop, data)
         return _joined(pieces, fetched)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fastio.errors import StoreError
 from fastio.store.files.remote.client import RequestFailed
 from fastio.store.files.remote.forked import claim_process
-from fastio.store.files.remote.in_flight import InFlight
+from fastio.store.files.remote.in_flight import MOST, InFlight
 from fastio.store.files.remote.interpreter_exit import close_at_exit
 
 __all__ = ["ByteRange", "Download", "DownloadThread"]
@@ -28,16 +28,19 @@ __all__ = ["ByteRange", "Download", "DownloadThread"]
 Data = NDArray[np.uint8]
 
 _CLOSED = "the store was closed while its samples were fetched: open it again"
+_SMALL_BYTES = 512 << 10  # a request for less mostly waits for its first byte: it counts by its size
+_LEAST_WEIGHT = 1 / 8
 _JOIN_S = 5.0  # for a thread that is told to end; it waits for nothing then
 
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """The bytes from ``start`` up to ``stop`` of one object of a store."""
+    """The bytes from ``start`` up to ``stop`` of one object of a store; ``is_kept`` where there is a cache."""
 
     shard: int
     start: int
     stop: int
+    is_kept: bool = True
 
     @property
     def size(self) -> int:
@@ -94,7 +97,8 @@ class Download:
 
 class DownloadThread:
     """
-    Has ``load`` bring ranges, as many at once as ``in_flight`` allows, those that somebody waits for first.
+    Has ``load`` bring ranges, as many at once as ``in_flight`` allows, those that somebody waits for first. Of small
+    ones, up to eight count as one.
 
     The thread starts with the first range and ends with ``close``. A process that was forked must not use it.
     """
@@ -112,6 +116,7 @@ class DownloadThread:
         self._order: list[tuple[bool, int]] = []
         self._waiting: dict[int, tuple[ByteRange, Future[Data]]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._weight = 0.0  # of the tasks
 
     def begin(self, wanted: ByteRange, *, is_urgent: bool) -> Download:
         """Begin to fetch a range; one that ``is_urgent`` overtakes those that are not. Raises StoreError."""
@@ -176,12 +181,13 @@ class DownloadThread:
             task.cancel()
 
     def _send(self) -> None:
-        while self._order and len(self._tasks) < self._in_flight.limit and not self._is_closed:
+        while self._order and not self._is_closed and len(self._tasks) < MOST and self._weight < self._in_flight.limit:
             _, number = heapq.heappop(self._order)
             if number in self._waiting:
                 wanted, data = self._waiting.pop(number)
+                self._weight += _weight(wanted)
                 task = asyncio.get_running_loop().create_task(self._bring(wanted, data))
-                task.add_done_callback(partial(self._finish, number, data))
+                task.add_done_callback(partial(self._finish, number, wanted, data))
                 self._tasks[number] = task
 
     async def _bring(self, wanted: ByteRange, data: Future[Data]) -> None:
@@ -192,8 +198,14 @@ class DownloadThread:
         else:
             self._in_flight.arrived(wanted.size, time.monotonic(), is_full=bool(self._waiting))
 
-    def _finish(self, number: int, data: Future[Data], task: asyncio.Task[None]) -> None:
+    def _finish(self, number: int, wanted: ByteRange, data: Future[Data], task: asyncio.Task[None]) -> None:
         del self._tasks[number]
+        self._weight -= _weight(wanted)
         if task.cancelled():
             data.set_exception(StoreError(_CLOSED))
         self._send()
+
+
+def _weight(wanted: ByteRange) -> float:
+    """Return how much of the limit a request takes: sums of these have no rounding error."""
+    return max(_LEAST_WEIGHT, min(1.0, wanted.size * 8 // _SMALL_BYTES / 8))

@@ -32,7 +32,8 @@ class HeldRanges:
         """Return the downloads that hold spans, and of each span the position of its download in them, or -1."""
         block = np.full(len(spans), -1, np.int64)
         alive = [download for ref in list(self._downloads.values()) if (download := ref()) is not None]
-        held = sorted(alive, key=lambda download: (download.range.shard, download.range.start, download.range.stop))
+        # Of ranges that begin at the same byte the shortest is looked at first: it may be there already.
+        held = sorted(alive, key=lambda download: (download.range.shard, download.range.start, -download.range.stop))
         if not held or not len(spans):
             return [], block
         shards = np.array([download.range.shard for download in held], np.int64)

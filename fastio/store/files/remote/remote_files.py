@@ -87,7 +87,7 @@ class RemoteFiles:
             downloads += begun
         return _Arriving(self, spans, downloads, block)
 
-    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None) -> Nearing:
+    def read_ahead(self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False) -> Nearing:
         """Begin to fetch the spans; what is returned holds them until it is dropped."""
         self._check(spans)
         copies = self._copies.files()
@@ -97,6 +97,8 @@ class RemoteFiles:
             except StoreError as exc:
                 self._copies.give_up(exc)
         ranges, _ = joined_ranges(spans.at(np.flatnonzero(spans.sizes)), most_bytes=self._loader.request_bytes)
+        if comes_again:
+            ranges = [replace(wanted, is_kept=False) for wanted in ranges]
         return HeldWindows([self._begin(wanted, is_urgent=False) for wanted in ranges])
 
     def failure(self, spans: Spans) -> str | None:

@@ -64,6 +64,18 @@ def test_the_second_epoch_comes_from_the_disk(store: str, served: Served, tmp_pa
     assert before + 1 == served.server.gets(".h5")
 
 
+def test_what_comes_again_is_not_kept(store: str, served: Served, tmp_path: Path) -> None:
+    """Its window is one request, as if it had not been there; and it is found in a window that is kept."""
+    with open_store(store, remote=options(tmp_path)) as opened:
+        sample, window = opened.spans("image", np.array([7])), opened.spans("image", np.arange(5, 10))
+        before = served.server.gets(".h5")
+        assert opened.files.read_ahead(sample, comes_again=True).wait()
+        assert opened.files.read_ahead(window).wait()
+        assert before + 2 == served.server.gets(".h5")
+        assert opened.files.read_ahead(sample, comes_again=True).wait()
+        assert before + 2 == served.server.gets(".h5")
+
+
 def test_half_kept_is_half_fetched(store: str, served: Served, tmp_path: Path) -> None:
     """With a limit, each further epoch fetches what is not kept and not a byte more, in any order."""
     with open_store(store, remote=options(tmp_path, 100_000)) as opened:
