@@ -1,11 +1,15 @@
 """Read a set again and again through faults: memory, threads and sockets must stay flat, no sample may be wrong.
 
+Afterwards threads, sockets and files must go back to what they were before the first request.
+
 python -m benchmarks.remote.soak [--minutes 60] [--megabytes 64] [--chance 0.03] [--out FILE]
 """
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -28,7 +32,10 @@ __all__ = ["Reading", "Soak", "soak"]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind not in ("delay", "pace", "lost", "etag"))
 _SIDE = 96
 _GROWTH = 1.1  # of memory, from the first third of the time to the last
-_SPARE_THREADS = 4  # obstore's runtime starts threads for new connections, and ends them when they have been idle
+_SPARE_THREADS = 4  # tokio looks up names in threads that end after 10 s of idleness
+_WORKERS = os.cpu_count() or 1  # of tokio's runtime, which lives as long as the process
+_RUNTIME_FILES = 3  # epoll, twice, and an eventfd of the runtime
+_CLOSING_S = 120.0  # connections are kept for the next dataset, and closed after 90 s of idleness
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,8 @@ class Soak:
     errors: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     readings: list[Reading] = field(default_factory=list)
+    before: Reading | None = None  # the first request
+    after: Reading | None = None  # everything was closed
 
     def add(self, epoch: Epoch) -> None:
         """Count an epoch."""
@@ -67,7 +76,16 @@ class Soak:
         """As JSON has it."""
         values = {name: getattr(self, name) for name in ("epochs", "samples", "complete", "wrong")}
         counts = {"errors": dict(self.errors), "faults": dict(self.faults)}
-        return {**values, **counts, "readings": [asdict(reading) for reading in self.readings]}
+        ends = {name: value and asdict(value) for name, value in (("before", self.before), ("after", self.after))}
+        return {**values, **counts, **ends, "readings": [asdict(reading) for reading in self.readings]}
+
+    def left(self) -> list[str]:
+        """Return what was there after everything was closed and not before, but for the threads of the runtime."""
+        if self.before is None or self.after is None:
+            return []
+        spare = {"threads": _WORKERS, "sockets": 0, "files": _RUNTIME_FILES}
+        ends = [(name, getattr(self.before, name), getattr(self.after, name)) for name in spare]
+        return [f"{name}: {before} -> {after}" for name, before, after in ends if after > before + spare[name]]
 
     def third(self, number: int, value: Callable[[Reading], float]) -> float:
         """Return the median of a value over the first (0), middle or last (2) third of the readings."""
@@ -93,7 +111,7 @@ def _rss(reading: Reading) -> float:
 
 def soak(server: FaultServer, sets: Sequence[tuple[str, KnownSet]], *, minutes: float, chance: float) -> Soak:
     """Read epochs of ``sets``, URLs and what they hold, while any request fails with this chance in any way."""
-    result, begun = Soak(), time.monotonic()
+    result, begun = Soak(before=_reading(0)), time.monotonic()
     while (minute := (time.monotonic() - begun) / 60) < minutes:
         url, known = sets[result.epochs % len(sets)]
         server.clear()
@@ -103,7 +121,19 @@ def soak(server: FaultServer, sets: Sequence[tuple[str, KnownSet]], *, minutes: 
         server.set_faults()
         result.faults.update(request.fault for request in server.requests() if request.fault)
         result.readings.append(_reading(minute))
+    result.after = _closed(result, begun)
     return result
+
+
+def _closed(result: Soak, begun: float) -> Reading:
+    """Return the reading when all is back to where it was, or after two minutes."""
+    latest = time.monotonic() + _CLOSING_S
+    while True:
+        gc.collect()
+        result.after = _reading((time.monotonic() - begun) / 60)
+        if not result.left() or time.monotonic() > latest:
+            return result.after
+        time.sleep(1)
 
 
 def _reading(minute: float) -> Reading:
@@ -141,9 +171,10 @@ def main(minutes: float, megabytes: int, chance: float, out: Path | None) -> Non
         click.echo(f"{times:6} {message}")
     if out is not None:
         out.write_text(json.dumps(result.to_json(), indent=1) + "\n")
-    grown = result.growing()
+    grown, left = result.growing(), result.left()
     click.echo(f"grew: {', '.join(grown) or 'nothing'}")
-    sys.exit(bool(result.wrong or grown))
+    click.echo(f"left after closing, beside tokio's {_WORKERS} workers: {', '.join(left) or 'nothing'}")
+    sys.exit(bool(result.wrong or grown or left))
 
 
 if __name__ == "__main__":

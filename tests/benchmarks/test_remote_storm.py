@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from benchmarks.remote.known_set import make_known_set
@@ -37,3 +39,13 @@ def test_growth_is_noticed() -> None:
     soak = Soak(readings=[Reading(minute, 100 + 10 * minute, 8, 4 + minute // 6, 20) for minute in range(9)])
 
     assert ["memory: 110 -> 170 MB", "sockets: 4 -> 5"] == soak.growing()
+
+
+def test_what_is_left_after_closing() -> None:
+    """The threads and files of tokio's runtime may stay; anything more is named."""
+    workers = os.cpu_count() or 1
+    soak = Soak(before=Reading(0, 100, 8, 2, 20), after=Reading(9, 130, 8 + workers, 2, 23))
+    assert [] == soak.left()
+
+    soak.after = Reading(9, 130, 9 + workers, 3, 24)
+    assert [f"threads: 8 -> {9 + workers}", "sockets: 2 -> 3", "files: 20 -> 24"] == soak.left()
