@@ -88,7 +88,8 @@ def _plain_reader(store: SampleStore) -> str:
     form, path = FORMATS[store.format], f"{store.shard_paths[0]!r}"
     if len(store.shard_paths) > 1:
         shards = f"{path}  # the first of {len(store.shard_paths)} shards"
-        path = shards if form.plain_path is None else f"{form.plain_path(store.shard_paths)!r}"
+        together = form.plain_path(store.schema, store.shard_paths)
+        path = shards if together is None else f"{together!r}"
     return f"path = {path}\n{form.plain_reader(store.schema)}"
 
 

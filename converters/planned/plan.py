@@ -104,6 +104,8 @@ def plan_of(
         **({"jump": JUMP_SPACING} if jump else {}),
         **{name: hash_.hexdigest() for name, hash_ in hashes.items()},
     }
+    if form.layout(schema):
+        record["layout"] = form.layout(schema)
     costs = _container_bytes(form, schema, every)
     pieces = cut(costs, shard_bytes, max(len(every), 1))
     cuts = np.array([0, *(piece.stop for piece in pieces)], np.int64)

@@ -80,5 +80,6 @@ def read_again(store: SampleStore, path: str | os.PathLike[str]) -> TextAgain:
         is_ids=source.is_ids,
         has_labels=source.has_labels,
         vocab_size=said.get("vocab_size"),
+        is_per_sample=store.schema.is_per_sample,
     )
     return TextAgain(source, encoder)

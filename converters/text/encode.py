@@ -75,7 +75,7 @@ class Encoder:
     Turns documents into samples; thread-safe.
 
     Without a tokenizer, samples are UTF-8, or from a source of ids, those ids, which must be below ``vocab_size`` if
-    that is known.
+    that is known. ``is_per_sample`` is the schema's: whether a store keeps the ids of each sample by themselves.
     """
 
     tokenizer: Tokenizer | None
@@ -83,6 +83,7 @@ class Encoder:
     is_ids: bool = False
     has_labels: bool = False
     vocab_size: int | None = None
+    is_per_sample: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -90,7 +91,7 @@ class Encoder:
         field = TEXT_FIELD
         if self.tokenizer is not None or self.is_ids:
             field = Field("tokens", TOKENS, id_dtype(self._vocabulary), (None,))
-        return Schema((field, LABEL_FIELD) if self.has_labels else (field,))
+        return Schema((field, LABEL_FIELD) if self.has_labels else (field,), is_per_sample=self.is_per_sample)
 
     @property
     def _vocabulary(self) -> int | None:

@@ -48,6 +48,11 @@ TEXT_OPTIONS = (
     click.option("--truncation", is_flag=True, help="Cut off what exceeds --max-length, and count it."),
     click.option("--split-long", is_flag=True, help="Split longer documents into several samples: key#0, key#1, ..."),
     click.option(
+        "--per-sample",
+        is_flag=True,
+        help="Keep the ids of each sample as a value of its own, as WebDataset needs them, not as one array.",
+    ),
+    click.option(
         "--max-document", type=SIZE, metavar="SIZE", help="Treat a longer document as a bad sample.  [default: 64MiB]"
     ),
 )
@@ -68,6 +73,7 @@ class TextArguments:
     max_length: int | None
     truncation: bool
     split_long: bool
+    per_sample: bool
     max_document: int | None
 
     @property
@@ -99,12 +105,19 @@ class TextArguments:
             raise click.UsageError(f"{without[0]} needs a tokenizer: add --tokenizer bytes or --tokenizer FILE")
         if self.vocab_size is not None and (self.tokenizer is not None or not source.is_ids):
             raise click.UsageError("--vocab-size is for columns of token ids, without --tokenizer")
+        if self.per_sample and self.tokenizer is None and not source.is_ids:
+            raise click.UsageError("--per-sample is for token ids, text always is: add --tokenizer bytes or FILE")
         over: Literal["refuse", "truncate", "split"]
         over = "truncate" if self.truncation else "split" if self.split_long else "refuse"
         tokenizer = None if self.tokenizer is None else load_tokenizer(self.tokenizer, self._named())
         sequences = Sequences(bos=self.bos, eos=self.eos, max_length=self.max_length, over=over)
         return Encoder(
-            tokenizer, sequences, is_ids=source.is_ids, has_labels=source.has_labels, vocab_size=self.vocab_size
+            tokenizer,
+            sequences,
+            is_ids=source.is_ids,
+            has_labels=source.has_labels,
+            vocab_size=self.vocab_size,
+            is_per_sample=self.per_sample,
         )
 
     def tokens(self) -> TextTokens:

@@ -98,10 +98,13 @@ class Format:
     seal_at: SealAt
     overhead: Callable[[Schema], str]  # why a file takes more bytes than the samples of this schema
     plain_reader: Callable[[Schema], str]
-    plain_path: Callable[[Sequence[str]], object] | None = None  # what that code takes for several shards
+    # What that code takes for several shards; None: it takes them one by one.
+    plain_path: Callable[[Schema, Sequence[str]], object] = lambda schema, paths: None
     marks: tuple[tuple[int, bytes], ...] = ()  # offset and bytes: any of them tells a file of this container
     sample_bytes: Callable[[Schema, Sizes, int], NDArray[np.int64]] | None = None  # None: a store is always one file
     foreign: ForeignFiles | None = None  # None: only what fastio packed can be opened
+    # What else a plan of shards depends on: another word where a newer version writes the same samples as other bytes.
+    layout: Callable[[Schema], str] = lambda schema: ""
     fixed_keys: bool = False  # keys as an array of strings of one width, where that wastes little
 
     @property

@@ -11,7 +11,11 @@ __all__ = ["has_many_fields", "imports", "main_picture", "of_bytes", "readers"]
 
 def has_many_fields(schema: Schema) -> bool:
     """Whether snippets leave a dict for each sample: of several payload fields, and of values that need parsing."""
-    return len(schema.payload) > 1 or any(f.traits.is_json or f.traits.is_ragged for f in schema.payload)
+    return (
+        len(schema.payload) > 1
+        or schema.is_per_sample
+        or any(f.traits.is_json or f.traits.is_ragged for f in schema.payload)
+    )
 
 
 def main_picture(fields: Iterable[Field]) -> Field | None:

@@ -9,7 +9,7 @@ A shard, in blocks of 512 bytes (a member is its ustar header, its bytes, zeros 
     dog/0001.weight.json        any other column: "NaN", "Infinity", "-Infinity" as strings, complex numbers as
                                 [real, imaginary]; fastio itself reads columns from the index, bit by bit
     dog/0001.depth.npy          RAW, RAGGED: an npy file, the span points behind its header
-    dog/0001.tokens.npy         TOKENS: the same, one dimension, as long as the sample
+    dog/0001.tokens.npy         TOKENS: the same, one dimension, as long as the sample (alone: see ``tar_flat.py``)
     dog/0001.txt                TEXT of the name ``text``, UTF-8; others are called .caption.txt
     dog/0001.json               JSON of the name ``json``; others are called .objects.json
     dog/0001.caption            BYTES, by the name of the field
@@ -51,7 +51,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -59,15 +58,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import crc32, tar_members
+from fastio._native import tar_members
 from fastio.errors import SchemaError
-from fastio.store.arrays import Place, byte_view
+from fastio.store.arrays import Place
 from fastio.store.atomic import PartialFile
 from fastio.store.foreign_tar import check_foreign_set, open_foreign
-from fastio.store.format import Columns, Ending, ForeignFiles, Format, Sizes, Values
-from fastio.store.npy import NPY, npy_header, npy_prefix
+from fastio.store.format import Columns, Ending, ForeignFiles, Format, ShardWriter, Sizes, Values
+from fastio.store.npy import NPY, npy_prefix
 from fastio.store.plain_code import has_many_fields, main_picture
-from fastio.store.seal import SEAL_SIZE, always_at
+from fastio.store.seal import always_at
+from fastio.store.tar_file import ABOUT, ABOUT_TEXT, BLOCK, MAX_NAME, MAX_SIZE, MemberFile
+from fastio.store.tar_flat import FlatTarWriter
 from fastio.store.tar_names import INDEX_FOLDER, MemberNames
 from fastio.types.picture_kinds import PICTURE_EXTENSIONS, extension_of
 from fastio.types.schema import Field, Schema
@@ -75,20 +76,8 @@ from fastio.types.spans import Spans
 
 __all__ = ["FORMAT", "TarWriter", "sample_bytes"]
 
-BLOCK = 512
-_ABOUT = b"Packed by fastio. The index is at the end; a file without the member __fastio__/seal is not whole.\n"
-_ZEROS = bytes(BLOCK)
-_MAX_NAME = 100
-_MAX_SIZE = 8 << 30  # the largest number in eleven octal digits
 _PIECE_BYTES = 4 << 20  # bytes of members made at a time
 _LABEL = "label"
-
-# name 100 | mode 8 | uid 8 | gid 8 | size 12 | mtime 12 | checksum 8 | type 1 | link 100 | magic 8 | ... up to 512
-_BEFORE_SIZE = b"0000644\0" + b"0000000\0" * 2
-_AFTER_SIZE = b"\0" + b"00000000000\0"
-_AFTER_SUM = b"\0 0" + bytes(100) + b"ustar\00000" + bytes(64) + b"0000000\0" * 2 + bytes(167)
-# For its own sum, the checksum counts as 8 blanks.
-_CONSTANT_SUM = sum(_BEFORE_SIZE + _AFTER_SIZE + _AFTER_SUM) + 7 * ord(" ")
 
 
 class TarWriter:
@@ -109,7 +98,8 @@ class TarWriter:
         others = ["" if f is main else self._suffixes[f.name] for f in schema.payload]
         self._names = MemberNames([*others, *(suffix for _, suffix in self._columns)], taken, image=self._image or "")
         self._starts: dict[str, list[NDArray[np.int64]]] = {f.name: [] for f in schema.payload}
-        self._member(INDEX_FOLDER + "about", _ABOUT, len(_ABOUT))
+        self._members = MemberFile(file)
+        self._members.write(ABOUT, ABOUT_TEXT)
 
     def append(self, keys: Sequence[str], values: Values, columns: Columns) -> None:
         """Write samples: payload fields in the schema's order, then the columns as text."""
@@ -126,7 +116,7 @@ class TarWriter:
         """Write members; natively, if ustar headers are enough for all of them."""
         sizes = np.stack([prefixes.sizes + spans.sizes for prefixes, spans in contents], axis=1)
         joined = "\0".join(names)
-        if max(map(len, names)) > _MAX_NAME or not joined.isascii() or sizes.max(initial=0) >= _MAX_SIZE:
+        if max(map(len, names)) > MAX_NAME or not joined.isascii() or sizes.max(initial=0) >= MAX_SIZE:
             starts = self._write_one_by_one(names, contents)
         else:
             ends = np.cumsum(BLOCK + -(-sizes // BLOCK) * BLOCK).reshape(sizes.shape)
@@ -145,7 +135,7 @@ class TarWriter:
         for at, name in enumerate(names):
             row, column = divmod(at, len(contents))
             prefix, value = views[column][0][row], views[column][1][row]
-            starts[row, column] = self._member(name, value, value.nbytes, prefix=prefix.tobytes())
+            starts[row, column] = self._members.write(name, value, prefix=prefix.tobytes())
         return starts
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
@@ -160,42 +150,17 @@ class TarWriter:
 
     def finish(self, arrays: Mapping[str, NDArray[Any]], header: Callable[[Mapping[str, Place]], bytes]) -> Ending:
         """Write the index members and the end of the archive."""
-        places: dict[str, Place] = {}
-        for name, each in arrays.items():
-            raw, prefix = byte_view(each), npy_header(each.dtype.str, each.shape)
-            start = self._member(f"{INDEX_FOLDER}{name}.npy", raw, len(raw), prefix=prefix) + len(prefix)
-            places[name] = Place(start, each.dtype.str, each.shape, crc32(raw))
-        encoded = header(places)
-        header_start = self._member(INDEX_FOLDER + "header.json", encoded, len(encoded))
-        self._file.write(_header(INDEX_FOLDER + "seal", SEAL_SIZE))
-        seal_start = self._file.size
-        self._file.skip(SEAL_SIZE)
-        self._file.write(bytes(BLOCK - SEAL_SIZE + 2 * BLOCK))
-        self._file.flush()
-        return Ending(
-            file_size=self._file.size,
-            seal_start=seal_start,
-            head_size=0,
-            header_start=header_start,
-            header_size=len(encoded),
-            header_crc=crc32(encoded),
-            head_crc=0,
-            file_crc=self._file.crc,
-        )
+        return self._members.finish(arrays, header)
 
-    def _member(self, name: str, data: Any, size: int, *, prefix: bytes = b"") -> int:
-        """Write one member, and return where its bytes begin."""
-        total = len(prefix) + size
-        head = _header(name, total)
-        start = self._file.size + len(head)
-        padding = _ZEROS[: -total % BLOCK]
-        parts = (head, prefix, data, padding) if size else (head, prefix, padding)
-        self._file.write_parts(parts, len(head) + total + len(padding))
-        return start
+
+def _writer(file: PartialFile, schema: Schema) -> ShardWriter:
+    return TarWriter(file, schema) if schema.flat is None else FlatTarWriter(file, schema.flat)
 
 
 def sample_bytes(schema: Schema, sizes: Sizes, count: int) -> NDArray[np.int64]:
     """Return the bytes that each sample takes in a shard, without PAX headers."""
+    if schema.flat is not None:
+        return sizes[schema.flat.name]
     total = np.full(count, 2 * BLOCK * len(schema.columns), np.int64)
     for field in schema.payload:
         prefix = len(npy_prefix(field, 0))
@@ -265,20 +230,9 @@ def _named(value: Any) -> Any:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _header(name: str, size: int) -> bytes:
-    """Return a member's ustar header, preceded by a PAX header if ustar is not enough."""
-    if len(name) > _MAX_NAME or not name.isascii() or size >= _MAX_SIZE:
-        info = tarfile.TarInfo(name)
-        info.size = size
-        return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-    raw, digits = name.encode("ascii"), b"%011o" % size
-    total = _CONSTANT_SUM + sum(raw) + sum(digits)
-    return b"".join(
-        (raw.ljust(_MAX_NAME, b"\0"), _BEFORE_SIZE, digits, _AFTER_SIZE, b"%06o" % total, _AFTER_SUM),
-    )
-
-
-def _overhead(_schema: Schema) -> str:
+def _overhead(schema: Schema) -> str:
+    if schema.flat is not None:
+        return "index and key of each sample; tar keeps the ids as one member"
     return "each member has a header of 512 bytes and is padded to 512"
 
 
@@ -308,11 +262,24 @@ def _reader_of_many(schema: Schema) -> str:
     )
 
 
+def _reader_of_flat(schema: Schema, field: Field) -> str:
+    lines = [
+        "with tarfile.open(path) as tar:",
+        "    load = lambda name: np.load(io.BytesIO(tar.extractfile(name).read()))",
+        f'    ids, sizes = load("{field.name}.npy"), load("{INDEX_FOLDER}{field.name}_sizes.npy")',
+        *([f'    labels = load("{INDEX_FOLDER}{_LABEL}.npy")'] if _LABEL in schema else []),
+        "samples = np.split(ids, np.cumsum(sizes)[:-1])",
+    ]
+    return "\n".join(["import io, numpy as np, tarfile", *lines, ""])
+
+
 def _plain_reader(schema: Schema) -> str:
     if has_many_fields(schema):
         return _reader_of_many(schema)
+    if schema.flat is not None:
+        return _reader_of_flat(schema, schema.flat)
     field, modules = schema.payload[0], ["webdataset"]
-    is_sequence = schema.is_text or schema.flat is not None
+    is_sequence = schema.is_text or field.traits.is_tokens
     name = "samples" if is_sequence else "images"
     dataset = "webdataset.WebDataset(path, shardshuffle=False, empty_check=False)"
     lines = [f"dataset = {dataset}"] if is_sequence else [f"samples = list({dataset})"]
@@ -335,8 +302,14 @@ def _plain_reader(schema: Schema) -> str:
     return "\n".join([f"import {', '.join(sorted(modules))}", *lines]) + "\n"
 
 
-def _plain_path(paths: Sequence[str]) -> object:
-    """Return shards as webdataset takes them: by the range of their numbers if they have one, else all of them."""
+def _plain_path(schema: Schema, paths: Sequence[str]) -> object:
+    """
+    Return shards as webdataset takes them: by the range of their numbers if they have one, else all of them.
+
+    Those of token ids are read one by one.
+    """
+    if schema.flat is not None:
+        return None
     first, last = (re.match(r"(.*?)(\d+)(\D*)\Z", path, re.DOTALL) for path in (paths[0], paths[-1]))
     if first is not None and last is not None:
         low, high, width = int(first[2]), int(last[2]), len(first[2])
@@ -346,17 +319,22 @@ def _plain_path(paths: Sequence[str]) -> object:
     return list(paths)
 
 
+def _layout(schema: Schema) -> str:
+    return "" if schema.flat is None else "flat"
+
+
 FORMAT = Format(
     name="tar",
     suffixes=(".tar",),
     file="an uncompressed tar file",
     good_for="WebDataset, object stores, streaming, `tar xf`",
-    writer=TarWriter,
+    writer=_writer,
     seal_at=always_at(-3 * BLOCK),
     overhead=_overhead,
     plain_reader=_plain_reader,
     plain_path=_plain_path,
     marks=((257, b"ustar"),),
     sample_bytes=sample_bytes,
+    layout=_layout,
     foreign=ForeignFiles(open_foreign, check_foreign_set),
 )

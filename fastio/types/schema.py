@@ -34,6 +34,7 @@ BOX_ROLES = ("xyxy", "xywh", "cxcywh")
 POINTS = "points"
 
 VERSION = 1
+PER_SAMPLE_VERSION = 2  # written only then: an older fastio would take byte offsets for numbers of ids
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PER = "per:"
@@ -190,10 +191,16 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The fields of a sample, in order, and the version of the rules by which they are written."""
+    """
+    The fields of a sample, in order, and the version of the rules by which they are written.
+
+    With ``is_per_sample``, token ids that are the only payload are a value of their own for each sample, as they are
+    beside other payload.
+    """
 
     fields: tuple[Field, ...]
     version: int = VERSION
+    is_per_sample: bool = False
 
     def __post_init__(self) -> None:
         names = [f.name for f in self.fields]
@@ -234,9 +241,10 @@ class Schema:
 
     @property
     def flat(self) -> Field | None:
-        """The field of token ids if it is the only payload: such a store keeps it as one flat array."""
+        """The field of token ids if it is the only payload, which a store keeps as one array, unless per sample."""
         payload = self.payload
-        return payload[0] if len(payload) == 1 and payload[0].traits.is_tokens else None
+        is_flat = len(payload) == 1 and payload[0].traits.is_tokens and not self.is_per_sample
+        return payload[0] if is_flat else None
 
     @property
     def is_text(self) -> bool:
@@ -251,6 +259,8 @@ class Schema:
             fields.append(
                 {"name": field.name, "codec": field.codec, "dtype": field.dtype, "shape": list(field.shape), **role}
             )
+        if self.is_per_sample:
+            return {"version": PER_SAMPLE_VERSION, "fields": fields, "per_sample": True}
         return {"version": self.version, "fields": fields}
 
     @classmethod
@@ -258,8 +268,9 @@ class Schema:
         """Read what ``to_json`` wrote. Raises SchemaError for a newer version or a malformed structure."""
         try:
             version = int(data["version"])
-            if version > VERSION:
-                raise SchemaError(f"schema version {version}, this fastio reads up to {VERSION}: upgrade fastio")
+            if version > PER_SAMPLE_VERSION:
+                newest = PER_SAMPLE_VERSION
+                raise SchemaError(f"schema version {version}, this fastio reads up to {newest}: upgrade fastio")
             fields = tuple(
                 Field(
                     name=str(f["name"]),
@@ -274,4 +285,4 @@ class Schema:
             raise
         except (KeyError, TypeError, ValueError, OverflowError) as exc:
             raise SchemaError(f"malformed schema {data!r}") from exc
-        return cls(fields=fields, version=version)
+        return cls(fields=fields, is_per_sample=bool(data.get("per_sample", False)))

@@ -10,8 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fastio.cli import cli
+from fastio.store import open_store
 from tests.converters.text.bpe import saved, templated, train
 from tests.converters.text.build import tree
+from tests.store.build import read_all
 
 TEXT = "the cat sat\non the mat\n\nGrüße aus Köln\n"
 
@@ -141,6 +143,7 @@ def test_unpack_and_verify(store: Path, corpus: Path, tmp_path: Path) -> None:
         (["--text-field", "x"], "--text-field x has no effect, because only tables have fields"),
         (["--vocab-size", "5"], "--vocab-size is for columns of token ids, without --tokenizer"),
         (["--labels", "x.csv"], "--labels is for pictures"),
+        (["--per-sample"], "--per-sample is for token ids"),
     ],
 )
 def test_what_is_refused(corpus: Path, tmp_path: Path, options: list[str], message: str) -> None:
@@ -158,3 +161,22 @@ def test_text_options_are_not_for_pictures(tmp_path: Path) -> None:
 
     assert 0 != result.exit_code
     assert "--tokenizer is for text" in result.output
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".lmdb"])
+def test_ids_per_sample(corpus: Path, tmp_path: Path, suffix: str) -> None:
+    """``--per-sample`` keeps the ids of each sample by themselves; what is packed is the same."""
+    stores = [tmp_path / f"{name}{suffix}" for name in ("flat", "per-sample")]
+    for path, options in zip(stores, ([], ["--per-sample"]), strict=True):
+        for command in (
+            ("pack", corpus, path, "--tokenizer", "bytes", *options),
+            ("verify", path, "--against", corpus),
+            ("unpack", path, path.with_suffix("")),
+        ):
+            result = run(*command)
+            assert 0 == result.exit_code, result.output
+
+    with open_store(stores[0]) as flat, open_store(stores[1]) as other:
+        assert read_all(flat, "tokens") == read_all(other, "tokens")
+        assert [False, True] == [flat.schema.is_per_sample, other.schema.is_per_sample]
+    assert TEXT == (tmp_path / "per-sample" / "corpus.txt").read_text()

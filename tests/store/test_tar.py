@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from fastio._native import tar_members
 from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreNotFound
 from fastio.store import SampleBatch, create_store, open_store
-from fastio.store.tar import _header
+from fastio.store.tar_file import member_header
 from fastio.store.tar_names import MemberNames, _NumberedKeys
 from fastio.store.verify import verify_store
 from fastio.types.schema import BYTES, COLUMN, IMAGE, RAW, Field, Schema
@@ -189,7 +189,7 @@ def test_native_members_are_the_plain_ones(sizes: list[tuple[int, int]], columns
         for column in range(columns):
             places.append(expected.tell())
             content = b"".join(values[column][row])
-            expected.write(_header(names[len(places) - 1], len(content)) + content + bytes(-len(content) % 512))
+            expected.write(member_header(names[len(places) - 1], len(content)) + content + bytes(-len(content) % 512))
     out = np.full(expected.tell(), 7, np.uint8)
     tar_members("\0".join(names).encode(), parts, np.array(places, np.int64), out)
     assert out.tobytes() == expected.getvalue()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import tarfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,9 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastio.errors import SchemaError
+from fastio.errors import SchemaError, StoreCorrupt
 from fastio.store import FORMATS, SampleBatch, create_store, open_store
 from fastio.store.flat_pieces import PIECE_BYTES
+from fastio.store.tar import TarWriter
+from fastio.store.tar_flat import _header
 from fastio.store.verify import verify_store
 from fastio.types.schema import COLUMN, TEXT, TOKENS, Field, Schema
 from tests.store.build import IMAGE_FIELD, make_spans, read_all
@@ -29,9 +33,9 @@ DTYPES = ("<u2", "<u4")
 LABEL = Field("label", COLUMN, "<i8", ())
 
 
-def schema(dtype: str) -> Schema:
+def schema(dtype: str, *, is_per_sample: bool = False) -> Schema:
     """Tokens of this dtype, and a label."""
-    return Schema((Field("tokens", TOKENS, dtype, (None,)), LABEL))
+    return Schema((Field("tokens", TOKENS, dtype, (None,)), LABEL), is_per_sample=is_per_sample)
 
 
 def sequences(lengths: Sequence[int], dtype: str = "<u2") -> list[NDArray[Any]]:
@@ -40,9 +44,16 @@ def sequences(lengths: Sequence[int], dtype: str = "<u2") -> list[NDArray[Any]]:
     return [rng.integers(0, 1 << 16, length).astype(dtype) for length in lengths]
 
 
-def write(path: Path, values: list[NDArray[Any]], *, batch_size: int = 100, dtype: str = "<u2") -> Path:
+def write(
+    path: Path,
+    values: list[NDArray[Any]],
+    *,
+    batch_size: int = 100,
+    dtype: str = "<u2",
+    is_per_sample: bool = False,
+) -> Path:
     """A store of these samples; labels count from 0."""
-    with create_store(path, schema(dtype)) as writer:
+    with create_store(path, schema(dtype, is_per_sample=is_per_sample)) as writer:
         for at in range(0, len(values), batch_size):
             part = [value.tobytes() for value in values[at : at + batch_size]]
             keys = [f"a.txt:{at + i}" for i in range(len(part))]
@@ -140,13 +151,83 @@ def test_plain_h5py_sees_a_flat_array(tmp_path: Path, dtype: str) -> None:
         assert np.array_equal(values[5], file["tokens"][start : start + size])
 
 
+def test_plain_tarfile_sees_one_member_of_ids(tmp_path: Path) -> None:
+    """A shard holds one npy file of all ids, and one of their numbers; the guide of formats reads them like this."""
+    values = sequences(LONG)
+    with tarfile.open(write(tmp_path / "a.tar", values, batch_size=4)) as tar:
+        load = lambda name: np.load(io.BytesIO(tar.extractfile(name).read()))  # noqa: E731 - as in the guide
+        names = [name for name in tar.getnames() if not name.startswith("__fastio__/")]
+        ids, sizes = load("tokens.npy"), load("__fastio__/tokens_sizes.npy")
+
+    samples = np.split(ids, np.cumsum(sizes)[:-1])
+    assert ["tokens.npy"] == names
+    assert all(map(np.array_equal, values, samples))
+    assert np.uint16 == ids.dtype
+
+
+def test_a_damaged_head_is_refused(tmp_path: Path) -> None:
+    """What plain readers begin with is compared when a shard is opened."""
+    path = write(tmp_path / "a.tar", sequences([3, 4]))
+    data = bytearray(path.read_bytes())
+    data[1024 + 130] ^= 1  # in the header of tokens.npy
+    path.write_bytes(data)
+
+    with pytest.raises(StoreCorrupt, match="first 1664 bytes"):
+        open_store(path)
+
+
+def test_ids_of_more_than_8_gib(tmp_path: Path) -> None:
+    """The header of a long member is as long as that of a short one, and tarfile reads it."""
+    headers = [_header("tokens.npy", size) for size in (5, 9 << 30)]
+
+    assert [512, 512] == list(map(len, headers))
+    assert 9 << 30 == tarfile.TarInfo.frombuf(headers[1], "utf-8", "strict").size
+
+
+def test_stores_of_earlier_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tar shards that hold a member for each sequence, and count ids all the same, are read."""
+    values = sequences([3, 0, 500])
+    monkeypatch.setitem(FORMATS, "tar", replace(FORMATS["tar"], writer=TarWriter))
+    path = write(tmp_path / "a.tar", values)
+    monkeypatch.undo()
+
+    with open_store(path) as store:
+        assert [value.tobytes() for value in values] == list(read_all(store, "tokens").values())
+        assert [] == verify_store(store)
+    with tarfile.open(path) as tar:
+        assert "a%2Etxt:2.tokens.npy" in tar.getnames()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_ids_per_sample(tmp_path: Path, suffix: str) -> None:
+    """If asked for, each format keeps the ids of a sample as a value of its own."""
+    values = sequences([3, 0, 500])
+    path = write(tmp_path / f"a{suffix}", values, is_per_sample=True)
+
+    with open_store(path) as store:
+        assert store.schema.flat is None
+        assert [value.tobytes() for value in values] == list(read_all(store, "tokens").values())
+        assert [] == verify_store(store)
+
+
 # webdataset leaves its files to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_webdataset_reads_a_member_a_sample(tmp_path: Path) -> None:
-    """Each sample is an npy file."""
+    """Of a store of ids per sample, each sample is an npy file."""
     values = sequences([3, 0, 500])
-    dataset = webdataset.WebDataset(str(write(tmp_path / "a.tar", values)), shardshuffle=False)
+    path = write(tmp_path / "a.tar", values, is_per_sample=True)
+    dataset = webdataset.WebDataset(str(path), shardshuffle=False)
     found = [np.load(io.BytesIO(sample["tokens.npy"])) for sample in dataset]
 
     assert [value.tolist() for value in values] == [value.tolist() for value in found]
     assert found[0].dtype == np.uint16
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_webdataset_reads_a_flat_shard_as_one_sample(tmp_path: Path) -> None:
+    """Without that, webdataset makes one sample of all ids of a shard."""
+    values = sequences([3, 0, 500])
+    samples = list(webdataset.WebDataset(str(write(tmp_path / "a.tar", values)), shardshuffle=False))
+
+    assert ["tokens"] == [sample["__key__"] for sample in samples]
+    assert np.concatenate(values).tolist() == np.load(io.BytesIO(samples[0]["npy"])).tolist()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastio.errors import SchemaError
-from fastio.types.schema import BYTES, COLUMN, IMAGE, RAW, TEXT, TOKENS, VERSION, Field, Schema
+from fastio.types.schema import BYTES, COLUMN, IMAGE, PER_SAMPLE_VERSION, RAW, TEXT, TOKENS, VERSION, Field, Schema
 
 _NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,10}", fullmatch=True)
 _DTYPES = st.sampled_from(["|b1", "|u1", "<i2", "<i8", "<f4", "<c8", "|S4", "<U3"])
@@ -127,7 +127,18 @@ def test_twice_the_same_name() -> None:
 def test_newer_version() -> None:
     """A newer schema is refused as that."""
     with pytest.raises(SchemaError, match="upgrade fastio"):
-        Schema.from_json({"version": VERSION + 1, "fields": []})
+        Schema.from_json({"version": PER_SAMPLE_VERSION + 1, "fields": []})
+
+
+def test_ids_per_sample() -> None:
+    """A schema of ids that are kept sample by sample is written as one that older versions refuse."""
+    field = Field("tokens", TOKENS, "<u2", (None,))
+    schema = Schema((field,), is_per_sample=True)
+
+    assert schema == Schema.from_json(schema.to_json())
+    assert PER_SAMPLE_VERSION == schema.to_json()["version"]
+    assert schema.flat is None
+    assert VERSION == Schema((field,)).to_json()["version"]
 
 
 @pytest.mark.parametrize(
