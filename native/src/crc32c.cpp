@@ -52,6 +52,10 @@ std::uint32_t plain_crc32c(Bytes data) noexcept {
 std::uint32_t instructed_crc32c(Bytes data) noexcept {
   return ~sse42_crc32c(data, 0xFFFFFFFFU);
 }
+#elif defined(__aarch64__)
+std::uint32_t instructed_crc32c(Bytes data) noexcept {
+  return ~arm_crc32c(data, 0xFFFFFFFFU);
+}
 #endif
 
 class Crc32cTask final : public Task {
@@ -75,6 +79,9 @@ class Crc32cTask final : public Task {
 Crc32cRoutine crc32c_routine([[maybe_unused]] SimdLevel level) noexcept {
 #if defined(__x86_64__)
   if (level >= SimdLevel::avx2) return instructed_crc32c;
+#elif defined(__aarch64__)
+  static const bool has_instructions = arm_has_crc32c();
+  if (level >= SimdLevel::neon && has_instructions) return instructed_crc32c;
 #endif
   return plain_crc32c;
 }

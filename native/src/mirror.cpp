@@ -20,6 +20,10 @@ MirrorRows mirror_rows(int channels, SimdLevel level) noexcept {
   if (level >= SimdLevel::sse41) {
     return channels == 1 ? sse41_mirror1 : channels == 3 ? sse41_mirror3 : sse41_mirror4;
   }
+#elif defined(__aarch64__)
+  if (level >= SimdLevel::neon) {
+    return channels == 1 ? neon_mirror1 : channels == 3 ? neon_mirror3 : neon_mirror4;
+  }
 #else
   (void)level;
 #endif

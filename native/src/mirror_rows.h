@@ -22,6 +22,13 @@ void sse41_mirror3(const PixelView& in, const PixelTarget& out, std::size_t pixe
                    std::size_t rows) noexcept;
 void sse41_mirror4(const PixelView& in, const PixelTarget& out, std::size_t pixels,
                    std::size_t rows) noexcept;
+#elif defined(__aarch64__)
+void neon_mirror1(const PixelView& in, const PixelTarget& out, std::size_t pixels,
+                  std::size_t rows) noexcept;
+void neon_mirror3(const PixelView& in, const PixelTarget& out, std::size_t pixels,
+                  std::size_t rows) noexcept;
+void neon_mirror4(const PixelView& in, const PixelTarget& out, std::size_t pixels,
+                  std::size_t rows) noexcept;
 #endif
 
 }  // namespace fastio

@@ -35,10 +35,9 @@ void philox_steps(const PhiloxSteps& from, std::span<std::uint32_t> out,
                   [[maybe_unused]] SimdLevel level) noexcept {
   std::size_t done = 0;
 #if defined(__x86_64__)
-  if (level >= SimdLevel::avx2) {
-    done = out.size() / 32 * 32;
-    avx2_philox_steps(from, done / 32, out.data());
-  }
+  if (level >= SimdLevel::avx2) done = avx2_philox_steps(from, out.size(), out.data());
+#elif defined(__aarch64__)
+  if (level >= SimdLevel::neon) done = neon_philox_steps(from, out.size(), out.data());
 #endif
   for (; done < out.size(); done += 4) {
     const auto step = static_cast<std::uint32_t>(from.first + done / 4);

@@ -21,6 +21,10 @@ SplitRows split_rows(int channels, SimdLevel level) noexcept {
   if (level >= SimdLevel::sse41 && channels > 1) {
     return channels == 3 ? sse41_split3 : sse41_split4;
   }
+#elif defined(__aarch64__)
+  if (level >= SimdLevel::neon && channels > 1) {
+    return channels == 3 ? neon_split3 : neon_split4;
+  }
 #else
   (void)level;
 #endif

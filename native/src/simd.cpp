@@ -18,7 +18,7 @@ SimdLevel best() noexcept {
                           __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul");
   if (has_avx512) return SimdLevel::avx512;
   if (__builtin_cpu_supports("avx2")) return SimdLevel::avx2;
-  if (__builtin_cpu_supports("sse4.1")) return SimdLevel::sse41;
+  if (__builtin_cpu_supports("sse4.2")) return SimdLevel::sse41;
 #elif defined(__aarch64__)
   return SimdLevel::neon;
 #endif

@@ -19,6 +19,11 @@ void sse41_split3(const PixelView& in, const PlanesTarget& out, std::size_t pixe
                   std::size_t rows) noexcept;
 void sse41_split4(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
                   std::size_t rows) noexcept;
+#elif defined(__aarch64__)
+void neon_split3(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
+                 std::size_t rows) noexcept;
+void neon_split4(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
+                 std::size_t rows) noexcept;
 #endif
 
 }  // namespace fastio

@@ -65,6 +65,11 @@ const RowFilters* filters_for(std::size_t pixel_bytes, SimdLevel level) noexcept
   if (level >= SimdLevel::sse41 && pixel_bytes == 2) return &sse41_filters2;
   if (level >= SimdLevel::sse41 && pixel_bytes == 3) return &sse41_filters3;
   if (level >= SimdLevel::sse41 && pixel_bytes == 4) return &sse41_filters4;
+#elif defined(__aarch64__)
+  if (level >= SimdLevel::neon && pixel_bytes == 1) return &neon_filters1;
+  if (level >= SimdLevel::neon && pixel_bytes == 2) return &neon_filters2;
+  if (level >= SimdLevel::neon && pixel_bytes == 3) return &neon_filters3;
+  if (level >= SimdLevel::neon && pixel_bytes == 4) return &neon_filters4;
 #else
   (void)level;
 #endif

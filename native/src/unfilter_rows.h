@@ -23,6 +23,11 @@ extern const RowFilters sse41_filters1;
 extern const RowFilters sse41_filters2;
 extern const RowFilters sse41_filters3;
 extern const RowFilters sse41_filters4;
+#elif defined(__aarch64__)
+extern const RowFilters neon_filters1;
+extern const RowFilters neon_filters2;
+extern const RowFilters neon_filters3;
+extern const RowFilters neon_filters4;
 #endif
 
 }  // namespace fastio

@@ -14,7 +14,7 @@ namespace fastio {
 [[nodiscard]] std::uint32_t crc32c(Bytes data) noexcept;
 
 /// How it is computed with a given instruction set: from avx2 on with the instruction for it,
-/// which every such processor has.
+/// which every such processor has; with neon where the processor has one.
 using Crc32cRoutine = std::uint32_t (*)(Bytes data) noexcept;
 [[nodiscard]] Crc32cRoutine crc32c_routine(SimdLevel level) noexcept;
 
@@ -25,6 +25,10 @@ using Crc32cRoutine = std::uint32_t (*)(Bytes data) noexcept;
 #if defined(__x86_64__)
 /// With SSE4.2; continues `value`, which is not inverted (inside the core only).
 std::uint32_t sse42_crc32c(Bytes data, std::uint32_t value) noexcept;
+#elif defined(__aarch64__)
+/// With ARM's instructions, where `arm_has_crc32c`; continues `value`, which is not inverted.
+std::uint32_t arm_crc32c(Bytes data, std::uint32_t value) noexcept;
+bool arm_has_crc32c() noexcept;
 #endif
 
 }  // namespace fastio

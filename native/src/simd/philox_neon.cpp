@@ -1,0 +1,15 @@
+// Philox4x32-10 in NEON.
+#if defined(__aarch64__)
+
+#include "philox_highway.h"
+
+namespace fastio {
+
+std::size_t neon_philox_steps(const PhiloxSteps& from, std::size_t words,
+                              std::uint32_t* out) noexcept {
+  return steps(from, words, out);
+}
+
+}  // namespace fastio
+
+#endif

@@ -1,0 +1,79 @@
+// Rows taken apart in vectors of 128 bits: one source for all instruction sets, included by one
+// file for each.
+#include "../split_rows.h"
+#include "highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fastio {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr hn::Full128<std::uint8_t> bytes_tag;
+constexpr hn::Full128<std::uint32_t> words_tag;
+constexpr hn::Full128<std::uint64_t> pairs_tag;
+using VecBytes = hn::Vec<decltype(bytes_tag)>;
+using VecWords = hn::Vec<decltype(words_tag)>;
+using VecPairs = hn::Vec<decltype(pairs_tag)>;
+constexpr std::size_t step = 16;  // pixels
+
+HWY_INLINE void split_step3(const std::uint8_t* in, std::uint8_t* out, std::size_t plane) noexcept {
+  VecBytes red, green, blue;
+  hn::LoadInterleaved3(bytes_tag, in, red, green, blue);
+  hn::StoreU(red, bytes_tag, out);
+  hn::StoreU(green, bytes_tag, out + plane);
+  hn::StoreU(blue, bytes_tag, out + 2 * plane);
+}
+
+/// 4 pixels, the 4 values of each channel side by side.
+HWY_INLINE VecWords load_together(const std::uint8_t* in) noexcept {
+  alignas(16) constexpr std::uint8_t together[16] = {0, 4, 8,  12, 1, 5, 9,  13,
+                                                     2, 6, 10, 14, 3, 7, 11, 15};
+  return hn::BitCast(words_tag,
+                     hn::TableLookupBytes(hn::LoadU(bytes_tag, in), hn::Load(bytes_tag, together)));
+}
+
+/// The lower or upper words of two vectors, in pairs.
+HWY_INLINE VecPairs lower(VecWords a, VecWords b) noexcept {
+  return hn::BitCast(pairs_tag, hn::InterleaveLower(words_tag, a, b));
+}
+HWY_INLINE VecPairs upper(VecWords a, VecWords b) noexcept {
+  return hn::BitCast(pairs_tag, hn::InterleaveUpper(words_tag, a, b));
+}
+
+HWY_INLINE void store(VecPairs values, std::uint8_t* out) noexcept {
+  hn::StoreU(hn::BitCast(bytes_tag, values), bytes_tag, out);
+}
+
+/// LoadInterleaved4 takes more steps on x86.
+HWY_INLINE void split_step4(const std::uint8_t* in, std::uint8_t* out, std::size_t plane) noexcept {
+  const VecWords a = load_together(in);
+  const VecWords b = load_together(in + 16);
+  const VecWords c = load_together(in + 32);
+  const VecWords d = load_together(in + 48);
+  store(hn::InterleaveLower(pairs_tag, lower(a, b), lower(c, d)), out);
+  store(hn::InterleaveUpper(pairs_tag, lower(a, b), lower(c, d)), out + plane);
+  store(hn::InterleaveLower(pairs_tag, upper(a, b), upper(c, d)), out + 2 * plane);
+  store(hn::InterleaveUpper(pairs_tag, upper(a, b), upper(c, d)), out + 3 * plane);
+}
+
+template <std::size_t channels>
+void split(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
+           std::size_t rows) noexcept {
+  for (std::size_t y = 0; y < rows; ++y) {
+    const std::uint8_t* from = in.data + y * in.stride;
+    std::uint8_t* to = out.data + y * out.stride;
+    std::size_t done = 0;
+    for (; done + step <= pixels; done += step) {
+      if constexpr (channels == 3) {
+        split_step3(from + done * channels, to + done, out.plane);
+      } else {
+        split_step4(from + done * channels, to + done, out.plane);
+      }
+    }
+    split_pixels<channels>(from, to, out.plane, done, pixels);
+  }
+}
+
+}  // namespace
+}  // namespace fastio
+HWY_AFTER_NAMESPACE();

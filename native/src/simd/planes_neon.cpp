@@ -1,0 +1,20 @@
+// Rows taken apart in NEON.
+#if defined(__aarch64__)
+
+#include "planes_highway.h"
+
+namespace fastio {
+
+void neon_split3(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
+                 std::size_t rows) noexcept {
+  split<3>(in, out, pixels, rows);
+}
+
+void neon_split4(const PixelView& in, const PlanesTarget& out, std::size_t pixels,
+                 std::size_t rows) noexcept {
+  split<4>(in, out, pixels, rows);
+}
+
+}  // namespace fastio
+
+#endif
