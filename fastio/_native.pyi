@@ -457,6 +457,13 @@ class LmdbPages:
     def overflow_pages(self) -> int:
         """Pages of long values so far."""
 
+def look_up(pictures: NDArray[np.uint8], tables: NDArray[Any], out: NDArray[Any], pool: ThreadPool | None = None, *, planar: bool = False) -> Job:
+    """
+    Replace each byte of ``pictures``, (n, bytes), by its value in the table of its channel,
+    (channels, 256), of 2 or 4 bytes each; ``out`` is (n, bytes). ``planar``: channel behind
+    channel, else pixel behind pixel.
+    """
+
 def tar_members(names: bytes, contents: Sequence[tuple[Spans, Spans]], places: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
     """
     Write ustar members, header and padding included, to their places in ``out``: of each

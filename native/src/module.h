@@ -226,6 +226,7 @@ void bind_batches(nb::module_& m);
 void bind_files(nb::module_& m);
 void bind_key_set(nb::module_& m);
 void bind_lmdb_pages(nb::module_& m);
+void bind_look_up(nb::module_& m);
 void bind_masks(nb::module_& m);
 void bind_note_points(nb::module_& m);
 void bind_range_log(nb::module_& m);

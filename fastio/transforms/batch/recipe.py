@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from fastio.errors import SchemaError
 from fastio.transforms.batch.batch_transform import BatchTransform, Parameters, Pictures
 from fastio.transforms.batch.finish import Finish, Finishing
 from fastio.transforms.batch.geometry import RenderTarget, grey, resample
+from fastio.transforms.batch.host_pass import HostPass
 from fastio.transforms.batch.mix import CutMix, MixUp
 from fastio.transforms.batch.one_pass import one_pass
 from fastio.transforms.compiled import Compiled
@@ -189,6 +190,7 @@ class _Pass:
 
     compose: Compose
     finishing: tuple[Finishing, ...]
+    host: HostPass = field(default_factory=HostPass, compare=False, repr=False)
 
     @property
     def draws(self) -> int:
@@ -221,7 +223,9 @@ class _Pass:
         if parameters.get("channels"):
             images, rows = images if rows is None else one_pass(images, Finish(images.dtype), rows, target), None
             images = grey(images, parameters["channels"])
-        if rows is not None or self.finishing:
+        if rows is None and self.finishing and self.host.takes(images, finish):
+            images = self.host.run(images, finish)
+        elif rows is not None or self.finishing:
             images = one_pass(images, finish, rows, target)
         return Pictures(images, pictures.labels)
 
