@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from fastio.store import FORMATS, SampleBatch, create_store
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from fastio.types.spans import Spans
 from tests.servers.fixtures import bucket, fault_server_of_session, object_server, served  # noqa: F401 - fixtures
+from tests.warm_python import WarmPython
 
 SUFFIXES = tuple(each.suffixes[0].removeprefix(".") for each in FORMATS.values())
 
@@ -73,6 +74,13 @@ def write_store(
         writer.append(SampleBatch(keys, {field.name: as_spans(values)}, columns, sizes))
         writer.close(metadata)
     return path
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    """Runs scripts without starting an interpreter for each of them."""
+    with WarmPython() as python:
+        yield python
 
 
 @pytest.fixture(params=SUFFIXES)

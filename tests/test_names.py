@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,15 @@ SAYS_NOTHING = {"each", "found", "here", "place", "said", "seen", "those"}
 TOOLS = ("cli", "doctor", "measure", "report", "trainer")
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All nodes of a file, parsed once for all tests."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def names(path: Path) -> Iterator[tuple[str, int]]:
     """Every name that a file gives to a variable, an argument, an attribute, a function or a class, with its line."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id, node.lineno
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -48,7 +55,7 @@ def test_a_class_has_a_name_of_its_own() -> None:
     """No two classes of fastio/ and converters/ share a name, be they private or within a function."""
     places = defaultdict(list)
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -337,9 +338,12 @@ def test_keys_cannot_move_the_cursor(tmp_path):
     assert "a\\x1b[2J" == printable("a\x1b[2J")
 
 
+MAIN = "from fastio.cli import main; main()"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_signal_leaves_nothing(tmp_path, suffix, number):
+def test_a_signal_leaves_nothing(tmp_path, warm_python, suffix, number):
     """Ctrl-C and SIGTERM in the middle: nothing of the store is left, the exit code says why, no traceback."""
     flat(tmp_path / "pngs", 30)
     script = (
@@ -352,7 +356,7 @@ def test_a_signal_leaves_nothing(tmp_path, suffix, number):
         "ListedSource.begin = stop\n"
         f"sys.argv = ['fastio', 'pack', 'pngs', 's.{suffix}', '--jobs', '1']; main()"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = warm_python.run(script, cwd=tmp_path)
 
     assert 128 + number == done.returncode, done.stderr
     assert ["pngs"] == [path.name for path in tmp_path.iterdir()]
@@ -375,7 +379,7 @@ INTERRUPTED = {  # the module and the function at whose call Ctrl-C comes
         for place in [*places, ("fastio.converters.packing", "packing_lines")]
     ],
 )
-def test_an_interrupt_when_the_store_is_there(tmp_path, out, module, name):
+def test_an_interrupt_when_the_store_is_there(tmp_path, warm_python, out, module, name):
     """Ctrl-C while the store gets its name, or after that: the store is there, and the last line says so."""
     flat(tmp_path / "pngs", 3)
     script = (
@@ -390,7 +394,7 @@ def test_an_interrupt_when_the_store_is_there(tmp_path, out, module, name):
         "setattr(place, name, stop)\n"
         f"sys.argv = ['fastio', 'pack', 'pngs', '{out}', '--overwrite']; main()"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = warm_python.run(script, cwd=tmp_path)
 
     assert 130 == done.returncode, done.stderr
     assert f"error: interrupted; {out}: the new store is complete under its name" == done.stderr.splitlines()[-1]
@@ -399,24 +403,21 @@ def test_an_interrupt_when_the_store_is_there(tmp_path, out, module, name):
         assert 3 == len(store)
 
 
-def test_a_terminal_that_is_full_when_the_store_is_there(tmp_path):
+def test_a_terminal_that_is_full_when_the_store_is_there(tmp_path, warm_python):
     """A report that cannot be printed is an error, whose line says that the store is complete."""
     flat(tmp_path / "pngs", 3)
-    command = [sys.executable, "-m", "fastio", "pack", "pngs", "s.h5"]
-    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
-        done = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    done = warm_python.run(MAIN, "pack", "pngs", "s.h5", cwd=tmp_path, stdout=Path("/dev/full"))
 
     assert 1 == done.returncode
     expected = "error: system: No space left on device; s.h5: the new store is complete under its name"
     assert expected in done.stderr.splitlines()
 
 
-def test_what_a_killed_pack_left_is_named(tmp_path):
+def test_what_a_killed_pack_left_is_named(tmp_path, warm_python):
     """The next pack to that name removes it, and says so in a line of its own."""
     flat(tmp_path / "pngs", 3)
     (tmp_path / ".s.h5.partial-1-0").write_bytes(bytes(1000))
-    command = [sys.executable, "-m", "fastio", "pack", "pngs", "s.h5"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = warm_python.run(MAIN, "pack", "pngs", "s.h5", cwd=tmp_path)
 
     assert ".s.h5.partial-1-0: removed (1.0 kB), left by a process that was killed" in done.stderr.splitlines()
     assert ["pngs", "s.h5"] == sorted(path.name for path in tmp_path.iterdir())

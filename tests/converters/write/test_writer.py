@@ -6,8 +6,6 @@ import io
 import json
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import zipfile
 
@@ -577,11 +575,12 @@ def test_a_dataset_reads_it(tmp_path):
     assert list(range(8)) == labels.tolist()
 
 
-def test_a_writer_left_open_at_the_end_of_the_program(out):
+def test_a_writer_left_open_at_the_end_of_the_program(out, warm_python):
     """One line says so, whoever still holds the writer, and nothing stays."""
     program = "import builtins, sys, fastio; builtins.held = fastio.Writer(sys.argv[1], {'a': 'text'})"
-    done = subprocess.run([sys.executable, "-c", program, str(out)], capture_output=True, text=True, check=True)
+    done = warm_python.run(program, str(out), cwd=out.parent)
 
+    assert 0 == done.returncode
     assert [f"{out}: a Writer was dropped without close(): nothing was kept"] == [
         line.split("RuntimeWarning: ")[-1] for line in done.stderr.splitlines()
     ]
