@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from fastio._native import KeySet
-from fastio.types.keys import is_plain_path
+from fastio.types.keys import are_plain_paths, is_plain_path
 from fastio.types.picture_kinds import is_picture_extension
 
 __all__ = ["INDEX_FOLDER", "MemberNames"]
@@ -15,6 +15,7 @@ INDEX_FOLDER = "__fastio__/"  # the folder of members that are not samples
 
 _EXTENSION = re.compile(r"[a-z0-9]+\Z")
 _ODD = re.compile(r"[%.\x00-\x1f\x7f]")
+_ODD_IN_KEYS = re.compile(r"[%\x01-\x1f\x7f]|(?:\A|\0)__")  # joined by NUL
 _ODD_FOLDER = re.compile(r"[\x00-\x1f\x7f]")
 _DIGITS = "0123456789"
 
@@ -48,7 +49,9 @@ class MemberNames:
 
         ``kind(row, column)`` is the extension that fits the content of a picture, "" if that is unknown.
         """
-        names = []
+        names = self._of_plain_files(keys)
+        if names:
+            return names
         for row, key in enumerate(keys):
             stem, extension = self._numbered.split(key) or self._split(key)
             if self._first >= 0 and not is_picture_extension(extension):
@@ -61,6 +64,34 @@ class MemberNames:
                 sample[column] = (sample[column] + kind(row, column)).removesuffix(".")
             names += sample
         return names
+
+    def _of_plain_files(self, keys: Sequence[str]) -> list[str]:
+        """
+        Return the same in a fifth of the time, if all keys are paths of files whose only dot precedes an extension.
+
+        Otherwise, also if a stem is taken, the list is empty, and nothing has changed.
+        """
+        joined = "\0".join(keys)
+        is_odd = _ODD_IN_KEYS.search(joined) or joined.count(".") != len(keys) or not are_plain_paths(keys)
+        if is_odd or self._further or not keys:
+            return []
+        parts = [key.rpartition(".") for key in keys]
+        known = {extension: extension.lower() for _, _, extension in parts}
+        if not all(self._is_usual(extension) for extension in known.values()):
+            return []
+        stems = [stem for stem, _, _ in parts]
+        if not all(stems) or "/\0" in "\0".join([*stems, ""]):
+            return []
+        if self._stems.insert("\0".join(stems).encode("utf-8", "surrogateescape")) is not None:
+            return []
+        ends = [[f".{suffix or extension}" for suffix in self._suffixes] for extension in known.values()]
+        of = dict(zip(known, ends, strict=True))
+        return [stem + end for stem, _, extension in parts for end in of[extension]]
+
+    def _is_usual(self, extension: str) -> bool:
+        """Whether the main picture may have this extension; without pictures, whether it is one."""
+        is_extension = _EXTENSION.match(extension) is not None and extension not in self._taken
+        return is_extension and (self._first < 0 or is_picture_extension(extension))
 
     def _split(self, key: str) -> tuple[str, str]:
         """Return a key's member stem and the extension of its image."""

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tarfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -409,3 +410,23 @@ def test_stems_stay_apart_over_batches(tmp_path: Path) -> None:
 
     assert ["a", "%5F_fastio__/b", "a%2Ejpg", "%5F_fastio__/b%2Ejpg", "c"] == stems[:5]
     assert len(stems) == len(set(stems)) == 7
+
+
+class _OneByOne(MemberNames):
+    def _of_plain_files(self, keys: Sequence[str]) -> list[str]:
+        return []
+
+
+@given(
+    batches=st.lists(st.lists(st.text("ab/_.%1", max_size=5).map(lambda key: key + ".png"), max_size=5), max_size=4),
+    ends=st.sampled_from(["png", "JPG", "gif", "cls", "x", "tar.gz"]),
+    image=st.sampled_from(["image", ""]),
+)
+def test_names_of_a_batch_at_once(batches: list[list[str]], ends: str, image: str) -> None:
+    """Plain names are made for a whole batch at once: the same as one by one, whatever came before."""
+    suffixes = ["" if image else "tokens.npy", "cls"]
+    kind = lambda _row, _column: "webp"  # noqa: E731
+    at_once, one_by_one = (each(suffixes, ["cls"], image=image) for each in (MemberNames, _OneByOne))
+    for number, batch in enumerate(batches):
+        keys = [key[:-3] + ends for key in batch] if number % 2 else batch
+        assert one_by_one.of(keys, kind) == at_once.of(keys, kind)
