@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fastio.converters.jpeg_counts import JpegCounts, joined_jpegs
 from fastio.converters.lossy_masks import LossyMasks
 from fastio.converters.source import Chunk, Problem, Source, Stage, TextCounts
 
@@ -23,6 +24,7 @@ class PackRecord:
     samples: int = 0
     payload_bytes: int = 0
     texts: TextCounts | None = None
+    jpegs: JpegCounts = field(default_factory=JpegCounts)
 
     def add(self, chunk: Chunk) -> None:
         """Count a chunk whose samples were written."""
@@ -33,6 +35,8 @@ class PackRecord:
         self.texts = _sum(self.texts, chunk.texts)
         if chunk.batch.keys:
             self.lossy_masks.count(chunk.batch)
+            schema = self.lossy_masks.schema
+            self.jpegs.count(chunk.batch, schema if self.stage is None else self.stage.schema(schema))
             self.samples += len(chunk.batch.keys)
             self.payload_bytes += chunk_bytes(chunk)
 
@@ -45,7 +49,7 @@ class PackRecord:
             record["texts"] = list(self.texts)
         if self.misnamed:
             record["misnamed"] = ledger(self.misnamed)
-        return {**record, **self.lossy_masks.metadata, "skipped": ledger(self.skipped)}
+        return {**record, **self.jpegs.metadata, **self.lossy_masks.metadata, "skipped": ledger(self.skipped)}
 
 
 def chunk_bytes(chunk: Chunk) -> int:
@@ -58,6 +62,7 @@ def join_records(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     joined: dict[str, Any] = {"samples": 0, "payload_bytes": 0, "packing": None, "misnamed": [], "skipped": []}
     texts: TextCounts | None = None
     masks: dict[str, dict[str, Any]] = {}
+    records = list(records)
     for record in records:
         joined["samples"] += record["samples"]
         joined["payload_bytes"] += record["payload_bytes"]
@@ -74,7 +79,7 @@ def join_records(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         known["masks"] = joined["samples"]
     for name in ("misnamed", "skipped"):
         joined[name].sort(key=lambda entry: entry["key"])
-    return {**joined, "lossy_masks": masks, "texts": texts}
+    return {**joined, "lossy_masks": masks, "jpegs": joined_jpegs(records), "texts": texts}
 
 
 def metadata_of(source: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +88,7 @@ def metadata_of(source: Mapping[str, Any], record: Mapping[str, Any]) -> dict[st
     did.
     """
     problems = sorted([*source["skipped"], *record["skipped"]], key=lambda entry: entry["key"])
-    listed = {name: record[name] for name in ("misnamed", "lossy_masks") if record[name]}
+    listed = {name: record[name] for name in ("misnamed", "lossy_masks", "jpegs") if record[name]}
     packing = {} if record["packing"] is None else {"packing": record["packing"]}
     left_aside = {"left_aside": source["left_aside"]} if source["left_aside"] else {}
     metadata = dict(source["metadata"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastio.converters.jpeg_counts import jpeg_lines
 from fastio.converters.lossy_masks import lossy_mask_lines
 from fastio.converters.raw import Raw
 from fastio.converters.transcode import KEPT, Transcode
@@ -28,7 +29,7 @@ def packing_lines(metadata: Mapping[str, Any]) -> list[str]:
     lines += _lines(metadata.get("packing") or {})
     if "shuffle" in metadata:
         lines.append(f"stored in a random order, drawn from names and the seed {metadata['shuffle']}")
-    lines += _left_out_line(metadata)
+    lines += [*jpeg_lines(metadata), *_left_out_line(metadata)]
     return [*lines, *_misnamed_line(metadata), *lossy_mask_lines(metadata), *_left_aside_line(metadata)]
 
 

@@ -414,6 +414,12 @@ def read_files(folder: bytes, names: Sequence[str | bytes], sizes: NDArray[np.in
     blocks.
     """
 
+def count_jpegs(spans: Spans) -> tuple[int, int, int]:
+    """
+    How many spans are JPEGs; of these, how many are progressive, and how many have four
+    components (CMYK, YCCK). Headers alone are read.
+    """
+
 class KeySet:
     """
     Finds names that come twice. Those that rise cost nothing, others 23 to 46 bytes each.

@@ -27,7 +27,7 @@ from fastio.types.schema import Schema
 __all__ = ["KIND", "names_store", "open_stored"]
 
 # Metadata that the packer writes anew; everything else is copied.
-_WRITTEN_ANEW = ("source", "skipped", "packing", "misnamed", "lossy_masks", "extensions")
+_WRITTEN_ANEW = ("source", "skipped", "packing", "misnamed", "lossy_masks", "jpegs", "extensions")
 
 
 def names_store(path: str) -> bool:

@@ -19,7 +19,7 @@ _COUNTS = (
 _NAMED = 3  # sources named by a merged set
 _LEDGERS = ("skipped", "skipped_before", "left_out", "left_aside", "misnamed")  # lists of samples or files
 # Of one source: where its samples lie in its files and in their order.
-_OF_ONE = frozenset(("shuffle", "text_source", "packing", "packing_before", "merged", "plan"))
+_OF_ONE = frozenset(("shuffle", "text_source", "packing", "packing_before", "jpegs", "merged", "plan"))
 
 
 class Described(Protocol):

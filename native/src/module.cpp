@@ -214,6 +214,7 @@ NB_MODULE(_native, m) {
   fastio::python::bind_masks(m);
   fastio::python::bind_note_points(m);
   fastio::python::bind_files(m);
+  fastio::python::bind_jpeg_frames(m);
   fastio::python::bind_key_set(m);
   fastio::python::bind_lmdb_pages(m);
   fastio::python::bind_look_up(m);

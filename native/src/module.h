@@ -224,6 +224,7 @@ ByteArray acquire(BufferRing& ring, std::size_t nbytes);
 void bind_batch_plans(nb::module_& m);
 void bind_batches(nb::module_& m);
 void bind_files(nb::module_& m);
+void bind_jpeg_frames(nb::module_& m);
 void bind_key_set(nb::module_& m);
 void bind_lmdb_pages(nb::module_& m);
 void bind_look_up(nb::module_& m);

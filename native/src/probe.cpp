@@ -25,7 +25,10 @@ Size probe_png(Bytes file) noexcept {
 
 Size probe_size(Bytes file, ImageKind kind) noexcept {
   switch (kind) {
-    case ImageKind::jpeg: return probe_jpeg(file);
+    case ImageKind::jpeg: {
+      std::uint32_t marker = 0;
+      return probe_jpeg(file, marker);
+    }
     case ImageKind::png: return probe_png(file);
     case ImageKind::gif: return probe_gif(file);
     case ImageKind::bmp: return probe_bmp(file);
@@ -91,6 +94,15 @@ ImageInfo probe_image(Bytes file) noexcept {
   }
   return {Status::ok, static_cast<std::int32_t>(size.height), static_cast<std::int32_t>(size.width),
           size.channels, kind};
+}
+
+bool read_jpeg_frame(Bytes file, JpegFrame& frame) noexcept {
+  if (image_kind(file) != ImageKind::jpeg) return false;
+  std::uint32_t marker = 0;
+  const Size size = probe_jpeg(file, marker);
+  if (size.status != Status::ok) return false;
+  frame = {marker % 4 == 2, size.channels};  // C2, C6, CA, CE
+  return true;
 }
 
 std::unique_ptr<Task> probe_task(std::unique_ptr<Bytes[]> spans, bool verify,

@@ -97,7 +97,7 @@ bool is_pnm(Bytes file) noexcept {
          (is_space(file[2]) || file[2] == '#');
 }
 
-Size probe_jpeg(Bytes file) noexcept {
+Size probe_jpeg(Bytes file, std::uint32_t& marker) noexcept {
   const Reader read(file, false);
   std::size_t at = 2;
   for (;;) {
@@ -105,7 +105,7 @@ Size probe_jpeg(Bytes file) noexcept {
     while (read.has(at, 1) && read.u8(at) != 0xFF) ++at;
     while (read.has(at, 1) && read.u8(at) == 0xFF) ++at;
     if (!read.has(at, 1)) return truncated_size;
-    const std::uint32_t marker = read.u8(at++);
+    marker = read.u8(at++);
     if (marker == 0 || marker == 1 || (marker >= 0xD0 && marker <= 0xD7)) continue;
     if (marker == 0xD8 || marker == 0xD9 || marker == 0xDA) return corrupt_size;
     if (!read.has(at, 2)) return truncated_size;

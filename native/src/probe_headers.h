@@ -20,7 +20,8 @@ struct Size {
 [[nodiscard]] bool is_pnm(Bytes file) noexcept;
 
 // Each is called with a file of its kind and trusts nothing behind the signature.
-[[nodiscard]] Size probe_jpeg(Bytes file) noexcept;
+/// `marker` becomes that of the frame header.
+[[nodiscard]] Size probe_jpeg(Bytes file, std::uint32_t& marker) noexcept;
 [[nodiscard]] Size probe_gif(Bytes file) noexcept;
 [[nodiscard]] Size probe_bmp(Bytes file) noexcept;
 [[nodiscard]] Size probe_webp(Bytes file) noexcept;

@@ -41,6 +41,15 @@ struct ImageInfo {
 
 [[nodiscard]] ImageInfo probe_image(Bytes file) noexcept;
 
+/// What the frame header of a JPEG says.
+struct JpegFrame {
+  bool is_progressive;
+  std::int32_t components;
+};
+
+/// False for what is not a JPEG and for headers without a frame.
+[[nodiscard]] bool read_jpeg_frame(Bytes file, JpegFrame& frame) noexcept;
+
 /// A task that writes the five numbers of `spans[i]` to `out[5 * i]`... Owns `spans`.
 ///
 /// With `verify` the status is `bad_checksum` where a chunk of a PNG differs from its own CRC.
