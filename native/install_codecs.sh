@@ -6,7 +6,7 @@ set -euo pipefail
 
 missing=()
 command -v c++ >/dev/null || missing+=(g++)
-for header in jpeglib.h:libjpeg62-turbo-dev libdeflate.h:libdeflate-dev hwy/highway.h:libhwy-dev; do
+for header in jpeglib.h:libjpeg62-turbo-dev libdeflate.h:libdeflate-dev hwy/highway.h:libhwy-dev webp/demux.h:libwebp-dev; do
     if ! echo "#include <stdio.h>
 #include <${header%%:*}>" | c++ -E -x c++ - >/dev/null 2>&1; then
         missing+=("${header##*:}")

@@ -16,6 +16,7 @@
 #include "fastio/receipt.h"
 #include "fastio/simd.h"
 #include "fastio/status.h"
+#include "fastio/webp.h"
 #include "module.h"
 
 namespace fastio::python {
@@ -82,6 +83,8 @@ nb::dict build_info() {
   info["libjpeg-turbo"] = std::to_string(jpeg / 1000000) + "." +
                           std::to_string(jpeg / 1000 % 1000) + "." + std::to_string(jpeg % 1000);
   info["libdeflate"] = LIBDEFLATE_VERSION_STRING;
+  const char* webp = fastio::webp_version();
+  info["libwebp"] = webp != nullptr ? webp : "none: Pillow decodes WebP";
   info["simd"] = fastio::simd_name(fastio::simd_level());
   info["entropy"] =
       fastio::entropy_in_use() == fastio::Entropy::fastio ? "fastio" : "libjpeg-turbo";

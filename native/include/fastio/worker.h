@@ -8,6 +8,7 @@
 #include "fastio/png.h"
 #include "fastio/scratch.h"
 #include "fastio/transformer.h"
+#include "fastio/webp.h"
 
 namespace fastio {
 
@@ -17,6 +18,7 @@ class Worker {
   PngDecoder png;
   JpegDecoder jpeg;
   BmpDecoder bmp;
+  WebpDecoder webp;
   Transformer transformer;
   NearestPicker nearest;
   JpegWriter jpeg_writer;
