@@ -49,7 +49,8 @@ class FlatTarWriter:
         spans = values[self._field.name]
         self._starts.append(self._file.size + np.cumsum(spans.sizes) - spans.sizes)
         runs = spans.runs().views()
-        self._file.write(runs[0] if len(runs) == 1 else np.concatenate(runs))
+        if runs:  # none: the shard before took all samples of the batch
+            self._file.write(runs[0] if len(runs) == 1 else np.concatenate(runs))
 
     def take_starts(self) -> dict[str, NDArray[np.int64]]:
         """Return where values lie: known when they are appended."""

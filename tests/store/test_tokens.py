@@ -51,9 +51,10 @@ def write(
     batch_size: int = 100,
     dtype: str = "<u2",
     is_per_sample: bool = False,
+    shard_bytes: int | None = None,
 ) -> Path:
     """A store of these samples; labels count from 0."""
-    with create_store(path, schema(dtype, is_per_sample=is_per_sample)) as writer:
+    with create_store(path, schema(dtype, is_per_sample=is_per_sample), shard_bytes=shard_bytes) as writer:
         for at in range(0, len(values), batch_size):
             part = [value.tobytes() for value in values[at : at + batch_size]]
             keys = [f"a.txt:{at + i}" for i in range(len(part))]
@@ -163,6 +164,18 @@ def test_plain_tarfile_sees_one_member_of_ids(tmp_path: Path) -> None:
     assert ["tokens.npy"] == names
     assert all(map(np.array_equal, values, samples))
     assert np.uint16 == ids.dtype
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 9])
+def test_shards_of_ids(tmp_path: Path, batch_size: int) -> None:
+    """Shards are cut by the bytes of ids, also where a batch ends, and hold one member each."""
+    values = sequences([30, 20, 50, 100, 10, 0, 90, 120, 0])
+    path = tmp_path / "a-%d.tar"
+    write(path, values, batch_size=batch_size, shard_bytes=200)
+
+    with open_store(path) as store:
+        assert [100, 100, 100, 120, 0] == [int(shard.sizes["tokens"].sum()) // 2 for shard in store.shards]
+        assert [value.tobytes() for value in values] == list(read_all(store, "tokens").values())
 
 
 def test_a_damaged_head_is_refused(tmp_path: Path) -> None:
