@@ -51,7 +51,7 @@ def recipes(draw: st.DrawFn) -> BmpRecipe:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(recipes(), st.data())
 def test_pixels_are_pillows(recipe: BmpRecipe, data: st.DataObject) -> None:
     """Every kind of BMP, and every region of it, gives Pillow's pixels to the bit."""
