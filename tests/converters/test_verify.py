@@ -60,7 +60,7 @@ def test_images_that_cannot_be_decoded(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["WEBP", "BMP", "TIFF", "PPM", "GIF"])
-def test_kinds_for_pillow(tmp_path, kind):
+def test_other_kinds_than_jpeg_and_png(tmp_path, kind):
     """Whole ones pass, cut ones are named."""
     whole = picture(1, kind=kind, size=(40, 30))
     path = write_store(tmp_path / "s.lmdb", [whole, whole[: len(whole) // 2]])
@@ -70,7 +70,7 @@ def test_kinds_for_pillow(tmp_path, kind):
 
 def test_whatever_pillow_raises_is_a_problem(tmp_path, monkeypatch):
     """A plugin that trips over its input does not end the run."""
-    path = write_store(tmp_path / "s.lmdb", [picture(1, kind="WEBP")])
+    path = write_store(tmp_path / "s.lmdb", [picture(1, kind="TIFF")])
 
     def trip(self, mode):
         raise struct.error("unpack requires a buffer of 4 bytes")

@@ -229,7 +229,7 @@ def test_probe_what_is_no_picture() -> None:
 
 def test_build_info() -> None:
     """The versions of what is linked are known."""
-    assert {"libjpeg-turbo", "libdeflate", "simd", "entropy", "compiler"} == set(_native.build_info())
+    assert {"libjpeg-turbo", "libdeflate", "libwebp", "simd", "entropy", "compiler"} == set(_native.build_info())
 
 
 def test_the_stub_is_current() -> None:
