@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fastio/bmp.h"
+#include "fastio/gif.h"
 #include "fastio/jpeg.h"
 #include "fastio/jpeg_writer.h"
 #include "fastio/nearest.h"
@@ -18,6 +19,7 @@ class Worker {
   PngDecoder png;
   JpegDecoder jpeg;
   BmpDecoder bmp;
+  GifDecoder gif;
   WebpDecoder webp;
   Transformer transformer;
   NearestPicker nearest;
