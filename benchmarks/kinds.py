@@ -69,6 +69,10 @@ KINDS: dict[str, Callable[[Image.Image], bytes]] = {
     "progressive JPEG, 4:4:4": partial(_saved, "JPEG", quality=95, subsampling=0, progressive=True),
     "CMYK JPEG": _cmyk,
     "YCCK JPEG": _ycck,
+    "lossy WebP": partial(_saved, "WEBP", quality=80),
+    "lossless WebP": partial(_saved, "WEBP", lossless=True, method=0),
+    "BMP": partial(_saved, "BMP"),
+    "GIF": partial(_saved, "GIF"),
 }
 
 
