@@ -117,7 +117,8 @@ std::size_t left_over(std::span<std::int64_t> order, std::span<const std::int64_
   for (std::size_t word = 0; word < is_left.size(); ++word) {
     for (std::uint64_t bits = is_left[word]; bits != 0 && written < order.size();
          bits &= bits - 1) {
-      order[written++] = static_cast<std::int64_t>(word * 64 + std::countr_zero(bits));
+      order[written++] =
+          static_cast<std::int64_t>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
     }
   }
   return written;
