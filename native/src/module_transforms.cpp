@@ -126,7 +126,11 @@ PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
     batch.intervals = resolve(*intervals);
     places = intervals->buffers;
   }
-  return begin(transform_task(std::move(batch)), {spans.size(), 1}, pool,
+  const std::size_t threads = pool ? nb::cast<PyPool&>(*pool).used() : 1;
+  const std::size_t bands = bands_for(batch, spans.size(), threads);
+  auto task = bands == 1 ? transform_task(std::move(batch))
+                         : banded_transform_task(std::move(batch), spans.size(), bands);
+  return begin(std::move(task), {spans.size() * bands, 1}, pool,
                keep(spans.buffers, places, checksums, out, status, borrowed(function), numbers));
 }
 

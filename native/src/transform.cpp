@@ -1,7 +1,10 @@
 #include "fastio/transform.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "fastio/crc32.h"
@@ -30,6 +33,7 @@ class TransformTask : public Task {
   }
 
  protected:
+  [[nodiscard]] const TransformBatch& batch() const noexcept { return batch_; }
   [[nodiscard]] const TransformOptions& options() const noexcept { return options_; }
   [[nodiscard]] bool verify_data() const noexcept { return batch_.rows.checksums == nullptr; }
 
@@ -37,6 +41,7 @@ class TransformTask : public Task {
   [[nodiscard]] virtual std::size_t shrink(Bytes value, const Plan& plan) const noexcept = 0;
 
   struct Sample {
+    std::size_t number;  ///< of its row
     Bytes value;
     Intervals intervals;
     const Plan& plan;
@@ -45,6 +50,23 @@ class TransformTask : public Task {
   /// Makes row `out` of one value; the worker's transformer has begun with the plan.
   [[nodiscard]] virtual Status transform(Worker& worker, const Sample& sample,
                                          const Picture& out) const noexcept = 0;
+
+  [[nodiscard]] Status check(std::size_t i) const noexcept {
+    const TransformedRows& rows = batch_.rows;
+    const bool sound = rows.checksums == nullptr || crc32(batch_.spans[i]) == rows.checksums[i];
+    return sound ? Status::ok : Status::bad_checksum;
+  }
+
+  /// Fills row i of a value that has been checked.
+  [[nodiscard]] Status transform_checked(Worker& worker, std::size_t i) const noexcept {
+    Picture out = batch_.rows.first;
+    out.data += i * out.height * out.row_bytes();
+    return batch_.function.call == nullptr ? fill(worker, i, out) : call(worker, i, out);
+  }
+
+  [[nodiscard]] Intervals intervals(std::size_t i) const noexcept {
+    return batch_.intervals ? Intervals(batch_.intervals[i]) : Intervals();
+  }
 
  private:
   /// Asks for the first bytes of a value while the two before it are worked on: samples in
@@ -58,14 +80,8 @@ class TransformTask : public Task {
   }
 
   [[nodiscard]] Status transform(Worker& worker, std::size_t i) const noexcept {
-    const TransformedRows& rows = batch_.rows;
-    const Bytes value = batch_.spans[i];
-    if (rows.checksums != nullptr && crc32(value) != rows.checksums[i]) {
-      return Status::bad_checksum;
-    }
-    Picture out = rows.first;
-    out.data += i * out.height * out.row_bytes();
-    return batch_.function.call == nullptr ? fill(worker, i, out) : call(worker, i, out);
+    const Status status = check(i);
+    return status == Status::ok ? transform_checked(worker, i) : status;
   }
 
   /// The row, and the user's function on it.
@@ -95,36 +111,139 @@ class TransformTask : public Task {
     }
     const bool begun = worker.transformer.begin(plan, options(), shrink(value, plan));
     if (!begun) return Status::unsupported;  // no memory
-    const Intervals intervals = batch_.intervals ? Intervals(batch_.intervals[i]) : Intervals();
-    return transform(worker, {value, intervals, plan}, out);
+    return transform(worker, {i, value, intervals(i), plan}, out);
   }
 
   const TransformBatch batch_;
   TransformOptions options_;  // those of the batch, but for the layout where a function follows
 };
 
-class PictureTask final : public TransformTask {
+class PictureTask : public TransformTask {
  public:
   using TransformTask::TransformTask;
 
- private:
+ protected:
   [[nodiscard]] std::size_t shrink(Bytes file, const Plan& plan) const noexcept override {
     return image_kind(file) == ImageKind::jpeg ? shrink_of(plan, options()) : 1;
   }
 
   [[nodiscard]] Status transform(Worker& worker, const Sample& sample,
                                  const Picture& out) const noexcept override {
-    const PicturePart part{box_of(sample.plan),
-                           worker.transformer.region(),
-                           options().grey ? 3 : out.channels,
-                           shrink(sample.value, sample.plan),
-                           sample.intervals,
-                           options().max_pixels};
     PixelView pixels{};
-    const Status status = or_pillow(decode_part(worker, sample.value, part, verify_data(), pixels));
+    const Status status = decode(worker, sample, worker.transformer.region(), pixels);
     if (status != Status::ok) return status;
-    return worker.transformer.finish(pixels, part.channels, out) ? Status::ok : Status::unsupported;
+    const bool done = worker.transformer.finish(pixels, channels(), out);
+    return done ? Status::ok : Status::unsupported;
   }
+
+  /// How many channels pictures are decoded to.
+  [[nodiscard]] int channels() const noexcept {
+    return options().grey ? 3 : batch().rows.first.channels;
+  }
+
+  [[nodiscard]] Status decode(Worker& worker, const Sample& sample, const Region& region,
+                              PixelView& pixels) const noexcept {
+    const PicturePart part{box_of(sample.plan), region,
+                           channels(),          shrink(sample.value, sample.plan),
+                           sample.intervals,    options().max_pixels};
+    return or_pillow(decode_part(worker, sample.value, part, verify_data(), pixels));
+  }
+};
+
+/// Pictures whose rows are decoded in bands, by several threads: sample i is the items
+/// [i * bands, (i + 1) * bands). Who finishes its last band does what follows.
+class BandedTask final : public PictureTask {
+ public:
+  BandedTask(TransformBatch batch, std::size_t count, std::size_t bands) noexcept
+      : PictureTask(std::move(batch)), bands_(bands), shared_(new(std::nothrow) Shared[count]) {
+    for (std::size_t i = 0; shared_ && i < count; ++i) prepare(i);
+  }
+
+  void run(Worker& worker, std::size_t first, std::size_t last) noexcept override {
+    for (std::size_t item = first; item < last; ++item) {
+      run_band(worker, item / bands_, item % bands_);
+    }
+  }
+
+ private:
+  struct Shared {
+    Region region{};
+    Scratch memory;
+    std::uint8_t* pixels = nullptr;  ///< nullptr: one thread does all of it
+    std::atomic<std::size_t> done{0};
+    std::array<Status, most_bands> status{};
+  };
+
+  /// Makes room for a large picture of which it is known where decoding may start.
+  void prepare(std::size_t i) noexcept {
+    constexpr std::size_t worth_it = std::size_t{1} << 20;  // pixels
+    const Plan& plan = batch().plans[i];
+    const Bytes file = batch().spans[i];
+    if (plan.is_empty() || intervals(i).bytes().empty()) return;
+    Transformer transformer;
+    if (!transformer.begin(plan, options(), shrink(file, plan))) return;
+    Shared& shared = shared_[i];
+    shared.region = transformer.region();
+    const std::size_t pixels = shared.region.width * shared.region.height;
+    if (pixels < worth_it || pixels > file.size() * 64) return;
+    shared.pixels = shared.memory.reserve(pixels * pixel_bytes() + Resizer::slack);
+  }
+
+  void run_band(Worker& worker, std::size_t i, std::size_t band) noexcept {
+    std::int32_t& out = batch().rows.status[i];
+    if (!shared_ || shared_[i].pixels == nullptr) {
+      if (band > 0) return;
+      const Status checked = check(i);
+      out =
+          static_cast<std::int32_t>(checked == Status::ok ? transform_checked(worker, i) : checked);
+      return;
+    }
+    Shared& shared = shared_[i];
+    shared.status[band] = band == 0 ? check(i) : Status::ok;
+    if (shared.status[band] == Status::ok) shared.status[band] = decode_band(worker, i, band);
+    if (shared.done.fetch_add(1, std::memory_order_acq_rel) + 1 < bands_) return;
+    const auto* const bad = std::find_if(shared.status.begin(), shared.status.begin() + bands_,
+                                         [](Status s) { return s != Status::ok; });
+    const bool is_sound = bad == shared.status.begin() + bands_;
+    out = static_cast<std::int32_t>(is_sound ? transform_checked(worker, i) : *bad);
+  }
+
+  [[nodiscard]] Status decode_band(Worker& worker, std::size_t i, std::size_t band) noexcept {
+    Shared& shared = shared_[i];
+    const std::size_t start = shared.region.height * band / bands_;
+    const std::size_t stop = shared.region.height * (band + 1) / bands_;
+    Region rows = shared.region;
+    rows.y += start;
+    rows.height = stop - start;
+    PixelView pixels{};
+    const Sample sample{i, batch().spans[i], intervals(i), batch().plans[i]};
+    const Status status = decode(worker, sample, rows, pixels);
+    if (status != Status::ok) return status;
+    const std::size_t row_bytes = rows.width * pixel_bytes();
+    for (std::size_t y = 0; y < rows.height; ++y) {
+      std::memcpy(shared.pixels + (start + y) * row_bytes, pixels.data + y * pixels.stride,
+                  row_bytes);
+    }
+    return Status::ok;
+  }
+
+  [[nodiscard]] Status transform(Worker& worker, const Sample& sample,
+                                 const Picture& out) const noexcept override {
+    const Shared* shared = shared_ ? &shared_[sample.number] : nullptr;
+    if (shared == nullptr || shared->pixels == nullptr) {
+      return PictureTask::transform(worker, sample, out);
+    }
+    const PixelView pixels{shared->pixels, shared->region.width * pixel_bytes()};
+    const bool done = worker.transformer.finish(pixels, channels(), out);
+    return done ? Status::ok : Status::unsupported;
+  }
+
+  [[nodiscard]] std::size_t pixel_bytes() const noexcept {
+    return static_cast<std::size_t>(channels());
+  }
+
+  const std::size_t bands_;
+  const std::unique_ptr<Shared[]> shared_;  // nullptr: no memory, one thread a picture
 };
 
 class RawTask final : public TransformTask {
@@ -137,7 +256,7 @@ class RawTask final : public TransformTask {
 
   [[nodiscard]] Status transform(Worker& worker, const Sample& sample,
                                  const Picture& out) const noexcept override {
-    const auto& [value, intervals, plan] = sample;
+    const auto& [number, value, intervals, plan] = sample;
     if (!box_of(plan).is_inside(width_, height_)) return Status::bad_shape;
     const int channels = channels_of(value, out.channels);
     if (channels == 0) return Status::bad_shape;
@@ -175,6 +294,17 @@ class RawTask final : public TransformTask {
 
 std::unique_ptr<Task> transform_task(TransformBatch batch) noexcept {
   return std::make_unique<PictureTask>(std::move(batch));
+}
+
+std::size_t bands_for(const TransformBatch& batch, std::size_t count,
+                      std::size_t threads) noexcept {
+  if (count == 0 || threads <= count || !batch.intervals) return 1;
+  return std::min((threads + count - 1) / count, most_bands);
+}
+
+std::unique_ptr<Task> banded_transform_task(TransformBatch batch, std::size_t count,
+                                            std::size_t bands) noexcept {
+  return std::make_unique<BandedTask>(std::move(batch), count, bands);
 }
 
 std::unique_ptr<Task> transform_raw_task(TransformBatch batch, std::size_t height,

@@ -50,6 +50,17 @@ struct TransformBatch {
 /// `bad_shape` where a box leaves its picture.
 [[nodiscard]] std::unique_ptr<Task> transform_task(TransformBatch batch) noexcept;
 
+/// Into how many bands a large picture is cut, so that all threads have work: 1 where the batch
+/// has as many pictures as there are threads, or nobody knows where decoding may start.
+[[nodiscard]] std::size_t bands_for(const TransformBatch& batch, std::size_t count,
+                                    std::size_t threads) noexcept;
+inline constexpr std::size_t most_bands = 16;
+
+/// The same as transform_task, for a job of `count * bands` items: the rows of a large JPEG with
+/// `intervals` are decoded by as many threads (2 to most_bands), to the same pixels.
+[[nodiscard]] std::unique_ptr<Task> banded_transform_task(TransformBatch batch, std::size_t count,
+                                                          std::size_t bands) noexcept;
+
 /// The same for raw pixels, `height` x `width` x channels bytes a span. The channels are those
 /// of the rows; with `grey` 1 or 3, as the span's size says. Any other size is `bad_shape`.
 [[nodiscard]] std::unique_ptr<Task> transform_raw_task(TransformBatch batch, std::size_t height,
