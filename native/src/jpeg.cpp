@@ -161,19 +161,25 @@ Status JpegDecoder::Handle::decode_part(Bytes file, const PicturePart& part, Scr
                                   .bottom = last * part.shrink},
                                  hints_, huffman_);
   const auto components = static_cast<std::size_t>(info_.output_components);
-  const std::size_t stride = info_.output_width * components;
-  std::uint8_t* pixels = memory.reserve((last - y) * stride + Resizer::slack);
-  if (pixels == nullptr) return Status::no_memory;
+  const std::size_t row_bytes = info_.output_width * components;
+  const bool is_placed = part.target.data != nullptr && row_bytes <= part.target.stride;
+  const std::size_t stride = is_placed ? part.target.stride : row_bytes;
+  const std::size_t own_rows = (is_placed ? region.y : last) - y;  // in memory of our own
+  std::uint8_t* own = memory.reserve(own_rows * stride + Resizer::slack);
+  if (own == nullptr) return Status::no_memory;
+  std::uint8_t* pixels = is_placed ? part.target.data : own + (region.y - y) * stride;
   if (y > 0) jpeg_skip_scanlines(&info_, y);
   while (info_.output_scanline < last) {
-    std::uint8_t* pixel_row = pixels + (info_.output_scanline - y) * stride;
+    const std::size_t scanline = info_.output_scanline;
+    std::uint8_t* pixel_row = scanline < region.y ? own + (scanline - y) * stride
+                                                  : pixels + (scanline - region.y) * stride;
     JSAMPROW row = pixel_row;
     if (jpeg_read_scanlines(&info_, &row, 1) != 1) continue;
     if (converts()) convert_row(pixel_row, pixel_row);
   }
   if (last == info_.output_height) jpeg_finish_decompress(&info_);
   const auto channels = static_cast<std::size_t>(part.channels);
-  view = {pixels + (region.y - y) * stride + (region.x - x) * channels, stride};
+  view = {pixels + (region.x - x) * channels, stride};
   return Status::ok;
 }
 

@@ -5,6 +5,7 @@
 
 #include "fastio/jpeg_intervals.h"
 #include "fastio/plan.h"
+#include "fastio/resize.h"
 
 namespace fastio {
 
@@ -16,6 +17,9 @@ struct PicturePart {
   int channels;
   std::size_t shrink = 1;  ///< JPEGs only: 2, 4 or 8, smaller inverse DCTs; sides are rounded up
   Intervals intervals{};   ///< JPEGs only: where they are known; need not be true
+  /// JPEGs only: memory of the caller's for the region's rows, `stride` apart; nullptr: the
+  /// decoder's own. Not used where a row with what is decoded beside it is longer than `stride`.
+  PixelTarget target{};
   std::size_t max_pixels = any_pixels;  ///< of the whole picture; `too_large` beyond
 };
 
