@@ -20,8 +20,10 @@ from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.errors import SampleError, SourceError, StoreError
 from fastio.store import open_store
+from fastio.store.files.remote_options import RemoteOptions
 from fastio.store.jump_tables import begin_jump_tables
 from fastio.types.spans import Spans
+from tests.servers.fixtures import Bucket
 
 TAG = 0xFFFF_FF01  # of the first word of a table
 
@@ -204,3 +206,14 @@ def test_wrong_tables_change_no_pixel(data: st.DataObject) -> None:
 
     assert [0, 0, 0] == status
     assert plain.tobytes() == crops(forged, box)[0].tobytes()
+
+
+def test_tables_are_not_read_behind_a_url(bucket: Bucket, tmp_path: Path, source: Path) -> None:
+    """Opening a set in an object store leaves them unread."""
+    options = RemoteOptions(storage_options=bucket.options)
+    pack(open_source(source), f"{bucket.url}/s-%d.tar", jump=True, remote=options)
+    with open_store(f"{bucket.url}/s.fastio-set", remote=options) as store:
+        assert store.spans("image", np.arange(4)).intervals is None
+
+    pack(open_source(source), tmp_path / "s-%d.tar", jump=True)
+    assert TAG == tables(tmp_path / "s.fastio-set")[0][0]
