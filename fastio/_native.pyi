@@ -5,7 +5,7 @@ The native core: batches of encoded samples to arrays, on threads, without the G
 
 import enum
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,116 @@ class BufferRing:
     @property
     def allocated_bytes(self) -> int:
         """Bytes handed out and bytes free."""
+
+class BatchCounts:
+    """What a loader counts, shared by its iterations."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def batches(self) -> int: ...
+
+    @batches.setter
+    def batches(self, arg: int, /) -> None: ...
+
+    @property
+    def samples(self) -> int: ...
+
+    @samples.setter
+    def samples(self, arg: int, /) -> None: ...
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of the largest batch."""
+
+    @batch_bytes.setter
+    def batch_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+    @tokens.setter
+    def tokens(self, arg: int, /) -> None: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @slots.setter
+    def slots(self, arg: int, /) -> None: ...
+
+    @property
+    def decoded_on_device(self) -> int: ...
+
+    @decoded_on_device.setter
+    def decoded_on_device(self, arg: int, /) -> None: ...
+
+    @property
+    def loading_s(self) -> float: ...
+
+    @loading_s.setter
+    def loading_s(self, arg: float, /) -> None: ...
+
+    @property
+    def first_batch_s(self) -> float: ...
+
+    @first_batch_s.setter
+    def first_batch_s(self, arg: float, /) -> None: ...
+
+    @property
+    def waits(self) -> list[int]:
+        """
+        Number k counts waits from 2**(k-1) up to 2**k microseconds; the last takes all longer.
+        """
+
+    def count(self, samples: int, nbytes: int, *, waited_s: float, first: bool) -> None:
+        """Count one batch that came after ``waited_s`` seconds."""
+
+    def __getstate__(self) -> tuple[Any, ...]: ...
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None: ...
+
+class BatchGroup:
+    """Neighbouring batches that native code makes: see BatchLoop."""
+
+    def __len__(self) -> int: ...
+
+class BatchLoop:
+    """
+    Hands out the batches of an epoch in order, while ``depth`` are under way behind each.
+
+    ``submitted`` yields one item a batch: a BatchGroup, once for each of its batches, or
+    something with ``result() -> FinishedBatch`` and ``cancel()``. Each batch is counted in
+    ``counts`` and moves ``cursor.batch``. ``note(proof)`` is called once a group, and once a
+    batch that has no group. ``settle(finished, number)`` gets batches with bad samples, and
+    those without any sample, which are not handed out. ``is_gradual`` begins one batch before
+    the first is waited for, and at most two before each other.
+    """
+
+    def __init__(self, submitted: Iterator[Any], depth: int, *, counts: BatchCounts, cursor: Any, note: Callable[[Any], None], settle: Callable[[Any, int], None], is_gradual: bool = False) -> None: ...
+
+    def run(self, limit: int, is_watched: Callable[[], bool] | None = None) -> BatchLoop:
+        """
+        Return itself, an iterator that ends after ``limit`` batches, after a tenth of a
+        second, when ``is_watched`` returns True, or with the epoch.
+        """
+
+    def __iter__(self) -> BatchLoop: ...
+
+    def __next__(self) -> Any: ...
+
+    def stop(self) -> None:
+        """End the run before its next batch; from any thread."""
+
+    def cancel(self) -> None:
+        """Let go of the batches under way."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all batches were handed out."""
+
+    @property
+    def number(self) -> int:
+        """How many were handed out or left out so far."""
 
 def bucket_steps(lengths: NDArray[np.int32], order: NDArray[np.int64], *, samples: NDArray[np.int64] | None, window: int, batch_size: int, max_tokens: int, multiple: int, world_size: int, seed: int, epoch: int | None) -> NDArray[np.int64]:
     """
@@ -317,11 +427,85 @@ def fill_tokens(spans: Spans, slots: NDArray[np.int64], ids: NDArray[np.int64], 
     id from ``vocabulary`` on CORRUPT (0: none is); such a slot is padding alone.
     """
 
-def views(flat: NDArray[Any], cuts: NDArray[np.int64], shapes: NDArray[np.int64]) -> list[Any]:
+class RowWork:
+    """Samples of a chunk and how each becomes a row."""
+
+def plain_rows(spans: Spans, *, verify: bool, is_encoded: bool) -> RowWork:
     """
-    For each k a DLPack capsule of ``flat[cuts[k]:cuts[k + 1]].reshape(shapes[k])``, which
-    from_dlpack makes a tensor of, once. ``shapes`` is (n, 1) or (n, 2).
+    Rows as ``gather`` fills them, or as ``decode_images`` if these are encoded pictures.
     """
+
+class RowBatches(BatchGroup):
+    """
+    Batches of rows; iterating yields this object for each batch to come, until one of them
+    had to be repaired.
+    """
+
+    def __iter__(self) -> RowBatches: ...
+
+    def __next__(self) -> RowBatches: ...
+
+    @property
+    def yielded(self) -> int:
+        """How many batches iterating has yielded."""
+
+def row_batches(work: RowWork, cuts: NDArray[np.int64], *, shape: Sequence[int], dtype: np.dtype[Any], channels_last: bool, labels: NDArray[Any] | None, pool: ThreadPool, ring: BufferRing, from_dlpack: Callable[[Any], Any], made: BatchCounts, proof: Any, repair: Callable[[int], Any]) -> RowBatches:
+    """
+    Batch k is a tensor of the samples ``cuts[k]`` up to ``cuts[k + 1]``, each a row of
+    ``shape`` and ``dtype`` in memory of ``ring``; with ``labels``, a list of it and theirs.
+    ``channels_last`` hands rows of (H, W, C) out as (C, H, W). ``from_dlpack`` is torch's.
+    ``made.samples`` counts those of batches that native code has made; ``repair(k)`` makes a batch with bad samples, or one begun before a fork.
+    """
+
+class TokenBatches(BatchGroup):
+    """Batches of token ids on their way: see TokenFiller."""
+
+    def begin(self, k: int) -> None:
+        """Have threads work on batch k."""
+
+    def cancel(self) -> None:
+        """Let go of whatever is under way."""
+
+    def status(self, k: int) -> NDArray[np.int32]:
+        """
+        Wait for batch k, and return the status of its samples. ValueError where it does not
+        fit its layout. Batches must be asked for in order.
+        """
+
+    def take(self, k: int) -> tuple[dict[str, Any], int, int, int, int]:
+        """
+        Batch k, for which ``status`` has waited, whatever that was; its samples, its bytes,
+        its tokens and its slots.
+        """
+
+class TokenFiller:
+    """
+    Makes batches of token ids, on the threads of ``pool``, in memory of ``ring``.
+
+    ``layout`` and ``width``: "pad" to the longest of a batch, rounded up to a multiple;
+    "pack" into as many tokens, 0 for as many as there are; "chunk" into rows of as many.
+    ``at_end`` pads before the tokens. ``from_dlpack`` is torch's. ``pinned``, if not None,
+    gives memory in place of the ring: ``take(nbytes)`` a tensor, and ``view(tensor, start,
+    dtype, shape)`` a part of it.
+    """
+
+    def __init__(self, layout: str, width: int, *, pad_id: int, at_end: bool, item_bytes: int, vocabulary: int, pool: ThreadPool, ring: BufferRing | None, from_dlpack: Callable[[Any], Any], pinned: Any = None) -> None: ...
+
+    def batches(self, spans: Spans, cuts: NDArray[np.int64], *, verify: bool, labels: NDArray[Any] | None = None, label_of: Callable[[int, int], Any] | None = None, unread: NDArray[np.int32] | None = None, job_bytes: int, proof: Any = None, repair: Callable[[int, NDArray[np.int32] | None], Any] | None = None) -> TokenBatches:
+        """
+        Batch k is that of the spans ``cuts[k]`` up to ``cuts[k + 1]``, filled with others by
+        jobs of about ``job_bytes``. ``labels`` has one row for each span, or
+        ``label_of(start, stop)`` makes those of a batch. ``unread`` is the status of spans
+        that could not be read. ``repair(k, status)`` makes a batch with bad samples.
+        """
+
+    @property
+    def job_batches(self) -> float:
+        """Batches that a job fills, on average."""
+
+    @property
+    def largest_bytes(self) -> int:
+        """The largest piece of memory taken."""
 
 class PictureFunction:
     """
@@ -358,6 +542,12 @@ def gather_transformed(spans: Spans, plan: NDArray[np.int32], out: NDArray[np.ui
     """
     The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.
     With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.
+    """
+
+def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, function: PictureFunction | None, numbers: NDArray[np.float64] | None, max_pixels: int | None = None, stored: tuple[int, int] | None = None) -> RowWork:
+    """
+    Rows as ``decode_transformed`` fills them, or as ``gather_transformed`` does if ``stored``
+    gives the height and width of raw pictures.
     """
 
 def philox(seed: int, epoch: int, indices: NDArray[np.int64], out: NDArray[np.float64]) -> None:

@@ -14,7 +14,7 @@ STUB = Path(__file__).parents[1] / "fastio" / "_native.pyi"
 
 # The signatures are written by hand beside the bindings; stubgen cannot know what their names stand for.
 _IMPORTS = """\
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np

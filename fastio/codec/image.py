@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastio import _native
-from fastio._native import Job, ThreadPool
+from fastio._native import Job, RowWork, ThreadPool
 from fastio.codec.codec import Geometry
 from fastio.codec.headers import Headers, read_headers
 from fastio.codec.pixel_limit import pixel_limit
@@ -42,6 +42,24 @@ class ImageCodec:
     def probe(self, spans: Spans) -> Headers:
         """Read the headers of the pictures."""
         return read_headers(spans)
+
+    def rows(self, spans: Spans, *, verify: bool, geometry: Geometry | None = None) -> RowWork:
+        """Return what ``decode`` does to these pictures, for batches that native code makes of parts of them."""
+        if geometry is None:
+            return _native.plain_rows(spans, verify=verify, is_encoded=True)
+        return _native.transformed_rows(
+            spans,
+            geometry.plan,
+            verify=verify,
+            filter=geometry.filter,
+            fill=geometry.fill,
+            planar=geometry.is_planar,
+            grey=geometry.is_grey,
+            fast=geometry.is_fast,
+            function=geometry.function,
+            numbers=geometry.numbers,
+            max_pixels=pixel_limit(),
+        )
 
     def decode(
         self,

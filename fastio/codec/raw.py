@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
-from fastio._native import Job, ThreadPool
+from fastio._native import Job, RowWork, ThreadPool
 from fastio.codec.codec import Geometry
 from fastio.codec.headers import Headers
 from fastio.types.spans import Spans
@@ -27,6 +27,24 @@ class RawCodec:
     def probe(self, spans: Spans) -> Headers:
         """All are OK and of unknown size, for raw bytes have no header."""
         return Headers.unknown(len(spans))
+
+    def rows(self, spans: Spans, *, verify: bool, geometry: Geometry | None = None) -> RowWork:
+        """Return what ``decode`` does to these values, for batches that native code makes of parts of them."""
+        if geometry is None:
+            return _native.plain_rows(spans, verify=verify, is_encoded=False)
+        return _native.transformed_rows(
+            spans,
+            geometry.plan,
+            verify=verify,
+            filter=geometry.filter,
+            fill=geometry.fill,
+            planar=geometry.is_planar,
+            grey=geometry.is_grey,
+            fast=False,
+            function=geometry.function,
+            numbers=geometry.numbers,
+            stored=geometry.stored,
+        )
 
     def decode(
         self,

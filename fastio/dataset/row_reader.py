@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.codec import CODECS, describe_status
 from fastio.codec.codec import Geometry
+from fastio.codec.image import ImageCodec
 from fastio.codec.mask import misfits
 from fastio.codec.pixel_limit import is_refused, pixel_limit, refusal, warn_of_large
+from fastio.codec.raw import RawCodec
 from fastio.dataset.mask_rows import MaskRows
 from fastio.dataset.undecoded import DecodedBatch, PixelsToRow, UndecodedRows
 from fastio.errors import SampleError, SchemaError
@@ -208,6 +210,12 @@ class RowReader:
         For masks with a geometry see ``MaskCodec.decode``; ``rows`` then have the size that the plan gives.
         """
         return self.codec.decode(spans, rows, status, pool=pool, verify=verify, geometry=geometry)
+
+    def row_work(self, spans: Spans, *, verify: bool, geometry: Geometry | None) -> _native.RowWork | None:
+        """Return what ``decode`` does, for batches that native code makes; None if the codec cannot say it."""
+        if isinstance(self.codec, (ImageCodec, RawCodec)):
+            return self.codec.rows(spans, verify=verify, geometry=geometry)
+        return None
 
     def undecoded(
         self,

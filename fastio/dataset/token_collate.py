@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch._C import _from_dlpack as from_dlpack  # torch.utils.dlpack's wrapper takes twice the time
 from torch.utils.data import default_collate
-
-from fastio import _native
 
 __all__ = [
     "Batch",
     "ChunkCollate",
-    "Flat",
     "PackCollate",
     "PadCollate",
     "TokenCollate",
-    "TokenSlots",
     "count_tokens",
     "tensor_core_multiple",
 ]
 
 Batch = dict[str, Any]
 Side = Literal["right", "left"]
+Layout = Literal["pad", "pack", "chunk"]
 
 _MOST_TOKENS = (1 << 31) - 1  # tokens of a packed batch: variable-length attention takes positions as int32
 _MULTIPLES = {
@@ -54,40 +48,17 @@ def tensor_core_multiple(dtype: torch.dtype) -> int:
     return _MULTIPLES[dtype]
 
 
-@dataclass(frozen=True, slots=True)
-class TokenSlots:
-    """
-    Where the tokens of several batches go in one flat buffer, batch after batch.
-
-    Sample i has the slot ``slots[i]`` to ``slots[i + 1]``; batch k has the elements ``cuts[k]`` to ``cuts[k + 1]``.
-    """
-
-    starts: NDArray[np.int64]
-    cuts: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Flat:
-    """
-    The filled buffer of several batches: token ids, whether each element is a token (bool), and its position in its
-    sample.
-    """
-
-    ids: torch.Tensor
-    mask: torch.Tensor | None
-    positions: torch.Tensor | None
-    is_pinned: bool = False  # torch's own check asks the driver, which a forked child must not do
-
-
 @runtime_checkable
 class TokenCollate(Protocol):
     """
     How samples become a batch.
 
     ``__call__`` is an ordinary ``collate_fn`` for torch's DataLoader: samples are tensors of ids, or pairs of ids and
-    a label. FastLoader asks for the ``layout`` of several batches, lets native threads fill it, and takes ``batches``
-    one by one: a batch that exists before it is needed only keeps Python's garbage collector busy.
+    a label. FastLoader's native code makes the same batches from ``layout`` and ``width``: see ``_native.TokenFiller``.
     """
+
+    layout: ClassVar[Layout]
+    has_labels: ClassVar[bool]
 
     @property
     def pad_id(self) -> int: ...
@@ -96,21 +67,9 @@ class TokenCollate(Protocol):
     def pads_before(self) -> bool: ...
 
     @property
-    def has_mask(self) -> bool: ...
-
-    @property
-    def has_positions(self) -> bool: ...
-
-    @property
-    def has_labels(self) -> bool: ...
+    def width(self) -> int: ...
 
     def __call__(self, samples: Sequence[Any]) -> Batch: ...
-
-    def slots(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> TokenSlots: ...
-
-    def batches(
-        self, flat: Flat, slots: TokenSlots, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
-    ) -> Iterator[Batch]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +85,7 @@ class PadCollate:
     ``side`` is the side that is padded: "left" is for generation.
     """
 
-    has_mask: ClassVar[bool] = True
-    has_positions: ClassVar[bool] = False
+    layout: ClassVar[Layout] = "pad"
     has_labels: ClassVar[bool] = True
 
     pad_id: int = 0
@@ -143,6 +101,11 @@ class PadCollate:
     def pads_before(self) -> bool:
         return self.side == "left"
 
+    @property
+    def width(self) -> int:
+        """What lengths are rounded up to a multiple of."""
+        return _checked_multiple(self.pad_to_multiple)
+
     def __call__(self, samples: Sequence[Any]) -> Batch:
         tokens, labels = _apart(samples)
         lengths = _lengths(tokens)
@@ -154,31 +117,6 @@ class PadCollate:
             ids[row, columns] = each
             mask[row, columns] = True
         return {"input_ids": ids, "attention_mask": mask, "lengths": lengths, **labels}
-
-    def slots(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> TokenSlots:
-        """Make each slot a row."""
-        multiple = _checked_multiple(self.pad_to_multiple)
-        widths = np.maximum.reduceat(lengths, cuts[:-1])
-        if multiple > 1:
-            widths = -(-widths // multiple) * multiple
-        counts = cuts[1:] - cuts[:-1]
-        return TokenSlots(_sums(np.repeat(widths, counts)), _sums(widths * counts))
-
-    def batches(
-        self, flat: Flat, slots: TokenSlots, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
-    ) -> Iterator[Batch]:
-        """Yield batches as views of the filled buffer."""
-        assert flat.mask is not None
-        counts, sizes = cuts[1:] - cuts[:-1], slots.cuts[1:] - slots.cuts[:-1]
-        shapes = np.stack((counts, sizes // counts), axis=1)
-        parts = zip(
-            _views(flat.ids, slots.cuts, shapes, is_pinned=flat.is_pinned),
-            _views(flat.mask, slots.cuts, shapes, is_pinned=flat.is_pinned),
-            _views(torch.from_numpy(lengths), cuts, counts[:, None]),
-            strict=True,
-        )
-        for ids, mask, own in parts:
-            yield {"input_ids": ids, "attention_mask": mask, "lengths": own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +135,7 @@ class PackCollate:
     """
 
     pads_before: ClassVar[bool] = False
-    has_mask: ClassVar[bool] = False
-    has_positions: ClassVar[bool] = True
+    layout: ClassVar[Layout] = "pack"
     has_labels: ClassVar[bool] = True
 
     tokens: int | None = None
@@ -207,6 +144,11 @@ class PackCollate:
     def __post_init__(self) -> None:
         if self.tokens is not None and not 1 <= self.tokens <= _MOST_TOKENS:
             raise ValueError(f"tokens={self.tokens}: expected 1 to {_MOST_TOKENS}, or None")
+
+    @property
+    def width(self) -> int:
+        """The tokens of a batch; 0 for as many as its samples have."""
+        return self.tokens or 0
 
     def __call__(self, samples: Sequence[Any]) -> Batch:
         tokens, labels = _apart(samples)
@@ -219,33 +161,6 @@ class PackCollate:
         positions = torch.cat([*counted, lengths.new_zeros(tail)])
         ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
         return {"input_ids": ids, "position_ids": positions, "cu_seqlens": ends, "lengths": lengths, **labels}
-
-    def slots(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> TokenSlots:
-        """Make each slot as long as its sample; the last one of a batch extends to the batch's end."""
-        totals = np.add.reduceat(lengths, cuts[:-1])
-        self._check(int(totals.max()))
-        if self.tokens is None:
-            return TokenSlots(_sums(lengths), _sums(totals))
-        widths = lengths.copy()
-        widths[cuts[1:] - 1] += self.tokens - totals
-        return TokenSlots(_sums(widths), _sums(np.full(len(totals), self.tokens)))
-
-    def batches(
-        self, flat: Flat, slots: TokenSlots, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
-    ) -> Iterator[Batch]:
-        """Yield batches as views of the filled buffer."""
-        assert flat.positions is not None
-        counts, sizes = (cuts[1:] - cuts[:-1])[:, None], (slots.cuts[1:] - slots.cuts[:-1])[:, None]
-        ends = torch.from_numpy(_sequences(lengths, cuts))
-        parts = zip(
-            _views(flat.ids, slots.cuts, sizes, is_pinned=flat.is_pinned),
-            _views(flat.positions, slots.cuts, sizes, is_pinned=flat.is_pinned),
-            _views(ends, cuts + np.arange(len(cuts)), counts + 1),
-            _views(torch.from_numpy(lengths), cuts, counts),
-            strict=True,
-        )
-        for ids, places, sequences, own in parts:
-            yield {"input_ids": ids, "position_ids": places, "cu_seqlens": sequences, "lengths": own}
 
     def _check(self, total: int) -> None:
         if total > _MOST_TOKENS:
@@ -270,8 +185,7 @@ class ChunkCollate:
     """
 
     pads_before: ClassVar[bool] = False
-    has_mask: ClassVar[bool] = True
-    has_positions: ClassVar[bool] = False
+    layout: ClassVar[Layout] = "chunk"
     has_labels: ClassVar[bool] = False
 
     tokens: int
@@ -281,6 +195,11 @@ class ChunkCollate:
         if self.tokens < 1:
             raise ValueError(f"tokens={self.tokens}: expected 1 or more")
 
+    @property
+    def width(self) -> int:
+        """The tokens of a row."""
+        return self.tokens
+
     def __call__(self, samples: Sequence[Any]) -> Batch:
         tokens, _ = _apart(samples)
         total = sum(map(len, tokens))
@@ -288,28 +207,6 @@ class ChunkCollate:
         ids = torch.cat([*tokens, tokens[0].new_full((tail,), self.pad_id)])
         mask = torch.arange(total + tail, device=ids.device) < total
         return {"input_ids": ids.view(-1, self.tokens), "attention_mask": mask.view(-1, self.tokens)}
-
-    def slots(self, lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> TokenSlots:
-        """Make each slot as long as its sample; the last one of a batch extends to the end of the batch's last row."""
-        totals = np.add.reduceat(lengths, cuts[:-1])
-        wholes = -(-totals // self.tokens) * self.tokens
-        widths = lengths.copy()
-        widths[cuts[1:] - 1] += wholes - totals
-        return TokenSlots(_sums(widths), _sums(wholes))
-
-    def batches(
-        self, flat: Flat, slots: TokenSlots, lengths: NDArray[np.int64], cuts: NDArray[np.int64]
-    ) -> Iterator[Batch]:
-        """Yield batches as views of the filled buffer."""
-        assert flat.mask is not None
-        rows = (slots.cuts[1:] - slots.cuts[:-1]) // self.tokens
-        shapes = np.stack((rows, np.full_like(rows, self.tokens)), axis=1)
-        for ids, mask in zip(
-            _views(flat.ids, slots.cuts, shapes, is_pinned=flat.is_pinned),
-            _views(flat.mask, slots.cuts, shapes, is_pinned=flat.is_pinned),
-            strict=True,
-        ):
-            yield {"input_ids": ids, "attention_mask": mask}
 
 
 def count_tokens(batch: Batch) -> tuple[int, int]:
@@ -328,41 +225,6 @@ def _checked_multiple(wish: int | torch.dtype) -> int:
 
 def _rounded(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
-
-
-def _sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return 0 and the sums of the first 1, 2, ... values."""
-    sums = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(values, out=sums[1:])
-    return sums
-
-
-def _views(
-    flat: torch.Tensor, cuts: NDArray[np.int64], shapes: NDArray[np.int64], *, is_pinned: bool = False
-) -> Iterator[torch.Tensor]:
-    """
-    Return views of the elements between two cuts in these shapes.
-
-    Made by DLPack: that is faster than as_strided, and each view has its own storage, so that saving it does not save
-    its neighbours. Pinned memory stays torch's: its allocator has to recognise it again after a copy.
-    """
-    if is_pinned:
-        parts = torch.split_with_sizes(flat, (cuts[1:] - cuts[:-1]).tolist())
-        return (part.view(shape) for part, shape in zip(parts, shapes.tolist(), strict=True))
-    return map(from_dlpack, _native.views(flat.numpy(), cuts, shapes))
-
-
-def _sequences(lengths: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.int32]:
-    """
-    Return where the samples of each batch begin within it and the last one ends: one number more than samples per
-    batch.
-    """
-    counts = cuts[1:] - cuts[:-1]
-    numbers = np.repeat(np.arange(len(counts)), counts)
-    sequences = np.zeros(len(lengths) + len(counts), np.int32)
-    sums = _sums(lengths)
-    sequences[np.arange(len(lengths)) + numbers + 1] = sums[1:] - sums[cuts[:-1]][numbers]
-    return sequences
 
 
 def _lengths(tokens: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -1,25 +1,27 @@
-"""Iterating over epochs: asks a producer for batches ahead of the training loop, counts, and deals with bad samples."""
+"""Iterating over epochs: a native loop hands out a producer's batches; what is not done for each is done here."""
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterator
-from itertools import islice
+from functools import partial
 from time import perf_counter
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
+from fastio import _native
 from fastio.errors import SampleError
 from fastio.loader.device import Numbered
 from fastio.loader.position import Cursor, LoaderPosition, Place
-from fastio.loader.producer import FinishedBatch, PendingBatch
+from fastio.loader.producer import FinishedBatch
 from fastio.loader.producer.decoding_pass import decodes_pictures
 from fastio.loader.producer.held_reader import HeldReader, HeldUnits
+from fastio.loader.producer.producer import Submitted
 from fastio.loader.producer.read_ahead import WindowReader
 from fastio.loader.proof import EpochLedger
-from fastio.loader.ranges import WAIT, named_range
+from fastio.loader.ranges import WAIT, named_range, wants_ranges
 from fastio.loader.thread_tuner import ThreadTuner
 from fastio.loader.wiring import Wiring
 from fastio.samplers.agreement import SURE_AFTER, Agreement
@@ -31,7 +33,9 @@ __all__ = ["BatchIteration"]
 
 log = logging.getLogger(__name__)
 
-_FOLDED_TOGETHER = 64  # batches; the memory of their chunks' checksums is kept until then, 12 bytes a sample
+_RUN = (
+    64  # batches without a look at anything else; the checksums of their chunks are kept until then, 12 bytes a sample
+)
 
 
 class BatchIteration:
@@ -62,6 +66,7 @@ class BatchIteration:
         self._may_be_unpacked = decodes_pictures(selection.base) and selection.plan.share.rank == 0
         self._stats = LoaderStats()
         self._is_closed = False
+        self._loops: WeakSet[_native.BatchLoop] = WeakSet()
         self.skipped: dict[int, SampleError] = {}
 
     def run(self, cursor: Cursor, consumer: Cursor, *, is_numbered: bool) -> Iterator[Any]:
@@ -73,49 +78,45 @@ class BatchIteration:
         self.check_open()
         self._position.begin(cursor, consumer)
         left, ledger = self._left(cursor, consumer)
-        parts = left.slices()
-        held, stats = HeldUnits(), self._stats
-        submitted = self._submitted(left, cursor.epoch, held)
-        under_way = deque[PendingBatch]()
-        first = True
+        held, skipped = HeldUnits(), set[int]()
+        loop = _native.BatchLoop(
+            self._submitted(left, cursor.epoch, held),
+            self._options.depth,
+            counts=self._stats.counts,
+            cursor=cursor,
+            note=ledger.note,
+            settle=partial(self._settle, ledger, skipped),
+            is_gradual=self._held is not None,  # the first batch waits for no other samples then
+        )
+        self._loops.add(loop)
         begin, is_compared = cursor.place, not self._agreement.is_open
+        folded = 0
         try:
-            for _ in range(len(left)):
-                if self._is_closed:
-                    self.check_open()
+            while not loop.is_done:
+                self.check_open()
                 if not is_compared and consumer.batch - begin[2] >= SURE_AFTER:
                     is_compared = self._compare(begin)
-                begun = perf_counter()
-                with named_range(WAIT):
-                    under_way.extend(islice(submitted, self._ahead(len(under_way), first=first)))
-                    finished = under_way.popleft().result()
-                stats.count(finished.samples, finished.nbytes, waited_s=perf_counter() - begun, first=first)
-                stats.decoded_on_device += finished.on_device
-                if finished.slots:
-                    stats.count_tokens(finished.tokens, finished.slots)
-                if self._tuner is not None:
-                    self._tune(self._tuner, first=first)
-                first = False
-                ledger.add(finished.proof)
-                if cursor.batch % _FOLDED_TOGETHER == 0:
-                    ledger.fold()
-                is_good = finished.samples and not finished.errors
-                ready = [finished.batch] if is_good else self._checked(finished, ledger)
-                if is_numbered:
-                    part = next(parts)
-                    if ready:
-                        ready = [_numbered(finished, left, part, cursor.epoch)]
-                cursor.batch += 1
-                del finished
-                if ready:
+                if is_numbered or not is_compared or loop.number == 0 or wants_ranges():
+                    with named_range(WAIT):
+                        ready = list(loop.run(1))
+                    if is_numbered and ready:
+                        ready = [_numbered(ready.pop(), left, loop.number - 1, cursor.epoch, skipped)]
+                    skipped.clear()
                     # Nothing here may keep the batch while the loop uses it, or its memory would be returned late.
-                    yield ready.pop()
+                    if ready:
+                        yield ready.pop()
+                else:
+                    yield from loop.run(_RUN, wants_ranges)
+                if self._tuner is not None:
+                    self._tune(self._tuner, first=loop.number == 1)
+                if loop.number - folded >= _RUN:
+                    ledger.fold()
+                    folded = loop.number
             if not is_compared:
                 self._compare(begin)
             cursor.end_epoch()
         finally:
-            for batch in under_way:
-                batch.cancel()
+            loop.cancel()
             held.close()
 
     def report(self) -> LoaderStats:
@@ -132,6 +133,8 @@ class BatchIteration:
     def close(self) -> None:
         """Stop the producer's threads; iterations that continue raise ValueError. Calling it twice is harmless."""
         self._is_closed = True
+        for loop in list(self._loops):
+            loop.stop()
         self._agreement.close()
         self._producer.close()
 
@@ -162,19 +165,10 @@ class BatchIteration:
             return self._held.with_windows(left), ledger
         return self._reader.with_windows(left, is_held=order is not None and order.is_held), ledger
 
-    def _submitted(self, left: Batches, epoch: int, held: HeldUnits) -> Iterator[PendingBatch]:
+    def _submitted(self, left: Batches, epoch: int, held: HeldUnits) -> Iterator[Submitted]:
         """Begin the batches one after the other, while what they need is read ahead."""
         submitted = self._producer.submit(left, epoch=epoch)
         return self._reader.run(left, submitted) if self._held is None else self._held.run(left, submitted, held)
-
-    def _ahead(self, under_way: int, *, first: bool) -> int:
-        """
-        Return how many batches to begin before the next one is waited for.
-
-        Behind a URL two at most, and one before the first batch, which waits for nothing else then.
-        """
-        missing = self._options.depth + 1 - under_way
-        return missing if self._held is None else min(missing, 1 if first else 2)
 
     def _say_unlabelled(self, batches: Batches) -> None:
         """Warn once if a batch is a single tensor that ``images, labels = batch`` would unpack without an error."""
@@ -187,19 +181,21 @@ class BatchIteration:
                 self._path,
             )
 
-    def _checked(self, finished: FinishedBatch, ledger: EpochLedger) -> list[Any]:
-        """Return the batch, or nothing if all its samples were skipped; record the bad samples."""
-        ledger.note_errors(finished.errors)
+    def _settle(self, ledger: EpochLedger, skipped: set[int], finished: FinishedBatch, number: int) -> None:
+        """
+        Record the bad samples of batch ``number`` of an iteration, and in ``skipped`` those that it is handed out
+        without.
+        """
+        ledger.note_errors(number, finished.errors)
         for error in finished.errors:
             if error.index not in self.skipped:
                 self.skipped[error.index] = error
                 log.warning("%s: %s", "skipped" if self._options.on_error == "skip" else "zeroed", error)
-        if finished.samples:
-            return [finished.batch]
-        if self._selection.plan.share.world_size > 1:
+        if self._options.on_error == "skip":
+            skipped.update(error.index for error in finished.errors)
+        if not finished.samples and self._selection.plan.share.world_size > 1:
             # Continuing would leave this rank a batch short, and the others would wait for it for ever.
             raise finished.errors[0]
-        return []
 
     def _tune(self, tuner: ThreadTuner, *, first: bool) -> None:
         """Let fewer threads decode if they are enough; the first batch of an iteration is not measured."""
@@ -217,9 +213,10 @@ def _held_reader(wiring: Wiring) -> HeldReader | None:
     return HeldReader(base, depth=wiring.options.depth) if is_read else None
 
 
-def _numbered(finished: FinishedBatch, batches: Batches, part: slice, epoch: int) -> Numbered:
-    """Return a batch with the ids of its samples for random numbers, without those skipped."""
+def _numbered(batch: Any, batches: Batches, number: int, epoch: int, skipped: set[int]) -> Numbered:
+    """Return batch ``number`` with the ids of its samples for random numbers, without those skipped."""
+    part = slice(batches.cuts[number], batches.cuts[number + 1])
     ids = batches.ids[part]
-    if finished.samples < len(ids):
-        ids = ids[~np.isin(batches.indices[part], [error.index for error in finished.errors])]
-    return Numbered(finished.batch, epoch, ids)
+    if skipped:
+        ids = ids[~np.isin(batches.indices[part], list(skipped))]
+    return Numbered(batch, epoch, ids)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 from torch.autograd import _profiler_enabled as profiler_is_on  # type: ignore[attr-defined] # it has no public name
 from torch.profiler import record_function
 
-__all__ = ["COPY", "DECODE", "NVTX", "TRANSFORM", "WAIT", "named_range", "wants_nvtx"]
+__all__ = ["COPY", "DECODE", "NVTX", "TRANSFORM", "WAIT", "named_range", "wants_nvtx", "wants_ranges"]
 
 NVTX = "FASTIO_NVTX"  # the environment variable; anything but "" and "0" turns ranges on
 
@@ -28,6 +30,10 @@ def wants_nvtx() -> bool:
 
 
 _nvtx = wants_nvtx()  # read once: reading the environment would cost more than a range that is off
+
+
+# Whether somebody reads ranges now. Without NVTX this is torch's own function: a loop asks before each batch.
+wants_ranges: Callable[[], bool] = partial(bool, 1) if _nvtx else profiler_is_on
 
 
 def named_range(name: str) -> AbstractContextManager[object]:

@@ -80,6 +80,9 @@ class Plan:
         """Return the plan as the native core reads it: ``(count, 13)`` int32, one COLUMN each."""
         out = np.empty((count, len(COLUMNS)), np.int32)
         parts = (*self._box, *self._virtual, *self._window, *self._place, self._flip)
+        if all(len(values) == 1 for values in parts):  # the same for all samples
+            out[:] = np.concatenate(parts)
+            return out
         for column, values in enumerate(parts):
             out[:, column] = values
         return out

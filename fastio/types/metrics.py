@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fastio._native import BatchCounts
 from fastio.types.units import counted, size
 
 __all__ = ["HeldReads", "LoaderStats", "ShuffleReport", "SourceReport"]
-
-# Bucket k counts waits from 2**(k-1) up to 2**k microseconds; the last one takes all longer waits.
-_BUCKETS = 26
 
 _REASONS = {
     "badly mixed": ", because blocks mix these labels badly",
@@ -98,7 +96,7 @@ class SourceReport:
 @dataclass(slots=True)
 class LoaderStats:
     """
-    Counters of one loader since it was built; ``loader.stats`` is the live object.
+    Counters of one loader since it was built; ``loader.stats`` is the live object. Its loop writes into ``counts``.
 
     ``loading_s`` is the time that the training loop waited in ``next()``. ``first_batch_s`` is the wait for the first
     batch of the latest epoch, when nothing could have been prepared yet; it is part of ``loading_s`` but not of
@@ -111,43 +109,57 @@ class LoaderStats:
     request of its own.
     """
 
-    batches: int = 0
-    samples: int = 0
-    loading_s: float = 0.0
-    first_batch_s: float = 0.0
-    batch_bytes: int = 0
+    counts: BatchCounts = field(default_factory=BatchCounts)
     buffer_bytes: int = 0
     estimated_bytes: int = 0
     threads: int = 0
-    tokens: int = 0
-    slots: int = 0
-    decoded_on_device: int = 0
     shuffle: ShuffleReport | None = None
     held: HeldReads | None = None
-    _waits: list[int] = field(default_factory=lambda: [0] * _BUCKETS, repr=False)
 
     def count(self, samples: int, nbytes: int, *, waited_s: float, first: bool) -> None:
         """Count one batch handed to the training loop after ``waited_s`` seconds."""
-        self.batches += 1
-        self.samples += samples
-        self.batch_bytes = max(self.batch_bytes, nbytes)
-        self.loading_s += waited_s
-        if first:
-            self.first_batch_s = waited_s
-        else:
-            self._waits[min(int(waited_s * 1e6).bit_length(), _BUCKETS - 1)] += 1
+        self.counts.count(samples, nbytes, waited_s=waited_s, first=first)
 
-    def count_tokens(self, tokens: int, slots: int) -> None:
-        """Count the token ids of a batch, and its slots for them."""
-        self.tokens += tokens
-        self.slots += slots
+    @property
+    def batches(self) -> int:
+        return self.counts.batches
+
+    @property
+    def samples(self) -> int:
+        return self.counts.samples
+
+    @property
+    def loading_s(self) -> float:
+        return self.counts.loading_s
+
+    @property
+    def first_batch_s(self) -> float:
+        return self.counts.first_batch_s
+
+    @property
+    def batch_bytes(self) -> int:
+        return self.counts.batch_bytes
+
+    @property
+    def tokens(self) -> int:
+        return self.counts.tokens
+
+    @property
+    def slots(self) -> int:
+        return self.counts.slots
+
+    @property
+    def decoded_on_device(self) -> int:
+        return self.counts.decoded_on_device
 
     @property
     def padding(self) -> float:
         """
         The share of slots that hold no token: at 0.25, a quarter of the work is wasted; 0 without tokens.
 
-        >>> LoaderStats(tokens=96, slots=128).padding
+        >>> stats = LoaderStats()
+        >>> stats.counts.tokens, stats.counts.slots = 96, 128
+        >>> stats.padding
         0.25
         """
         return 1 - self.tokens / self.slots if self.slots else 0.0
@@ -162,4 +174,4 @@ class LoaderStats:
         >>> stats.stalls
         {4e-06: 1}
         """
-        return {(1 << k) / 1e6: count for k, count in enumerate(self._waits) if count}
+        return {(1 << k) / 1e6: count for k, count in enumerate(self.counts.waits) if count}

@@ -207,12 +207,14 @@ NB_MODULE(_native, m) {
   fastio::python::bind_status(m);
   fastio::python::bind_image_kinds(m);
   fastio::python::bind_classes(m);
+  fastio::python::bind_batch_loop(m);
   fastio::python::bind_batch_plans(m);
   fastio::python::bind_read_plans(m);
   fastio::python::bind_batches(m);
   fastio::python::bind_transcode(m);
   fastio::python::bind_tokens(m);
-  fastio::python::bind_views(m);
+  fastio::python::bind_row_batches(m);
+  fastio::python::bind_token_batches(m);
   fastio::python::bind_transforms(m);
   fastio::python::bind_masks(m);
   fastio::python::bind_note_points(m);

@@ -122,6 +122,10 @@ Kept keep(T... objects) {
   return std::make_shared<std::tuple<T...>>(std::move(objects)...);
 }
 
+/// Waits without the GIL, and looks for Ctrl-C now and then; false when not done in time (negative:
+/// for ever). The job is one of this process.
+bool wait_for(fastio::Job& job, double timeout_s);
+
 /// A job and the Python objects whose memory it uses.
 class PyJob {
  public:
@@ -147,28 +151,17 @@ class PyJob {
   }
 
   bool wait(double timeout_s) {
-    constexpr double slice_s = 0.1;  // seconds until Ctrl-C is looked for
-    while (!job_->done()) {
-      if (job_->foreign()) {
-        throw std::runtime_error(
-            "this job was begun before a fork and its threads live in the parent: begin it anew "
-            "in the child");
-      }
-      const double slice = timeout_s < 0 ? slice_s : std::min(timeout_s, slice_s);
-      if (wait_released(slice)) break;
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-      if (timeout_s >= 0 && (timeout_s -= slice) <= 0) return false;
+    if (!job_->done() && job_->foreign()) {
+      throw std::runtime_error(
+          "this job was begun before a fork and its threads live in the parent: begin it anew "
+          "in the child");
     }
+    if (!wait_for(*job_, timeout_s)) return false;
     kept_.reset();  // the arrays may go now, the job itself may stay
     return true;
   }
 
  private:
-  bool wait_released(double timeout_s) {
-    const nb::gil_scoped_release released;
-    return job_->wait(timeout_s);
-  }
-
   std::shared_ptr<fastio::Job> job_;
   Kept kept_;
 };
@@ -200,6 +193,10 @@ struct Cut {
 };
 
 /// Begins the task on the pool, or does it here when there is none.
+std::shared_ptr<fastio::Job> submit(std::unique_ptr<fastio::Task> task, Cut cut,
+                                    const PoolHandle& handle);
+
+/// The same for a job of Python's, which keeps the objects whose memory the task uses.
 PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handle, Kept kept);
 
 /// ValueError where an array is not as long as `starts`.
@@ -208,6 +205,9 @@ void expect_length(const char* name, std::size_t found, std::size_t expected);
 /// Pointers for all spans; IndexError naming the first that leaves its buffer, ValueError where
 /// they are not in memory.
 std::unique_ptr<Bytes[]> resolve(const Spans& spans);
+
+/// The same for the `count` spans from `first` on.
+std::unique_ptr<Bytes[]> resolve(const Spans& spans, std::size_t first, std::size_t count);
 
 /// IndexError naming the first span that leaves its buffer, which need not be in memory.
 void expect_inside(const Spans& spans);
@@ -221,6 +221,7 @@ std::size_t grain_for(std::size_t bytes);
 /// Writable bytes of a ring, which get them back when the array dies.
 ByteArray acquire(BufferRing& ring, std::size_t nbytes);
 
+void bind_batch_loop(nb::module_& m);
 void bind_batch_plans(nb::module_& m);
 void bind_batches(nb::module_& m);
 void bind_files(nb::module_& m);
@@ -232,11 +233,12 @@ void bind_masks(nb::module_& m);
 void bind_note_points(nb::module_& m);
 void bind_range_log(nb::module_& m);
 void bind_read_plans(nb::module_& m);
+void bind_row_batches(nb::module_& m);
 void bind_tar_members(nb::module_& m);
 void bind_transcode(nb::module_& m);
+void bind_token_batches(nb::module_& m);
 void bind_tokens(nb::module_& m);
 void bind_transforms(nb::module_& m);
-void bind_views(nb::module_& m);
 
 }  // namespace fastio::python
 

@@ -198,18 +198,21 @@ void expect_inside(const Spans& spans) {
 }
 
 std::unique_ptr<Bytes[]> resolve(const Spans& spans) {
+  expect_length("shard", spans.shard.size(), spans.size());
+  expect_length("sizes", spans.sizes.size(), spans.size());
+  return resolve(spans, 0, spans.size());
+}
+
+std::unique_ptr<Bytes[]> resolve(const Spans& spans, std::size_t first, std::size_t count) {
   const auto& buffers = nb::cast<const Buffers&>(spans.buffers);
   buffers.expect_memory();
-  const std::size_t count = spans.size();
-  expect_length("shard", spans.shard.size(), count);
-  expect_length("sizes", spans.sizes.size(), count);
   auto bytes = std::make_unique<Bytes[]>(count);
   const fastio::SpanTable table{buffers.bytes(),
-                                {spans.shard.data(), count},
-                                {spans.starts.data(), count},
-                                {spans.sizes.data(), count}};
-  const std::size_t bad = fastio::resolve(table, {bytes.get(), count});
-  if (bad < count) {
+                                {spans.shard.data() + first, count},
+                                {spans.starts.data() + first, count},
+                                {spans.sizes.data() + first, count}};
+  const std::size_t bad = first + fastio::resolve(table, {bytes.get(), count});
+  if (bad < first + count) {
     const std::string where = "span " + std::to_string(bad) + ": ";
     (void)buffers.at(where, spans.shard.data()[bad], spans.starts.data()[bad],
                      spans.sizes.data()[bad]);
@@ -217,7 +220,28 @@ std::unique_ptr<Bytes[]> resolve(const Spans& spans) {
   return bytes;
 }
 
+bool wait_for(fastio::Job& job, double timeout_s) {
+  constexpr double slice_s = 0.1;  // seconds until Ctrl-C is looked for
+  while (!job.done()) {
+    const double slice = timeout_s < 0 ? slice_s : std::min(timeout_s, slice_s);
+    bool is_done = false;
+    {
+      const nb::gil_scoped_release released;
+      is_done = job.wait(slice);
+    }
+    if (is_done) break;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (timeout_s >= 0 && (timeout_s -= slice) <= 0) return false;
+  }
+  return true;
+}
+
 PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handle, Kept kept) {
+  return PyJob(submit(std::move(task), cut, handle), std::move(kept));
+}
+
+std::shared_ptr<fastio::Job> submit(std::unique_ptr<fastio::Task> task, Cut cut,
+                                    const PoolHandle& handle) {
   auto* pool = handle ? nb::cast<PyPool*>(*handle) : nullptr;
   bool begun = true;
   std::shared_ptr<fastio::Job> job;
@@ -234,7 +258,7 @@ PyJob begin(std::unique_ptr<fastio::Task> task, Cut cut, const PoolHandle& handl
     }
   }
   if (!begun) throw std::runtime_error("the thread pool is closed or cannot start a thread");
-  return PyJob(std::move(job), std::move(kept));
+  return job;
 }
 
 #define POOL_TO_JOB "pool: ThreadPool | None = None) -> Job"

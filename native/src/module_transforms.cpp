@@ -1,11 +1,14 @@
 // Transforms bound to Python: batches by plans, and the numbers that plans are drawn from.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/unique_ptr.h>
+
 #include <array>
 #include <cstring>
 #include <limits>
 
 #include "fastio/philox.h"
 #include "fastio/transform.h"
-#include "module.h"
+#include "module_row_work.h"
 
 namespace fastio::python {
 namespace {
@@ -23,92 +26,128 @@ struct PyFunction {
 using FunctionHandle = std::optional<nb::handle_t<PyFunction>>;
 using Numbers = std::optional<Array<const double, 2>>;
 
-/// What both functions are told about the batch.
-struct Request {
-  const PlanArray& plan;
-  const Array<std::uint8_t, 4>& out;
-  const StatusArray& status;
-  const Checksums& checksums;
+/// How pictures are transformed, whatever their batch.
+struct Wishes {
+  PlanArray plan;
   int filter;
-  const nb::bytes& fill;
+  nb::bytes fill;
   bool planar;
   bool grey;
   bool fast;
   std::size_t max_pixels;
-  const FunctionHandle& function;
-  const Numbers& numbers;
+  nb::object function;  // a PyFunction, or none
+  Numbers numbers;
+  std::optional<std::array<std::size_t, 2>> stored;  // height and width of raw pictures
 };
-
-nb::object borrowed(const FunctionHandle& function) {
-  return function ? nb::borrow(*function) : nb::object();
-}
 
 [[noreturn]] void refuse(const std::string& text) {
   throw nb::value_error(text.c_str());
 }
 
-TransformOptions options_of(const Request& request, std::size_t channels) {
-  if (request.filter < 0 || request.filter > static_cast<int>(Filter::nearest)) {
-    refuse("filter is " + std::to_string(request.filter) + ", expected 0 to 5");
+TransformOptions options_of(const Wishes& wishes, std::size_t channels) {
+  if (wishes.filter < 0 || wishes.filter > static_cast<int>(Filter::nearest)) {
+    refuse("filter is " + std::to_string(wishes.filter) + ", expected 0 to 5");
   }
   if (channels != 1 && channels != 3 && channels != 4) {
     refuse("out has " + std::to_string(channels) +
            " channels, expected 1 (grey), 3 (RGB) or 4 (RGBA)");
   }
-  if (request.grey && channels == 4) refuse("grey goes with 1 or 3 channels, out has 4");
-  if (request.fill.size() != channels) {
-    refuse("fill has " + std::to_string(request.fill.size()) + " values, out has " +
+  if (wishes.grey && channels == 4) refuse("grey goes with 1 or 3 channels, out has 4");
+  if (wishes.fill.size() != channels) {
+    refuse("fill has " + std::to_string(wishes.fill.size()) + " values, out has " +
            std::to_string(channels) + " channels");
   }
-  TransformOptions options{static_cast<Filter>(request.filter),
+  TransformOptions options{static_cast<Filter>(wishes.filter),
                            {},
-                           request.planar,
-                           request.grey,
-                           request.fast,
-                           request.max_pixels};
-  std::memcpy(options.fill.data(), request.fill.c_str(), channels);
+                           wishes.planar,
+                           wishes.grey,
+                           wishes.fast,
+                           wishes.max_pixels};
+  std::memcpy(options.fill.data(), wishes.fill.c_str(), channels);
   return options;
 }
 
-/// The plans by copy, so that nobody changes them under a running batch.
-std::unique_ptr<Plan[]> plans_of(const PlanArray& array, const Picture& row) {
-  const std::size_t count = array.shape(0);
-  auto plans = std::make_unique<Plan[]>(count);
-  if (count > 0) std::memcpy(plans.get(), array.data(), count * sizeof(Plan));
-  for (std::size_t i = 0; i < count; ++i) {
-    const char* fault = plan_fault(plans[i], row.height, row.width);
-    if (fault != nullptr) refuse("plan " + std::to_string(i) + ": " + fault);
+/// Pictures, encoded or raw, on their way through transforms.
+class TransformedRows final : public RowWork {
+ public:
+  TransformedRows(const Spans& spans, bool verify, Wishes wishes)
+      : RowWork(spans, verify), wishes_(std::move(wishes)), intervals_(spans.intervals()) {
+    expect_length("plan", wishes_.plan.shape(0), size());
+    if (intervals_) expect_length("intervals", intervals_->size(), size());
+    if (!wishes_.function.is_none()) {
+      if (!wishes_.numbers) refuse("function goes with numbers, one row for each picture");
+      expect_length("numbers", wishes_.numbers->shape(0), size());
+    }
+    for (const std::size_t side : wishes_.stored.value_or(std::array<std::size_t, 2>{})) {
+      if (side <= static_cast<std::size_t>(longest_side)) continue;
+      refuse("rows of " + std::to_string((*wishes_.stored)[0]) + " x " +
+             std::to_string((*wishes_.stored)[1]) + " pixels are too large, a side has at most " +
+             std::to_string(longest_side));
+    }
   }
-  return plans;
+
+  [[nodiscard]] std::pair<std::unique_ptr<fastio::Task>, Cut> task(
+      const RowPart& part, std::size_t threads) const override {
+    if (part.shape.size() != 3) refuse("rows of pictures have three axes");
+    const std::size_t first = wishes_.planar ? 1 : 0;
+    const std::size_t channels = part.shape[wishes_.planar ? 0 : 2];
+    const TransformOptions options = options_of(wishes_, channels);
+    const Picture row{part.out, part.shape[first], part.shape[first + 1],
+                      static_cast<int>(channels)};
+    TransformBatch batch{
+        resolve(spans(), part.first, part.count), nullptr,       plans(part, row), options,
+        {row, checksums(part), part.status},      function(part)};
+    if (wishes_.stored) {
+      const auto [height, width] = *wishes_.stored;
+      return {transform_raw_task(std::move(batch), height, width),
+              Cut{part.count, grain_for(part.row_bytes)}};
+    }
+    if (intervals_) batch.intervals = resolve(*intervals_, part.first, part.count);
+    const std::size_t bands = bands_for(batch, part.count, threads);
+    if (bands == 1) return {transform_task(std::move(batch)), Cut{part.count, 1}};
+    return {banded_transform_task(std::move(batch), part.count, bands), Cut{part.count * bands, 1}};
+  }
+
+ private:
+  /// The plans by copy, so that nobody changes them under a running batch.
+  [[nodiscard]] std::unique_ptr<Plan[]> plans(const RowPart& part, const Picture& row) const {
+    auto plans = std::make_unique<Plan[]>(part.count);
+    if (part.count > 0) {
+      std::memcpy(plans.get(), wishes_.plan.data() + 13 * part.first, part.count * sizeof(Plan));
+    }
+    for (std::size_t i = 0; i < part.count; ++i) {
+      const char* fault = plan_fault(plans[i], row.height, row.width);
+      if (fault != nullptr) refuse("plan " + std::to_string(part.first + i) + ": " + fault);
+    }
+    return plans;
+  }
+
+  [[nodiscard]] PictureFunction function(const RowPart& part) const {
+    if (wishes_.function.is_none()) return {};
+    const std::size_t count = wishes_.numbers->shape(1);
+    return {nb::cast<const PyFunction&>(wishes_.function).call,
+            wishes_.numbers->data() + count * part.first, count};
+  }
+
+  const Wishes wishes_;
+  const std::optional<Spans> intervals_;
+};
+
+nb::object borrowed(const FunctionHandle& function) {
+  return function ? nb::borrow(*function) : nb::none();
 }
 
-PictureFunction function_of(const Request& request, std::size_t count) {
-  if (!request.function) return {};
-  if (!request.numbers) refuse("function goes with numbers, one row for each picture");
-  expect_length("numbers", request.numbers->shape(0), count);
-  return {nb::cast<const PyFunction&>(*request.function).call, request.numbers->data(),
-          request.numbers->shape(1)};
-}
-
-/// The batch without intervals; refuses what does not fit.
-TransformBatch batch_of(const Request& request, const Spans& spans) {
-  auto bytes = resolve(spans);
-  const std::size_t count = spans.size();
-  const auto& out = request.out;
-  expect_length("plan", request.plan.shape(0), count);
+/// Begins the work for rows of Python's.
+PyJob begin_rows(std::shared_ptr<TransformedRows> work, const Array<std::uint8_t, 4>& out,
+                 const StatusArray& status, const PoolHandle& pool) {
+  const std::size_t count = work->size();
   expect_length("out", out.shape(0), count);
-  expect_length("status", request.status.size(), count);
-  const std::size_t first = request.planar ? 2 : 1;
-  const std::size_t channels = out.shape(request.planar ? 1 : 3);
-  const TransformOptions options = options_of(request, channels);
-  const Picture row{out.data(), out.shape(first), out.shape(first + 1), static_cast<int>(channels)};
-  auto plans = plans_of(request.plan, row);
-  return {std::move(bytes),
-          nullptr,
-          std::move(plans),
-          options,
-          {row, checked(request.checksums, count), request.status.data()},
-          function_of(request, count)};
+  expect_length("status", status.size(), count);
+  const std::array shape{out.shape(1), out.shape(2), out.shape(3)};
+  const std::size_t threads = pool ? nb::cast<PyPool&>(*pool).used() : 1;
+  auto [task, cut] = work->task(
+      {0, count, out.data(), shape, shape[0] * shape[1] * shape[2], status.data()}, threads);
+  return begin(std::move(task), cut, pool, keep(std::move(work), out, status));
 }
 
 PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
@@ -116,22 +155,18 @@ PyJob decode_transformed(const Spans& spans, const PlanArray& plan,
                          const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
                          bool planar, bool grey, bool fast, const FunctionHandle& function,
                          const Numbers& numbers, std::optional<std::size_t> max_pixels) {
-  const Checksums checksums = spans.checksums(verify);
-  auto batch = batch_of({plan, out, status, checksums, filter, fill, planar, grey, fast,
-                         max_pixels.value_or(any_pixels), function, numbers},
-                        spans);
-  nb::object places;
-  if (const auto intervals = spans.intervals()) {
-    expect_length("intervals", intervals->size(), spans.size());
-    batch.intervals = resolve(*intervals);
-    places = intervals->buffers;
-  }
-  const std::size_t threads = pool ? nb::cast<PyPool&>(*pool).used() : 1;
-  const std::size_t bands = bands_for(batch, spans.size(), threads);
-  auto task = bands == 1 ? transform_task(std::move(batch))
-                         : banded_transform_task(std::move(batch), spans.size(), bands);
-  return begin(std::move(task), {spans.size() * bands, 1}, pool,
-               keep(spans.buffers, places, checksums, out, status, borrowed(function), numbers));
+  Wishes wishes{plan,
+                filter,
+                fill,
+                planar,
+                grey,
+                fast,
+                max_pixels.value_or(any_pixels),
+                borrowed(function),
+                numbers,
+                {}};
+  return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), out,
+                    status, pool);
 }
 
 PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
@@ -139,19 +174,32 @@ PyJob gather_transformed(const Spans& spans, const PlanArray& plan,
                          const PoolHandle& pool, bool verify, int filter, const nb::bytes& fill,
                          bool planar, bool grey, std::size_t height, std::size_t width,
                          const FunctionHandle& function, const Numbers& numbers) {
-  if (height > static_cast<std::size_t>(longest_side) ||
-      width > static_cast<std::size_t>(longest_side)) {
-    refuse("rows of " + std::to_string(height) + " x " + std::to_string(width) +
-           " pixels are too large, a side has at most " + std::to_string(longest_side));
-  }
-  const Checksums checksums = spans.checksums(verify);
-  auto batch = batch_of({plan, out, status, checksums, filter, fill, planar, grey, false,
-                         any_pixels, function, numbers},
-                        spans);
-  const Picture& row = batch.rows.first;
-  const std::size_t grain = grain_for(row.height * row.row_bytes());
-  return begin(transform_raw_task(std::move(batch), height, width), {spans.size(), grain}, pool,
-               keep(spans.buffers, checksums, out, status, borrowed(function), numbers));
+  Wishes wishes{plan,       filter,
+                fill,       planar,
+                grey,       false,
+                any_pixels, borrowed(function),
+                numbers,    std::array{height, width}};
+  return begin_rows(std::make_shared<TransformedRows>(spans, verify, std::move(wishes)), out,
+                    status, pool);
+}
+
+std::unique_ptr<RowWork> transformed_rows(
+    const Spans& spans, const PlanArray& plan, bool verify, int filter, const nb::bytes& fill,
+    bool planar, bool grey, bool fast, const FunctionHandle& function, const Numbers& numbers,
+    std::optional<std::size_t> max_pixels,
+    std::optional<std::pair<std::size_t, std::size_t>> stored) {
+  Wishes wishes{plan,
+                filter,
+                fill,
+                planar,
+                grey,
+                fast,
+                max_pixels.value_or(any_pixels),
+                borrowed(function),
+                numbers,
+                {}};
+  if (stored) wishes.stored = std::array{stored->first, stored->second};
+  return std::make_unique<TransformedRows>(spans, verify, std::move(wishes));
 }
 
 void philox(std::uint64_t seed, std::uint32_t epoch, const Int64s& indices,
@@ -213,6 +261,17 @@ void bind_transforms(nb::module_& m) {
         nb::sig("def gather_transformed(" SPANS_AND_PLAN ", height: int, width: int) -> Job"),
         "The same for raw pixels, height x width x C bytes a span; another size is BAD_SHAPE.\n"
         "With ``grey`` a span has 1 or 3 channels, whatever ``out`` has.");
+  m.def(
+      "transformed_rows", &transformed_rows, "spans"_a, "plan"_a.noconvert(), nb::kw_only(),
+      "verify"_a, "filter"_a, "fill"_a, "planar"_a, "grey"_a, "fast"_a, "function"_a.none(),
+      "numbers"_a.noconvert().none(), "max_pixels"_a = nb::none(), "stored"_a = nb::none(),
+      nb::sig("def transformed_rows(spans: Spans, plan: NDArray[np.int32], *, verify: bool, "
+              "filter: int, fill: bytes, planar: bool, grey: bool, fast: bool, "
+              "function: PictureFunction | None, numbers: NDArray[np.float64] | None, "
+              "max_pixels: int | None = None, stored: tuple[int, int] | None = None) "
+              "-> RowWork"),
+      "Rows as ``decode_transformed`` fills them, or as ``gather_transformed`` does if ``stored``\n"
+      "gives the height and width of raw pictures.");
   m.def("philox", &philox, "seed"_a, "epoch"_a, "indices"_a.noconvert(), "out"_a.noconvert(),
         nb::sig("def philox(seed: int, epoch: int, indices: NDArray[np.int64], "
                 "out: NDArray[np.float64]) -> None"),

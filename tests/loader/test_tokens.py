@@ -22,6 +22,7 @@ from fastio import FastDataset, FastLoader, LengthBucketSampler, PackSampler
 from fastio.dataset.token_collate import ChunkCollate, PackCollate, PadCollate, TokenCollate, tensor_core_multiple
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.options import CollateName
+from fastio.loader.producer.token_filling import TokenFiller
 from fastio.samplers.order import Uneven
 from fastio.types.schema import TEXT, TOKENS, Field
 from tests.conftest import SUFFIXES, write_store
@@ -151,10 +152,10 @@ def test_bytes_are_counted(one: FastDataset, collate: TokenCollate) -> None:
         assert expected == loader.stats.batch_bytes
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
-def test_a_batch_that_does_not_fit(one: FastDataset, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("job_bytes", [1, 1 << 20])
+def test_a_batch_that_does_not_fit(one: FastDataset, job_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is raised where its turn is; the batches before it come, however few are filled at a time."""
-    monkeypatch.setattr("fastio.loader.producer.tokens.CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("fastio.loader.producer.token_filling.JOB_BYTES", job_bytes)
     most = int(one.lengths.max())
     first = int(one.lengths.argmax())
     with FastLoader(one, 1, collate=PackCollate(most - 1), threads=1) as loader:
@@ -164,12 +165,23 @@ def test_a_batch_that_does_not_fit(one: FastDataset, chunk_bytes: int, monkeypat
             next(batches)
 
 
-def test_buffers_go_back_without_the_garbage_collector(one: FastDataset, tmp_path: Path) -> None:
+def test_buffers_go_back_without_the_garbage_collector(
+    one: FastDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Batches with and without bad samples die when the loop lets go of them."""
     values = [np.array(ids).astype("<u2").tobytes() for ids in samples_of(20)]
     values[13] = np.array([VOCABULARY], "<u2").tobytes()
     field, said = Field("tokens", TOKENS, "<u2", (None,)), {"tokenizer": {"vocab_size": VOCABULARY}}
     bad = FastDataset(write_store(tmp_path / "a.tar", values, field=field, metadata=said))
+    groups: list[weakref.ref[Any]] = []
+    batches_of = TokenFiller.batches
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        group = batches_of(*arguments, **options)
+        groups.append(weakref.ref(group))
+        return group
+
+    monkeypatch.setattr(TokenFiller, "batches", watched)
     gc.collect()
     gc.disable()
     try:
@@ -177,10 +189,9 @@ def test_buffers_go_back_without_the_garbage_collector(one: FastDataset, tmp_pat
             with FastLoader(dataset, 4, on_error="skip", threads=1) as loader:
                 batches = iter(loader)
                 next(batches)
-                chunks = [weakref.ref(each) for each in gc.get_objects() if type(each).__name__ == "_TokenChunk"]
-                assert chunks
+                assert groups
                 list(batches)
-            assert all(reference() is None for reference in chunks)
+            assert all(reference() is None for reference in groups)
     finally:
         gc.enable()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler
-from fastio.loader.producer import token_source
+from fastio.loader.producer import token_filling, token_source
 from fastio.loader.producer import tokens as token_producer
 from tests.loader.test_tokens import write_tokens
 
@@ -30,8 +30,8 @@ def test_the_estimate_is_what_is_used(
     path: Path, depth: int, is_bucketed: bool, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Buffers take about what is estimated, however many batches are asked ahead."""
-    monkeypatch.setattr(token_producer, "CHUNK_BYTES", CHUNK)
-    monkeypatch.setattr("fastio.store.files.pread.PreadFiles.chunk_bytes", CHUNK)
+    monkeypatch.setattr(token_filling, "JOB_BYTES", CHUNK)
+    monkeypatch.setattr(token_producer, "LOOKED_UP_BYTES", CHUNK)
     dataset = FastDataset(path, read=read)
     sampler = LengthBucketSampler(dataset.lengths, batch_size=8) if is_bucketed else None
     options: dict[str, Any] = {"batch_sampler": sampler} if is_bucketed else {"batch_size": 8, "shuffle": "full"}
@@ -44,12 +44,23 @@ def test_the_estimate_is_what_is_used(
 
 def test_a_chunk_counts_its_padding(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk of batches takes about what it should, although most of it is padding."""
-    monkeypatch.setattr(token_producer, "CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr(token_filling, "JOB_BYTES", CHUNK)
     with FastLoader(path, 8, threads=1, prefetch_batches=1, shuffle="full") as loader:
         used = [loader.stats.buffer_bytes for _ in range(2) for _ in loader]
         assert loader.stats.padding > 0.55
 
     assert used[-1] <= 4 * 2 * CHUNK
+
+
+def test_lengths_that_are_kept_keep_no_ids(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that collects the lengths of all batches needs no more buffers than one that does not."""
+    monkeypatch.setattr(token_filling, "JOB_BYTES", CHUNK)
+    with FastLoader(path, 8, threads=1, prefetch_batches=1, shuffle="full") as loader:
+        used = [(batch["lengths"], loader.stats.buffer_bytes)[1] for batch in loader]
+        kept = [(batch["lengths"], loader.stats.buffer_bytes) for batch in loader]
+
+    assert len(kept) == 250
+    assert kept[-1][1] <= 1.5 * used[-1]
 
 
 @pytest.mark.parametrize(("free", "is_whole"), [(1 << 40, True), (10_000, False)])

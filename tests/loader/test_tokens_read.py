@@ -35,12 +35,12 @@ def batches_of(dataset: FastDataset, **options: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("collate", COLLATES, ids=repr)
-@pytest.mark.parametrize("chunk_bytes", [1, 5000, 1 << 20])
+@pytest.mark.parametrize("looked_up_bytes", [1, 5000, 1 << 20])
 def test_pread_is_the_mapping(
-    path: Path, collate: TokenCollate, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
+    path: Path, collate: TokenCollate, looked_up_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same batches, natively too, whatever the collate and however few are read at a time."""
-    monkeypatch.setattr("fastio.store.files.pread.PreadFiles.chunk_bytes", chunk_bytes)
+    monkeypatch.setattr("fastio.loader.producer.tokens.LOOKED_UP_BYTES", looked_up_bytes)
     mapped = batches_of(FastDataset(path, read="map"), collate=collate)
     read = batches_of(FastDataset(path, read="pread"), collate=collate, verify=True)
 
@@ -66,7 +66,7 @@ def test_several_shards(tmp_path: Path) -> None:
 def test_a_store_larger_than_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where not all fits into memory the kernel is asked for the samples of each look-up; batches are the same."""
     expected = batches_of(FastDataset(path))
-    monkeypatch.setattr("fastio.loader.producer.tokens.CHUNK_BYTES", 3000)
+    monkeypatch.setattr("fastio.loader.producer.tokens.LOOKED_UP_BYTES", 3000)
     monkeypatch.setattr("os.sysconf", lambda name: 1)
 
     assert all(map(same, batches_of(FastDataset(path)), expected))

@@ -29,6 +29,11 @@ class BatchBuffers:
         self._ring = None if is_pinned else _native.BufferRing(count)
         self._largest_bytes = 0
 
+    @property
+    def ring(self) -> _native.BufferRing | None:
+        """Where native code takes memory from; None if it is pinned."""
+        return self._ring
+
     def take_rows(self, shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[NDArray[Any], torch.Tensor]:
         """An array of this shape and dtype, and a tensor over the same memory."""
         size_bytes = math.prod(shape) * dtype.itemsize
@@ -39,22 +44,6 @@ class BatchBuffers:
             return pinned.numpy(), pinned
         rows = self._ring.acquire(size_bytes).view(dtype).reshape(shape)
         return rows, torch.from_numpy(rows)
-
-    def take_bytes(self, size_bytes: int) -> torch.Tensor:
-        """
-        A tensor of so many bytes, 1-D uint8, where sizes differ a little each time.
-
-        A ring's buffer is as large as the largest so far, so that it can be lent again.
-        """
-        self._largest_bytes = max(self._largest_bytes, size_bytes)
-        if self._ring is None:
-            return torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True)
-        return torch.from_numpy(self._ring.acquire(self._largest_bytes))[:size_bytes]
-
-    @property
-    def largest_bytes(self) -> int:
-        """The largest piece taken so far."""
-        return self._largest_bytes
 
     @property
     def allocated_bytes(self) -> int:

@@ -52,5 +52,5 @@ class CheckedSamples:
         return cls(indices, {name: np.concatenate([sums[name] for sums in known]) for name in known[0]})
 
 
-# The samples of one batch: a part of those that were looked up together.
-Proof = tuple[CheckedSamples, slice]
+# Batches of samples that were looked up together: number k has those from position cuts[k] up to cuts[k + 1].
+Proof = tuple[CheckedSamples, Sequence[int] | NDArray[np.int64]]

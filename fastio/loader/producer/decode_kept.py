@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from itertools import islice, pairwise
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastio import _native
 from fastio.loader.options import ProducerOptions
 from fastio.loader.producer.kept import Kept
 from fastio.loader.producer.native import NativeProducer
-from fastio.loader.producer.producer import ProducerContext
+from fastio.loader.producer.producer import FinishedBatch, ProducerContext
 from fastio.samplers.batches import Batches
 
 __all__ = ["decode_kept"]
@@ -33,17 +35,29 @@ def decode_kept(kept: Kept, *, threads: int, verify: bool) -> Iterator[tuple[NDA
     places, cuts = _groups(kept)
     batches = Batches(kept.indices[places], cuts)
     try:
-        submitted = producer.submit(batches, epoch=0)
-        under_way = deque(islice(submitted, _AHEAD))
-        for part in batches.slices():
-            batch = under_way.popleft().result()
-            under_way.extend(islice(submitted, 1))
-            assert batch.proof is not None
-            kept.note(batch.proof)
-            images = batch.batch if dataset.labels is None else batch.batch[0]
+        loop = _native.BatchLoop(
+            producer.submit(batches, epoch=0),
+            _AHEAD,
+            counts=_native.BatchCounts(),
+            cursor=SimpleNamespace(batch=0),
+            note=kept.note,
+            settle=_refuse,
+        )
+        for part, batch in zip(batches.slices(), _every(loop), strict=True):
+            images = batch if dataset.labels is None else batch[0]
             yield places[part], images.permute(0, 2, 3, 1) if dataset.reader.is_picture else images
     finally:
         producer.close()
+
+
+def _every(loop: _native.BatchLoop) -> Iterator[Any]:
+    while not loop.is_done:
+        yield from loop.run(_ROWS)
+
+
+def _refuse(finished: FinishedBatch, number: int) -> None:
+    """Raise the first error of a batch: the producer has done so with ``on_error="raise"``."""
+    raise finished.errors[0]
 
 
 def _groups(kept: Kept) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch._C import _from_dlpack as from_dlpack  # torch.utils.dlpack's wrapper takes twice the time
 
 from fastio import _native
 from fastio.codec.codec import Geometry
@@ -17,8 +19,10 @@ from fastio.dataset.row_reader import RowReader, Shape, is_uniform
 from fastio.dataset.undecoded import UndecodedRows
 from fastio.errors import SampleError, SchemaError
 from fastio.loader.producer.buffers import BatchBuffers
+from fastio.loader.producer.checked import Proof
 from fastio.loader.producer.chunks import EncodedValues
 from fastio.loader.producer.pillow_threads import PendingRows, PillowThreads
+from fastio.loader.producer.producer import FinishedBatch
 from fastio.samplers.batches import Batches
 from fastio.transforms.fused import Fused, Planned
 from fastio.types.spans import Spans
@@ -26,6 +30,8 @@ from fastio.types.spans import Spans
 __all__ = ["DecodedRows", "DecodingRows", "PillowFinish", "RowChunk", "RowDecoder", "RowField", "RowPart"]
 
 
+_TENSORS = "iufb"  # kinds of dtypes that native code makes tensors of
+_MOST_AXES = 7  # of a row
 _SIDES = np.array([True, True, False])  # of a shape: height and width, not channels
 
 
@@ -140,6 +146,50 @@ class RowDecoder:
     buffers: BatchBuffers
     pillow: PillowThreads
     verify: bool
+
+    def batches(
+        self,
+        chunk: RowChunk,
+        *,
+        labels: NDArray[Any] | None,
+        made: _native.BatchCounts,
+        proof: Proof,
+        repair: Callable[[int], FinishedBatch],
+    ) -> _native.RowBatches | None:
+        """
+        Return the batches of a chunk, made by native code alone (``made`` counts their samples) but for those with bad
+        samples, which ``repair`` makes.
+
+        None if ``begin`` has to start each: if rows differ in shape, if some values could not be read, if memory is
+        pinned, or once Pillow has had to decode a picture.
+        """
+        row_field, reader, ring = self.field, self.field.reader, self.buffers.ring
+        is_known = chunk.values.unread is None and chunk.differs is None
+        if chunk.shape is None or ring is None or not is_known or self.pillow.has_begun:
+            return None
+        geometry = None
+        if row_field.fused is not None:
+            if chunk.planned is None:
+                return None
+            channels = chunk.shape[0] if row_field.is_planar else chunk.shape[2]
+            geometry = row_field.fused.geometry(chunk.planned, channels=channels, is_planar=row_field.is_planar)
+        work = reader.row_work(chunk.values.spans, verify=self.verify, geometry=geometry)
+        if work is None or reader.dtype.kind not in _TENSORS or len(chunk.shape) > _MOST_AXES:
+            return None
+        return _native.row_batches(
+            work,
+            np.ascontiguousarray(chunk.batches.cuts),
+            shape=chunk.shape,
+            dtype=reader.dtype,
+            channels_last=reader.is_picture and not row_field.is_planar,
+            labels=labels,
+            pool=self.pool,
+            ring=ring,
+            from_dlpack=from_dlpack,
+            made=made,
+            proof=proof,
+            repair=repair,
+        )
 
     def begin(self, values: RowPart, *, leader: Planned | None = None) -> DecodingRows:
         """

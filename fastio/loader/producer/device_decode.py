@@ -216,7 +216,7 @@ class DeviceDecodeProducer:
             raise errors[0]
         samples, field = prepared.samples, self._reader.field.name
         checked = CheckedSamples.of(samples.indices, {field: samples.spans}, verify=self._context.options.verify)
-        proof = checked, slice(0, len(samples.indices))
+        proof = checked, (0, len(samples.indices))
         order = np.argsort(places)  # a permutation: each position comes once
         if self._context.options.on_error == "skip" and errors:
             order = order[~np.isin(np.arange(len(order)), list(prepared.bad))]

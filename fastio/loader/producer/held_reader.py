@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio.dataset.fast_dataset import FastDataset
-from fastio.loader.producer.producer import PendingBatch
+from fastio.loader.producer.producer import Submitted
 from fastio.samplers.batches import Batches
 from fastio.samplers.held_memory import WHOLE_BYTES
 from fastio.samplers.windows import Windows
@@ -123,7 +123,7 @@ class HeldReader:
             )
         return replace(batches, windows=windows)
 
-    def run(self, batches: Batches, submitted: Iterator[PendingBatch], held: HeldUnits) -> Iterator[PendingBatch]:
+    def run(self, batches: Batches, submitted: Iterator[Submitted], held: HeldUnits) -> Iterator[Submitted]:
         """
         Yield from ``submitted``, the producer of these batches; before each one, what comes after it is asked for and
         put into ``held``, which whoever calls closes when the last batch is done.
@@ -175,7 +175,7 @@ class HeldReader:
             has_singles=True,
         )
 
-    def _run(self, plan: HeldPlan, submitted: Iterator[PendingBatch], held: HeldUnits) -> Iterator[PendingBatch]:
+    def _run(self, plan: HeldPlan, submitted: Iterator[Submitted], held: HeldUnits) -> Iterator[Submitted]:
         read_ahead = self._dataset.store.files.read_ahead
         asked, dropped, cuts = plan.asked.tolist(), plan.dropped.tolist(), plan.cuts.tolist()
         unit = number = 0

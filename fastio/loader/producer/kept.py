@@ -50,7 +50,8 @@ class Kept:
 
     def note(self, proof: Proof) -> None:
         """Add samples that have been read to ``compared``."""
-        checked, part = proof
+        checked, cuts = proof
+        part = slice(cuts[0], cuts[-1])
         for name, values in (checked.checksums or {}).items():
             sums = self.compared.setdefault(name, np.zeros(len(self.dataset.store), np.uint32))
             sums[checked.indices[part]] = values[part]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import default_collate
@@ -11,7 +12,16 @@ from torch.utils.data import default_collate
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.row_reader import one_by_one
 
-__all__ = ["collate_labels"]
+__all__ = ["collate_labels", "tensor_labels"]
+
+_KINDS = "iuf"  # of numbers that are tensors
+
+
+def tensor_labels(dataset: FastDataset, labels: NDArray[Any]) -> NDArray[Any] | None:
+    """Return labels that a batch has as they are, in one tensor; None if ``collate_labels`` has to make them."""
+    if dataset.target_transform is None and labels.dtype.kind in _KINDS and labels.dtype.isnative:
+        return np.ascontiguousarray(labels)
+    return None
 
 
 def collate_labels(dataset: FastDataset, labels: NDArray[Any]) -> Any:

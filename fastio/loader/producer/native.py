@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -17,14 +18,14 @@ from fastio.loader.producer.buffers import BatchBuffers
 from fastio.loader.producer.checked import CheckedSamples, Proof
 from fastio.loader.producer.chunks import ChunkReader, SampleChunk
 from fastio.loader.producer.decoding import DecodedRows, DecodingRows, RowChunk, RowDecoder, RowField, RowPart
-from fastio.loader.producer.labels import collate_labels
+from fastio.loader.producer.labels import collate_labels, tensor_labels
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
 from fastio.loader.producer.producer import (
     FinishedBatch,
     ImpossibleBatch,
-    PendingBatch,
     ProducerContext,
     RestartedBatch,
+    Submitted,
 )
 from fastio.samplers.batches import Batches
 
@@ -83,17 +84,41 @@ class NativeProducer:
             self._pillow_count.tell()
         self._chunks.close()
 
-    def submit(self, batches: Batches, *, epoch: int) -> Iterator[PendingBatch]:
+    def submit(self, batches: Batches, *, epoch: int) -> Iterator[Submitted]:
         """Start one batch per step, while one chunk is read ahead."""
         labels, name = self._context.dataset.labels, self._field.reader.field.name
         for chunk in self._chunks.chunks(batches):
             indices = chunk.batches.indices
             values = self._field.look_up(chunk.batches, chunk.values[name], epoch=epoch)
             chosen = None if labels is None else labels[indices]
-            checked = self._checked(chunk)
-            for part in chunk.batches.slices():
+            checked, first = self._checked(chunk), 0
+            group = self._group(values, chosen, checked, is_last=chunk.is_last)
+            if group is not None:
+                yield from group
+                first = group.yielded
+            for part in islice(chunk.batches.slices(), first, None):
                 is_last = chunk.is_last and part.stop == len(indices)
                 yield RestartedBatch(partial(self._begin, values, part, chosen, checked, is_last=is_last))
+
+    def _group(
+        self, values: RowChunk, labels: NDArray[Any] | None, checked: CheckedSamples, *, is_last: bool
+    ) -> _native.RowBatches | None:
+        """Return the batches of a chunk that native code makes alone; None if Python has to make each."""
+        given = None if labels is None else tensor_labels(self._context.dataset, labels)
+        if labels is not None and given is None:
+            return None
+        repair = partial(self._repaired, values, labels, checked, is_last)
+        proof = checked, values.batches.cuts
+        made = self._pillow_count.native
+        return self._decoder.here().batches(values, labels=given, made=made, proof=proof, repair=repair)
+
+    def _repaired(
+        self, values: RowChunk, labels: NDArray[Any] | None, checked: CheckedSamples, is_last: bool, number: int
+    ) -> FinishedBatch:
+        """Return a batch of a group that has bad samples, or that another process had begun."""
+        part = slice(*values.batches.cuts[number : number + 2].tolist())
+        is_last = is_last and part.stop == len(values.batches.indices)
+        return self._begin(values, part, labels, checked, is_last=is_last).result()
 
     def _begin(
         self,
@@ -109,7 +134,9 @@ class NativeProducer:
         except SchemaError as exc:
             return ImpossibleBatch(exc)  # the error belongs to this batch: those before it are still good
         batch_labels = None if labels is None else labels[part]
-        return _NativeBatch(self._context, self._pillow_count, rows, batch_labels, (checked, part), is_last=is_last)
+        return _NativeBatch(
+            self._context, self._pillow_count, rows, batch_labels, (checked, (part.start, part.stop)), is_last=is_last
+        )
 
     def _checked(self, chunk: SampleChunk) -> CheckedSamples:
         """Return the samples of a chunk with the checksums that native threads compare them with."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from fastio._native import BatchCounts
 from fastio.dataset.undecoded import Settled, UndecodedRows
 
 __all__ = ["PendingRows", "PillowCount", "PillowThreads"]
@@ -76,6 +77,7 @@ class PillowCount:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self.native = BatchCounts()  # of batches that Python has not seen
         self._pictures = 0
         self._kinds: Counter[str] = Counter()
         self._is_told = False
@@ -85,8 +87,12 @@ class PillowCount:
         self._pictures += pictures
         if kinds:
             self._kinds.update(kinds)
-        if self._kinds and not self._is_told and (is_last or self._pictures >= _ENOUGH):
+        if self._kinds and not self._is_told and (is_last or self._total >= _ENOUGH):
             self.tell()
+
+    @property
+    def _total(self) -> int:
+        return self._pictures + self.native.samples
 
     def tell(self) -> None:
         """Log the warning, once."""
@@ -104,7 +110,7 @@ class PillowCount:
             "To let native code read them, %s",
             self._path,
             f"{self._kinds.total():,}",
-            f"{self._pictures:,}",
+            f"{self._total:,}",
             kinds,
             remedy,
         )

@@ -97,7 +97,7 @@ class PlainProducer:
             if self._options.on_error == "raise":
                 raise
             samples, checked = self._good(indices, errors)
-        proof = checked, slice(0, len(indices))
+        proof = checked, (0, len(indices))
         if not samples:
             return FinishedBatch(None, 0, 0, errors, proof=proof)
         batch = self._default(samples) if self._collate is None else self._collate(samples)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastio import _native
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.dataset.record_collate import Rows
 from fastio.dataset.token_collate import TokenCollate
@@ -36,6 +37,7 @@ __all__ = [
     "ProducerContext",
     "ProducerKind",
     "RestartedBatch",
+    "Submitted",
 ]
 
 
@@ -95,6 +97,10 @@ class PendingBatch(Protocol):
         ...
 
 
+# What a producer yields for each batch: the batch itself, or the group of native code's to which it belongs.
+Submitted = PendingBatch | _native.BatchGroup
+
+
 class RestartedBatch:
     """A pending batch that a forked child starts again, because it has none of its parent's threads."""
 
@@ -133,9 +139,10 @@ class Producer(Protocol):
 
     reads_samples: bool  # dataset[i] itself, so that a transform assigned after the loader was built counts
 
-    def submit(self, batches: Batches, *, epoch: int) -> Iterator[PendingBatch]:
+    def submit(self, batches: Batches, *, epoch: int) -> Iterator[Submitted]:
         """
-        Start one batch per step. Errors of samples are raised by ``result()``, never here.
+        Start one batch per step. Errors of samples are raised by ``result()``, never here. Batches that native code
+        makes are started by the loop itself: of these, the group is yielded, once for each.
 
         ``epoch`` determines the random numbers of transforms, if there are any.
         """

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.dataset.fast_dataset import FastDataset
-from fastio.loader.producer.producer import PendingBatch
+from fastio.loader.producer.producer import Submitted
 from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
 from fastio.samplers.windows import Windows, ranges
@@ -62,13 +62,13 @@ class WindowReader:
         at_once, last = np.zeros_like(firsts), np.full_like(firsts, len(batches.indices))
         return replace(batches, windows=Windows(firsts, stops, at_once, last, self._members))
 
-    def run(self, batches: Batches, submitted: Iterator[PendingBatch]) -> Iterator[PendingBatch]:
+    def run(self, batches: Batches, submitted: Iterator[Submitted]) -> Iterator[Submitted]:
         """Yield from ``submitted``, the producer of these batches; before each one, what comes after it is read."""
         if batches.windows is None or len(batches) == 0 or not self._fields:
             return submitted
         return self._run(batches, batches.windows, submitted)
 
-    def _run(self, batches: Batches, windows: Windows, submitted: Iterator[PendingBatch]) -> Iterator[PendingBatch]:
+    def _run(self, batches: Batches, windows: Windows, submitted: Iterator[Submitted]) -> Iterator[Submitted]:
         pool = _native.ThreadPool(1)
         jobs: deque[Nearing] = deque()
         mean = self.mean_bytes(batches)

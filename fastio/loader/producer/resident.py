@@ -86,7 +86,7 @@ class ResidentProducer:
     def make(self, indices: NDArray[np.int64]) -> FinishedBatch:
         """Return the batch of these samples."""
         rows = self._picked(self._rows, self._row_of[indices])
-        proof = CheckedSamples.kept(indices, self._compared), slice(0, len(indices))
+        proof = CheckedSamples.kept(indices, self._compared), (0, len(indices))
         images = rows.permute(0, 3, 1, 2) if self._is_channels_last else rows
         if self._dataset.labels is None:
             return FinishedBatch(images, len(indices), rows.nbytes, proof=proof)

@@ -29,6 +29,12 @@ class Located:
     spans: Spans
     unread: NDArray[np.int32] | None = None
 
+    def part(self, number: int) -> Located:
+        """Return one of the batches."""
+        part = slice(*self.batches.cuts[number : number + 2].tolist())
+        unread = None if self.unread is None else self.unread[part]
+        return Located(self.batches.part(number, number + 1), self.spans.at(part), unread)
+
 
 @dataclass(frozen=True, slots=True)
 class PendingRead:

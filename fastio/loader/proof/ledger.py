@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from fastio.types.receipt import MODULUS, ReceiptPart, sum_indices, sum_samples
 
 __all__ = ["EpochLedger", "RankShare"]
 
-_Run = tuple[CheckedSamples | None, slice, Sequence[SampleError]]
+_Run = tuple[CheckedSamples, slice, Sequence[SampleError]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +37,29 @@ class RankShare:
 
 class EpochLedger:
     """
-    Sums up the samples of the batches that reached their consumer: ``add`` notes the proof of a batch that is about to
-    be handed out, and ``fold``, now and then, sums up.
+    Sums up the samples of the batches that reached their consumer: ``note`` takes the proof of batches that are about
+    to be handed out, and ``fold``, now and then, sums up.
 
-    ``arrived`` returns how many of the batches added have reached it, or None once it has come to the end of the epoch:
-    with copies to a device, the latest ones are still on their way.
+    ``arrived`` returns how many of all batches have reached the consumer, or None once it has come to the end of the
+    epoch: with copies to a device, the latest ones are still on their way.
     """
 
     def __init__(self, share: RankShare, arrived: Callable[[], int | None]) -> None:
         self.share = share
         self.is_known = True  # every batch says which samples it has
         self._arrived = arrived
-        self._proofs: list[Proof | None] = []  # of the batches that have not been summed up
+        self._proofs: deque[Proof | None] = deque()  # of batches that have not all been summed up
         self._errors: dict[int, Sequence[SampleError]] = {}  # by the number of the batch
-        self.add = self._proofs.append  # no function of Python's: between two batches, its code is no longer in cache
+        self.note = self._proofs.append
         self._folded = 0  # batches
+        self._begun = 0  # of these, those of the first proof
         self._position = 0  # samples of the share in them, bad ones included
         self._number = self._samples = self._repeated = self._skipped = 0
         self._is_verified = True
 
-    def note_errors(self, errors: Sequence[SampleError]) -> None:
-        """Note the bad samples of the batch added last."""
-        self._errors[self._folded + len(self._proofs) - 1] = errors
+    def note_errors(self, number: int, errors: Sequence[SampleError]) -> None:
+        """Note the bad samples of the batch that is number ``number`` of this iteration."""
+        self._errors[number] = errors
 
     @property
     def has_ended(self) -> bool:
@@ -84,33 +86,34 @@ class EpochLedger:
     def fold(self) -> None:
         """Sum up the batches that have arrived; their indices and checksums are kept until then."""
         arrived = self._arrived()
-        count = len(self._proofs) if arrived is None else min(len(self._proofs), arrived - self._folded)
-        for checked, part, errors in self._runs(count):
-            if checked is None:
-                self.is_known = False
-            else:
-                self._count(checked, part, errors)
-        del self._proofs[:count]
-        self._folded += count
+        while self._proofs:
+            proof = self._proofs[0]
+            batches = 1 if proof is None else len(proof[1]) - 1
+            left = batches - self._begun
+            count = left if arrived is None else min(left, arrived - self._folded)
+            if proof is None:
+                self.is_known = self.is_known and count == 0
+            elif count > 0:
+                for checked, part, errors in self._runs(proof, count):
+                    self._count(checked, part, errors)
+            self._folded += count
+            self._begun += count
+            if self._begun < batches:
+                return
+            self._proofs.popleft()
+            self._begun = 0
 
-    def _runs(self, count: int) -> Iterator[_Run]:
-        """Join neighbouring batches of one chunk; those with bad samples stay alone."""
-        checked, start, stop = None, 0, 0
-        for number, proof in enumerate(self._proofs[:count], self._folded):
-            own, part = proof or _UNKNOWN
-            errors = self._errors.pop(number, ()) if self._errors else ()
-            if own is checked and part.start == stop and not errors:
-                stop = part.stop
-                continue
-            if stop > start:
-                yield checked, slice(start, stop), ()
-            if own is None or errors:
-                yield own, part, errors
-                checked, start, stop = None, 0, 0
-            else:
-                checked, start, stop = own, part.start, part.stop
-        if stop > start:
-            yield checked, slice(start, stop), ()
+    def _runs(self, proof: Proof, count: int) -> Iterator[_Run]:
+        """Yield the next batches of a proof as one run of samples; those with bad ones stay alone."""
+        checked, cuts = proof
+        first, last = self._begun, self._begun + count
+        for batch in range(first, last) if self._errors else ():
+            errors = self._errors.pop(self._folded + batch - self._begun, ())
+            if errors:
+                yield checked, slice(int(cuts[first]), int(cuts[batch])), ()
+                yield checked, slice(int(cuts[batch]), int(cuts[batch + 1])), errors
+                first = batch + 1
+        yield checked, slice(int(cuts[first]), int(cuts[last])), ()
 
     def _count(self, checked: CheckedSamples, part: slice, errors: Sequence[SampleError]) -> None:
         """Add a run of neighbouring samples, without those that are padding or bad."""
@@ -135,6 +138,3 @@ class EpochLedger:
         else:
             self._number += sum_indices(indices)
         self._number %= MODULUS
-
-
-_UNKNOWN: tuple[None, slice] = None, slice(-1, -1)  # what a batch without a proof brings

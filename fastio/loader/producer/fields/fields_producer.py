@@ -121,9 +121,8 @@ class _Machinery:
     @property
     def buffer_bytes(self) -> int:
         """Bytes of batches: in progress, with the training loop, and free."""
-        buffers = [decoder.buffers for decoder in self.decoders.values()]
-        buffers += [tokens.filler.buffers for tokens in self.tokens if tokens.filler is not None]
-        return sum(each.allocated_bytes for each in buffers)
+        rows = sum(decoder.buffers.allocated_bytes for decoder in self.decoders.values())
+        return rows + sum(tokens.filler.allocated_bytes for tokens in self.tokens if tokens.filler is not None)
 
     def begin(self, part: BatchPart) -> list[PendingFields]:
         """Start all fields of a batch. Raises SchemaError if rows do not fit together."""
@@ -182,7 +181,7 @@ def _token_field(context: ProducerContext, reader: RowReader, pool: _native.Thre
     collate = fields_of(context).collates[reader.field.name]
     filler = None
     if isinstance(collate, PadCollate):
-        filler = TokenFiller(context, tokens, collate, pool, _buffers(context))
+        filler = TokenFiller(context, tokens, collate, pool, kept=context.options.depth + 2)
     return TokenField(tokens, collate, pool, filler, options.verify, options.pin_memory)
 
 

@@ -45,7 +45,7 @@ class BatchPart:
     @property
     def proof(self) -> Proof:
         """The samples of the batch, for receipts."""
-        return self.checked, self.part
+        return self.checked, (self.part.start, self.part.stop)
 
     def encoded(self, name: str) -> EncodedValues:
         """Return the encoded values of a field."""

@@ -15,7 +15,9 @@ from fastio.dataset.token_reader import TokenReader
 from fastio.errors import SampleError
 from fastio.loader.producer.fields.lengths import collate_lengths
 from fastio.loader.producer.fields.part import BatchPart
-from fastio.loader.producer.token_filling import Filling, TokenFiller
+from fastio.loader.producer.token_filling import TokenFiller
+from fastio.loader.producer.token_source import Located
+from fastio.samplers.batches import Batches
 from fastio.types.spans import Spans
 
 __all__ = ["JoinedTokens", "PaddedTokens", "TokenField"]
@@ -41,39 +43,36 @@ class PaddedTokens:
     """Token ids on their way into rows of one length; see PendingFields."""
 
     def __init__(self, filler: TokenFiller, part: BatchPart, *, verify: bool) -> None:
-        assert isinstance(filler.collate, PadCollate)
         self._filler = filler
         self._indices = part.indices
         self._encoded = part.encoded(filler.tokens.field.name)
         self._status = np.empty(0, np.int32)
-        self._filling: Filling = self._fill(self._encoded.spans, verify=verify)
+        self._filling = self._fill(self._encoded.spans, verify=verify)
+        self.counts = 0, 0  # tokens of the batch, and its slots for them
 
-    def _fill(self, spans: Spans, *, verify: bool) -> Filling:
-        return self._filler.fill(spans, np.array([0, len(spans)]), verify=verify)
+    def _fill(self, spans: Spans, *, verify: bool) -> _native.TokenBatches:
+        one = Batches(np.zeros(len(spans), np.int64), np.array([0, len(spans)]))
+        filling = self._filler.batches(Located(one, spans), verify=verify)
+        filling.begin(0)
+        return filling
 
     def errors(self) -> dict[int, SampleError]:
         """See PendingFields."""
-        self._filling.job.wait()
-        self._status = _status(self._filling.status, self._encoded.unread)
+        self._status = _status(self._filling.status(0), self._encoded.unread)
         return self._filler.tokens.errors(self._indices, self._encoded.spans, self._status)
 
     def values(self, kept: NDArray[np.int64] | None) -> dict[str, Any]:
         """See PendingFields."""
         if kept is not None or self._status.any():
             self._filling = self._fill(_good(self._encoded.spans, self._status, kept), verify=False)
-            self._filling.job.wait()
-        filled, collate = self._filling, self._filler.collate
-        batch = next(collate.batches(filled.flat, filled.slots, filled.lengths, filled.cuts))
+            self._filling.status(0)
+        batch, _, _, tokens, slots = self._filling.take(0)
+        self.counts = tokens, slots
         return {self._filler.tokens.field.name: (batch["input_ids"], batch["attention_mask"])}
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """The tokens of the batch, and its slots for them."""
-        return int(self._filling.lengths.sum()), int(self._filling.slots.cuts[-1])
 
     def cancel(self) -> None:
         """See PendingFields."""
-        self._filling.job.cancel()
+        self._filling.cancel()
 
 
 class JoinedTokens:
