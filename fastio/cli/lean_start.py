@@ -12,9 +12,10 @@ def start_lean() -> None:
     """
     Collect garbage less often, and have NumPy start no threads for linear algebra.
 
-    Call it before NumPy is imported. Imports create some 200,000 objects that stay, which Python would walk through
-    again and again; and each thread of OpenBLAS spins for some 30 ms before it sleeps. Together they took a sixth of
-    the CPU time of a command that packs nothing.
+    Call it before NumPy is imported. The objects that imports create stay, yet Python would walk through them again and
+    again; and each thread of OpenBLAS spins for a while before it sleeps. On two busy cores of an Intel Xeon, importing
+    NumPy took 93 instead of 119 ms of CPU without such threads, and importing fastio.converters 443 instead of 481 ms
+    with fewer collections.
     """
     gc.set_threshold(20_000, 20, 100)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

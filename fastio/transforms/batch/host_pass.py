@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.transforms.batch.finish import Finish
@@ -53,8 +55,8 @@ class HostPass:
         memory = torch.from_numpy(self._ring.acquire(count * values * finish.dtype.itemsize))
         done = memory.view(finish.dtype).view(count, values)
         order = images if planar else images.permute(0, 2, 3, 1)
-        whole = _as_integers(tables), _as_integers(done)
-        _native.look_up(order.reshape(count, values).numpy(), *whole, self._threads(), planar=planar).wait()
+        pixels = order.reshape(count, values).numpy()
+        _native.look_up(pixels, _as_integers(tables), _as_integers(done), self._threads(), planar=planar).wait()
         return done.view(images.shape) if planar else done.view(order.shape).permute(0, 3, 1, 2)
 
     def _threads(self) -> _native.ThreadPool | None:
@@ -73,6 +75,6 @@ def _tables(finish: Finish, channels: int) -> torch.Tensor:
     return finish.run(bytes_.contiguous()).contiguous().reshape(channels, _VALUES)
 
 
-def _as_integers(values: torch.Tensor) -> torch.Tensor:
+def _as_integers(values: torch.Tensor) -> NDArray[Any]:
     """The same memory as integers of the same size: NumPy has no bfloat16."""
     return values.view(torch.int16 if values.dtype.itemsize == 2 else torch.int32).numpy()
