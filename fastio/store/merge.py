@@ -130,11 +130,17 @@ def _check_kinds(stores: Sequence[SealedStore]) -> None:
             )
 
 
+def _held(store: SealedStore) -> str:
+    """What the samples of a store hold, and how, in words."""
+    fields = ", ".join(map(str, store.schema.fields))
+    return f"{fields} (--per-sample: a value for each sequence)" if store.schema.is_per_sample else fields
+
+
 def _check_schemas(stores: Sequence[SealedStore]) -> None:
     first = stores[0]
     for store in stores[1:]:
         if store.schema != first.schema:
-            fields, expected = (", ".join(map(str, each.schema.fields)) for each in (store, first))
+            fields, expected = (_held(each) for each in (store, first))
             raise SchemaError(
                 f"{store.path}: holds {fields}, but {first.path} holds {expected}: the samples of one set have "
                 "the same fields: pack them the same way"

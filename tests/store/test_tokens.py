@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError, StoreCorrupt
 from fastio.store import FORMATS, SampleBatch, create_store, open_store
 from fastio.store.flat_pieces import PIECE_BYTES
+from fastio.store.merge import merge_stores
 from fastio.store.tar import TarWriter
 from fastio.store.tar_flat import _header
 from fastio.store.verify import verify_store
@@ -244,3 +245,11 @@ def test_webdataset_reads_a_flat_shard_as_one_sample(tmp_path: Path) -> None:
 
     assert ["tokens"] == [sample["__key__"] for sample in samples]
     assert np.concatenate(values).tolist() == np.load(io.BytesIO(samples[0]["npy"])).tolist()
+
+
+def test_flat_and_per_sample_are_not_merged(tmp_path: Path) -> None:
+    """The message says what differs: the fields are the same."""
+    flat = write(tmp_path / "flat.tar", sequences([3, 5]))
+    other = write(tmp_path / "other.tar", sequences([4]), is_per_sample=True)
+    with pytest.raises(SchemaError, match=r"other\.tar: holds .* \(--per-sample: a value for each sequence\)"):
+        merge_stores([str(flat), str(other)], str(tmp_path / "all.fastio-set"))
