@@ -42,6 +42,7 @@ Status decode_picture(Worker& worker, Bytes file, const Picture& out, bool verif
     case ImageKind::png: return worker.png.decode(file, out, verify_data);
     case ImageKind::bmp: return decode_whole(worker.bmp, file, out);
     case ImageKind::gif: return decode_whole(worker.gif, file, out);
+    case ImageKind::pnm: return decode_whole(worker.pnm, file, out);
     case ImageKind::webp: return decode_whole(worker.webp, file, out);
     case ImageKind::unknown:
       return file.size() < signature_bytes ? Status::truncated : Status::not_image;
@@ -79,6 +80,7 @@ Status decode_part(Worker& worker, Bytes file, const PicturePart& part, bool ver
     case ImageKind::png: return decode_png_part(worker, file, part, verify_data, pixels);
     case ImageKind::bmp: return decode_region(worker.bmp, worker.picture, file, part, pixels);
     case ImageKind::gif: return decode_region(worker.gif, worker.picture, file, part, pixels);
+    case ImageKind::pnm: return decode_region(worker.pnm, worker.picture, file, part, pixels);
     case ImageKind::webp: return decode_region(worker.webp, worker.picture, file, part, pixels);
     case ImageKind::unknown:
       return file.size() < signature_bytes ? Status::truncated : Status::not_image;

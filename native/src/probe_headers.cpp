@@ -39,25 +39,6 @@ bool is_start_of_frame(std::uint32_t marker) noexcept {
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
 
-bool is_space(std::uint8_t c) noexcept {
-  return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f';
-}
-
-/// The next number of a PNM header; moves `at` behind it. -1 where there is none.
-std::int64_t pnm_number(Bytes file, std::size_t& at) noexcept {
-  while (at < file.size() && (is_space(file[at]) || file[at] == '#')) {
-    const bool comment = file[at] == '#';
-    ++at;
-    while (comment && at < file.size() && file[at] != '\n') ++at;
-  }
-  std::int64_t value = -1;
-  for (; at < file.size() && file[at] >= '0' && file[at] <= '9'; ++at) {
-    value = std::max<std::int64_t>(value, 0) * 10 + (file[at] - '0');
-    if (value > INT32_MAX) return -1;
-  }
-  return value;
-}
-
 /// Where the first frame's descriptor of a GIF lies; 0 where the file ends before it does.
 std::size_t gif_frame(const Reader& read) noexcept {
   constexpr std::uint32_t extension = 0x21;
@@ -85,6 +66,10 @@ std::int64_t tiff_value(const Reader& read, std::size_t entry) noexcept {
 }
 
 }  // namespace
+
+bool is_space(std::uint8_t c) noexcept {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f';
+}
 
 bool is_bmp(Bytes file) noexcept {
   if (file.size() < 18 || file[0] != 'B' || file[1] != 'M') return false;
@@ -193,6 +178,21 @@ Size probe_tiff(Bytes file) noexcept {
   if (samples < 1 || samples > 255) return corrupt_size;
   if (lies_on_its_side) std::swap(height, width);  // Pillow turns it while decoding
   return {Status::ok, height, width, palette ? 3 : static_cast<std::int32_t>(samples)};
+}
+
+std::int64_t pnm_number(Bytes file, std::size_t& at) noexcept {
+  while (at < file.size() && (is_space(file[at]) || file[at] == '#')) {
+    const bool comment = file[at] == '#';
+    ++at;
+    while (comment && at < file.size() && file[at] != '\n' && file[at] != '\r') ++at;
+  }
+  constexpr int most_digits = 10;
+  std::int64_t value = -1;
+  for (int digits = 1; at < file.size() && file[at] >= '0' && file[at] <= '9'; ++at, ++digits) {
+    value = std::max<std::int64_t>(value, 0) * 10 + (file[at] - '0');
+    if (value > INT32_MAX || digits > most_digits) return -1;
+  }
+  return value;
 }
 
 Size probe_pnm(Bytes file) noexcept {

@@ -16,6 +16,7 @@ struct Size {
   std::int32_t channels;
 };
 
+[[nodiscard]] bool is_space(std::uint8_t c) noexcept;
 [[nodiscard]] bool is_bmp(Bytes file) noexcept;
 [[nodiscard]] bool is_pnm(Bytes file) noexcept;
 
@@ -27,5 +28,9 @@ struct Size {
 [[nodiscard]] Size probe_webp(Bytes file) noexcept;
 [[nodiscard]] Size probe_tiff(Bytes file) noexcept;
 [[nodiscard]] Size probe_pnm(Bytes file) noexcept;
+
+/// The next number of a PNM header, behind white space and comments; moves `at` behind it. -1 where
+/// there is none, or one of more than ten digits, which Pillow refuses.
+[[nodiscard]] std::int64_t pnm_number(Bytes file, std::size_t& at) noexcept;
 
 }  // namespace fastio

@@ -7,6 +7,7 @@
 #include "fastio/jpeg_writer.h"
 #include "fastio/nearest.h"
 #include "fastio/png.h"
+#include "fastio/pnm.h"
 #include "fastio/scratch.h"
 #include "fastio/transformer.h"
 #include "fastio/webp.h"
@@ -20,6 +21,7 @@ class Worker {
   JpegDecoder jpeg;
   BmpDecoder bmp;
   GifDecoder gif;
+  PnmDecoder pnm;
   WebpDecoder webp;
   Transformer transformer;
   NearestPicker nearest;
