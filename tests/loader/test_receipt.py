@@ -315,6 +315,27 @@ def test_a_flipped_byte_is_found(tmp_path: Path, on_error: Any, transform: Any) 
     assert "22 of 23 samples, 1 skipped, bytes verified" in str(receipt)
 
 
+@pytest.mark.parametrize("taken", [1, 5, COUNT])
+def test_batches_behind_a_flipped_byte_count_once(tmp_path: Path, taken: int) -> None:
+    """Behind a bad sample Python makes the batches that native code had looked up: no sample counts twice."""
+    values = [np.full(4, i, np.int32).tobytes() for i in range(COUNT)]
+    path = write_store(tmp_path / "a.lmdb", values, field=Field("x", RAW, "<i4", (4,)))
+    (data,) = path.rglob("*.mdb") if path.is_dir() else (path,)
+    content = bytearray(data.read_bytes())
+    content[content.index(values[2])] ^= 1
+    data.write_bytes(content)
+    receipts = []
+    for transform in (None, torch.as_tensor):
+        with FastLoader(FastDataset(path, transform=transform), 1, on_error="zero") as loader:
+            batches = iter(loader)
+            exhaust(islice(batches, taken))
+            exhaust(batches if taken == COUNT else ())
+            receipts.append(loader.receipt())
+
+    assert receipts[1] == receipts[0]
+    assert (taken - (taken > 2), 0) == (receipts[0].samples, receipts[0].repeated)
+
+
 def test_unverified_bytes_never_equal(photos: Path) -> None:
     """With verify=False each sample may have come once, but the number is not the store's, and the text says so."""
     with FastLoader(photos, 4, verify=False) as loader:

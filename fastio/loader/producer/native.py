@@ -98,7 +98,9 @@ class NativeProducer:
                 first = group.yielded
             for part in islice(chunk.batches.slices(), first, None):
                 is_last = chunk.is_last and part.stop == len(indices)
-                yield RestartedBatch(partial(self._begin, values, part, chosen, checked, is_last=is_last))
+                # The proof of a group is that of all batches of its chunk: what it has left over adds none.
+                proof = checked, (part.start, part.stop) if group is None else (part.stop,)
+                yield RestartedBatch(partial(self._begin, values, part, chosen, proof, is_last=is_last))
 
     def _group(
         self, values: RowChunk, labels: NDArray[Any] | None, checked: CheckedSamples, *, is_last: bool
@@ -118,14 +120,14 @@ class NativeProducer:
         """Return a batch of a group that has bad samples, or that another process had begun."""
         part = slice(*values.batches.cuts[number : number + 2].tolist())
         is_last = is_last and part.stop == len(values.batches.indices)
-        return self._begin(values, part, labels, checked, is_last=is_last).result()
+        return self._begin(values, part, labels, (checked, (part.start, part.stop)), is_last=is_last).result()
 
     def _begin(
         self,
         values: RowChunk,
         part: slice,
         labels: NDArray[Any] | None,
-        checked: CheckedSamples,
+        proof: Proof,
         *,
         is_last: bool,
     ) -> _NativeBatch | ImpossibleBatch:
@@ -134,9 +136,7 @@ class NativeProducer:
         except SchemaError as exc:
             return ImpossibleBatch(exc)  # the error belongs to this batch: those before it are still good
         batch_labels = None if labels is None else labels[part]
-        return _NativeBatch(
-            self._context, self._pillow_count, rows, batch_labels, (checked, (part.start, part.stop)), is_last=is_last
-        )
+        return _NativeBatch(self._context, self._pillow_count, rows, batch_labels, proof, is_last=is_last)
 
     def _checked(self, chunk: SampleChunk) -> CheckedSamples:
         """Return the samples of a chunk with the checksums that native threads compare them with."""
