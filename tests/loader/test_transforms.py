@@ -435,10 +435,11 @@ def test_raw_grey(tmp_path: Path) -> None:
         assert torch.equal(expected(dataset, chain, range(4)), images)
 
 
-def test_pillow_is_said_once(stores: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
+def test_pillow_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Pictures that only Pillow decodes are transformed by Pillow, with one line in the log."""
+    path = write_store(tmp_path / "a.h5", photos("TIFF"), np.arange(COUNT))
     caplog.set_level(logging.INFO)
-    with FastLoader(stores["WEBP h5"], 4, transforms=TRAIN) as loader:
+    with FastLoader(path, 4, transforms=TRAIN) as loader:
         batches(loader)
 
     assert ["Pillow" in record.message for record in caplog.records] == [True]
